@@ -1,0 +1,1 @@
+//! The durable key-value server: group commit on RocksDB

@@ -1,0 +1,1 @@
+//! Sockets and time: one shard per thread over a completion-shaped driver

@@ -1,0 +1,1 @@
+//! The comparison: servers as processes under every allocator

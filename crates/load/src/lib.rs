@@ -1,0 +1,1 @@
+//! The load generator: closed and open loop with three clocks

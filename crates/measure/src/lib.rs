@@ -1,0 +1,1 @@
+//! Numbers: histograms, statistics, counters, records, reports; no sockets

@@ -1,0 +1,1 @@
+//! Memory pools with accounting and a run-time switch down to malloc

@@ -1,0 +1,1 @@
+//! Counts heap calls of any program, in front of any allocator
