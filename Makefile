@@ -1,0 +1,71 @@
+# One command each, on a bare Debian 12 with a Rust toolchain:
+#
+#   make compare   install what is missing, build, compare the allocators, say where the report is
+#   make test      everything that has to hold before a change is taken
+#   make build     the release binary
+#   make bench     the figures of benches/, measured on this machine
+#   make help      this text
+#
+# ARGS=...         flags for millpond compare or cargo xtask bench:  make compare ARGS='--rounds 8'
+# ENGINE=bundled   compiles the RocksDB inside the rocksdb crate (about 11.5 minutes of C++ on two
+#                  cores) in place of linking Debian's, and keeps it in a target directory of its own
+# CARGO_TARGET_DIR where the build goes; by default one place per user, so that the next clone
+#                  starts warm
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+ENGINE ?= system
+ifeq ($(filter system bundled,$(ENGINE)),)
+$(error ENGINE is `system` (Debian's librocksdb) or `bundled` (the one in the rocksdb crate), not `$(ENGINE)`)
+endif
+export ENGINE
+
+# Without a home directory the clone itself is the place that is certain to be there.
+ifdef XDG_CACHE_HOME
+cache := $(XDG_CACHE_HOME)/millpond
+else ifdef HOME
+cache := $(HOME)/.cache/millpond
+else
+cache := $(CURDIR)/target
+endif
+ifeq ($(strip $(CARGO_TARGET_DIR)),)
+CARGO_TARGET_DIR := $(cache)/$(if $(filter bundled,$(ENGINE)),target-bundled,target)
+endif
+export CARGO_TARGET_DIR
+
+# Looked up in the recipe, after setup: before it, the library may not be there yet.
+rocksdb_directory = $${ROCKSDB_LIB_DIR:-$$(dirname "$$(ls /usr/lib/*/librocksdb.so /usr/lib*/librocksdb.so 2>/dev/null | head -n1)")}
+ifeq ($(ENGINE),bundled)
+engine := unset ROCKSDB_LIB_DIR;
+else
+engine = export ROCKSDB_LIB_DIR="$(rocksdb_directory)";
+endif
+
+cargo_build := cargo build --release --locked --package millpond
+
+.PHONY: help build compare test bench
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
+
+build:
+	@scripts/setup build
+	@$(engine) $(cargo_build)
+	@echo "make: built $(CARGO_TARGET_DIR)/release/millpond"
+
+# millpond itself says at the end where the report is.
+compare:
+	@scripts/setup compare
+	@$(engine) $(cargo_build)
+	@"$(CARGO_TARGET_DIR)/release/millpond" compare $(ARGS)
+
+test:
+	@scripts/setup test
+	@$(engine) cargo xtask check
+
+bench:
+	@scripts/setup test
+	@$(engine) $(cargo_build)
+	@$(engine) cargo xtask bench $(or $(ARGS),all)
