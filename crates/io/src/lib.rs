@@ -1,1 +1,46 @@
-//! Sockets and time: one shard per thread over a completion-shaped driver
+//! Sockets and time: one shard per thread over a completion-shaped driver.
+//!
+//! A *shard* is one thread and all it owns: a driver with its sockets, a timer wheel and memory
+//! pools. Data travels through the modules in the order of the `mod` lines below:
+//!
+//! ```text
+//! listener -> op::accept -> driver (epoll) -> op::receive -> Protocol::event
+//!                                                               |
+//!          SendDrained <- driver <- op::send <- Driver::send <--+   timer_wheel, mailbox + waker
+//! ```
+//!
+//! The [`Driver`] trait is shaped for completions, so that a ring or a simulator fits behind it:
+//! received bytes live only while the event is handled, [`Driver::send`] takes the buffer's
+//! ownership, results arrive as [`Event`]s, and an event whose socket is gone is dropped by its
+//! generation.
+//!
+//! Absent on purpose: any protocol (that is `http`), futures, sharing between shards (only
+//! [`Waker`], [`MailboxSender`] and [`StopHandle`] cross threads), signals and publishing of
+//! counters (the shard counts, others read the report).
+
+pub mod address;
+pub mod listener;
+pub mod op;
+pub mod driver;
+pub mod shard;
+pub mod pools;
+pub mod timer_wheel;
+pub mod mailbox;
+pub mod waker;
+pub mod affinity;
+pub mod clock;
+pub mod error;
+
+pub use address::{Address, Peer};
+pub use affinity::allowed_cpus;
+pub use clock::monotonic_ns;
+pub use driver::epoll::EpollDriver;
+pub use driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+pub use error::IoError;
+pub use listener::{ListenOptions, Listener};
+pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
+pub use pools::ShardPools;
+pub use rustix::io::Errno;
+pub use shard::{Protocol, Shard, ShardConfig, ShardContext, ShardReport, StopHandle, WaitPlan};
+pub use timer_wheel::{TimerId, TimerWheel};
+pub use waker::Waker;

@@ -1,0 +1,222 @@
+//! The trait between a shard and its kernel, and the events that come out of it.
+//!
+//! Shaped for completions: an operation is asked for by a method and its result arrives as an
+//! [`Event`] in a later [`Driver::tick`]. [`epoll`] is the readiness kernel behind it.
+//!
+//! Absent on purpose: reading on demand (bytes come when they come; [`Driver::pause_receive`] is
+//! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
+
+pub mod epoll;
+
+use crate::address::{Address, Peer};
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::pools::ShardPools;
+use crate::waker::Waker;
+use millpond_mempool::{Buffer, PoolStats};
+use rustix::io::Errno;
+
+/// Names one socket of one driver. Slots are small and reused, generations are not: an id kept
+/// after its socket is gone matches nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub struct SocketId {
+    slot: u32,
+    generation: u32,
+}
+
+impl SocketId {
+    pub(crate) const fn new(slot: u32, generation: u32) -> Self {
+        Self { slot, generation }
+    }
+
+    /// A dense index: at most as large as the most sockets ever open at once.
+    #[inline]
+    #[must_use]
+    pub const fn slot(self) -> usize {
+        self.slot as usize
+    }
+
+    /// The id as one integer, for timers and tokens.
+    #[inline]
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.slot as u64
+    }
+
+    /// The inverse of [`Self::to_bits`].
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "each half is 32 bits")]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self {
+            slot: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
+/// What happened since the last tick.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A peer connected to the listener. Receiving is on.
+    Accepted {
+        /// The new socket.
+        socket: SocketId,
+        /// Who connected.
+        peer: Peer,
+    },
+    /// A connection waits but cannot be taken, most often for want of file descriptors. The
+    /// driver accepts again by itself, at once when a socket of its own closes, else a little
+    /// later; closing an idle socket here helps the waiting peer.
+    AcceptFailed {
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// A connection asked for by [`Driver::connect`] stands.
+    Connected {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// Bytes arrived. They are valid during this call only.
+    Received {
+        /// The socket.
+        socket: SocketId,
+        /// At least one byte.
+        bytes: &'a [u8],
+    },
+    /// No more bytes will come; sending may still work. Close the socket when done.
+    PeerFinished {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// The socket failed (refused, reset, unreachable) and is closed already; its id is dead.
+    Failed {
+        /// The id it had.
+        socket: SocketId,
+        /// Why.
+        error: Errno,
+    },
+    /// All bytes of a [`SendOutcome::Blocked`] send are with the kernel now.
+    SendDrained {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// A [`Waker`] of this driver was used, once or more often.
+    Woken,
+}
+
+/// What became of the bytes given to [`Driver::send`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use = "a blocked socket must not be given more without bound"]
+pub enum SendOutcome {
+    /// The kernel has them all, or the socket is gone and nobody wants them.
+    Done,
+    /// The driver keeps the rest. [`Event::SendDrained`] or [`Event::Failed`] will follow.
+    Blocked,
+}
+
+/// Work done since the driver was made; differences between two readings are rates.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct DriverCounters {
+    /// Calls of [`Driver::tick`].
+    pub ticks: u64,
+    /// System calls that wait for events.
+    pub waits: u64,
+    /// Waits that returned without an event.
+    pub empty_waits: u64,
+    /// System calls that accept.
+    pub accepts: u64,
+    /// System calls that connect.
+    pub connects: u64,
+    /// System calls that receive.
+    pub receives: u64,
+    /// System calls that send.
+    pub sends: u64,
+    /// System calls that change what is waited for (`epoll_ctl`).
+    pub controls: u64,
+    /// Sockets closed.
+    pub closes: u64,
+    /// Connections taken from the listener.
+    pub accepted: u64,
+    /// [`Event::AcceptFailed`] delivered.
+    pub accept_failures: u64,
+    /// Sends that left something over.
+    pub sends_blocked: u64,
+    /// [`Event::Woken`] delivered.
+    pub wakes: u64,
+    /// Kernel events dropped because their socket was gone.
+    pub stale_events: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes handed to the kernel.
+    pub sent_bytes: u64,
+}
+
+/// One shard's door to the kernel. All methods but [`Self::waker`]'s result stay on its thread.
+///
+/// Methods taking a [`SocketId`] ignore dead ids.
+pub trait Driver: Sized {
+    /// `epoll`, `uring`, `simulator`: for records and metrics.
+    fn name(&self) -> &'static str;
+
+    /// Starts accepting from `listener`.
+    fn listen(&mut self, listener: Listener) -> Result<(), IoError>;
+
+    /// Takes the connections that already wait for acceptance (they arrive in the next tick),
+    /// then closes the listener.
+    fn stop_listening(&mut self);
+
+    /// Starts connecting. [`Event::Connected`] or [`Event::Failed`] follows in a later tick; an
+    /// error here means that no socket exists. Sending may start at once.
+    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError>;
+
+    /// Sends `data` after all that was given before.
+    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
+
+    /// No [`Event::Received`] or [`Event::PeerFinished`] until [`Self::resume_receive`]; the
+    /// kernel's window then stops the peer.
+    fn pause_receive(&mut self, socket: SocketId);
+
+    /// Ends [`Self::pause_receive`].
+    fn resume_receive(&mut self, socket: SocketId);
+
+    /// Closes now; bytes not sent yet are dropped. No event of this socket follows.
+    fn close(&mut self, socket: SocketId);
+
+    /// Sends what is queued and a FIN, reads and discards for a bounded time and amount until the
+    /// peer finishes too, then closes: so a peer that is still sending can read the answer, which
+    /// a plain close would destroy by a reset. No event of this socket follows.
+    fn close_after_send(&mut self, socket: SocketId);
+
+    /// Sockets alive, those of [`Self::closing_count`] included, the listener not.
+    fn socket_count(&self) -> usize;
+
+    /// Sockets that [`Self::close_after_send`] has not closed yet.
+    fn closing_count(&self) -> usize;
+
+    /// Wakes this driver's tick from any thread.
+    fn waker(&self) -> Waker;
+
+    /// The time when the last wait ended; the time of the events being handled.
+    fn now_ns(&self) -> u64;
+
+    /// Waits until something happens, at most until `deadline_ns` (absolute; `None`: for ever;
+    /// past: only looks), calls `handler` for each event and returns.
+    ///
+    /// An error here is the end of the driver, never that of one socket.
+    fn tick<H>(
+        &mut self,
+        deadline_ns: Option<u64>,
+        pools: &mut ShardPools,
+        handler: H,
+    ) -> Result<(), IoError>
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>);
+
+    /// Work done so far.
+    fn counters(&self) -> DriverCounters;
+
+    /// Calls `visit` with the accounting of each pool the driver owns itself.
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats));
+}

@@ -1,0 +1,96 @@
+//! What can go wrong outside a single connection; each sentence says what to do.
+//!
+//! A failing connection is not an error of this type: it is [`crate::Event::Failed`].
+
+use crate::address::Address;
+use millpond_mempool::PoolError;
+use rustix::io::Errno;
+
+/// A shard, listener or driver cannot do its work.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The text does not name an address.
+    #[error(
+        "\"{text}\" is not an address: write IP:PORT as in 127.0.0.1:8080, [::1]:8080, or unix:/path"
+    )]
+    AddressUnreadable {
+        /// What was given.
+        text: String,
+    },
+    /// The host part of the text has no address.
+    #[error("cannot find the host of \"{text}\": {reason}; check the name or give its IP address")]
+    HostUnknown {
+        /// What was given.
+        text: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// Somebody else listens there.
+    #[error("{address} is taken by another program: stop it or choose another port")]
+    AddressTaken {
+        /// Where we wanted to listen.
+        address: Address,
+    },
+    /// No interface of this machine has the address.
+    #[error("{address} is not an address of this machine: use 0.0.0.0, 127.0.0.1 or its own")]
+    AddressNotLocal {
+        /// Where we wanted to listen.
+        address: Address,
+    },
+    /// Ports below 1024 (or a directory) need rights we lack.
+    #[error("no permission to listen on {address}: choose a port from 1024 up, or run as root")]
+    AddressForbidden {
+        /// Where we wanted to listen.
+        address: Address,
+    },
+    /// A unix path longer than the kernel takes, or holding a zero byte.
+    #[error("{address} is not a usable socket path: the kernel takes at most 107 bytes, none zero")]
+    PathUnusable {
+        /// The path given.
+        address: Address,
+    },
+    /// Listening failed in a way not named above.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Where we wanted to listen.
+        address: Address,
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// [`crate::Driver::listen`] was called twice.
+    #[error("this shard already listens: stop listening before listening elsewhere")]
+    AlreadyListening,
+    /// The process or machine has no file descriptor left for a new connection.
+    #[error("no file descriptor left to connect to {address}: raise `ulimit -n`")]
+    DescriptorsExhausted {
+        /// Where we wanted to connect.
+        address: Address,
+    },
+    /// The CPU is not among those this process may use.
+    #[error("cannot run on CPU {cpu}: {error}; see `taskset -p $$` for the CPUs allowed")]
+    CpuUnavailable {
+        /// The CPU asked for.
+        cpu: usize,
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// A pool could not give memory for the shard itself.
+    #[error("no memory for the shard: {0}")]
+    Memory(#[from] PoolError),
+    /// A system call failed that has no business failing.
+    #[error("{call} failed: {error}")]
+    System {
+        /// The call, as in its manual page.
+        call: &'static str,
+        /// The kernel's answer.
+        error: Errno,
+    },
+}
+
+impl IoError {
+    /// Names the failed call; for use in `map_err`.
+    pub(crate) fn system(call: &'static str) -> impl FnOnce(Errno) -> Self {
+        move |error| Self::System { call, error }
+    }
+}
