@@ -1,1 +1,20 @@
-//! Numbers: histograms, statistics, counters, records, reports; no sockets
+//! Numbers: what was measured, what it says, and how sure one can be. No sockets, nothing of ours.
+//!
+//! On the path: `load` records its three clocks into [`histogram`]; `lab` reads [`process`],
+//! [`counters`] and [`noise`] at the edges of each phase, fills the types of [`record`], asks
+//! [`analysis`] for the verdicts and hands the record to [`report`], which only reads it.
+//!
+//! Absent on purpose: any clock, any child process, any policy on what to run. A number comes in,
+//! a sentence with its uncertainty goes out, and the same record always gives the same sentence.
+
+pub mod units;
+pub mod histogram;
+pub mod series;
+pub mod statistics;
+pub mod environment;
+pub mod process;
+pub mod counters;
+pub mod noise;
+pub mod record;
+pub mod analysis;
+pub mod report;

@@ -1,0 +1,1 @@
+//! Hardware counters of a child process.

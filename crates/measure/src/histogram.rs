@@ -1,0 +1,288 @@
+//! One latency distribution: every request of a run in bins of a tenth of a percent.
+//!
+//! On the path: a load worker records into its own histograms (response, service and slip) without
+//! sharing; they are merged when the run ends, and the percentiles of *that run* enter the
+//! statistics. Absent on purpose: correction of coordinated omission after the fact. The generator
+//! measures from the intended start, so nothing has to be guessed back.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The smallest time told apart from zero.
+pub const LOWEST_NS: u64 = 1;
+/// The largest time recorded as itself; anything longer counts as this.
+pub const HIGHEST_NS: u64 = 3_600_000_000_000;
+/// Significant decimal digits: a recorded value is off by at most 0.1 %.
+pub const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Times in nanoseconds from 1 ns to 1 h with three significant digits.
+///
+/// Zero is a value too (a request sent exactly on time has a slip of zero).
+#[derive(Clone, Debug)]
+pub struct LatencyHistogram {
+    inner: Histogram<u64>,
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LatencyHistogram {
+    /// An empty histogram. All memory is taken now: [`record`](Self::record) never allocates.
+    #[must_use]
+    pub fn new() -> Self {
+        let inner = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
+            .expect("the bounds are constants that satisfy HdrHistogram's rules");
+        Self { inner }
+    }
+
+    /// Counts one time. Longer than [`HIGHEST_NS`] counts as [`HIGHEST_NS`].
+    pub fn record(&mut self, value_ns: u64) {
+        self.inner.saturating_record(value_ns);
+    }
+
+    /// Counts the same time `count` times.
+    pub fn record_many(&mut self, value_ns: u64, count: u64) {
+        self.inner.saturating_record_n(value_ns, count);
+    }
+
+    /// Adds every sample of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.inner.add(&other.inner).expect("all latency histograms share one range");
+    }
+
+    /// Forgets every sample, keeps the memory. For the end of a warm-up.
+    pub fn clear(&mut self) {
+        self.inner.reset();
+    }
+
+    /// Samples recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.inner.len()
+    }
+
+    /// True before the first sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// The time that `percent` of the samples do not exceed, e.g. `percentile(99.0)`; 0 if empty.
+    /// Never above the largest time seen, though bins are wider than one nanosecond.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> u64 {
+        if self.is_empty() { 0 } else { self.inner.value_at_percentile(percent).min(self.max()) }
+    }
+
+    /// Smallest time (the low edge of its bin); 0 if empty.
+    #[must_use]
+    pub fn min(&self) -> u64 {
+        if self.is_empty() { 0 } else { self.inner.min() }
+    }
+
+    /// Largest time (the high edge of its bin); 0 if empty.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.inner.max()
+    }
+
+    /// Arithmetic mean; 0 if empty.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        if self.is_empty() { 0.0 } else { self.inner.mean() }
+    }
+
+    /// Standard deviation of the samples; 0 if empty.
+    #[must_use]
+    pub fn stdev(&self) -> f64 {
+        if self.is_empty() { 0.0 } else { self.inner.stdev() }
+    }
+
+    /// Share (0..1) of samples within `width` standard deviations of the mean, as wrk prints it.
+    #[must_use]
+    pub fn share_within_stdevs(&self, width: f64) -> f64 {
+        if self.is_empty() {
+            return 0.0;
+        }
+        let (mean, spread) = (self.mean(), self.stdev() * width);
+        let (low, high) = ((mean - spread).max(0.0), mean + spread);
+        let inside: u64 = self
+            .inner
+            .iter_recorded()
+            .filter(|step| {
+                let middle = self.inner.median_equivalent(step.value_iterated_to()) as f64;
+                middle >= low && middle <= high
+            })
+            .map(|step| step.count_since_last_iteration())
+            .sum();
+        inside as f64 / self.count() as f64
+    }
+
+    /// Whether a percentile rests on enough samples to be quoted: at least 100 beyond it.
+    #[must_use]
+    pub fn can_estimate(&self, percent: f64) -> bool {
+        self.count() as f64 * (1.0 - percent / 100.0) >= 100.0 - 1e-6
+    }
+
+    /// The figures every record carries.
+    #[must_use]
+    pub fn summary(&self) -> LatencySummary {
+        LatencySummary {
+            count: self.count(),
+            min: self.min(),
+            mean: self.mean().round() as u64,
+            stdev: self.stdev().round() as u64,
+            p50: self.percentile(50.0),
+            p90: self.percentile(90.0),
+            p99: self.percentile(99.0),
+            p999: self.percentile(99.9),
+            max: self.max(),
+        }
+    }
+
+    /// Points of the curve value over percentile, denser towards the tail: `ticks` per halving of
+    /// what is left, ending at 100 %. Small enough to keep in a record (about 120 points for 5).
+    #[must_use]
+    pub fn spectrum(&self, ticks: u32) -> Vec<SpectrumPoint> {
+        self.inner
+            .iter_quantiles(ticks.max(1))
+            .map(|step| SpectrumPoint {
+                percent: step.quantile_iterated_to() * 100.0,
+                value_ns: step.value_iterated_to().min(self.max()),
+                count: step.count_since_last_iteration(),
+            })
+            .collect()
+    }
+
+    /// Every occupied bin as (value, samples), ascending: for exports and for Lua's `latency(i)`.
+    pub fn bins(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.inner.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+    }
+}
+
+/// One point of a percentile curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpectrumPoint {
+    /// 0..100: the share of samples at or below `value_ns`.
+    pub percent: f64,
+    /// The time at that percentile.
+    pub value_ns: u64,
+    /// Samples between the previous point and this one.
+    pub count: u64,
+}
+
+/// The figures of one clock of one run; every time in nanoseconds.
+///
+/// The field names are the JSON contract: `response_ns: {min, mean, stdev, p50, ...}`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Samples.
+    pub count: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Mean.
+    pub mean: u64,
+    /// Standard deviation.
+    pub stdev: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Goal: an empty histogram answers every question with zero instead of failing.
+    #[test]
+    fn empty_answers_zero() {
+        let empty = LatencyHistogram::new();
+        assert_eq!(empty.summary(), LatencySummary::default());
+        assert_eq!(empty.share_within_stdevs(1.0), 0.0);
+        assert!(!empty.can_estimate(50.0));
+        assert!(empty.bins().next().is_none());
+    }
+
+    /// Goal: a time beyond an hour is counted, not lost, and zero is a value of its own.
+    #[test]
+    fn extremes_are_counted() {
+        let mut histogram = LatencyHistogram::new();
+        histogram.record(0);
+        histogram.record(u64::MAX);
+        assert_eq!(histogram.count(), 2);
+        assert_eq!(histogram.min(), 0);
+        let max = histogram.max() as f64;
+        assert!((max / HIGHEST_NS as f64 - 1.0).abs() < 0.001, "{max}");
+    }
+
+    /// Goal: p99 needs 10,000 samples, p99.9 needs 100,000.
+    #[test]
+    fn a_percentile_needs_a_hundred_samples_beyond_it() {
+        let mut histogram = LatencyHistogram::new();
+        histogram.record_many(5, 9_999);
+        assert!(!histogram.can_estimate(99.0));
+        histogram.record(5);
+        assert!(histogram.can_estimate(99.0));
+        assert!(!histogram.can_estimate(99.9));
+    }
+
+    /// Goal: the spectrum rises, ends at 100 %, and accounts for every sample.
+    #[test]
+    fn spectrum_is_monotone_and_complete() {
+        let mut histogram = LatencyHistogram::new();
+        for value in 1..=50_000_u64 {
+            histogram.record(value * 17);
+        }
+        let points = histogram.spectrum(5);
+        assert!(points.windows(2).all(|pair| pair[0].value_ns <= pair[1].value_ns));
+        assert!(points.windows(2).all(|pair| pair[0].percent <= pair[1].percent));
+        assert_eq!(points.last().unwrap().percent, 100.0);
+        assert_eq!(points.iter().map(|point| point.count).sum::<u64>(), 50_000);
+        assert!(points.len() < 200, "{}", points.len());
+    }
+
+    proptest! {
+        /// Goal: every percentile is within 0.1 % of the exact order statistic.
+        #[test]
+        fn percentiles_match_sorted_samples(
+            mut values in prop::collection::vec(0_u64..10_000_000_000, 1..400),
+            percent in 0.0_f64..=100.0,
+        ) {
+            let mut histogram = LatencyHistogram::new();
+            values.iter().for_each(|&value| histogram.record(value));
+            values.sort_unstable();
+            let rank = ((percent / 100.0 * values.len() as f64).ceil() as usize).max(1);
+            let exact = values[rank - 1] as f64;
+            let got = histogram.percentile(percent) as f64;
+            // A percentile that falls between two ranks may round to the neighbour below.
+            let below = values[rank.saturating_sub(2)] as f64;
+            prop_assert!(got >= below * 0.999 - 1.0 && got <= exact * 1.001 + 1.0,
+                "{} for [{}, {}]", got, below, exact);
+        }
+
+        /// Goal: merging parts equals recording the whole.
+        #[test]
+        fn merge_equals_whole(
+            left in prop::collection::vec(0_u64..1_000_000, 0..200),
+            right in prop::collection::vec(0_u64..1_000_000, 0..200),
+        ) {
+            let (mut a, mut b, mut whole) =
+                (LatencyHistogram::new(), LatencyHistogram::new(), LatencyHistogram::new());
+            left.iter().for_each(|&value| { a.record(value); whole.record(value); });
+            right.iter().for_each(|&value| { b.record(value); whole.record(value); });
+            a.merge(&b);
+            prop_assert_eq!(a.summary(), whole.summary());
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! How much of the machine somebody else used.

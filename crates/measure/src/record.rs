@@ -1,0 +1,25 @@
+//! What is written to disk: the types of `results.json` and of `load --json`.
+//!
+//! On the path: `lab` and `load` fill these, `analysis` adds the verdicts, the reports only read.
+//! The JSON is a contract (DESIGN.md, section 1): times end in `_ns`, sizes in `_bytes`, rates in
+//! `_per_s`; fields are added, never renamed. A reader ignores what it does not know, so a record
+//! of a newer version still opens.
+
+mod measure;
+mod round;
+mod comparison;
+mod load;
+
+pub use comparison::{
+    Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
+    Subject, Verdicts,
+};
+pub use load::{LoadErrors, LoadReport, LoadStatus, LoadVerdict};
+pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
+pub use round::{
+    CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
+    RoundStatus,
+};
+
+/// Version of the record's layout. Grows when a field changes meaning, not when one is added.
+pub const FORMAT_VERSION: u32 = 1;

@@ -1,0 +1,205 @@
+//! `results.json` of `compare`: the question, the circumstances, the rounds, the answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CandidateRounds, FORMAT_VERSION, Measure};
+use crate::environment::Environment;
+use crate::statistics::Comparison;
+
+/// The storage engine behind the entity server.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Engine {
+    /// e.g. `rocksdb`.
+    pub name: String,
+    /// e.g. `7.8.3`.
+    pub version: String,
+    /// `system` or `bundled`.
+    pub linkage: String,
+}
+
+/// The server that was measured.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Subject {
+    /// One line for people: `millpond serve entity` or the user's command.
+    pub title: String,
+    /// The command that was started for each run.
+    pub command: Vec<String>,
+    /// The URL for somebody else's server.
+    pub url: Option<String>,
+    /// The I/O driver that really ran (`epoll`, `uring`), if it is our server.
+    pub driver: Option<String>,
+    /// The storage engine, if there is one.
+    pub engine: Option<Engine>,
+    /// The allocator the program brings along by itself, if it is not the C library's.
+    pub native_allocator: Option<String>,
+}
+
+/// How the load was set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Rounds asked for.
+    pub rounds_planned: u32,
+    /// Rounds in which every candidate ended.
+    pub rounds_done: u32,
+    /// Connections of the generator.
+    pub connections: u32,
+    /// Threads of the generator.
+    pub threads: u32,
+    /// The constant rate of the latency phase, the same for all, per operation (`put`, `get`).
+    pub rate_per_s: BTreeMap<String, f64>,
+    /// Requests of the memory phase: fixed work, not fixed time.
+    pub memory_requests: u64,
+    /// Length of one closed-loop phase.
+    pub throughput_phase_ns: u64,
+    /// Length of one constant-rate phase.
+    pub latency_phase_ns: u64,
+    /// Size of the values written and read.
+    pub value_bytes: Option<u64>,
+    /// Number of different keys.
+    pub keys: Option<u64>,
+    /// CPUs of server and generator, e.g. `server 0; generator 1`.
+    pub placement: Option<String>,
+    /// The seed of all random choices.
+    pub seed: u64,
+    /// Candidate names in the order in which they ran, round by round.
+    pub schedule: Vec<Vec<String>>,
+}
+
+/// The answer to one of the three questions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QuestionVerdict {
+    /// The measures the answer rests on; for several, the geometric mean of their ratios.
+    pub measures: Vec<Measure>,
+    /// The best candidate first, then those not separable from it. Empty if nothing can be said.
+    pub best: Vec<String>,
+    /// The answer as one plain sentence.
+    pub sentence: String,
+    /// Whether the answer may be relied on; if not, the sentence says why.
+    pub trusted: bool,
+    /// Every other candidate against the baseline. The A/A candidate is among them.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// The three answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Verdicts {
+    /// Which gives the most requests per second?
+    pub throughput: QuestionVerdict,
+    /// Which gives the lowest latency at the same rate?
+    pub latency: QuestionVerdict,
+    /// Which needs the least memory for the same work?
+    pub memory: QuestionVerdict,
+}
+
+/// One measure of all candidates against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasureComparisons {
+    /// Which.
+    pub measure: Measure,
+    /// Every other candidate against the baseline.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// What the pools change under one allocator: pools on against pools off.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolsEffect {
+    /// Which allocator.
+    pub allocator: String,
+    /// Requests per second.
+    pub throughput: Option<Comparison>,
+    /// Latency.
+    pub latency: Option<Comparison>,
+    /// Memory.
+    pub memory: Option<Comparison>,
+    /// Every other measure that both have.
+    pub details: Vec<MeasureComparisons>,
+    /// One plain sentence.
+    pub sentence: String,
+}
+
+/// Everything [`crate::analysis::analyse`] finds out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Analysis {
+    /// The three answers.
+    pub verdicts: Verdicts,
+    /// What pools change, per allocator; empty if the server is not ours.
+    pub pools_effect: Vec<PoolsEffect>,
+    /// Every measure on its own.
+    pub details: Vec<MeasureComparisons>,
+    /// What a reader has to know before relying on the answers.
+    pub warnings: Vec<String>,
+}
+
+/// The whole of `results.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ComparisonRecord {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format_version: u32,
+    /// Version of millpond.
+    pub version: String,
+    /// Commit it was built from, if known.
+    pub commit: Option<String>,
+    /// The command that repeats this comparison.
+    pub command: Vec<String>,
+    /// Seconds since 1970 at the start.
+    pub started_unix_s: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// True if Ctrl-C or the time budget ended it early.
+    pub interrupted: bool,
+    /// What was measured.
+    pub subject: Subject,
+    /// How.
+    pub settings: Settings,
+    /// On what.
+    pub environment: Environment,
+    /// One line on hardware counters: what is counted, or why not.
+    pub counters: String,
+    /// The candidates with their rounds.
+    pub candidates: Vec<CandidateRounds>,
+    /// The answers, details, effect of pools; `warnings` of analysis and lab together.
+    #[serde(flatten)]
+    pub analysis: Analysis,
+}
+
+impl ComparisonRecord {
+    /// An empty record of this version.
+    #[must_use]
+    pub fn new(version: &str) -> Self {
+        Self { format_version: FORMAT_VERSION, version: version.to_owned(), ..Self::default() }
+    }
+
+    /// Runs the analysis over the candidates; warnings already noted stay, before the new ones.
+    pub fn analyse(&mut self) {
+        let mut analysis = crate::analysis::analyse(&self.candidates);
+        let mut warnings = std::mem::take(&mut self.analysis.warnings);
+        for warning in std::mem::take(&mut analysis.warnings) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        analysis.warnings = warnings;
+        self.analysis = analysis;
+    }
+
+    /// The JSON text of `results.json`, indented, newline at the end.
+    ///
+    /// # Errors
+    /// Only if a value cannot be expressed in JSON, which no type here has.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|mut text| {
+            text.push('\n');
+            text
+        })
+    }
+}

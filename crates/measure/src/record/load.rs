@@ -1,0 +1,125 @@
+//! The JSON of `load --json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::LatencySummary;
+
+/// Failures by phase.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadErrors {
+    /// Connections that could not be opened.
+    pub connect: u64,
+    /// Connections that broke while an answer was awaited, or answers that are not HTTP.
+    pub read: u64,
+    /// Requests that could not be sent.
+    pub write: u64,
+    /// Requests without an answer in time.
+    pub timeout: u64,
+    /// Answers with a status above 399.
+    pub status: u64,
+    /// Answers whose content was not what was stored.
+    pub validation: u64,
+}
+
+impl LoadErrors {
+    /// All together.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.connect + self.read + self.write + self.timeout + self.status + self.validation
+    }
+}
+
+/// Whether the generator believes its own figures.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LoadStatus {
+    /// Yes.
+    #[default]
+    Ok,
+    /// Usable with care; the reasons say where.
+    Suspect,
+    /// The generator, not the server, was measured.
+    Invalid,
+}
+
+impl LoadStatus {
+    /// As it is printed.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Suspect => "SUSPECT",
+            Self::Invalid => "INVALID",
+        }
+    }
+}
+
+/// The generator's judgement of its own run.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadVerdict {
+    /// How far the figures can be relied on.
+    pub status: LoadStatus,
+    /// Why not fully; empty if OK.
+    pub reasons: Vec<String>,
+}
+
+/// One run of the load generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadReport {
+    /// [`super::FORMAT_VERSION`].
+    pub format_version: u32,
+    /// Version of millpond.
+    pub version: String,
+    /// The URL as given.
+    pub url: String,
+    /// Threads of the generator.
+    pub threads: u32,
+    /// Connections.
+    pub connections: u32,
+    /// Requests in flight per connection.
+    pub pipeline: u32,
+    /// The rate asked for; `None` in the closed loop.
+    pub rate_per_s: Option<f64>,
+    /// Answers received in the window.
+    pub requests: u64,
+    /// Failures by phase.
+    pub errors: LoadErrors,
+    /// Length of the window.
+    pub duration_ns: u64,
+    /// Answers per second.
+    pub requests_per_s: f64,
+    /// Bytes received, heads included.
+    pub bytes_received: u64,
+    /// From the intended start to the last byte.
+    pub response_ns: LatencySummary,
+    /// From the actual send to the last byte.
+    pub service_ns: LatencySummary,
+    /// From the intended start to the actual send.
+    pub slip_ns: LatencySummary,
+    /// Answers by status code.
+    pub statuses: BTreeMap<u16, u64>,
+    /// CPU of the generator as a share of the CPUs it may use.
+    pub generator_cpu_share: Option<f64>,
+    /// True if Ctrl-C ended it early.
+    pub interrupted: bool,
+    /// The generator's judgement of its own run.
+    pub verdict: LoadVerdict,
+}
+
+impl LoadReport {
+    /// The JSON text, indented, newline at the end.
+    ///
+    /// # Errors
+    /// Only if a value cannot be expressed in JSON, which no type here has.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|mut text| {
+            text.push('\n');
+            text
+        })
+    }
+}

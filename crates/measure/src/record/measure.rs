@@ -1,0 +1,283 @@
+//! A measure: one number of one run, with what is good, in which unit, and what counts as equal.
+//!
+//! Everything a report or a verdict has to know about a number is said here once.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+use thiserror::Error;
+
+use crate::statistics::Direction;
+
+/// What the requests of a phase do.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Writes to the entity server.
+    Put,
+    /// Reads from the entity server.
+    Get,
+    /// Whatever the user's URL does.
+    Request,
+}
+
+impl Operation {
+    /// All, in the order in which reports show them.
+    pub const ALL: [Self; 3] = [Self::Put, Self::Get, Self::Request];
+
+    /// The name in JSON keys.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Request => "request",
+        }
+    }
+
+    /// The name in tables.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Put => "PUT",
+            Self::Get => "GET",
+            Self::Request => "request",
+        }
+    }
+}
+
+/// The unit a value is printed in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unit {
+    /// Per second.
+    PerSecond,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// A plain number.
+    Count,
+}
+
+impl Unit {
+    /// The value with its unit, three digits.
+    #[must_use]
+    pub fn format(self, value: f64) -> String {
+        use crate::units::{format_bytes, format_count, format_duration_ns, format_rate};
+        match self {
+            Self::PerSecond => format_rate(value),
+            Self::Nanoseconds => format_duration_ns(value),
+            Self::Bytes => format_bytes(value),
+            Self::Count => format_count(value),
+        }
+    }
+}
+
+macro_rules! quantities {
+    ($($(#[$doc:meta])* $name:ident = $key:literal, $label:literal, $unit:ident, $direction:ident,
+        $margin:literal, wall $wall:literal;)+) => {
+        /// What was measured, apart from which operation it belongs to.
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        pub enum Quantity { $($(#[$doc])* $name,)+ }
+
+        impl Quantity {
+            /// All, in the order in which reports show them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The name in JSON keys, unit last.
+            #[must_use]
+            pub const fn key(self) -> &'static str { match self { $(Self::$name => $key,)+ } }
+
+            /// The name in tables.
+            #[must_use]
+            pub const fn label(self) -> &'static str { match self { $(Self::$name => $label,)+ } }
+
+            /// The unit of the value.
+            #[must_use]
+            pub const fn unit(self) -> Unit { match self { $(Self::$name => Unit::$unit,)+ } }
+
+            /// Whether more is better.
+            #[must_use]
+            pub const fn direction(self) -> Direction {
+                match self { $(Self::$name => Direction::$direction,)+ }
+            }
+
+            /// The smallest relative difference worth acting on: inside it two candidates count as
+            /// equivalent (0.02 = 2 %).
+            #[must_use]
+            pub const fn margin(self) -> f64 { match self { $(Self::$name => $margin,)+ } }
+
+            /// Whether a busy neighbour changes it: such measures need the noise gate's consent.
+            #[must_use]
+            pub const fn depends_on_wall_clock(self) -> bool {
+                match self { $(Self::$name => $wall,)+ }
+            }
+        }
+    };
+}
+
+quantities! {
+    /// Requests completed per second in the closed loop.
+    Throughput = "throughput_per_s", "throughput", PerSecond, HigherIsBetter, 0.02, wall true;
+    /// Median time from the intended start, at the constant rate.
+    ResponseP50 = "response_p50_ns", "response p50", Nanoseconds, LowerIsBetter, 0.03, wall true;
+    /// 99th percentile of the time from the intended start, at the constant rate.
+    ResponseP99 = "response_p99_ns", "response p99", Nanoseconds, LowerIsBetter, 0.10, wall true;
+    /// Median time from the actual send.
+    ServiceP50 = "service_p50_ns", "service p50", Nanoseconds, LowerIsBetter, 0.03, wall true;
+    /// 99th percentile of the time from the actual send.
+    ServiceP99 = "service_p99_ns", "service p99", Nanoseconds, LowerIsBetter, 0.10, wall true;
+    /// Resident memory after the fixed amount of work.
+    RssAfterWork = "rss_after_work_bytes", "RSS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Highest resident memory of the process.
+    PeakRss = "peak_rss_bytes", "peak RSS", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Resident memory some idle seconds after the work.
+    RssAfterIdle = "rss_after_idle_bytes", "RSS after idle", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Resident memory with shared pages divided by their users, after the work.
+    PssAfterWork = "pss_after_work_bytes", "PSS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    /// User-mode instructions.
+    Instructions = "instructions_per_request", "instructions/req", Count, LowerIsBetter, 0.01,
+        wall false;
+    /// Kernel-mode instructions.
+    KernelInstructions = "kernel_instructions_per_request", "kernel instr/req", Count,
+        LowerIsBetter, 0.01, wall false;
+    /// User-mode cycles.
+    Cycles = "cycles_per_request", "cycles/req", Count, LowerIsBetter, 0.02, wall false;
+    /// Kernel-mode cycles.
+    KernelCycles = "kernel_cycles_per_request", "kernel cycles/req", Count, LowerIsBetter, 0.02,
+        wall false;
+    /// CPU time, user and system, of the server.
+    CpuTime = "cpu_per_request_ns", "CPU/req", Nanoseconds, LowerIsBetter, 0.02, wall true;
+    /// Page faults, minor and major.
+    PageFaults = "page_faults_per_request", "page faults/req", Count, LowerIsBetter, 0.05,
+        wall false;
+    /// Context switches, voluntary and involuntary.
+    ContextSwitches = "context_switches_per_request", "switches/req", Count, LowerIsBetter, 0.05,
+        wall true;
+    /// Calls of malloc, calloc, realloc, aligned_alloc and their kin.
+    HeapCalls = "heap_calls_per_request", "heap calls/req", Count, LowerIsBetter, 0.01, wall false;
+    /// Bytes asked of the heap.
+    HeapBytes = "heap_bytes_per_request", "heap bytes/req", Bytes, LowerIsBetter, 0.01, wall false;
+}
+
+/// A quantity, of one operation or of the whole run (memory).
+///
+/// In JSON it is a key: `put.throughput_per_s`, `rss_after_work_bytes`.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Measure {
+    /// What.
+    pub quantity: Quantity,
+    /// Of which requests; `None` for the run as a whole.
+    pub operation: Option<Operation>,
+}
+
+impl Measure {
+    /// A measure of one operation's requests.
+    #[must_use]
+    pub const fn of(operation: Operation, quantity: Quantity) -> Self {
+        Self { quantity, operation: Some(operation) }
+    }
+
+    /// A measure of the run as a whole.
+    #[must_use]
+    pub const fn whole(quantity: Quantity) -> Self {
+        Self { quantity, operation: None }
+    }
+
+    /// The name in tables: `PUT throughput`, `peak RSS`.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self.operation {
+            // There is only one kind of request then; naming it says nothing.
+            None | Some(Operation::Request) => self.quantity.label().to_owned(),
+            Some(operation) => format!("{} {}", operation.label(), self.quantity.label()),
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(operation) = self.operation {
+            write!(f, "{}.", operation.key())?;
+        }
+        f.write_str(self.quantity.key())
+    }
+}
+
+/// A key that names no measure of this version.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+#[error("\"{key}\" is not a measure this version knows")]
+pub struct MeasureParseError {
+    /// The key as found.
+    pub key: String,
+}
+
+impl FromStr for Measure {
+    type Err = MeasureParseError;
+
+    fn from_str(key: &str) -> Result<Self, Self::Err> {
+        let unknown = || MeasureParseError { key: key.to_owned() };
+        let (operation, quantity_key) = match key.split_once('.') {
+            None => (None, key),
+            Some((name, rest)) => {
+                let operation = Operation::ALL.into_iter().find(|known| known.key() == name);
+                (Some(operation.ok_or_else(unknown)?), rest)
+            }
+        };
+        let quantity = Quantity::ALL.iter().copied().find(|known| known.key() == quantity_key);
+        Ok(Self { quantity: quantity.ok_or_else(unknown)?, operation })
+    }
+}
+
+impl Serialize for Measure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Measure {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every key reads back as the measure it came from, and no two share a key.
+    #[test]
+    fn keys_are_unique_and_read_back() {
+        let mut seen = std::collections::BTreeSet::new();
+        for &quantity in Quantity::ALL {
+            for operation in Operation::ALL.map(Some).into_iter().chain([None]) {
+                let measure = Measure { quantity, operation };
+                assert!(seen.insert(measure.to_string()), "{measure} twice");
+                assert_eq!(measure.to_string().parse(), Ok(measure));
+            }
+        }
+    }
+
+    /// Goal: the contract of units in keys holds for every quantity.
+    #[test]
+    fn keys_end_in_their_unit() {
+        for &quantity in Quantity::ALL {
+            let key = quantity.key();
+            match quantity.unit() {
+                Unit::PerSecond => assert!(key.ends_with("_per_s"), "{key}"),
+                Unit::Nanoseconds => assert!(key.ends_with("_ns"), "{key}"),
+                Unit::Bytes => assert!(key.contains("_bytes"), "{key}"),
+                Unit::Count => assert!(key.ends_with("_per_request"), "{key}"),
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_named() {
+        let error = "put.speed".parse::<Measure>().unwrap_err();
+        assert_eq!(error.to_string(), "\"put.speed\" is not a measure this version knows");
+        assert!("walk.throughput_per_s".parse::<Measure>().is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! One candidate and what every round measured of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Measure, Operation};
+use crate::histogram::{LatencySummary, SpectrumPoint};
+
+/// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolSetting {
+    /// Pools on.
+    On,
+    /// Every pool call is one malloc or free.
+    Off,
+}
+
+/// What a candidate is for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// All ratios are against this one. Exactly one per comparison.
+    Baseline,
+    /// The baseline run a second time (A/A): a difference here is a false alarm of the machine or
+    /// of the method, and takes away the trust in that measure.
+    BaselineAgain,
+    /// The others.
+    #[default]
+    Candidate,
+}
+
+/// The allocator library that was proved to be mapped in the server.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Library {
+    /// The file.
+    pub path: String,
+    /// Its SHA-256 in hex, if computed.
+    pub sha256: Option<String>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its version as far as known.
+    pub version: Option<String>,
+}
+
+/// How one run ended.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "status")]
+pub enum RoundStatus {
+    /// Every phase ran.
+    #[default]
+    Done,
+    /// The run failed; what was measured before is kept but not used.
+    Failed {
+        /// One sentence.
+        reason: String,
+    },
+    /// Ctrl-C in the middle of this run; what was measured before is used.
+    Interrupted,
+}
+
+/// What disturbed a run.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoiseKind {
+    /// Other programs used the CPUs: their share of the whole machine.
+    ForeignCpu,
+    /// The hypervisor took CPU time away: share of the whole machine.
+    Steal,
+    /// The load generator was at its own limit: share of its CPU. Taints throughput only.
+    GeneratorCpu,
+    /// The generator sent late: share of requests sent late. Taints latency only.
+    LateSends,
+    /// The generator judged its own run INVALID (value 1).
+    GeneratorInvalid,
+}
+
+impl NoiseKind {
+    /// The cause, as the subject of a sentence.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::ForeignCpu => "other programs used the CPUs",
+            Self::Steal => "the hypervisor took CPU time away",
+            Self::GeneratorCpu => "the load generator was at its own limit",
+            Self::LateSends => "the load generator sent late",
+            Self::GeneratorInvalid => "the load generator called its run invalid",
+        }
+    }
+}
+
+/// A disturbance beyond its limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NoiseFlag {
+    /// What.
+    pub kind: NoiseKind,
+    /// How much (a share, 0..1).
+    pub value: f64,
+    /// The limit it exceeded.
+    pub limit: f64,
+    /// The phase it happened in, if only one (`put throughput`).
+    #[serde(default)]
+    pub phase: Option<String>,
+}
+
+/// Everything measured of one candidate in one round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RoundMeasures {
+    /// Counted from 0. Runs of the same round are paired.
+    pub round: u32,
+    /// Place in the round's random order, from 0.
+    pub position: u32,
+    /// How it ended.
+    #[serde(flatten)]
+    pub status: RoundStatus,
+    /// The numbers. A measure that was not taken is absent, never zero.
+    pub measures: BTreeMap<Measure, f64>,
+    /// What disturbed the run.
+    pub noise: Vec<NoiseFlag>,
+    /// Requests done in all phases together.
+    pub requests: u64,
+    /// Requests that failed in any way.
+    pub errors: u64,
+    /// Full latency figures per clock, e.g. `put.response`.
+    pub latencies: BTreeMap<String, LatencySummary>,
+}
+
+impl RoundMeasures {
+    /// Notes a number. What is not finite is treated as not measured.
+    pub fn set(&mut self, measure: Measure, value: f64) {
+        if value.is_finite() {
+            self.measures.insert(measure, value);
+        }
+    }
+
+    /// A number, unless the run failed or it was not measured.
+    #[must_use]
+    pub fn get(&self, measure: Measure) -> Option<f64> {
+        match self.status {
+            RoundStatus::Failed { .. } => None,
+            RoundStatus::Done | RoundStatus::Interrupted => self.measures.get(&measure).copied(),
+        }
+    }
+}
+
+/// A percentile curve for the plot: the histograms of all rounds merged. Never used for a verdict,
+/// because the worst run dominates a merged tail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyCurve {
+    /// Which requests.
+    pub operation: Operation,
+    /// `response` or `service`.
+    pub clock: String,
+    /// Samples in all.
+    pub count: u64,
+    /// From the median (or lower) to the maximum.
+    pub points: Vec<SpectrumPoint>,
+}
+
+/// One candidate: what it is and what each round measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CandidateRounds {
+    /// Unique in the comparison, e.g. `mimalloc, pools on`.
+    pub name: String,
+    /// e.g. `mimalloc`.
+    pub allocator: String,
+    /// Our pools; `None` when the server is not ours.
+    pub pools: Option<PoolSetting>,
+    /// What it is for.
+    pub role: Role,
+    /// The preloaded library; `None` for the C library's own malloc.
+    pub library: Option<Library>,
+    /// One entry per round begun, in order of rounds.
+    pub rounds: Vec<RoundMeasures>,
+    /// Merged curves for the plot.
+    pub curves: Vec<LatencyCurve>,
+}
+
+impl CandidateRounds {
+    /// The value of one round.
+    #[must_use]
+    pub fn value(&self, round: u32, measure: Measure) -> Option<f64> {
+        self.rounds.iter().find(|entry| entry.round == round)?.get(measure)
+    }
+
+    /// The values of all rounds that have one.
+    #[must_use]
+    pub fn values(&self, measure: Measure) -> Vec<f64> {
+        self.rounds.iter().filter_map(|entry| entry.get(measure)).collect()
+    }
+
+    /// The median over rounds: what tables show.
+    #[must_use]
+    pub fn median(&self, measure: Measure) -> Option<f64> {
+        crate::statistics::median(&mut self.values(measure))
+    }
+}

@@ -1,0 +1,1 @@
+//! What people read: the same record for a terminal, for a browser, and in wrk's format.

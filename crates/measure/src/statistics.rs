@@ -1,0 +1,70 @@
+//! From rounds to an answer: how large a difference is, how sure one can be, what it takes to know.
+//!
+//! On the path: `analysis` pairs the runs of each round and asks [`compare_all`]. The differences
+//! are `d = ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round
+//! drops out. Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]);
+//! p: exact sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same":
+//! two one-sided tests, done as inclusion of the 90 % interval in the margin.
+//!
+//! Absent on purpose: the percentile bootstrap (simulated at 6 to 30 rounds it claims a difference
+//! that is not there in 7 to 16 % of comparisons instead of 5), the t test (half the power when
+//! a few rounds are hit by a neighbour) and averages of percentiles.
+
+mod hodges_lehmann;
+mod signed_rank;
+mod sign_flip;
+mod holm;
+mod normal;
+mod power;
+mod verdict;
+mod compare;
+
+pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
+pub use hodges_lehmann::{hodges_lehmann, walsh_averages};
+pub use holm::holm;
+pub use normal::inverse_normal;
+pub use power::{
+    EQUIVALENCE_CONFIDENCE, POWER_DETECTABLE, POWER_PLANNED, SIGNIFICANCE,
+    minimum_detectable_effect, robust_sigma, rounds_needed, smallest_rounds,
+};
+pub use sign_flip::sign_flip_p;
+pub use signed_rank::{Interval, signed_rank_distribution, signed_rank_interval};
+pub use verdict::{Comparison, Direction, Estimate, Verdict};
+
+/// The middle of the values (mean of the two middle ones); reorders them. `None` if there are none.
+#[must_use]
+pub fn median(values: &mut [f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    Some(if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        midpoint(values[middle - 1], values[middle])
+    })
+}
+
+/// Halfway between two values, also when they are the same infinity; opposite infinities cancel.
+fn midpoint(a: f64, b: f64) -> f64 {
+    if a == b {
+        return a;
+    }
+    let middle = f64::midpoint(a, b);
+    if middle.is_nan() { 0.0 } else { middle }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&mut [f64::INFINITY, f64::INFINITY]), Some(f64::INFINITY));
+        assert_eq!(median(&mut [f64::NEG_INFINITY, f64::INFINITY]), Some(0.0));
+    }
+}

@@ -1,0 +1,184 @@
+//! Paired rounds in, verdicts out: the one place where the rule of decision stands.
+//!
+//! - *better* / *worse*: the Holm-adjusted p is at most 5 %, the 95 % interval excludes 1, and the
+//!   estimated effect is larger than the margin;
+//! - *equivalent*: the 90 % interval lies within the margin, whether or not it excludes 1;
+//! - *undecided* otherwise, with the rounds it would take;
+//! - *not to be trusted* if the caller knows a reason why the numbers do not count.
+
+use super::{
+    Comparison, Direction, EQUIVALENCE_CONFIDENCE, SIGNIFICANCE, Verdict, hodges_lehmann, holm,
+    median, minimum_detectable_effect, robust_sigma, rounds_needed, sign_flip_p,
+    signed_rank_interval, smallest_rounds,
+};
+
+/// The two values of one round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundPair {
+    /// The candidate's.
+    pub candidate: f64,
+    /// The baseline's.
+    pub baseline: f64,
+}
+
+impl RoundPair {
+    /// `ln(candidate / baseline)`. Two zeros are equal; a zero against something is infinite, which
+    /// ranks handle as the largest difference there is. `None` if a value is negative or not finite.
+    #[must_use]
+    pub fn log_ratio(self) -> Option<f64> {
+        let valid = |value: f64| value.is_finite() && value >= 0.0;
+        if !valid(self.candidate) || !valid(self.baseline) {
+            return None;
+        }
+        Some(if self.candidate == self.baseline {
+            0.0
+        } else {
+            self.candidate.ln() - self.baseline.ln()
+        })
+    }
+}
+
+/// What a measure is called, which way is good, and what counts as the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// For the sentence: `PUT throughput`.
+    pub label: String,
+    /// Which way is good.
+    pub direction: Direction,
+    /// The smallest relative difference worth acting on (0.02 = 2 %).
+    pub margin: f64,
+}
+
+/// The rounds of one candidate against the baseline.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PairedRounds {
+    /// Name of the candidate.
+    pub candidate: String,
+    /// Name of the baseline.
+    pub baseline: String,
+    /// One per round in which both were measured.
+    pub pairs: Vec<RoundPair>,
+    /// A reason why nothing may be concluded, if there is one.
+    pub trouble: Option<String>,
+    /// `ln(candidate / baseline)` per round where it is not a plain ratio of two values (several
+    /// measures taken together); empty to have it computed from `pairs`.
+    pub log_ratios: Vec<f64>,
+}
+
+impl PairedRounds {
+    fn differences(&self) -> Vec<f64> {
+        if self.log_ratios.is_empty() {
+            self.pairs.iter().filter_map(|pair| pair.log_ratio()).collect()
+        } else {
+            self.log_ratios.clone()
+        }
+    }
+}
+
+/// One candidate alone against the baseline.
+#[must_use]
+pub fn compare_rounds(rounds: &PairedRounds, rule: &Rule) -> Comparison {
+    let differences = rounds.differences();
+    let p = sign_flip_p(&differences);
+    judge(rounds, &differences, p, p, 1, rule)
+}
+
+/// Several candidates against the same baseline: Holm's correction over those that may be judged.
+#[must_use]
+pub fn compare_all(candidates: &[PairedRounds], rule: &Rule) -> Vec<Comparison> {
+    let differences: Vec<Vec<f64>> = candidates.iter().map(PairedRounds::differences).collect();
+    // What may not be judged makes no claim, so it does not cost the others anything.
+    let judged: Vec<usize> =
+        (0..candidates.len()).filter(|&index| candidates[index].trouble.is_none()).collect();
+    let raw: Vec<f64> = differences.iter().map(|d| sign_flip_p(d)).collect();
+    let adjusted = holm(&judged.iter().map(|&index| raw[index]).collect::<Vec<_>>());
+    let adjusted_of = |index: usize| {
+        judged.iter().position(|&other| other == index).map_or(1.0, |place| adjusted[place])
+    };
+    candidates
+        .iter()
+        .enumerate()
+        .map(|(index, rounds)| {
+            let family = judged.len().max(1);
+            judge(rounds, &differences[index], raw[index], adjusted_of(index), family, rule)
+        })
+        .collect()
+}
+
+fn judge(
+    rounds: &PairedRounds,
+    differences: &[f64],
+    p: f64,
+    p_adjusted: f64,
+    family: usize,
+    rule: &Rule,
+) -> Comparison {
+    let interval = signed_rank_interval(differences, 1.0 - SIGNIFICANCE);
+    let measured = !differences.is_empty();
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let mut comparison = Comparison {
+        candidate: rounds.candidate.clone(),
+        baseline: rounds.baseline.clone(),
+        ratio: hodges_lehmann(differences).map(f64::exp).and_then(finite),
+        low: interval.map(|interval| interval.low.exp()).and_then(finite),
+        high: interval.map(|interval| interval.high.exp()).and_then(finite),
+        confidence: interval.map_or(0.0, |interval| interval.confidence),
+        p: measured.then_some(p),
+        p_adjusted: measured.then_some(p_adjusted),
+        rounds: differences.len() as u32,
+        margin: rule.margin,
+        detectable: robust_sigma(differences).filter(|_| differences.len() >= 3).map(|sigma| {
+            minimum_detectable_effect(sigma, differences.len(), family).exp() - 1.0
+        }),
+        candidate_value: median(&mut side(&rounds.pairs, |pair| pair.candidate)),
+        baseline_value: median(&mut side(&rounds.pairs, |pair| pair.baseline)),
+        verdict: verdict(rounds, differences, p_adjusted, family, rule),
+        sentence: String::new(),
+    };
+    comparison.describe(&rule.label, rule.direction);
+    comparison
+}
+
+fn side(pairs: &[RoundPair], pick: impl Fn(&RoundPair) -> f64) -> Vec<f64> {
+    pairs.iter().filter(|pair| pair.log_ratio().is_some()).map(pick).collect()
+}
+
+fn verdict(
+    rounds: &PairedRounds,
+    differences: &[f64],
+    p_adjusted: f64,
+    family: usize,
+    rule: &Rule,
+) -> Verdict {
+    if let Some(reason) = &rounds.trouble {
+        return Verdict::NotTrusted { reason: reason.clone() };
+    }
+    let (Some(effect), Some(interval), Some(equivalence)) = (
+        hodges_lehmann(differences),
+        signed_rank_interval(differences, 1.0 - SIGNIFICANCE),
+        signed_rank_interval(differences, EQUIVALENCE_CONFIDENCE),
+    ) else {
+        return Verdict::NotTrusted { reason: "it was not measured".to_owned() };
+    };
+    let margin = rule.margin.ln_1p();
+    let certain = p_adjusted <= SIGNIFICANCE
+        && interval.confidence >= 1.0 - SIGNIFICANCE - 1e-12
+        && !interval.contains(0.0);
+    if certain && effect.abs() > margin {
+        let good = (effect > 0.0) == (rule.direction == Direction::HigherIsBetter);
+        return if good { Verdict::Better } else { Verdict::Worse };
+    }
+    if equivalence.confidence >= EQUIVALENCE_CONFIDENCE - 1e-12
+        && equivalence.low >= -margin
+        && equivalence.high <= margin
+    {
+        return Verdict::Equivalent;
+    }
+    let smallest = smallest_rounds(family);
+    let wanted = match robust_sigma(differences) {
+        Some(sigma) if effect.is_finite() => rounds_needed(effect, sigma, margin, family),
+        _ => smallest,
+    };
+    let more = wanted.saturating_sub(differences.len()).max(1);
+    Verdict::Undecided { rounds_needed: more as u32 }
+}

@@ -1,0 +1,281 @@
+//! Numbers as people write and read them: `30s`, `1k`, `0.97MB`.
+//!
+//! On the path: `cli` parses flags with the `parse_*` functions, the reports print with the
+//! `format_*` ones. wrk's own rounding rules live in `report/wrk.rs`; these are ours.
+
+use thiserror::Error;
+
+/// A number on the command line that cannot be read.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum UnitError {
+    /// Not a number with a known suffix.
+    #[error("cannot read \"{text}\" as {what}; write for example {example}")]
+    Unreadable {
+        /// What was given.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+        /// A correct spelling.
+        example: &'static str,
+    },
+    /// Larger than the type holds.
+    #[error("{what} \"{text}\" is too large")]
+    TooLarge {
+        /// What was given.
+        text: String,
+        /// What was wanted.
+        what: &'static str,
+    },
+}
+
+/// Splits `12.5ms` into its number and its suffix.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text
+        .find(|letter: char| !(letter.is_ascii_digit() || letter == '.' || letter == '_'))
+        .unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(end);
+    let value: f64 = digits.replace('_', "").parse().ok()?;
+    (value.is_finite() && value >= 0.0).then_some((value, suffix.trim()))
+}
+
+fn scaled(
+    text: &str,
+    what: &'static str,
+    example: &'static str,
+    scale_of: impl Fn(&str) -> Option<f64>,
+) -> Result<u64, UnitError> {
+    let unreadable = || UnitError::Unreadable { text: text.to_owned(), what, example };
+    let (value, suffix) = split(text).ok_or_else(unreadable)?;
+    let scale = scale_of(suffix).ok_or_else(unreadable)?;
+    let product = value * scale;
+    // 2^63: well past any time or size here, and exact in f64 on this side.
+    if product >= 9.223_372_036_854_775_8e18 {
+        return Err(UnitError::TooLarge { text: text.to_owned(), what });
+    }
+    Ok(product.round() as u64)
+}
+
+/// Reads a count: `400`, `10k`, `1.5M`, `2G` (powers of 1000, as in wrk).
+///
+/// # Errors
+/// [`UnitError`] names the text and shows a correct one.
+pub fn parse_count(text: &str) -> Result<u64, UnitError> {
+    scaled(text, "a count", "400, 10k or 1M", |suffix| match suffix {
+        "" => Some(1.0),
+        "k" | "K" => Some(1e3),
+        "m" | "M" => Some(1e6),
+        "g" | "G" => Some(1e9),
+        _ => None,
+    })
+}
+
+/// Reads a duration in nanoseconds: `30s`, `5m`, `2h`, `250ms`, `50us`; a bare number is seconds.
+///
+/// # Errors
+/// [`UnitError`] names the text and shows a correct one.
+pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
+    scaled(text, "a duration", "30s, 5m or 250ms", |suffix| match suffix {
+        "ns" => Some(1.0),
+        "us" | "µs" => Some(1e3),
+        "ms" => Some(1e6),
+        "" | "s" | "S" => Some(1e9),
+        "m" | "M" | "min" => Some(60e9),
+        "h" | "H" => Some(3600e9),
+        _ => None,
+    })
+}
+
+/// Reads a size in bytes: `1024`, `64KiB`, `64K`, `1M`, `2GiB` (powers of 1024), `1kB` (1000).
+///
+/// # Errors
+/// [`UnitError`] names the text and shows a correct one.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    scaled(text, "a size", "1024, 64KiB or 1M", |suffix| match suffix {
+        "" | "b" | "B" => Some(1.0),
+        "kB" => Some(1e3),
+        "MB" => Some(1e6),
+        "GB" => Some(1e9),
+        "k" | "K" | "KiB" => Some(1024.0),
+        "m" | "M" | "MiB" => Some(1024.0 * 1024.0),
+        "g" | "G" | "GiB" => Some(1024.0 * 1024.0 * 1024.0),
+        _ => None,
+    })
+}
+
+/// Three significant digits, no exponent: `0.123`, `1.23`, `12.3`, `123`.
+#[must_use]
+pub fn format_three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    // The thresholds round up together with the digits: 9.996 is "10.0", not "10.00".
+    if magnitude >= 99.95 {
+        format!("{value:.0}")
+    } else if magnitude >= 9.995 {
+        format!("{value:.1}")
+    } else if magnitude >= 0.9995 || magnitude == 0.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+fn format_scaled(value: f64, step: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut index = 0;
+    // 999.5 would print as "1000": move on to the next unit just before.
+    while index + 1 < units.len() && value.abs() >= step * 0.9995 {
+        value /= step;
+        index += 1;
+    }
+    format!("{}{}", format_three_digits(value), units[index])
+}
+
+/// A time: `950 ns`, `1.10 ms`, `12.3 s`, `2.50 min`.
+#[must_use]
+pub fn format_duration_ns(duration_ns: f64) -> String {
+    if duration_ns.abs() < 999.5 {
+        return format!("{duration_ns:.0} ns");
+    }
+    let seconds = duration_ns / 1e9;
+    if seconds.abs() >= 5400.0 {
+        format!("{} h", format_three_digits(seconds / 3600.0))
+    } else if seconds.abs() >= 99.95 {
+        format!("{} min", format_three_digits(seconds / 60.0))
+    } else {
+        format_scaled(duration_ns / 1e3, 1e3, &[" us", " ms", " s"])
+    }
+}
+
+/// A size: `512 B`, `1.50 KiB`, `24.2 MiB`.
+#[must_use]
+pub fn format_bytes(bytes: f64) -> String {
+    if bytes.abs() < 1023.5 {
+        return format!("{bytes:.0} B");
+    }
+    format_scaled(bytes / 1024.0, 1024.0, &[" KiB", " MiB", " GiB", " TiB"])
+}
+
+/// A plain number with k, M, G: `950`, `12.3k`, `1.50M`.
+#[must_use]
+pub fn format_count(count: f64) -> String {
+    if count.abs() < 999.5 {
+        return format_three_digits(count).trim_end_matches(".00").to_owned();
+    }
+    format_scaled(count / 1e3, 1e3, &["k", "M", "G", "T"])
+}
+
+/// A rate: `12.3k/s`.
+#[must_use]
+pub fn format_rate(per_s: f64) -> String {
+    format!("{}/s", format_count(per_s))
+}
+
+/// A share as percent with at most one decimal: `2 %`, `0.5 %`, `12 %`.
+#[must_use]
+pub fn format_percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = usize::from(percent.abs() < 9.95);
+    let text = format!("{percent:.digits$}");
+    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// Seconds since 1970 as `2026-11-21 20:56:56 UTC`.
+#[must_use]
+pub fn format_utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // Howard Hinnant, "chrono-compatible low-level date algorithms", civil_from_days.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_are_read_as_wrk_reads_them() {
+        assert_eq!(parse_duration_ns("30s"), Ok(30_000_000_000));
+        assert_eq!(parse_duration_ns("30"), Ok(30_000_000_000));
+        assert_eq!(parse_duration_ns("5m"), Ok(300_000_000_000));
+        assert_eq!(parse_duration_ns("2h"), Ok(7_200_000_000_000));
+        assert_eq!(parse_duration_ns("1.5ms"), Ok(1_500_000));
+        assert_eq!(parse_duration_ns(" 7 us "), Ok(7_000));
+    }
+
+    #[test]
+    fn counts_and_sizes() {
+        assert_eq!(parse_count("10k"), Ok(10_000));
+        assert_eq!(parse_count("1_000"), Ok(1_000));
+        assert_eq!(parse_count("1.5M"), Ok(1_500_000));
+        assert_eq!(parse_bytes("64KiB"), Ok(65_536));
+        assert_eq!(parse_bytes("1kB"), Ok(1_000));
+        assert_eq!(parse_bytes("2G"), Ok(2_147_483_648));
+    }
+
+    /// Goal: nonsense is refused with the text and a correct example in the sentence.
+    #[test]
+    fn nonsense_is_refused_in_words() {
+        for text in ["", "s", "-3", "3x", "1..2", "NaN", "inf", "1e3"] {
+            let error = parse_duration_ns(text).unwrap_err();
+            assert!(matches!(error, UnitError::Unreadable { .. }), "{text:?}: {error}");
+        }
+        let message = parse_count("ten").unwrap_err().to_string();
+        assert_eq!(message, "cannot read \"ten\" as a count; write for example 400, 10k or 1M");
+        let huge = "9".repeat(30);
+        assert!(matches!(parse_count(&huge), Err(UnitError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn formats() {
+        assert_eq!(format_duration_ns(950.0), "950 ns");
+        assert_eq!(format_duration_ns(1_100_000.0), "1.10 ms");
+        assert_eq!(format_duration_ns(999_960.0), "1.00 ms");
+        assert_eq!(format_duration_ns(12_340_000_000.0), "12.3 s");
+        assert_eq!(format_duration_ns(150e9), "2.50 min");
+        assert_eq!(format_duration_ns(7200e9), "2.00 h");
+        assert_eq!(format_bytes(512.0), "512 B");
+        assert_eq!(format_bytes(24.2 * 1024.0 * 1024.0), "24.2 MiB");
+        assert_eq!(format_bytes(1023.9 * 1024.0), "1.00 MiB");
+        assert_eq!(format_count(950.0), "950");
+        assert_eq!(format_count(0.25), "0.250");
+        assert_eq!(format_count(12_345.0), "12.3k");
+        assert_eq!(format_rate(1_234_567.0), "1.23M/s");
+        assert_eq!(format_percent(0.02), "2 %");
+        assert_eq!(format_percent(0.005), "0.5 %");
+        assert_eq!(format_percent(0.1234), "12 %");
+    }
+
+    #[test]
+    fn utc_dates() {
+        assert_eq!(format_utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(format_utc(951_782_399), "2000-02-28 23:59:59 UTC");
+        assert_eq!(format_utc(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(format_utc(1_795_294_616), "2026-11-21 20:56:56 UTC");
+    }
+
+    proptest! {
+        /// Goal: a printed time never needs more than three digits and is right to half a percent.
+        #[test]
+        fn printed_times_are_short_and_right(duration_ns in 1_u64..3_600_000_000_000) {
+            let text = format_duration_ns(duration_ns as f64);
+            let (number, unit) = text.split_once(' ').unwrap();
+            let scale = match unit {
+                "ns" => 1.0, "us" => 1e3, "ms" => 1e6, "s" => 1e9, "min" => 60e9, _ => 3600e9,
+            };
+            prop_assert!(number.len() <= 5, "{}", text);
+            let back: f64 = number.parse::<f64>().unwrap() * scale;
+            prop_assert!((back / duration_ns as f64 - 1.0).abs() < 0.0051, "{}", text);
+        }
+    }
+}
