@@ -1,2 +1,42 @@
-//! `cargo xtask`.
-fn main() {}
+//! `cargo xtask`: the checks and the benchmarks of this repository, as one program.
+//!
+//! `make test` and `make bench` prepare the machine and then call this. Absent on purpose: shell.
+//! What a step runs is printed, so that it can be repeated by hand.
+
+mod step;
+mod check;
+mod dependencies;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask check
+       cargo xtask bench plaintext|entity|idle|all [--smoke]
+
+check   format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks
+bench   measures the figures in benches/README.md on this machine, with the release build
+        --smoke: a moment of each with the development build, to see that they still run
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["check"] => check::run(),
+        ["help" | "-h" | "--help"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("xtask: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}

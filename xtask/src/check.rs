@@ -1,0 +1,69 @@
+//! Everything that has to hold before a change is taken, in one go.
+//!
+//! Every step runs even when an earlier one failed: one run names all that is wrong. Absent on
+//! purpose: anything that a timing could decide.
+
+use crate::dependencies;
+use crate::step::{StepOutcome, TestCount, cargo, run_command, run_step};
+
+/// Runs all steps, then prints one line for each and the sum of the tests.
+pub(crate) fn run() -> Result<(), String> {
+    let steps = [
+        run_step("format", |tests| {
+            run_command(cargo().args(["fmt", "--all", "--check"]), tests)
+        }),
+        run_step("dependencies", dependencies::check),
+        run_step("lints", |tests| {
+            let words = [
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-Dwarnings",
+            ];
+            run_command(cargo().args(words), tests)
+        }),
+        run_step("tests", |tests| {
+            let words = ["test", "--workspace", "--locked", "--no-fail-fast"];
+            run_command(cargo().args(words), tests)
+        }),
+        run_step("documentation", |tests| {
+            let words = ["doc", "--workspace", "--no-deps", "--locked"];
+            run_command(cargo().args(words).env("RUSTDOCFLAGS", "-Dwarnings"), tests)
+        }),
+    ];
+    summarise(&steps)
+}
+
+fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
+    println!("\n=== summary");
+    let mut tests = TestCount::default();
+    for step in steps {
+        let verdict = if step.ok { "ok" } else { "FAILED" };
+        println!(
+            "{:<14} {verdict:<7} {:>7.1} s",
+            step.name,
+            step.took.as_secs_f64()
+        );
+        tests.passed += step.tests.passed;
+        tests.failed += step.tests.failed;
+        tests.ignored += step.tests.ignored;
+    }
+    println!(
+        "tests: {} passed, {} failed, {} ignored",
+        tests.passed, tests.failed, tests.ignored
+    );
+    let failed: Vec<&str> = steps
+        .iter()
+        .filter(|step| !step.ok)
+        .map(|step| step.name)
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "failed: {}; each says why above, under its own heading",
+        failed.join(", ")
+    ))
+}

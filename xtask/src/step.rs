@@ -1,0 +1,136 @@
+//! One step of the check: a command, its time, and what its test programs counted.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What the closing lines of cargo's test programs add up to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct TestCount {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) ignored: u64,
+}
+
+impl TestCount {
+    /// Adds a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`; others count
+    /// nothing.
+    fn add_line(&mut self, line: &str) {
+        let Some(counts) = line.strip_prefix("test result: ") else {
+            return;
+        };
+        let words: Vec<&str> = counts
+            .split([' ', ';'])
+            .filter(|word| !word.is_empty())
+            .collect();
+        for pair in words.windows(2) {
+            let Ok(count) = pair[0].parse::<u64>() else {
+                continue;
+            };
+            match pair[1] {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How a step ended.
+pub(crate) struct StepOutcome {
+    pub(crate) name: &'static str,
+    pub(crate) ok: bool,
+    pub(crate) took: Duration,
+    pub(crate) tests: TestCount,
+}
+
+/// Announces a step, runs it, and times it. `work` returns whether it went well.
+pub(crate) fn run_step(
+    name: &'static str,
+    work: impl FnOnce(&mut TestCount) -> Result<bool, String>,
+) -> StepOutcome {
+    println!("\n=== {name}");
+    let started = Instant::now();
+    let mut tests = TestCount::default();
+    let ok = work(&mut tests).unwrap_or_else(|sentence| {
+        println!("{name}: {sentence}");
+        false
+    });
+    StepOutcome {
+        name,
+        ok,
+        took: started.elapsed(),
+        tests,
+    }
+}
+
+/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+}
+
+/// Runs a command with its output going to ours; counts test results on its way.
+pub(crate) fn run_command(command: &mut Command, tests: &mut TestCount) -> Result<bool, String> {
+    println!("$ {}", shown(command));
+    let program = command.get_program().to_string_lossy().into_owned();
+    let cannot_run = |error: std::io::Error| format!("{program} cannot be run: {error}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(cannot_run)?;
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line.map_err(cannot_run)?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            tests.add_line(&line);
+        }
+    }
+    Ok(child.wait().map_err(cannot_run)?.success())
+}
+
+fn shown(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program());
+    let name = program
+        .file_name()
+        .unwrap_or(program.as_os_str())
+        .to_string_lossy()
+        .into_owned();
+    let arguments = command
+        .get_args()
+        .map(|word| format!(" {}", word.to_string_lossy()));
+    name + &arguments.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the numbers of several test programs add up, and other lines count nothing.
+    #[test]
+    fn closing_lines_add_up() {
+        let mut tests = TestCount::default();
+        tests.add_line(
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out",
+        );
+        tests.add_line("test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured");
+        tests.add_line("test wheel::turns ... ok");
+        tests.add_line("7 passed; by the bridge");
+        assert_eq!(
+            tests,
+            TestCount {
+                passed: 14,
+                failed: 5,
+                ignored: 1
+            }
+        );
+    }
+
+    /// Goal: a step whose command cannot be found has failed, and says which.
+    #[test]
+    fn a_missing_program_fails_its_step() {
+        let outcome = run_step("missing", |tests| {
+            run_command(&mut Command::new("/nowhere/at-all"), tests)
+        });
+        assert!(!outcome.ok);
+    }
+}
