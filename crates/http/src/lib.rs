@@ -1,1 +1,53 @@
-//! Strict HTTP/1.1 server and client on memory pools
+//! Strict HTTP/1.1, server and client, on memory pools.
+//!
+//! Data travels through the modules in the order of the `mod` lines below:
+//!
+//! ```text
+//! io::Event -> server -> connection -> parse (scan) -> body -> Service::call
+//!                                                                  |
+//!   io::Driver::send <- server <- encode <- Response::send <-------+   Completions::respond
+//! ```
+//!
+//! Invariants: framing is never guessed (a doubt closes the connection); responses leave in the
+//! order of their requests, all of one tick in one send; an idle connection owns no buffer; a
+//! request in steady state makes no heap call with pools on; every cap on a peer has a status code.
+//!
+//! Absent on purpose: TLS, HTTP/2, compression, routing, streaming of bodies, and `unsafe`.
+
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod method;
+pub mod status;
+pub mod head;
+mod scan;
+pub mod parse;
+pub mod error;
+pub mod body;
+pub mod request;
+pub mod service;
+pub mod response;
+pub mod completions;
+pub mod encode;
+mod date;
+pub mod plaintext;
+pub mod metrics;
+pub mod serve;
+pub mod client;
+
+pub use body::{BodyDecoder, BodyStep};
+pub use client::{ClientConnection, ClientError, ClientEvent};
+pub use completions::Completions;
+pub use encode::encode_request;
+pub use error::{BodyError, ParseError};
+pub use head::{Framing, HeadFields, RequestHead, ResponseHead, Version};
+pub use limits::{Limits, LimitsError};
+pub use method::Method;
+pub use metrics::MetricsText;
+pub use parse::{Parsed, parse_request_head, parse_response_head};
+pub use plaintext::Plaintext;
+pub use request::Request;
+pub use response::Response;
+pub use serve::{DriverChoice, Running, ServeConfig, ServeError, ServeReport, serve, serve_with};
+pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart};
+pub use status::StatusCode;

@@ -1,0 +1,286 @@
+//! The client's half of one connection: bytes in, events out, no sockets.
+//!
+//! On the path: the load generator tells it of each request it writes and feeds it what arrives;
+//! out come heads, body parts and completions in the order of the requests (pipelining).
+//!
+//! Absent on purpose: requests (see `encode`), sockets, deadlines and reuse across connections.
+//! Nothing is copied while responses arrive whole; a head that is cut is kept in one pooled block.
+
+use crate::body::BodyDecoder;
+use crate::error::{BodyError, ParseError};
+use crate::head::{HeadFields, ResponseHead};
+use crate::limits::Limits;
+use crate::method::Method;
+use crate::parse::{Parsed, parse_response_head};
+use crate::status::StatusCode;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+use std::collections::VecDeque;
+
+/// What arrived.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientEvent<'a> {
+    /// A final response began. Informational ones (100 Continue) are skipped.
+    Head {
+        /// Its status.
+        status: StatusCode,
+        /// Length of the head.
+        head_bytes: usize,
+        /// Whether the connection may be used after this response.
+        keep_alive: bool,
+    },
+    /// The next bytes of its body.
+    BodyPart(&'a [u8]),
+    /// The response is complete.
+    Complete {
+        /// Its status.
+        status: StatusCode,
+        /// Length of the body, without chunk framing.
+        body_bytes: u64,
+        /// Length of the head.
+        head_bytes: usize,
+        /// False: close the connection; requests still expected were not answered.
+        keep_alive: bool,
+    },
+}
+
+/// Why a connection can no longer be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ClientError {
+    /// The head of a response is malformed.
+    #[error("the server's response head is refused: {0}")]
+    Head(#[from] ParseError),
+    /// The body of a response is malformed.
+    #[error("the server's response body is refused: {0}")]
+    Body(#[from] BodyError),
+    /// Bytes came without a request to answer.
+    #[error("the server sent {count_bytes} bytes nobody asked for: close the connection")]
+    Unasked {
+        /// How many.
+        count_bytes: usize,
+    },
+    /// 101 without having asked for it.
+    #[error("the server switched protocols without being asked: close the connection")]
+    SwitchedProtocols,
+    /// The peer closed before all was answered.
+    #[error("the server closed the connection with {unanswered} responses missing: connect again")]
+    ClosedEarly {
+        /// Requests without a complete response.
+        unanswered: usize,
+    },
+    /// A head that is cut found no memory to wait in.
+    #[error("no memory for a partial response: {0}")]
+    Pool(#[from] PoolError),
+}
+
+/// A response whose body is arriving.
+#[derive(Clone, Debug)]
+struct Arriving {
+    status: StatusCode,
+    head_bytes: usize,
+    keep_alive: bool,
+    body_bytes: u64,
+    decoder: BodyDecoder,
+}
+
+/// One connection's reading side.
+#[derive(Debug)]
+pub struct ClientConnection {
+    limits: Limits,
+    /// Methods of the requests not answered yet, oldest first.
+    expected: VecDeque<Method>,
+    /// Bytes of a head whose end has not come.
+    partial_head: Buffer,
+    arriving: Option<Arriving>,
+    is_finished: bool,
+}
+
+impl ClientConnection {
+    /// A fresh connection. `limits` caps heads, fields, trailers; bodies by `body_bytes_max`.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            expected: VecDeque::new(),
+            partial_head: Buffer::new(),
+            arriving: None,
+            is_finished: false,
+        }
+    }
+
+    /// A request with this method was written.
+    pub fn expect(&mut self, method: Method) {
+        self.expected.push_back(method);
+    }
+
+    /// Requests without a complete response.
+    pub fn unanswered(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Takes in what arrived and reports it. After an error the connection is of no use.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        pool: &BlockPool,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
+        if self.partial_head.is_empty() {
+            let consumed_bytes = self.consume(bytes, on)?;
+            return Ok(self
+                .partial_head
+                .extend_from_slice(pool, &bytes[consumed_bytes..])?);
+        }
+        let mut joined = std::mem::take(&mut self.partial_head);
+        joined.extend_from_slice(pool, bytes)?;
+        let consumed_bytes = self.consume(&joined, on)?;
+        joined.consume_front(consumed_bytes);
+        if !joined.is_empty() {
+            self.partial_head = joined;
+        }
+        Ok(())
+    }
+
+    /// The peer will send nothing more: completes a body that ends so, otherwise says what is
+    /// missing.
+    pub fn peer_finished(
+        &mut self,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
+        if let Some(arriving) = self.arriving.take_if(|body| body.decoder.ends_with_close()) {
+            self.complete(&arriving, on);
+        }
+        if self.expected.is_empty() || self.is_finished {
+            return Ok(());
+        }
+        Err(ClientError::ClosedEarly {
+            unanswered: self.expected.len(),
+        })
+    }
+
+    /// Works through `bytes`; what it leaves is the start of a head.
+    fn consume(
+        &mut self,
+        bytes: &[u8],
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<usize, ClientError> {
+        let mut fields = HeadFields::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.arriving.is_some() {
+                at += self.consume_body(&bytes[at..], on)?;
+                continue;
+            }
+            if self.is_finished || self.expected.is_empty() {
+                return Err(ClientError::Unasked {
+                    count_bytes: bytes.len() - at,
+                });
+            }
+            match parse_response_head(&bytes[at..], &self.limits, &mut fields)? {
+                Parsed::Partial => break,
+                Parsed::Complete(head) => {
+                    at += head.head_bytes;
+                    self.begin(&head, on)?;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    fn begin(
+        &mut self,
+        head: &ResponseHead,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
+        if head.status.is_informational() {
+            let switched = head.status.code() == 101;
+            return if switched {
+                Err(ClientError::SwitchedProtocols)
+            } else {
+                Ok(())
+            };
+        }
+        let Some(&method) = self.expected.front() else {
+            return Err(ClientError::Unasked {
+                count_bytes: head.head_bytes,
+            });
+        };
+        let (status, head_bytes) = (head.status, head.head_bytes);
+        let keep_alive = head.keep_alive(method);
+        on(ClientEvent::Head {
+            status,
+            head_bytes,
+            keep_alive,
+        });
+        let framing = head.framing(method);
+        match BodyDecoder::new(framing, &self.limits) {
+            Some(decoder) if decoder.remaining_bytes() != Some(0) => {
+                let arriving = Arriving {
+                    status,
+                    head_bytes,
+                    keep_alive,
+                    body_bytes: 0,
+                    decoder,
+                };
+                self.arriving = Some(arriving);
+            }
+            _ => {
+                self.answered(keep_alive);
+                on(ClientEvent::Complete {
+                    status,
+                    body_bytes: 0,
+                    head_bytes,
+                    keep_alive,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn consume_body(
+        &mut self,
+        bytes: &[u8],
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<usize, ClientError> {
+        let Some(arriving) = self.arriving.as_mut() else {
+            return Ok(0);
+        };
+        let step = arriving.decoder.decode(bytes)?;
+        arriving.body_bytes += step.data.len() as u64;
+        if arriving.body_bytes > self.limits.body_bytes_max {
+            return Err(BodyError::TooLong {
+                limit_bytes: self.limits.body_bytes_max,
+            }
+            .into());
+        }
+        if !step.data.is_empty() {
+            on(ClientEvent::BodyPart(step.data));
+        }
+        if step.is_complete
+            && let Some(arriving) = self.arriving.take()
+        {
+            self.complete(&arriving, on);
+        }
+        Ok(step.consumed_bytes)
+    }
+
+    fn complete(&mut self, done: &Arriving, on: &mut impl FnMut(ClientEvent<'_>)) {
+        let Arriving {
+            status,
+            head_bytes,
+            keep_alive,
+            body_bytes,
+            ..
+        } = *done;
+        self.answered(keep_alive);
+        on(ClientEvent::Complete {
+            status,
+            body_bytes,
+            head_bytes,
+            keep_alive,
+        });
+    }
+
+    fn answered(&mut self, keep_alive: bool) {
+        self.expected.pop_front();
+        self.is_finished |= !keep_alive;
+    }
+}

@@ -1,0 +1,169 @@
+//! What can be wrong with a peer's bytes, and the status code that says so.
+//!
+//! Every variant is the peer's fault. Where the fault leaves it unclear at which byte the next
+//! message starts, and that is everywhere here, the connection closes after the answer.
+
+use crate::status::StatusCode;
+
+/// Why a head was refused. `Partial` is not among them: more bytes may come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ParseError {
+    /// No line end within the limit.
+    #[error("the request line is longer than {limit_bytes} bytes: shorten the target")]
+    RequestLineTooLong {
+        /// `Limits::request_line_bytes_max`.
+        limit_bytes: usize,
+    },
+    /// No empty line within the limit.
+    #[error("the head is longer than {limit_bytes} bytes: send fewer or shorter fields")]
+    HeadTooLong {
+        /// `Limits::head_bytes_max`.
+        limit_bytes: usize,
+    },
+    /// More field lines than the limit.
+    #[error("the head has more than {limit} fields: send fewer")]
+    TooManyFields {
+        /// `Limits::fields_max`.
+        limit: usize,
+    },
+    /// The announced body is larger than this server takes.
+    #[error("the body of {found_bytes} bytes is larger than {limit_bytes}: send less")]
+    BodyTooLong {
+        /// `Limits::body_bytes_max`.
+        limit_bytes: u64,
+        /// What `Content-Length` announced.
+        found_bytes: u64,
+    },
+    /// Empty method, or a byte that is no token character.
+    #[error("the method is not a token: start the request line with e.g. GET")]
+    BadMethod,
+    /// Empty target, a byte outside RFC 3986, or a form the method does not allow.
+    #[error("the request target is malformed: send an absolute path, percent-encode other bytes")]
+    BadTarget,
+    /// CONNECT asks for a tunnel.
+    #[error("CONNECT is not implemented: this server is no tunnel")]
+    TunnelUnsupported,
+    /// Not `HTTP/` digit `.` digit, or not followed by a line end.
+    #[error("the version is malformed: end the request line with HTTP/1.1")]
+    BadVersion,
+    /// A well-formed version other than 1.0 and 1.1.
+    #[error("the version is not supported: use HTTP/1.1")]
+    UnsupportedVersion,
+    /// The status line of a response is malformed.
+    #[error("the status line is malformed: expected HTTP/1.1, three digits and a reason")]
+    BadStatusLine,
+    /// LF without CR before it.
+    #[error("a line ends in a bare LF: end lines with CRLF")]
+    BareLineFeed,
+    /// CR without LF after it.
+    #[error("a CR is not followed by LF: end lines with CRLF")]
+    BareCarriageReturn,
+    /// White space before the first field: what follows may be hidden from other parsers.
+    #[error("white space stands before the first field: remove it")]
+    LeadingWhitespace,
+    /// A line that starts with white space continues the one before (obs-fold).
+    #[error("a field is folded over several lines: send it on one")]
+    FoldedField,
+    /// `Name : value`.
+    #[error("white space stands between a field name and its colon: remove it")]
+    SpaceBeforeColon,
+    /// Empty name, or a byte that is no token character.
+    #[error("a field name is not a token: use letters, digits and hyphens")]
+    BadFieldName,
+    /// A control character in a value.
+    #[error("a field value holds a control character: encode it")]
+    BadFieldValue,
+    /// HTTP/1.1 demands the field.
+    #[error("the Host field is missing: HTTP/1.1 requires one")]
+    MissingHost,
+    /// Two answers to the question which site is meant.
+    #[error("there is more than one Host field: send exactly one")]
+    DuplicateHost,
+    /// Not a host and optional port.
+    #[error("the Host field is malformed: send a host name or address and an optional port")]
+    BadHost,
+    /// Not only digits, or more than 64 bits.
+    #[error("Content-Length is malformed: send one decimal number")]
+    BadContentLength,
+    /// Several fields or a list, even of equal numbers.
+    #[error("there is more than one Content-Length: send exactly one")]
+    DuplicateContentLength,
+    /// Both ways of framing at once: the classic smuggling attempt.
+    #[error("both Content-Length and Transfer-Encoding are present: send only one of them")]
+    LengthAndTransferEncoding,
+    /// HTTP/1.0 does not know the field.
+    #[error("Transfer-Encoding came with HTTP/1.0: use HTTP/1.1 or Content-Length")]
+    TransferEncodingInOldVersion,
+    /// A list, parameters, or not a token.
+    #[error("Transfer-Encoding is not exactly \"chunked\": send that or Content-Length")]
+    BadTransferEncoding,
+    /// A single coding this side does not know.
+    #[error("the transfer coding is not implemented: use chunked")]
+    UnknownTransferCoding,
+    /// `Expect` with anything but `100-continue`.
+    #[error("the expectation is not supported: only 100-continue is")]
+    UnknownExpectation,
+}
+
+impl ParseError {
+    /// The answer to a request with this fault; the connection closes after it.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::RequestLineTooLong { .. } => StatusCode::URI_TOO_LONG,
+            Self::HeadTooLong { .. } | Self::TooManyFields { .. } => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
+            Self::BodyTooLong { .. } => StatusCode::CONTENT_TOO_LARGE,
+            Self::UnknownTransferCoding | Self::TunnelUnsupported => StatusCode::NOT_IMPLEMENTED,
+            Self::UnsupportedVersion => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Self::UnknownExpectation => StatusCode::EXPECTATION_FAILED,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// Why a body was refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BodyError {
+    /// The sum of the chunks passed the limit.
+    #[error("the body is larger than {limit_bytes} bytes: send less")]
+    TooLong {
+        /// `Limits::body_bytes_max`.
+        limit_bytes: u64,
+    },
+    /// Not 1 to 16 hexadecimal digits and CRLF.
+    #[error("a chunk size is malformed: send hexadecimal digits and CRLF")]
+    BadChunkSize,
+    /// Not `;name`, `;name=token` or `;name="quoted"`.
+    #[error("a chunk extension is malformed: leave extensions out")]
+    BadChunkExtension,
+    /// One chunk's extensions passed the limit.
+    #[error("a chunk extension is longer than {limit_bytes} bytes: leave extensions out")]
+    ChunkExtensionTooLong {
+        /// `Limits::chunk_extension_bytes_max`.
+        limit_bytes: usize,
+    },
+    /// Chunk data longer than its size, or a bare CR or LF.
+    #[error("a chunk does not end in CRLF where its size says: fix the size")]
+    BadChunkEnd,
+    /// A trailer line breaks the rules of header fields.
+    #[error("a trailer field is malformed: leave trailers out")]
+    BadTrailer,
+    /// The trailer section passed the limit.
+    #[error("the trailer section is longer than {limit_bytes} bytes: leave trailers out")]
+    TrailerTooLong {
+        /// `Limits::trailer_bytes_max`.
+        limit_bytes: usize,
+    },
+}
+
+impl BodyError {
+    /// The answer to a request with this fault; the connection closes after it.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::TooLong { .. } => StatusCode::CONTENT_TOO_LARGE,
+            Self::TrailerTooLong { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}

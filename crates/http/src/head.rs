@@ -1,0 +1,204 @@
+//! A parsed head: offsets into the bytes it was parsed from, and what they mean for framing.
+//!
+//! On the path: `parse` fills these; `service` shows them to a handler together with the bytes.
+//! Absent on purpose: copies of anything. Offsets stay valid when the same bytes move elsewhere.
+
+use crate::limits::FIELDS_CAPACITY;
+use crate::method::Method;
+use crate::status::StatusCode;
+
+/// A run of bytes inside a head, which is at most 64 KiB long.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Span {
+    start: u16,
+    length: u16,
+}
+
+impl Span {
+    /// Both ends must lie within `HEAD_BYTES_CAPACITY`; the parser never looks further.
+    #[inline]
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        debug_assert!(start <= end && end <= crate::limits::HEAD_BYTES_CAPACITY);
+        Self {
+            start: start as u16,
+            length: (end - start) as u16,
+        }
+    }
+
+    /// Offset of the first byte.
+    #[inline]
+    pub(crate) fn start(self) -> usize {
+        usize::from(self.start)
+    }
+
+    /// The bytes, out of the same head the span was made from.
+    #[inline]
+    pub fn of(self, head: &[u8]) -> &[u8] {
+        &head[usize::from(self.start)..][..usize::from(self.length)]
+    }
+
+    /// Nothing in it.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.length == 0
+    }
+}
+
+/// Name and value of one field line.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FieldSpan {
+    /// As the peer wrote it; compare without regard to case.
+    pub name: Span,
+    /// Without the white space around it.
+    pub value: Span,
+}
+
+/// The field lines of one head. One table per shard serves every request: it is large, and
+/// clearing it costs one store.
+#[derive(Clone, Debug)]
+pub struct HeadFields {
+    spans: [FieldSpan; FIELDS_CAPACITY],
+    count: usize,
+}
+
+impl Default for HeadFields {
+    fn default() -> Self {
+        Self {
+            spans: [FieldSpan::default(); FIELDS_CAPACITY],
+            count: 0,
+        }
+    }
+}
+
+impl HeadFields {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// False when the table is full.
+    #[inline]
+    pub(crate) fn push(&mut self, span: FieldSpan) -> bool {
+        let Some(place) = self.spans.get_mut(self.count) else {
+            return false;
+        };
+        *place = span;
+        self.count += 1;
+        true
+    }
+
+    /// In the order they came.
+    #[inline]
+    pub fn spans(&self) -> &[FieldSpan] {
+        &self.spans[..self.count]
+    }
+
+    /// How many field lines there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// No field at all.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Value of the first field with this name, compared without regard to case.
+    pub fn value_of<'h>(&self, head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
+        let found = self
+            .spans()
+            .iter()
+            .find(|f| f.name.of(head).eq_ignore_ascii_case(name))?;
+        Some(found.value.of(head))
+    }
+}
+
+/// Protocol version. There is no other: anything else is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub enum Version {
+    /// `HTTP/1.0`
+    Http10,
+    /// `HTTP/1.1`
+    Http11,
+}
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// `Content-Length`.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// The peer closes. Responses only.
+    UntilClose,
+}
+
+/// A request's head, checked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RequestHead {
+    /// The method's meaning; its token is in `method_token`.
+    pub method: Method,
+    /// The token as sent.
+    pub method_token: Span,
+    /// The whole target as sent.
+    pub target: Span,
+    /// Path part; empty for an absolute-form target without one, which means `/`.
+    pub path: Span,
+    /// What follows `?`.
+    pub query: Option<Span>,
+    /// Host and port: from an absolute-form target, otherwise from the Host field.
+    pub authority: Span,
+    /// The client's version.
+    pub version: Version,
+    /// Where the body ends. Never `UntilClose`.
+    pub framing: Framing,
+    /// Whether the client allows another request after this one.
+    pub keep_alive: bool,
+    /// `Expect: 100-continue` on HTTP/1.1 with a body to come.
+    pub expects_continue: bool,
+    /// Length of the head with its final empty line; the body starts there.
+    pub head_bytes: usize,
+}
+
+/// A response's head, checked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ResponseHead {
+    /// Status code.
+    pub status: StatusCode,
+    /// The server's version.
+    pub version: Version,
+    /// Reason phrase as sent.
+    pub reason: Span,
+    /// Where the body ends, before considering what was asked: see [`ResponseHead::framing`].
+    pub announced: Framing,
+    /// What version and `Connection` say, before considering what was asked: see
+    /// [`ResponseHead::keep_alive`].
+    pub offers_keep_alive: bool,
+    /// Length of the head with its final empty line.
+    pub head_bytes: usize,
+}
+
+impl ResponseHead {
+    /// Where the body ends, given what was asked: HEAD, 1xx, 204 and 304 have none.
+    pub fn framing(&self, request: Method) -> Framing {
+        if request == Method::Head || self.status.forbids_body() {
+            return Framing::None;
+        }
+        self.announced
+    }
+
+    /// Whether the server keeps the connection open: a body that ends with the connection takes
+    /// the connection with it.
+    pub fn keep_alive(&self, request: Method) -> bool {
+        self.offers_keep_alive && self.framing(request) != Framing::UntilClose
+    }
+}

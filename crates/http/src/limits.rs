@@ -1,0 +1,161 @@
+//! Every cap on what a peer may send or how long it may take, each with its reason and its answer.
+//!
+//! Absent on purpose: a switch that loosens framing. Limits bound size and time; grammar is fixed.
+
+const MILLISECOND_NS: u64 = 1_000_000;
+const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
+
+/// Fields a head can hold at all: the parser's table has this many places, so a server that wants
+/// more must change the table, not only a flag.
+pub const FIELDS_CAPACITY: usize = 128;
+
+/// Offsets inside a head are 16 bits wide, which halves the parser's table.
+pub const HEAD_BYTES_CAPACITY: usize = u16::MAX as usize;
+
+/// The caps of one server or client. `Default` is what the servers run with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Method, target and version. 8 KiB is what browsers and proxies agree on; beyond it: 414.
+    pub request_line_bytes_max: usize,
+    /// Whole head with its last empty line: bounds what one half-sent request pins; beyond it: 431.
+    pub head_bytes_max: usize,
+    /// Header fields: bounds the work per request whatever their size; beyond it: 431.
+    pub fields_max: usize,
+    /// Body after decoding; beyond it: 413, before the body is read where its length is announced.
+    pub body_bytes_max: u64,
+    /// Chunk extensions of one chunk: nobody uses them, attackers do; beyond it: 400.
+    pub chunk_extension_bytes_max: usize,
+    /// Trailer section of a chunked body; beyond it: 431.
+    pub trailer_bytes_max: usize,
+    /// Requests answered per connection and tick: a deep pipeline must not starve the others.
+    /// The rest waits for the next tick; nothing is refused.
+    pub pipelined_per_tick_max: usize,
+    /// Unsent response bytes of one connection at which it stops being read (back-pressure).
+    pub output_bytes_max: usize,
+    /// From the first byte of a head (or from accept) to its end, in total and not per read, so
+    /// that a byte now and then does not help; beyond it: 408.
+    pub head_timeout_ns: u64,
+    /// Between requests; beyond it the connection closes without a word, as peers expect.
+    pub idle_timeout_ns: u64,
+    /// How long a body may be slower than `body_rate_bytes_per_s_min` before that counts.
+    pub body_grace_ns: u64,
+    /// Slowest body after the grace; below it: 408.
+    pub body_rate_bytes_per_s_min: u64,
+    /// Without progress of a blocked write; beyond it the connection is cut.
+    pub write_stall_ns: u64,
+    /// How long a graceful stop waits for requests being answered.
+    pub drain_timeout_ns: u64,
+    /// Open connections of one shard; one more is answered 503 and closed.
+    pub connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_line_bytes_max: 8 * 1024,
+            head_bytes_max: 16 * 1024,
+            fields_max: 100,
+            body_bytes_max: 64 * 1024 * 1024,
+            chunk_extension_bytes_max: 256,
+            trailer_bytes_max: 4 * 1024,
+            pipelined_per_tick_max: 64,
+            output_bytes_max: 256 * 1024,
+            head_timeout_ns: 10 * SECOND_NS,
+            idle_timeout_ns: 75 * SECOND_NS,
+            body_grace_ns: 5 * SECOND_NS,
+            body_rate_bytes_per_s_min: 240,
+            write_stall_ns: 30 * SECOND_NS,
+            drain_timeout_ns: 30 * SECOND_NS,
+            connections_max: 16 * 1024,
+        }
+    }
+}
+
+/// Limits that contradict each other or the parser's tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LimitsError {
+    /// The parser's table is smaller than what was asked for, or the limit is zero.
+    #[error("{name} is {value}: use a value from 1 to {value_max}")]
+    OutOfRange {
+        /// Field of [`Limits`].
+        name: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The largest that works.
+        value_max: u64,
+    },
+}
+
+impl Limits {
+    /// Checks once at start what the parser then relies on.
+    pub fn check(&self) -> Result<(), LimitsError> {
+        let head_max = HEAD_BYTES_CAPACITY as u64;
+        let any = u64::MAX;
+        for (name, value, value_max) in [
+            (
+                "request_line_bytes_max",
+                self.request_line_bytes_max as u64,
+                head_max,
+            ),
+            ("head_bytes_max", self.head_bytes_max as u64, head_max),
+            ("fields_max", self.fields_max as u64, FIELDS_CAPACITY as u64),
+            ("trailer_bytes_max", self.trailer_bytes_max as u64, head_max),
+            (
+                "pipelined_per_tick_max",
+                self.pipelined_per_tick_max as u64,
+                any,
+            ),
+            ("output_bytes_max", self.output_bytes_max as u64, any),
+            ("head_timeout_ns", self.head_timeout_ns, any),
+            ("idle_timeout_ns", self.idle_timeout_ns, any),
+            (
+                "body_rate_bytes_per_s_min",
+                self.body_rate_bytes_per_s_min,
+                any,
+            ),
+            ("write_stall_ns", self.write_stall_ns, any),
+            (
+                "connections_max",
+                self.connections_max as u64,
+                u64::from(u32::MAX),
+            ),
+        ] {
+            if value == 0 || value > value_max {
+                return Err(LimitsError::OutOfRange {
+                    name,
+                    value,
+                    value_max,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what the servers run with passes its own check, and a limit past a table does not.
+    #[test]
+    fn default_limits_hold_and_oversized_ones_are_named() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        let wide = Limits {
+            fields_max: FIELDS_CAPACITY + 1,
+            ..Limits::default()
+        };
+        let error = wide.check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "fields_max is 129: use a value from 1 to 128"
+        );
+        assert!(
+            Limits {
+                idle_timeout_ns: 0,
+                ..Limits::default()
+            }
+            .check()
+            .is_err()
+        );
+    }
+}

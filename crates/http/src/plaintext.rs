@@ -1,0 +1,41 @@
+//! The smallest useful service: one fixed text, for measuring everything around it.
+
+use crate::method::Method;
+use crate::request::Request;
+use crate::response::Response;
+use crate::service::{Flow, Service, ServiceContext};
+use crate::status::StatusCode;
+
+/// `GET /` and `GET /plaintext` answer "Hello, World!".
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plaintext;
+
+const TEXT_PLAIN: Option<&str> = Some("text/plain");
+
+impl Service for Plaintext {
+    #[inline]
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        _context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let is_known_path = matches!(request.path(), b"/" | b"/plaintext");
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        // Out of memory leaves the response unsent, which the server answers with 503.
+        let _ = match (is_known_path, is_read) {
+            (true, true) => response.send(StatusCode::OK, TEXT_PLAIN, b"Hello, World!"),
+            (true, false) => response.send_with(
+                StatusCode::METHOD_NOT_ALLOWED,
+                &[("Allow", b"GET, HEAD")],
+                b"this path can only be read: use GET\n",
+            ),
+            (false, _) => response.send(
+                StatusCode::NOT_FOUND,
+                TEXT_PLAIN,
+                b"no such path: use / or /plaintext\n",
+            ),
+        };
+        Flow::Done
+    }
+}

@@ -1,0 +1,110 @@
+//! What a service sees of a request: borrowed parts of the received bytes, and the whole body.
+//!
+//! Absent on purpose: percent-decoding (the service knows which bytes it accepts) and bodies in
+//! pieces (a request is handed over once it is complete; streaming is a later addition).
+
+use crate::head::{HeadFields, RequestHead, Version};
+use crate::method::Method;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+
+/// Where a complete body lies.
+#[derive(Debug)]
+pub(crate) enum RequestBody<'a> {
+    /// In the receive buffer, behind the head.
+    Borrowed(&'a [u8]),
+    /// In pooled memory, because it came in pieces or in chunks.
+    Pooled(Buffer),
+}
+
+/// One complete request.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The method; `Extension` for one without a name here, see [`Self::method_token`].
+    pub method: Method,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) head: &'a RequestHead,
+    pub(crate) fields: &'a HeadFields,
+    pub(crate) body: RequestBody<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// The method as sent.
+    pub fn method_token(&self) -> &'a [u8] {
+        self.head.method_token.of(self.bytes)
+    }
+
+    /// The whole target as sent.
+    pub fn target(&self) -> &'a [u8] {
+        self.head.target.of(self.bytes)
+    }
+
+    /// The path as sent, not decoded; at least `/`, or `*` for OPTIONS.
+    #[inline]
+    pub fn path(&self) -> &'a [u8] {
+        let path = self.head.path.of(self.bytes);
+        if path.is_empty() { b"/" } else { path }
+    }
+
+    /// What follows the first `?`, not decoded.
+    #[inline]
+    pub fn query(&self) -> Option<&'a [u8]> {
+        self.head.query.map(|query| query.of(self.bytes))
+    }
+
+    /// Value of the first query parameter with this name, as sent; empty for `name` and `name=`.
+    pub fn query_parameter(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.query()?.split(|&byte| byte == b'&').find_map(|pair| {
+            match pair.strip_prefix(name)? {
+                [] => Some(&pair[pair.len()..]),
+                [b'=', value @ ..] => Some(value),
+                _ => None,
+            }
+        })
+    }
+
+    /// Host and port the request is for; may be empty.
+    pub fn authority(&self) -> &'a [u8] {
+        self.head.authority.of(self.bytes)
+    }
+
+    /// Value of the first field with this name, compared without regard to case.
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.fields.value_of(self.bytes, name.as_bytes())
+    }
+
+    /// All fields in the order they came.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + '_ {
+        self.fields
+            .spans()
+            .iter()
+            .map(|f| (f.name.of(self.bytes), f.value.of(self.bytes)))
+    }
+
+    /// The client's version.
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    /// The complete body, chunks joined.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        match &self.body {
+            RequestBody::Borrowed(bytes) => bytes,
+            RequestBody::Pooled(buffer) => buffer,
+        }
+    }
+
+    /// The body to keep: a pooled one moves, one that lies in the receive buffer is copied once.
+    /// The body is empty afterwards.
+    pub fn take_body(&mut self, blocks: &BlockPool) -> Result<Buffer, PoolError> {
+        match std::mem::replace(&mut self.body, RequestBody::Borrowed(&[])) {
+            RequestBody::Pooled(buffer) => Ok(buffer),
+            RequestBody::Borrowed([]) => Ok(Buffer::new()),
+            RequestBody::Borrowed(bytes) => {
+                let mut buffer = Buffer::with_capacity(blocks, bytes.len())?;
+                buffer.append_within_capacity(bytes);
+                Ok(buffer)
+            }
+        }
+    }
+}
