@@ -1,0 +1,65 @@
+//! The second stage: prepares itself, waits for the word, becomes the target.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::LaunchSpec;
+
+/// Exit status when the target could not be started, as a shell has it.
+const CANNOT_RUN: u8 = 127;
+
+pub(super) fn run(spec: &LaunchSpec) -> ExitCode {
+    let parent = parent_id();
+    let mut log = match OpenOptions::new().create(true).append(true).open(&spec.log) {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!("millpond launch: cannot write the log {}: {error}", spec.log.display());
+            return ExitCode::from(CANNOT_RUN);
+        }
+    };
+    let error = match become_target(spec, parent, &log) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
+    let program = spec.command.first().map(|word| word.display().to_string()).unwrap_or_default();
+    // The log is where the lab looks for last words; if even that fails nobody can be told.
+    let _ = writeln!(log, "millpond launch: cannot run {program}: {error}");
+    ExitCode::from(CANNOT_RUN)
+}
+
+/// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
+fn become_target(spec: &LaunchSpec, parent: u32, log: &std::fs::File) -> io::Result<()> {
+    // The supervisor can only die first if it is killed with SIGKILL; then the target goes too.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if parent_id() != parent {
+        return Ok(());
+    }
+    if !spec.cpus.is_empty() {
+        let mut set = CpuSet::new();
+        for &cpu in &spec.cpus {
+            set.set(cpu);
+        }
+        sched_setaffinity(None, &set)?;
+    }
+    if io::stdin().read(&mut [0_u8])? == 0 {
+        return Ok(());
+    }
+    let mut words = spec.command.iter();
+    let Some(program) = words.next() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    // Whatever the lab's user preloads into the lab must not reach a target: every candidate gets
+    // exactly its own allocator.
+    command.env_remove("LD_PRELOAD");
+    if !spec.preload.is_empty() {
+        let objects: Vec<_> = spec.preload.iter().map(|object| object.as_os_str()).collect();
+        command.env("LD_PRELOAD", objects.join(std::ffi::OsStr::new(":")));
+    }
+    Err(command.exec())
+}

@@ -1,0 +1,49 @@
+//! A free port for our own server, outside the range the kernel gives to outgoing connections.
+//!
+//! Inside that range a generator's own connection may sit on the port just when the next server
+//! wants to bind it: servers then die with "address in use", once in many runs.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+/// Where to look when the kernel's range starts lower than usual.
+const LOWEST: u16 = 10_000;
+/// Kernel default of `ip_local_port_range`.
+const DEFAULT_RANGE: (u16, u16) = (32_768, 60_999);
+const TRIES: u32 = 2_000;
+
+/// A loopback address that could be bound just now; `None` if no port at all was free.
+pub fn choose(random: &mut fastrand::Rng) -> Option<SocketAddr> {
+    let range = local_port_range();
+    (0..TRIES)
+        .map(|_| random.u16(LOWEST..u16::MAX))
+        .filter(|&port| port < range.0 || port > range.1)
+        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        .find(|&address| TcpListener::bind(address).is_ok())
+}
+
+fn local_port_range() -> (u16, u16) {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(low)), Some(Ok(high))) => (low, high),
+        _ => DEFAULT_RANGE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: chosen ports can be bound and never collide with outgoing connections.
+    #[test]
+    fn ports_lie_outside_the_kernels_range() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let range = local_port_range();
+        for _ in 0..50 {
+            let address = choose(&mut random).unwrap();
+            assert!(address.port() < range.0 || address.port() > range.1);
+            drop(TcpListener::bind(address).unwrap());
+        }
+    }
+}

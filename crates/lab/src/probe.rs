@@ -1,0 +1,120 @@
+//! One question to a server: does it answer HTTP at this address and path?
+//!
+//! On the path: `subject` asks it until a starting target serves; `run` asks before a start whether
+//! somebody else already sits on the address. Absent on purpose: bodies, keep-alive, correctness of
+//! content; the load generator checks every answer it gets.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Bound on each step of one attempt. A server that needs longer for one answer is not ready.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What to ask, and where.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Probe {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// The `Host` to send.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.address, self.path)
+    }
+}
+
+impl Probe {
+    /// True if something accepts connections there, whatever it is.
+    #[must_use]
+    pub fn address_taken(&self) -> bool {
+        TcpStream::connect_timeout(&self.address, STEP_TIMEOUT).is_ok()
+    }
+
+    /// One GET. `Ok` for any HTTP answer below status 500; otherwise what came instead, as words.
+    pub fn ask(&self) -> Result<(), String> {
+        let line = self.status_line().map_err(|error| error.to_string())?;
+        match status_of(&line) {
+            Some(status) if status < 500 => Ok(()),
+            Some(status) => Err(format!("status {status}")),
+            None => Err(format!("not HTTP: \"{}\"", line.escape_ascii())),
+        }
+    }
+
+    fn status_line(&self) -> io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect_timeout(&self.address, STEP_TIMEOUT)?;
+        stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+        stream.set_write_timeout(Some(STEP_TIMEOUT))?;
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.path, self.host
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut line = Vec::with_capacity(64);
+        let mut part = [0_u8; 64];
+        while !line.contains(&b'\n') && line.len() < 256 {
+            match stream.read(&mut part)? {
+                0 => break,
+                n => line.extend_from_slice(part.get(..n).unwrap_or_default()),
+            }
+        }
+        let end = line.iter().position(|&byte| byte == b'\r' || byte == b'\n');
+        line.truncate(end.unwrap_or(line.len()));
+        Ok(line)
+    }
+}
+
+/// The status of `HTTP/1.x SSS reason`.
+fn status_of(line: &[u8]) -> Option<u16> {
+    let rest = line.strip_prefix(b"HTTP/1.")?;
+    let digits = rest.get(2..5)?;
+    str::from_utf8(digits).ok()?.parse().ok().filter(|status| (100..1000).contains(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    fn answer_once(answer: &'static [u8]) -> Probe {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0_u8; 512];
+            let n = stream.read(&mut request).unwrap();
+            assert!(request[..n].starts_with(b"GET /status?x=1 HTTP/1.1\r\nHost: h\r\n"));
+            stream.write_all(answer).unwrap();
+        });
+        Probe { address, host: "h".to_owned(), path: "/status?x=1".to_owned() }
+    }
+
+    /// Goal: ready means an HTTP answer; errors of the server, other protocols and silence do not.
+    #[test]
+    fn answers_are_told_apart() {
+        assert_eq!(answer_once(b"HTTP/1.1 200 OK\r\n\r\n").ask(), Ok(()));
+        assert_eq!(answer_once(b"HTTP/1.0 404 Not Found\r\n\r\n").ask(), Ok(()));
+        assert_eq!(answer_once(b"HTTP/1.1 503 x\r\n\r\n").ask(), Err("status 503".to_owned()));
+        let redis = answer_once(b"-ERR wrong number\r\n").ask().unwrap_err();
+        assert_eq!(redis, "not HTTP: \"-ERR wrong number\"");
+        assert!(answer_once(b"").ask().is_err());
+    }
+
+    /// Goal: an address is free again once nobody listens.
+    #[test]
+    fn taken_address_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let probe = Probe { address, host: "h".to_owned(), path: "/".to_owned() };
+        assert!(probe.address_taken());
+        drop(listener);
+        assert!(!probe.address_taken());
+        assert!(probe.ask().is_err());
+    }
+}

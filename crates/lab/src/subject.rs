@@ -1,0 +1,429 @@
+//! One running target, from the lab's side: start, wait until it serves, see it alive, stop it.
+//!
+//! On the path: `run` prepares a subject (paused before its first instruction), attaches counters to
+//! its process id, lets it go, waits until it answers, drives it, and stops it.
+//! Invariant: a target exists only as long as its `Subject`. Dropping one, on any error or panic,
+//! stops every process of the target; should the lab be killed, the supervisor sees its stdin end
+//! and does the same.
+//! Absent on purpose: knowledge of allocators (see `allocator`, `presence`) and of HTTP beyond the
+//! first status line (see `probe`).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::launch::LaunchSpec;
+use crate::probe::Probe;
+use crate::process_tree;
+
+/// How many last lines of a target's log an error repeats.
+const LAST_LINES: usize = 5;
+/// Bound on the launcher's own answers; it does nothing slow.
+const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a target may take from SIGTERM to its end before it is killed.
+pub const STOP_GRACE: Duration = Duration::from_secs(5);
+/// The same for a target that is dropped: an error or an interruption is on its way to the user.
+const DROP_GRACE: Duration = Duration::from_millis(300);
+/// How often a target that is starting is asked whether it serves.
+const PROBE_INTERVAL: Duration = Duration::from_millis(3);
+/// How long a target that left the foreground is given to tell its own parent's end apart.
+const EXIT_NEWS: Duration = Duration::from_millis(20);
+
+/// Why a target cannot be measured. Each is a sentence that says what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SubjectError {
+    /// The launcher itself failed: this is our fault or the machine's.
+    #[error("cannot start the launcher {}: {reason}", program.display())]
+    Launcher {
+        /// The program that was to be the launcher.
+        program: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The first process ended before or while it was measured.
+    #[error("{title} {when} ({exit}); {last_words}")]
+    Ended {
+        /// The command's short name.
+        title: String,
+        /// `ended before it served` or `died while it was measured`.
+        when: &'static str,
+        /// `exit status 1` or `killed by signal 9`.
+        exit: String,
+        /// The end of its output.
+        last_words: Box<LastWords>,
+    },
+    /// The command put itself into the background, where it cannot be watched or stopped properly.
+    #[error(
+        "{title} left the foreground: its first process ended and process {pid} went on; \
+         start it in the foreground (nginx: -g 'daemon off;', redis: --daemonize no)"
+    )]
+    LeftForeground {
+        /// The command's short name.
+        title: String,
+        /// One of the processes left behind.
+        pid: i32,
+    },
+    /// It runs, but does not answer.
+    #[error(
+        "{title} did not answer at {target} within {waited_s} s (last try: {last_try}); \
+         {last_words}"
+    )]
+    NeverReady {
+        /// The command's short name.
+        title: String,
+        /// What was asked.
+        target: String,
+        /// The bound.
+        waited_s: u64,
+        /// What the last attempt got.
+        last_try: String,
+        /// The end of its output.
+        last_words: Box<LastWords>,
+    },
+    /// Ctrl-C while waiting.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The end of a target's log.
+#[derive(Clone, Debug)]
+pub struct LastWords {
+    /// The whole log.
+    pub log: PathBuf,
+    /// Its last lines, empty ones left out.
+    pub lines: Vec<String>,
+}
+
+impl LastWords {
+    /// Reads the end of `log`; a log that is not there is an empty one.
+    #[must_use]
+    pub fn read(log: &Path) -> Self {
+        let bytes = fs::read(log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let written = text.lines().rev().filter(|line| !line.trim().is_empty());
+        let mut lines: Vec<String> = written.take(LAST_LINES).map(str::to_owned).collect();
+        lines.reverse();
+        Self { log: log.to_owned(), lines }
+    }
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() {
+            return write!(f, "it wrote nothing to its log {}", self.log.display());
+        }
+        let lines = self.lines.join("\n    ");
+        write!(f, "its last words were:\n    {lines}\n  (log: {})", self.log.display())
+    }
+}
+
+/// The program that has the `launch` subcommand: normally the running `millpond` itself.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// Its path.
+    pub program: PathBuf,
+}
+
+impl Launcher {
+    /// The running program.
+    pub fn current() -> io::Result<Self> {
+        Ok(Self { program: std::env::current_exe()? })
+    }
+}
+
+/// What the supervisor said (`launch::supervise` has the list).
+#[derive(Debug)]
+enum News {
+    Started(i32),
+    Exited(String),
+    Left(i32),
+    Stopped { forced: bool },
+}
+
+/// How a target ended when it was told to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StopReport {
+    /// True if it ignored SIGTERM and had to be killed.
+    pub forced: bool,
+    /// From the order to the end of its last process.
+    pub duration: Duration,
+}
+
+/// A target, from `prepare` until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Subject {
+    title: String,
+    log: PathBuf,
+    pid: i32,
+    supervisor: Child,
+    orders: Option<ChildStdin>,
+    news: Receiver<News>,
+    exited: Option<String>,
+    left: Option<i32>,
+}
+
+impl Subject {
+    /// Starts the launcher and leaves the target's process waiting before its first instruction.
+    pub fn prepare(
+        launcher: &Launcher,
+        spec: &LaunchSpec,
+        title: &str,
+    ) -> Result<Self, SubjectError> {
+        let failed = |reason: String| SubjectError::Launcher {
+            program: launcher.program.clone(),
+            reason,
+        };
+        let mut supervisor = Command::new(&launcher.program)
+            .args(["launch", "supervise"].map(OsString::from))
+            .args(spec.to_arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Ctrl-C on the terminal is the lab's to handle; the target must not see it.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let orders = supervisor.stdin.take();
+        let Some(stdout) = supervisor.stdout.take() else {
+            return Err(failed("it has no output".to_owned()));
+        };
+        let mut subject = Self {
+            title: title.to_owned(),
+            log: spec.log.clone(),
+            pid: 0,
+            supervisor,
+            orders,
+            news: listen(stdout),
+            exited: None,
+            left: None,
+        };
+        match subject.news.recv_timeout(LAUNCHER_TIMEOUT) {
+            Ok(News::Started(pid)) => subject.pid = pid,
+            other => return Err(failed(format!("it did not report a process ({other:?})"))),
+        }
+        Ok(subject)
+    }
+
+    /// The target's first process. Valid before `go`, and the same after.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Lets the target begin.
+    pub fn go(&mut self) -> Result<(), SubjectError> {
+        self.order("go")
+    }
+
+    /// Waits until `probe` gets a good answer.
+    pub fn wait_ready(
+        &mut self,
+        probe: &Probe,
+        bound: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), SubjectError> {
+        let deadline = Instant::now() + bound;
+        loop {
+            self.hear(Duration::ZERO);
+            self.check("ended before it served")?;
+            let Err(last_try) = probe.ask() else { return Ok(()) };
+            if stop.load(Ordering::Relaxed) {
+                return Err(SubjectError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Err(SubjectError::NeverReady {
+                    title: self.title.clone(),
+                    target: probe.to_string(),
+                    waited_s: bound.as_secs(),
+                    last_try,
+                    last_words: Box::new(LastWords::read(&self.log)),
+                });
+            }
+            thread::sleep(PROBE_INTERVAL);
+        }
+    }
+
+    /// An error with its last words if the target is no longer there.
+    pub fn ensure_alive(&mut self) -> Result<(), SubjectError> {
+        self.hear(Duration::ZERO);
+        self.check("died while it was measured")
+    }
+
+    /// The target's processes that listen on `port`; all of its processes if none can be told.
+    #[must_use]
+    pub fn serving(&self, port: u16) -> Vec<i32> {
+        let tree = process_tree::tree_of(self.pid);
+        let serving = process_tree::listeners(&tree, port);
+        if serving.is_empty() { tree } else { serving }
+    }
+
+    /// Ends every process of the target, by force after `grace`.
+    pub fn stop(mut self, grace: Duration) -> Result<StopReport, SubjectError> {
+        self.end(grace)
+    }
+
+    fn end(&mut self, grace: Duration) -> Result<StopReport, SubjectError> {
+        let began = Instant::now();
+        let ordered = self.order(&format!("stop {}", grace.as_millis()));
+        // Even without the order: the end of its stdin tells the supervisor to stop the target.
+        drop(self.orders.take());
+        ordered?;
+        let deadline = began + grace + LAUNCHER_TIMEOUT;
+        loop {
+            match self.news.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(News::Stopped { forced }) => {
+                    let duration = began.elapsed();
+                    self.collect();
+                    return Ok(StopReport { forced, duration });
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    self.collect();
+                    return Err(SubjectError::Launcher {
+                        program: "launch supervise".into(),
+                        reason: "it ended without having stopped the target".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Collects the supervisor, which ends by itself once the target is gone.
+    fn collect(&mut self) {
+        let deadline = Instant::now() + LAUNCHER_TIMEOUT;
+        while matches!(self.supervisor.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                // Its target has PDEATHSIG, so even this leaves no first process behind.
+                let _ = self.supervisor.kill();
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn order(&mut self, line: &str) -> Result<(), SubjectError> {
+        let sent = self.orders.as_mut().map(|orders| writeln!(orders, "{line}"));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(SubjectError::Launcher {
+                program: "launch supervise".into(),
+                reason: error.to_string(),
+            }),
+            None => Err(SubjectError::Launcher {
+                program: "launch supervise".into(),
+                reason: "it was stopped already".to_owned(),
+            }),
+        }
+    }
+
+    fn hear(&mut self, patience: Duration) {
+        loop {
+            match self.news.recv_timeout(patience) {
+                Ok(News::Exited(exit)) => self.exited = Some(exit),
+                Ok(News::Left(pid)) => self.left = Some(pid),
+                Ok(News::Started(_) | News::Stopped { .. }) => {}
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    if self.exited.is_none() {
+                        self.exited = Some("its supervisor is gone".to_owned());
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, when: &'static str) -> Result<(), SubjectError> {
+        let Some(exit) = self.exited.clone() else { return Ok(()) };
+        // Whether it left others behind is said right after.
+        self.hear(EXIT_NEWS);
+        if let Some(pid) = self.left {
+            return Err(SubjectError::LeftForeground { title: self.title.clone(), pid });
+        }
+        Err(SubjectError::Ended {
+            title: self.title.clone(),
+            when,
+            exit,
+            last_words: Box::new(LastWords::read(&self.log)),
+        })
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if self.orders.is_some() {
+            // Nobody is left to hear about a failure here.
+            let _ = self.end(DROP_GRACE);
+        }
+    }
+}
+
+/// Reads the supervisor's lines on a thread of its own, which ends with the supervisor.
+fn listen(stdout: ChildStdout) -> Receiver<News> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let Some(news) = parse_news(&line) else { continue };
+            if sender.send(news).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn parse_news(line: &str) -> Option<News> {
+    let (word, rest) = line.split_once(' ')?;
+    match word {
+        "pid" => Some(News::Started(rest.parse().ok()?)),
+        "left" => Some(News::Left(rest.split(' ').next()?.parse().ok()?)),
+        "exited" => {
+            let (kind, number) = rest.split_once(' ')?;
+            let kind = if kind == "code" { "exit status" } else { "killed by signal" };
+            Some(News::Exited(format!("{kind} {number}")))
+        }
+        "stopped" => Some(News::Stopped { forced: rest == "by force" }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the supervisor's lines are understood; anything else is ignored, not fatal.
+    #[test]
+    fn news_lines() {
+        assert!(matches!(parse_news("pid 42"), Some(News::Started(42))));
+        assert!(matches!(parse_news("left 7 8"), Some(News::Left(7))));
+        assert!(matches!(parse_news("stopped by force"), Some(News::Stopped { forced: true })));
+        assert!(matches!(parse_news("stopped gracefully"), Some(News::Stopped { forced: false })));
+        let Some(News::Exited(exit)) = parse_news("exited signal 9") else { panic!("no exit") };
+        assert_eq!(exit, "killed by signal 9");
+        assert!(parse_news("pid x").is_none());
+        assert!(parse_news("").is_none());
+    }
+
+    /// Goal: only the end of a log is repeated, and a missing log is no error.
+    #[test]
+    fn last_lines_of_a_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        assert!(LastWords::read(&log).to_string().contains("wrote nothing"));
+        fs::write(&log, "1\n2\n\n3\n4\n5\n6\n\n").unwrap();
+        assert_eq!(LastWords::read(&log).lines, ["2", "3", "4", "5", "6"]);
+    }
+}

@@ -1,0 +1,59 @@
+//! What the tests share: a launcher, targets made of the system's own programs, and a free port.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use millpond_lab::launch::LaunchSpec;
+use millpond_lab::port;
+use millpond_lab::probe::Probe;
+use millpond_lab::subject::{Launcher, Subject};
+
+pub(crate) fn launcher() -> Launcher {
+    Launcher { program: env!("CARGO_BIN_EXE_millpond-lab-launch").into() }
+}
+
+pub(crate) fn spec(directory: &Path, command: &[&str]) -> LaunchSpec {
+    LaunchSpec {
+        log: directory.join("target.log"),
+        command: command.iter().map(OsString::from).collect(),
+        ..LaunchSpec::default()
+    }
+}
+
+pub(crate) fn free_address() -> SocketAddr {
+    port::choose(&mut fastrand::Rng::new()).expect("no free port")
+}
+
+pub(crate) fn probe(address: SocketAddr) -> Probe {
+    Probe { address, host: address.to_string(), path: "/".to_owned() }
+}
+
+pub(crate) fn start(spec: &LaunchSpec) -> Subject {
+    let mut subject = Subject::prepare(&launcher(), spec, "the target").expect("prepare");
+    subject.go().expect("go");
+    subject
+}
+
+/// A small HTTP server in the interpreter itself (no shim script in front of it).
+pub(crate) fn python_server(address: SocketAddr) -> Vec<String> {
+    let words = ["/usr/bin/env", "python3", "-m", "http.server", "--bind"];
+    let mut command: Vec<String> = words.map(str::to_owned).to_vec();
+    command.extend([address.ip().to_string(), address.port().to_string()]);
+    command
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}
+
+/// Waits for something that must happen; the bound only ends a broken test.
+pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !happened() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
