@@ -4,7 +4,6 @@
 //! read is left out: a container that hides `/sys` must not stop a measurement.
 
 use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,4 +37,164 @@ pub struct Environment {
     pub perf_event_paranoid: Option<i32>,
     /// Load average over one minute when the measurement began.
     pub load_average: Option<f64>,
+}
+
+impl Environment {
+    /// Reads what can be read; never fails.
+    #[must_use]
+    pub fn capture() -> Self {
+        let cpu_info = read("/proc/cpuinfo").unwrap_or_default();
+        Self {
+            kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            distribution: read("/etc/os-release")
+                .and_then(|text| value_of(&text, "PRETTY_NAME", '='))
+                .map(|name| name.trim_matches('"').to_owned()),
+            architecture: std::env::consts::ARCH.to_owned(),
+            cpu_model: value_of(&cpu_info, "model name", ':'),
+            cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+            memory_bytes: read("/proc/meminfo").and_then(|text| memory_total(&text)),
+            governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            turbo: read("/sys/devices/system/cpu/intel_pstate/no_turbo")
+                .map(|text| text == "0")
+                .or_else(|| read("/sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1")),
+            transparent_huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
+                .and_then(|text| bracketed(&text)),
+            address_randomisation: read("/proc/sys/kernel/randomize_va_space")
+                .and_then(|text| text.parse().ok()),
+            virtualisation: virtualisation(&cpu_info),
+            perf_event_paranoid: read("/proc/sys/kernel/perf_event_paranoid")
+                .and_then(|text| text.parse().ok()),
+            load_average: read("/proc/loadavg")
+                .and_then(|text| text.split(' ').next()?.parse().ok()),
+        }
+    }
+
+    /// The lines of the report's environment table: name and value.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let unknown = || "unknown".to_owned();
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
+        let mut lines = vec![
+            (
+                "kernel",
+                format!("Linux {} {}", self.kernel, self.architecture),
+            ),
+            ("distribution", text(&self.distribution)),
+            (
+                "processor",
+                format!("{} x {}", self.cpus, text(&self.cpu_model)),
+            ),
+            (
+                "memory",
+                self.memory_bytes
+                    .map_or_else(unknown, |bytes| crate::units::format_bytes(bytes as f64)),
+            ),
+            (
+                "virtualisation",
+                self.virtualisation
+                    .clone()
+                    .unwrap_or_else(|| "none seen".into()),
+            ),
+            (
+                "frequency governor",
+                self.governor
+                    .clone()
+                    .unwrap_or_else(|| "not under our control".into()),
+            ),
+            ("transparent huge pages", text(&self.transparent_huge_pages)),
+        ];
+        if let Some(turbo) = self.turbo {
+            lines.push(("turbo", if turbo { "on" } else { "off" }.to_owned()));
+        }
+        if let Some(level) = self.address_randomisation {
+            lines.push(("address randomisation", level.to_string()));
+        }
+        if let Some(load) = self.load_average {
+            lines.push(("load average at start", format!("{load:.2}")));
+        }
+        lines
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
+}
+
+/// The value after `key` and `separator` on the first line that starts with the key.
+fn value_of(text: &str, key: &str, separator: char) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(separator)?;
+        (name.trim() == key).then(|| value.trim().to_owned())
+    })
+}
+
+fn memory_total(meminfo: &str) -> Option<u64> {
+    let text = value_of(meminfo, "MemTotal", ':')?;
+    Some(text.strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// `madvise` of `always [madvise] never`.
+fn bracketed(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+fn virtualisation(cpu_info: &str) -> Option<String> {
+    let flags = value_of(cpu_info, "flags", ':').unwrap_or_default();
+    let vendor = read("/sys/class/dmi/id/sys_vendor");
+    let machine = flags
+        .split(' ')
+        .any(|flag| flag == "hypervisor")
+        .then(|| match vendor {
+            Some(vendor) => format!("virtual machine ({vendor})"),
+            None => "virtual machine".to_owned(),
+        });
+    let container = (fs::exists("/.dockerenv").unwrap_or(false)
+        || fs::exists("/run/.containerenv").unwrap_or(false))
+    .then(|| "container".to_owned());
+    match (machine, container) {
+        (Some(machine), Some(container)) => Some(format!("{container} in a {machine}")),
+        (machine, container) => machine.or(container),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_this_machine() {
+        let environment = Environment::capture();
+        assert!(environment.kernel.contains('.'), "{environment:?}");
+        assert!(environment.cpus >= 1);
+        assert!(
+            environment
+                .memory_bytes
+                .is_some_and(|bytes| bytes > 16 << 20)
+        );
+        assert!(environment.lines().len() >= 7);
+    }
+
+    #[test]
+    fn picks_values_out_of_kernel_text() {
+        assert_eq!(
+            bracketed("always [madvise] never").as_deref(),
+            Some("madvise")
+        );
+        assert_eq!(bracketed("nothing"), None);
+        assert_eq!(
+            memory_total("MemFree: 1 kB\nMemTotal:     1024 kB\n"),
+            Some(1 << 20)
+        );
+        assert_eq!(memory_total("MemTotal: many"), None);
+        let info = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu hypervisor\n";
+        assert_eq!(
+            value_of(info, "model name", ':').as_deref(),
+            Some("Some CPU @ 2 GHz")
+        );
+        assert!(virtualisation(info).is_some_and(|text| text.contains("virtual machine")));
+    }
 }

@@ -50,7 +50,9 @@ impl LatencyHistogram {
 
     /// Adds every sample of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.inner.add(&other.inner).expect("all latency histograms share one range");
+        self.inner
+            .add(&other.inner)
+            .expect("all latency histograms share one range");
     }
 
     /// Forgets every sample, keeps the memory. For the end of a warm-up.
@@ -74,7 +76,11 @@ impl LatencyHistogram {
     /// Never above the largest time seen, though bins are wider than one nanosecond.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> u64 {
-        if self.is_empty() { 0 } else { self.inner.value_at_percentile(percent).min(self.max()) }
+        if self.is_empty() {
+            0
+        } else {
+            self.inner.value_at_percentile(percent).min(self.max())
+        }
     }
 
     /// Smallest time (the low edge of its bin); 0 if empty.
@@ -92,13 +98,21 @@ impl LatencyHistogram {
     /// Arithmetic mean; 0 if empty.
     #[must_use]
     pub fn mean(&self) -> f64 {
-        if self.is_empty() { 0.0 } else { self.inner.mean() }
+        if self.is_empty() {
+            0.0
+        } else {
+            self.inner.mean()
+        }
     }
 
     /// Standard deviation of the samples; 0 if empty.
     #[must_use]
     pub fn stdev(&self) -> f64 {
-        if self.is_empty() { 0.0 } else { self.inner.stdev() }
+        if self.is_empty() {
+            0.0
+        } else {
+            self.inner.stdev()
+        }
     }
 
     /// Share (0..1) of samples within `width` standard deviations of the mean, as wrk prints it.
@@ -159,7 +173,9 @@ impl LatencyHistogram {
 
     /// Every occupied bin as (value, samples), ascending: for exports and for Lua's `latency(i)`.
     pub fn bins(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.inner.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()))
+        self.inner
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 }
 
@@ -245,8 +261,16 @@ mod tests {
             histogram.record(value * 17);
         }
         let points = histogram.spectrum(5);
-        assert!(points.windows(2).all(|pair| pair[0].value_ns <= pair[1].value_ns));
-        assert!(points.windows(2).all(|pair| pair[0].percent <= pair[1].percent));
+        assert!(
+            points
+                .windows(2)
+                .all(|pair| pair[0].value_ns <= pair[1].value_ns)
+        );
+        assert!(
+            points
+                .windows(2)
+                .all(|pair| pair[0].percent <= pair[1].percent)
+        );
         assert_eq!(points.last().unwrap().percent, 100.0);
         assert_eq!(points.iter().map(|point| point.count).sum::<u64>(), 50_000);
         assert!(points.len() < 200, "{}", points.len());

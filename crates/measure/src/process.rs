@@ -1,1 +1,249 @@
-//! A process seen from outside.
+//! A process seen from outside: its memory, faults, CPU time and mapped files.
+//!
+//! On the path: `lab` reads a [`ProcessTree`] at the edges of each phase and looks into [`maps`]
+//! for proof that the allocator is in place. A process may vanish at any moment, also between two
+//! files of the same sample; that is [`ProcessError::Gone`], never a wrong number.
+//!
+//! Absent on purpose: any caching. Each call reads `/proc` anew (about 1 ms with exact memory).
+
+mod parse;
+mod tree;
+
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use tree::{ProcessTree, TreeSample};
+
+/// Why a process could not be read.
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    /// It has ended (or never was).
+    #[error("process {pid} is gone")]
+    Gone {
+        /// Its id.
+        pid: u32,
+    },
+    /// The kernel refused.
+    #[error("cannot read {path}: {error}; measuring another user's process needs root")]
+    Refused {
+        /// The file.
+        path: String,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+    /// The kernel's text is not what we know.
+    #[error("{path} does not look as expected: no {wanted}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What was looked for.
+        wanted: &'static str,
+    },
+}
+
+/// One look at one process. Sums since its start, except for memory and threads.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct ProcessSample {
+    /// Resident memory, exact where the kernel lets us read `smaps_rollup`.
+    pub rss_bytes: u64,
+    /// Resident memory with shared pages divided by their users; `None` without permission.
+    pub pss_bytes: Option<u64>,
+    /// Pages that belong to this process alone; `None` without permission.
+    pub private_bytes: Option<u64>,
+    /// Most resident memory ever.
+    pub peak_rss_bytes: u64,
+    /// Page faults answered without a disk.
+    pub minor_faults: u64,
+    /// Page faults that had to wait for a disk.
+    pub major_faults: u64,
+    /// CPU time in user mode, to 10 ms.
+    pub user_cpu_ns: u64,
+    /// CPU time in the kernel, to 10 ms.
+    pub system_cpu_ns: u64,
+    /// Times its living threads gave up the CPU.
+    pub voluntary_switches: u64,
+    /// Times its living threads were put off the CPU.
+    pub involuntary_switches: u64,
+    /// Threads now.
+    pub threads: u64,
+}
+
+impl ProcessSample {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// [`ProcessError`]; a zombie counts as gone.
+    pub fn read(pid: u32) -> Result<Self, ProcessError> {
+        let stat_path = format!("/proc/{pid}/stat");
+        let stat =
+            parse::Stat::parse(&read_file(pid, &stat_path)?).ok_or(ProcessError::Malformed {
+                path: stat_path,
+                wanted: "52 fields",
+            })?;
+        if matches!(stat.state, 'Z' | 'X') {
+            return Err(ProcessError::Gone { pid });
+        }
+        let status = read_file(pid, &format!("/proc/{pid}/status"))?;
+        let (rss_bytes, pss_bytes, private_bytes) = memory(pid, &status)?;
+        let (voluntary_switches, involuntary_switches) = switches(pid, &status);
+        Ok(Self {
+            rss_bytes,
+            pss_bytes,
+            private_bytes,
+            // A kernel without VmHWM still had the present pages at its peak.
+            peak_rss_bytes: parse::kilobytes(&status, "VmHWM")
+                .unwrap_or(0)
+                .max(rss_bytes),
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+            user_cpu_ns: ticks_to_ns(stat.user_ticks),
+            system_cpu_ns: ticks_to_ns(stat.system_ticks),
+            voluntary_switches,
+            involuntary_switches,
+            threads: stat.threads,
+        })
+    }
+
+    /// CPU time in user mode and kernel together.
+    #[must_use]
+    pub const fn cpu_ns(&self) -> u64 {
+        self.user_cpu_ns + self.system_cpu_ns
+    }
+
+    /// Both processes together. Peaks add up too, though they need not have been at the same
+    /// moment: an upper bound. PSS and private memory are known only if known of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            rss_bytes: self.rss_bytes + other.rss_bytes,
+            pss_bytes: self.pss_bytes.zip(other.pss_bytes).map(|(a, b)| a + b),
+            private_bytes: self
+                .private_bytes
+                .zip(other.private_bytes)
+                .map(|(a, b)| a + b),
+            peak_rss_bytes: self.peak_rss_bytes + other.peak_rss_bytes,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+            user_cpu_ns: self.user_cpu_ns + other.user_cpu_ns,
+            system_cpu_ns: self.system_cpu_ns + other.system_cpu_ns,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+            threads: self.threads + other.threads,
+        }
+    }
+
+    /// What happened since `earlier`: sums become differences, memory and threads stay as now.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            user_cpu_ns: self.user_cpu_ns.saturating_sub(earlier.user_cpu_ns),
+            system_cpu_ns: self.system_cpu_ns.saturating_sub(earlier.system_cpu_ns),
+            voluntary_switches: self
+                .voluntary_switches
+                .saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+            ..*self
+        }
+    }
+}
+
+/// Resident memory alone, cheaply (0.1 ms): for sampling it many times a second. May lag by the
+/// kernel's per-CPU batches.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
+    let path = format!("/proc/{pid}/statm");
+    let text = read_file(pid, &path)?;
+    let pages: Option<u64> = text
+        .split_ascii_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok());
+    let pages = pages.ok_or(ProcessError::Malformed {
+        path,
+        wanted: "resident pages",
+    })?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+/// The files mapped into a process, each once, in order of address.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn maps(pid: u32) -> Result<Vec<String>, ProcessError> {
+    let text = read_file(pid, &format!("/proc/{pid}/maps"))?;
+    Ok(parse::mapped_files(&text))
+}
+
+fn read_file(pid: u32, path: &str) -> Result<String, ProcessError> {
+    // Names and paths of other programs need not be UTF-8.
+    fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .map_err(|error| {
+            let gone = error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+            if gone {
+                ProcessError::Gone { pid }
+            } else {
+                ProcessError::Refused {
+                    path: path.to_owned(),
+                    error,
+                }
+            }
+        })
+}
+
+/// (RSS, PSS, private): exact from `smaps_rollup`, else RSS alone from `status`.
+fn memory(pid: u32, status: &str) -> Result<(u64, Option<u64>, Option<u64>), ProcessError> {
+    // A process without memory is one that is ending right now; 0 would be a wrong number.
+    let coarse = parse::kilobytes(status, "VmRSS").ok_or(ProcessError::Gone { pid })?;
+    let text = match read_file(pid, &format!("/proc/{pid}/smaps_rollup")) {
+        Ok(text) => text,
+        Err(ProcessError::Refused { .. }) => return Ok((coarse, None, None)),
+        // Kernels before 4.14 have no such file, for nobody.
+        Err(_) if !fs::exists("/proc/self/smaps_rollup").unwrap_or(false) => {
+            return Ok((coarse, None, None));
+        }
+        Err(error) => return Err(error),
+    };
+    let field = |name| parse::kilobytes(&text, name);
+    let rss = field("Rss").ok_or(ProcessError::Gone { pid })?;
+    let private = field("Private_Clean").zip(field("Private_Dirty"));
+    Ok((
+        rss,
+        field("Pss"),
+        private.map(|(clean, dirty)| clean + dirty),
+    ))
+}
+
+/// Context switches of all living threads; `status` of the process itself counts one thread only.
+fn switches(pid: u32, status: &str) -> (u64, u64) {
+    let of = |text: &str| {
+        let field = |name| parse::number(text, name).unwrap_or(0);
+        (
+            field("voluntary_ctxt_switches"),
+            field("nonvoluntary_ctxt_switches"),
+        )
+    };
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return of(status);
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
+        .map(|text| of(&text))
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+/// Kernel clock ticks in nanoseconds.
+pub(crate) fn ticks_to_ns(ticks: u64) -> u64 {
+    let per_s = rustix::param::clock_ticks_per_second().max(1);
+    (u128::from(ticks) * 1_000_000_000 / u128::from(per_s)) as u64
+}

@@ -65,8 +65,15 @@ impl SampleSummary {
         }
         let mean = values.iter().sum::<f64>() / count as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let stdev = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
-        let inside = values.iter().filter(|value| (*value - mean).abs() <= stdev).count();
+        let stdev = if count > 1 {
+            (squares / (count - 1) as f64).sqrt()
+        } else {
+            0.0
+        };
+        let inside = values
+            .iter()
+            .filter(|value| (*value - mean).abs() <= stdev)
+            .count();
         Self {
             count: count as u64,
             mean,
@@ -90,7 +97,10 @@ mod tests {
             series.push(at_ns, value);
         }
         let summary = series.summary();
-        assert_eq!((summary.count, summary.mean, summary.min, summary.max), (4, 4.0, 1.0, 10.0));
+        assert_eq!(
+            (summary.count, summary.mean, summary.min, summary.max),
+            (4, 4.0, 1.0, 10.0)
+        );
         assert!((summary.stdev - 4.082_482_9).abs() < 1e-6);
         assert_eq!(summary.within_stdev_share, 0.75);
     }

@@ -45,13 +45,20 @@ fn scaled(
     example: &'static str,
     scale_of: impl Fn(&str) -> Option<f64>,
 ) -> Result<u64, UnitError> {
-    let unreadable = || UnitError::Unreadable { text: text.to_owned(), what, example };
+    let unreadable = || UnitError::Unreadable {
+        text: text.to_owned(),
+        what,
+        example,
+    };
     let (value, suffix) = split(text).ok_or_else(unreadable)?;
     let scale = scale_of(suffix).ok_or_else(unreadable)?;
     let product = value * scale;
     // 2^63: well past any time or size here, and exact in f64 on this side.
     if product >= 9.223_372_036_854_775_8e18 {
-        return Err(UnitError::TooLarge { text: text.to_owned(), what });
+        return Err(UnitError::TooLarge {
+            text: text.to_owned(),
+            what,
+        });
     }
     Ok(product.round() as u64)
 }
@@ -75,15 +82,20 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
 /// # Errors
 /// [`UnitError`] names the text and shows a correct one.
 pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
-    scaled(text, "a duration", "30s, 5m or 250ms", |suffix| match suffix {
-        "ns" => Some(1.0),
-        "us" | "µs" => Some(1e3),
-        "ms" => Some(1e6),
-        "" | "s" | "S" => Some(1e9),
-        "m" | "M" | "min" => Some(60e9),
-        "h" | "H" => Some(3600e9),
-        _ => None,
-    })
+    scaled(
+        text,
+        "a duration",
+        "30s, 5m or 250ms",
+        |suffix| match suffix {
+            "ns" => Some(1.0),
+            "us" | "µs" => Some(1e3),
+            "ms" => Some(1e6),
+            "" | "s" | "S" => Some(1e9),
+            "m" | "M" | "min" => Some(60e9),
+            "h" | "H" => Some(3600e9),
+            _ => None,
+        },
+    )
 }
 
 /// Reads a size in bytes: `1024`, `64KiB`, `64K`, `1M`, `2GiB` (powers of 1024), `1kB` (1000).
@@ -159,7 +171,9 @@ pub fn format_bytes(bytes: f64) -> String {
 #[must_use]
 pub fn format_count(count: f64) -> String {
     if count.abs() < 999.5 {
-        return format_three_digits(count).trim_end_matches(".00").to_owned();
+        return format_three_digits(count)
+            .trim_end_matches(".00")
+            .to_owned();
     }
     format_scaled(count / 1e3, 1e3, &["k", "M", "G", "T"])
 }
@@ -192,7 +206,11 @@ pub fn format_utc(unix_s: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_index = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let month = if month_index < 10 {
+        month_index + 3
+    } else {
+        month_index - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
@@ -228,12 +246,21 @@ mod tests {
     fn nonsense_is_refused_in_words() {
         for text in ["", "s", "-3", "3x", "1..2", "NaN", "inf", "1e3"] {
             let error = parse_duration_ns(text).unwrap_err();
-            assert!(matches!(error, UnitError::Unreadable { .. }), "{text:?}: {error}");
+            assert!(
+                matches!(error, UnitError::Unreadable { .. }),
+                "{text:?}: {error}"
+            );
         }
         let message = parse_count("ten").unwrap_err().to_string();
-        assert_eq!(message, "cannot read \"ten\" as a count; write for example 400, 10k or 1M");
+        assert_eq!(
+            message,
+            "cannot read \"ten\" as a count; write for example 400, 10k or 1M"
+        );
         let huge = "9".repeat(30);
-        assert!(matches!(parse_count(&huge), Err(UnitError::TooLarge { .. })));
+        assert!(matches!(
+            parse_count(&huge),
+            Err(UnitError::TooLarge { .. })
+        ));
     }
 
     #[test]

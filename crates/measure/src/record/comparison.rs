@@ -176,7 +176,11 @@ impl ComparisonRecord {
     /// An empty record of this version.
     #[must_use]
     pub fn new(version: &str) -> Self {
-        Self { format_version: FORMAT_VERSION, version: version.to_owned(), ..Self::default() }
+        Self {
+            format_version: FORMAT_VERSION,
+            version: version.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Runs the analysis over the candidates; warnings already noted stay, before the new ones.

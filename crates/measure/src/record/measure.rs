@@ -177,13 +177,19 @@ impl Measure {
     /// A measure of one operation's requests.
     #[must_use]
     pub const fn of(operation: Operation, quantity: Quantity) -> Self {
-        Self { quantity, operation: Some(operation) }
+        Self {
+            quantity,
+            operation: Some(operation),
+        }
     }
 
     /// A measure of the run as a whole.
     #[must_use]
     pub const fn whole(quantity: Quantity) -> Self {
-        Self { quantity, operation: None }
+        Self {
+            quantity,
+            operation: None,
+        }
     }
 
     /// The name in tables: `PUT throughput`, `peak RSS`.
@@ -218,7 +224,9 @@ impl FromStr for Measure {
     type Err = MeasureParseError;
 
     fn from_str(key: &str) -> Result<Self, Self::Err> {
-        let unknown = || MeasureParseError { key: key.to_owned() };
+        let unknown = || MeasureParseError {
+            key: key.to_owned(),
+        };
         let (operation, quantity_key) = match key.split_once('.') {
             None => (None, key),
             Some((name, rest)) => {
@@ -226,8 +234,14 @@ impl FromStr for Measure {
                 (Some(operation.ok_or_else(unknown)?), rest)
             }
         };
-        let quantity = Quantity::ALL.iter().copied().find(|known| known.key() == quantity_key);
-        Ok(Self { quantity: quantity.ok_or_else(unknown)?, operation })
+        let quantity = Quantity::ALL
+            .iter()
+            .copied()
+            .find(|known| known.key() == quantity_key);
+        Ok(Self {
+            quantity: quantity.ok_or_else(unknown)?,
+            operation,
+        })
     }
 }
 
@@ -239,7 +253,9 @@ impl Serialize for Measure {
 
 impl<'de> Deserialize<'de> for Measure {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -253,7 +269,10 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for &quantity in Quantity::ALL {
             for operation in Operation::ALL.map(Some).into_iter().chain([None]) {
-                let measure = Measure { quantity, operation };
+                let measure = Measure {
+                    quantity,
+                    operation,
+                };
                 assert!(seen.insert(measure.to_string()), "{measure} twice");
                 assert_eq!(measure.to_string().parse(), Ok(measure));
             }
@@ -277,7 +296,10 @@ mod tests {
     #[test]
     fn unknown_keys_are_named() {
         let error = "put.speed".parse::<Measure>().unwrap_err();
-        assert_eq!(error.to_string(), "\"put.speed\" is not a measure this version knows");
+        assert_eq!(
+            error.to_string(),
+            "\"put.speed\" is not a measure this version knows"
+        );
         assert!("walk.throughput_per_s".parse::<Measure>().is_err());
     }
 }

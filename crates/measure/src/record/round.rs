@@ -184,13 +184,19 @@ impl CandidateRounds {
     /// The value of one round.
     #[must_use]
     pub fn value(&self, round: u32, measure: Measure) -> Option<f64> {
-        self.rounds.iter().find(|entry| entry.round == round)?.get(measure)
+        self.rounds
+            .iter()
+            .find(|entry| entry.round == round)?
+            .get(measure)
     }
 
     /// The values of all rounds that have one.
     #[must_use]
     pub fn values(&self, measure: Measure) -> Vec<f64> {
-        self.rounds.iter().filter_map(|entry| entry.get(measure)).collect()
+        self.rounds
+            .iter()
+            .filter_map(|entry| entry.get(measure))
+            .collect()
     }
 
     /// The median over rounds: what tables show.

@@ -68,7 +68,10 @@ pub struct PairedRounds {
 impl PairedRounds {
     fn differences(&self) -> Vec<f64> {
         if self.log_ratios.is_empty() {
-            self.pairs.iter().filter_map(|pair| pair.log_ratio()).collect()
+            self.pairs
+                .iter()
+                .filter_map(|pair| pair.log_ratio())
+                .collect()
         } else {
             self.log_ratios.clone()
         }
@@ -88,19 +91,30 @@ pub fn compare_rounds(rounds: &PairedRounds, rule: &Rule) -> Comparison {
 pub fn compare_all(candidates: &[PairedRounds], rule: &Rule) -> Vec<Comparison> {
     let differences: Vec<Vec<f64>> = candidates.iter().map(PairedRounds::differences).collect();
     // What may not be judged makes no claim, so it does not cost the others anything.
-    let judged: Vec<usize> =
-        (0..candidates.len()).filter(|&index| candidates[index].trouble.is_none()).collect();
+    let judged: Vec<usize> = (0..candidates.len())
+        .filter(|&index| candidates[index].trouble.is_none())
+        .collect();
     let raw: Vec<f64> = differences.iter().map(|d| sign_flip_p(d)).collect();
     let adjusted = holm(&judged.iter().map(|&index| raw[index]).collect::<Vec<_>>());
     let adjusted_of = |index: usize| {
-        judged.iter().position(|&other| other == index).map_or(1.0, |place| adjusted[place])
+        judged
+            .iter()
+            .position(|&other| other == index)
+            .map_or(1.0, |place| adjusted[place])
     };
     candidates
         .iter()
         .enumerate()
         .map(|(index, rounds)| {
             let family = judged.len().max(1);
-            judge(rounds, &differences[index], raw[index], adjusted_of(index), family, rule)
+            judge(
+                rounds,
+                &differences[index],
+                raw[index],
+                adjusted_of(index),
+                family,
+                rule,
+            )
         })
         .collect()
 }
@@ -121,15 +135,17 @@ fn judge(
         baseline: rounds.baseline.clone(),
         ratio: hodges_lehmann(differences).map(f64::exp).and_then(finite),
         low: interval.map(|interval| interval.low.exp()).and_then(finite),
-        high: interval.map(|interval| interval.high.exp()).and_then(finite),
+        high: interval
+            .map(|interval| interval.high.exp())
+            .and_then(finite),
         confidence: interval.map_or(0.0, |interval| interval.confidence),
         p: measured.then_some(p),
         p_adjusted: measured.then_some(p_adjusted),
         rounds: differences.len() as u32,
         margin: rule.margin,
-        detectable: robust_sigma(differences).filter(|_| differences.len() >= 3).map(|sigma| {
-            minimum_detectable_effect(sigma, differences.len(), family).exp() - 1.0
-        }),
+        detectable: robust_sigma(differences)
+            .filter(|_| differences.len() >= 3)
+            .map(|sigma| minimum_detectable_effect(sigma, differences.len(), family).exp() - 1.0),
         candidate_value: median(&mut side(&rounds.pairs, |pair| pair.candidate)),
         baseline_value: median(&mut side(&rounds.pairs, |pair| pair.baseline)),
         verdict: verdict(rounds, differences, p_adjusted, family, rule),
@@ -140,7 +156,11 @@ fn judge(
 }
 
 fn side(pairs: &[RoundPair], pick: impl Fn(&RoundPair) -> f64) -> Vec<f64> {
-    pairs.iter().filter(|pair| pair.log_ratio().is_some()).map(pick).collect()
+    pairs
+        .iter()
+        .filter(|pair| pair.log_ratio().is_some())
+        .map(pick)
+        .collect()
 }
 
 fn verdict(
@@ -151,14 +171,18 @@ fn verdict(
     rule: &Rule,
 ) -> Verdict {
     if let Some(reason) = &rounds.trouble {
-        return Verdict::NotTrusted { reason: reason.clone() };
+        return Verdict::NotTrusted {
+            reason: reason.clone(),
+        };
     }
     let (Some(effect), Some(interval), Some(equivalence)) = (
         hodges_lehmann(differences),
         signed_rank_interval(differences, 1.0 - SIGNIFICANCE),
         signed_rank_interval(differences, EQUIVALENCE_CONFIDENCE),
     ) else {
-        return Verdict::NotTrusted { reason: "it was not measured".to_owned() };
+        return Verdict::NotTrusted {
+            reason: "it was not measured".to_owned(),
+        };
     };
     let margin = rule.margin.ln_1p();
     let certain = p_adjusted <= SIGNIFICANCE
@@ -166,7 +190,11 @@ fn verdict(
         && !interval.contains(0.0);
     if certain && effect.abs() > margin {
         let good = (effect > 0.0) == (rule.direction == Direction::HigherIsBetter);
-        return if good { Verdict::Better } else { Verdict::Worse };
+        return if good {
+            Verdict::Better
+        } else {
+            Verdict::Worse
+        };
     }
     if equivalence.confidence >= EQUIVALENCE_CONFIDENCE - 1e-12
         && equivalence.low >= -margin
@@ -180,5 +208,7 @@ fn verdict(
         _ => smallest,
     };
     let more = wanted.saturating_sub(differences.len()).max(1);
-    Verdict::Undecided { rounds_needed: more as u32 }
+    Verdict::Undecided {
+        rounds_needed: more as u32,
+    }
 }

@@ -10,7 +10,11 @@ use super::{median, midpoint};
 pub fn walsh_averages(differences: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (index, &first) in differences.iter().enumerate() {
-        averages.extend(differences[index..].iter().map(|&second| midpoint(first, second)));
+        averages.extend(
+            differences[index..]
+                .iter()
+                .map(|&second| midpoint(first, second)),
+        );
     }
     averages.sort_by(f64::total_cmp);
     averages

@@ -65,7 +65,11 @@ mod tests {
             (0.001, -3.090_232_306_2),
             (0.999_9, 3.719_016_485_5),
         ] {
-            assert!((inverse_normal(p) - z).abs() < 1e-8, "{p}: {}", inverse_normal(p));
+            assert!(
+                (inverse_normal(p) - z).abs() < 1e-8,
+                "{p}: {}",
+                inverse_normal(p)
+            );
         }
     }
 }

@@ -26,7 +26,11 @@ const ROUNDS_MAX: f64 = 9_999.0;
 /// and the MAD therefore is zero. `None` below two finite values.
 #[must_use]
 pub fn robust_sigma(differences: &[f64]) -> Option<f64> {
-    let finite: Vec<f64> = differences.iter().copied().filter(|d| d.is_finite()).collect();
+    let finite: Vec<f64> = differences
+        .iter()
+        .copied()
+        .filter(|d| d.is_finite())
+        .collect();
     if finite.len() < 2 {
         return None;
     }
@@ -55,8 +59,9 @@ pub fn minimum_detectable_effect(sigma: f64, rounds: usize, comparisons: usize) 
 #[must_use]
 pub fn smallest_rounds(comparisons: usize) -> usize {
     let comparisons = comparisons.max(1) as f64;
-    (6..).find(|&rounds| 2.0_f64.powi(1 - rounds) * comparisons <= SIGNIFICANCE).unwrap_or(6)
-        as usize
+    (6..)
+        .find(|&rounds| 2.0_f64.powi(1 - rounds) * comparisons <= SIGNIFICANCE)
+        .unwrap_or(6) as usize
 }
 
 /// Rounds in all with which the question "different by more than the margin, or the same within
@@ -74,7 +79,11 @@ pub fn rounds_needed(effect: f64, sigma: f64, margin: f64, comparisons: usize) -
     } else {
         let alpha = (1.0 - EQUIVALENCE_CONFIDENCE) / 2.0;
         // In the middle of the margin both one-sided tests have to succeed.
-        let miss = if effect.abs() < margin * 0.25 { 0.5 } else { 1.0 } * (1.0 - POWER_PLANNED);
+        let miss = if effect.abs() < margin * 0.25 {
+            0.5
+        } else {
+            1.0
+        } * (1.0 - POWER_PLANNED);
         let factor = inverse_normal(1.0 - alpha) + inverse_normal(1.0 - miss);
         (factor * sigma / (margin - effect.abs()).max(distance_min)).powi(2)
     };

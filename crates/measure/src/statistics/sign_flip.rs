@@ -17,7 +17,10 @@ pub fn sign_flip_p(differences: &[f64]) -> f64 {
     let doubled_ranks = doubled_midranks(differences);
     let signed_sum = |sign: fn(f64) -> bool| -> usize {
         let pairs = differences.iter().zip(&doubled_ranks);
-        pairs.filter(|(difference, _)| sign(**difference)).map(|(_, rank)| rank).sum()
+        pairs
+            .filter(|(difference, _)| sign(**difference))
+            .map(|(_, rank)| rank)
+            .sum()
     };
     let positive = signed_sum(|difference| difference > 0.0);
     let negative = signed_sum(|difference| difference < 0.0);
@@ -26,10 +29,18 @@ pub fn sign_flip_p(differences: &[f64]) -> f64 {
     let mut probability = vec![0.0; total + 1];
     probability[0] = 1.0;
     let mut sum_max = 0;
-    for (_, &rank) in differences.iter().zip(&doubled_ranks).filter(|(d, _)| **d != 0.0) {
+    for (_, &rank) in differences
+        .iter()
+        .zip(&doubled_ranks)
+        .filter(|(d, _)| **d != 0.0)
+    {
         sum_max += rank;
         for sum in (0..=sum_max).rev() {
-            let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
+            let with = if sum >= rank {
+                probability[sum - rank]
+            } else {
+                0.0
+            };
             probability[sum] = f64::midpoint(probability[sum], with);
         }
     }
@@ -51,7 +62,10 @@ fn doubled_midranks(differences: &[f64]) -> Vec<usize> {
     let mut start = 0;
     while start < order.len() {
         let value = differences[order[start]].abs();
-        let tied = order[start..].iter().take_while(|&&i| differences[i].abs() == value).count();
+        let tied = order[start..]
+            .iter()
+            .take_while(|&&i| differences[i].abs() == value)
+            .count();
         // Ranks start+1 ..= start+tied: their mean, doubled.
         for &index in &order[start..start + tied] {
             ranks[index] = 2 * start + tied + 1;
@@ -71,14 +85,24 @@ mod tests {
         let sum_of = |signs: u32| -> i64 {
             let mut sum = 0;
             for (bit, (difference, &rank)) in differences.iter().zip(&ranks).enumerate() {
-                let flipped = if signs >> bit & 1 == 1 { -difference } else { *difference };
-                sum += if flipped == 0.0 { 0 } else { flipped.signum() as i64 * rank as i64 };
+                let flipped = if signs >> bit & 1 == 1 {
+                    -difference
+                } else {
+                    *difference
+                };
+                sum += if flipped == 0.0 {
+                    0
+                } else {
+                    flipped.signum() as i64 * rank as i64
+                };
             }
             sum
         };
         let seen = sum_of(0).abs();
         let patterns = 1_u32 << differences.len();
-        let extreme = (0..patterns).filter(|&signs| sum_of(signs).abs() >= seen).count();
+        let extreme = (0..patterns)
+            .filter(|&signs| sum_of(signs).abs() >= seen)
+            .count();
         extreme as f64 / f64::from(patterns)
     }
 

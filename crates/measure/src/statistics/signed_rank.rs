@@ -37,7 +37,11 @@ pub fn signed_rank_distribution(n: usize) -> Vec<f64> {
     for rank in 1..=n {
         sum_max += rank;
         for sum in (0..=sum_max).rev() {
-            let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
+            let with = if sum >= rank {
+                probability[sum - rank]
+            } else {
+                0.0
+            };
             probability[sum] = f64::midpoint(probability[sum], with);
         }
     }
@@ -83,10 +87,16 @@ mod tests {
     fn brute_force_distribution(n: usize) -> Vec<f64> {
         let mut counts = vec![0_u64; n * (n + 1) / 2 + 1];
         for signs in 0_u32..1 << n {
-            let sum: usize = (0..n).filter(|bit| signs >> bit & 1 == 1).map(|bit| bit + 1).sum();
+            let sum: usize = (0..n)
+                .filter(|bit| signs >> bit & 1 == 1)
+                .map(|bit| bit + 1)
+                .sum();
             counts[sum] += 1;
         }
-        counts.iter().map(|&count| count as f64 / (1_u64 << n) as f64).collect()
+        counts
+            .iter()
+            .map(|&count| count as f64 / (1_u64 << n) as f64)
+            .collect()
     }
 
     #[test]
@@ -114,16 +124,23 @@ mod tests {
     /// Hollander & Wolfe table A.4: P(W <= 8) = 0.0244.
     #[test]
     fn published_critical_values() {
-        for (n, k, confidence) in
-            [(6, 1, 0.96875), (8, 4, 0.9609), (10, 9, 0.9512), (15, 26, 0.9521), (20, 53, 0.9516)]
-        {
+        for (n, k, confidence) in [
+            (6, 1, 0.96875),
+            (8, 4, 0.9609),
+            (10, 9, 0.9512),
+            (15, 26, 0.9521),
+            (20, 53, 0.9516),
+        ] {
             let distribution = signed_rank_distribution(n);
             let differences: Vec<f64> = (0..n).map(|i| f64::from(1 << (i % 20)) + 0.1).collect();
             let averages = walsh_averages(&differences);
             let interval = signed_rank_interval(&differences, 0.95).unwrap();
             assert_eq!(interval.low, averages[k - 1], "n {n}");
             assert_eq!(interval.high, averages[averages.len() - k], "n {n}");
-            assert!((interval.confidence - confidence).abs() < 1e-4, "n {n}: {interval:?}");
+            assert!(
+                (interval.confidence - confidence).abs() < 1e-4,
+                "n {n}: {interval:?}"
+            );
             let tail: f64 = distribution[..k].iter().sum();
             assert!(tail <= 0.025 && tail + distribution[k] > 0.025, "n {n}");
         }
@@ -134,10 +151,29 @@ mod tests {
     fn few_values_say_how_little_they_know() {
         assert_eq!(signed_rank_interval(&[], 0.95), None);
         let one = signed_rank_interval(&[0.3], 0.95).unwrap();
-        assert_eq!(one, Interval { low: 0.3, high: 0.3, confidence: 0.0 });
+        assert_eq!(
+            one,
+            Interval {
+                low: 0.3,
+                high: 0.3,
+                confidence: 0.0
+            }
+        );
         let five = signed_rank_interval(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.95).unwrap();
-        assert_eq!(five, Interval { low: 1.0, high: 5.0, confidence: 0.9375 });
-        assert!(signed_rank_interval(&[1.0, 2.0, 3.0, 4.0], 0.9).unwrap().confidence < 0.9);
+        assert_eq!(
+            five,
+            Interval {
+                low: 1.0,
+                high: 5.0,
+                confidence: 0.9375
+            }
+        );
+        assert!(
+            signed_rank_interval(&[1.0, 2.0, 3.0, 4.0], 0.9)
+                .unwrap()
+                .confidence
+                < 0.9
+        );
     }
 
     #[test]

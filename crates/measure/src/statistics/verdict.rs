@@ -107,7 +107,11 @@ impl Comparison {
     /// The ratio with its interval, if it was measured.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
-        Some(Estimate { ratio: self.ratio?, low: self.low?, high: self.high? })
+        Some(Estimate {
+            ratio: self.ratio?,
+            low: self.low?,
+            high: self.high?,
+        })
     }
 
     /// `1.12x [1.08, 1.15]`, or a dash.
@@ -117,7 +121,12 @@ impl Comparison {
             None => "-".to_owned(),
             Some(Estimate { ratio, .. }) if self.rounds < 2 => format!("{}x", ratio_digits(ratio)),
             Some(Estimate { ratio, low, high }) => {
-                format!("{}x [{}, {}]", ratio_digits(ratio), ratio_digits(low), ratio_digits(high))
+                format!(
+                    "{}x [{}, {}]",
+                    ratio_digits(ratio),
+                    ratio_digits(low),
+                    ratio_digits(high)
+                )
             }
         }
     }
@@ -137,7 +146,11 @@ impl Comparison {
                 format!("{candidate}: {label} equivalent to {baseline} within {margin}: {figures}")
             }
             (Verdict::Undecided { rounds_needed }, _) => {
-                let rounds = if *rounds_needed == 1 { "round" } else { "rounds" };
+                let rounds = if *rounds_needed == 1 {
+                    "round"
+                } else {
+                    "rounds"
+                };
                 format!(
                     "{candidate}: {label} undecided against {baseline}: {figures}; needs about \
                      {rounds_needed} more {rounds}"
@@ -152,7 +165,11 @@ impl Comparison {
 
 /// `12 % higher`, `34 % lower`, `2.10 times higher`.
 fn change_text(ratio: f64) -> String {
-    let (change, word) = if ratio >= 1.0 { (ratio - 1.0, "higher") } else { (1.0 - ratio, "lower") };
+    let (change, word) = if ratio >= 1.0 {
+        (ratio - 1.0, "higher")
+    } else {
+        (1.0 - ratio, "lower")
+    };
     if change >= 1.0 {
         format!("{} times as high", ratio_digits(ratio)).replace(" as high", " higher")
     } else {

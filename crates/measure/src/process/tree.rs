@@ -1,0 +1,157 @@
+//! A process and everything it started: nginx's workers count as nginx.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::parse::Stat;
+use super::{ProcessError, ProcessSample, read_file};
+
+/// A process, named by the id of its root, with its descendants and its process group.
+///
+/// The group matters because a worker whose parent died is no longer a descendant; the lab starts
+/// each target as leader of its own group.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProcessTree {
+    root: u32,
+}
+
+/// One look at a tree.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TreeSample {
+    /// All processes together.
+    pub total: ProcessSample,
+    /// Each process by id.
+    pub processes: BTreeMap<u32, ProcessSample>,
+}
+
+impl ProcessTree {
+    /// The tree under (and with) `root`.
+    #[must_use]
+    pub const fn new(root: u32) -> Self {
+        Self { root }
+    }
+
+    /// The ids of all living members, the root first if it lives; empty if all are gone.
+    #[must_use]
+    pub fn members(&self) -> Vec<u32> {
+        members_of(self.root, &all_processes())
+    }
+
+    /// Reads all members. One that vanishes in between is left out.
+    ///
+    /// # Errors
+    /// [`ProcessError::Gone`] if none is left, or if the kernel refuses one.
+    pub fn sample(&self) -> Result<TreeSample, ProcessError> {
+        let mut sample = TreeSample::default();
+        for pid in self.members() {
+            match ProcessSample::read(pid) {
+                Ok(one) => {
+                    sample.processes.insert(pid, one);
+                }
+                Err(ProcessError::Gone { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let total = sample
+            .processes
+            .values()
+            .copied()
+            .reduce(|sum, one| sum.plus(&one));
+        sample.total = total.ok_or(ProcessError::Gone { pid: self.root })?;
+        Ok(sample)
+    }
+
+    /// Resident memory of all members, cheaply.
+    ///
+    /// # Errors
+    /// [`ProcessError::Gone`] if none is left.
+    pub fn resident_bytes(&self) -> Result<u64, ProcessError> {
+        let members = self.members();
+        let known: Vec<u64> = members
+            .iter()
+            .filter_map(|&pid| super::resident_bytes(pid).ok())
+            .collect();
+        if known.is_empty() {
+            return Err(ProcessError::Gone { pid: self.root });
+        }
+        Ok(known.iter().sum())
+    }
+}
+
+/// Every process with its parent and group. A process that ends meanwhile is left out.
+fn all_processes() -> BTreeMap<u32, Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return BTreeMap::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|pid| {
+            let text = read_file(pid, &format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, Stat::parse(&text)?))
+        })
+        .filter(|(_, stat)| !matches!(stat.state, 'Z' | 'X'))
+        .collect()
+}
+
+fn members_of(root: u32, processes: &BTreeMap<u32, Stat>) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (&pid, stat) in processes {
+        children.entry(stat.parent).or_default().push(pid);
+    }
+    let mut found = BTreeSet::new();
+    let group = processes
+        .iter()
+        .filter(|(_, stat)| stat.process_group == root);
+    let mut open: Vec<u32> = group.map(|(&pid, _)| pid).chain([root]).collect();
+    while let Some(pid) = open.pop() {
+        if found.insert(pid) {
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    found.retain(|pid| processes.contains_key(pid));
+    let mut members: Vec<u32> = found.into_iter().collect();
+    // The root first: callers show it as the name of the whole.
+    members.sort_by_key(|&pid| (pid != root, pid));
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: u32, process_group: u32) -> Stat {
+        Stat {
+            state: 'S',
+            parent,
+            process_group,
+            minor_faults: 0,
+            major_faults: 0,
+            user_ticks: 0,
+            system_ticks: 0,
+            threads: 1,
+        }
+    }
+
+    /// Goal: grandchildren and orphans of the group belong to the tree; strangers and the group of
+    /// a parent do not.
+    #[test]
+    fn members_are_descendants_and_the_group() {
+        let processes = BTreeMap::from([
+            (1, process(0, 1)),
+            (50, process(1, 50)),
+            (51, process(50, 50)),
+            (52, process(51, 52)),
+            (53, process(1, 50)),
+            (60, process(1, 60)),
+            (61, process(60, 60)),
+        ]);
+        assert_eq!(members_of(50, &processes), [50, 51, 52, 53]);
+        assert_eq!(members_of(60, &processes), [60, 61]);
+        assert_eq!(members_of(99, &processes), Vec::<u32>::new());
+        // The root has ended, its workers live on.
+        let mut orphans = processes.clone();
+        orphans.remove(&50);
+        assert_eq!(members_of(50, &orphans), [51, 52, 53]);
+    }
+}

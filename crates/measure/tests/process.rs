@@ -1,0 +1,154 @@
+//! Real processes seen from outside: memory grows where it should, workers count, the vanished are
+//! gone and not zero.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use millpond_measure::process::{ProcessError, ProcessSample, ProcessTree, maps, resident_bytes};
+
+/// A shell that prints a line when it is ready and then waits for the end of its input.
+fn shell(script: &str) -> Child {
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("{script}\necho ready; cat")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn finish(mut child: Child) {
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+/// Goal: touching 32 MiB shows in every figure of memory and faults, to within 10 %.
+#[test]
+fn own_memory_is_seen() {
+    let pid = std::process::id();
+    let before = ProcessSample::read(pid).unwrap();
+    let mut block = vec![0_u8; 32 << 20];
+    block.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    let after = ProcessSample::read(pid).unwrap();
+    let quick = resident_bytes(pid).unwrap();
+    assert!(block.iter().any(|&byte| byte == 1));
+    let grown = after.rss_bytes - before.rss_bytes;
+    // Other tests of this file run in the same process.
+    assert!((28 << 20..48 << 20).contains(&grown), "{grown}");
+    assert!(after.peak_rss_bytes >= after.rss_bytes);
+    assert!(
+        quick.abs_diff(after.rss_bytes) < 16 << 20,
+        "{quick} against {}",
+        after.rss_bytes
+    );
+    if let (Some(pss), Some(private)) = (after.pss_bytes, after.private_bytes) {
+        assert!(private <= pss && pss <= after.rss_bytes, "{after:?}");
+    }
+    // A 32 MiB block may be backed by huge pages: then there are few faults, but some.
+    assert!(after.since(&before).minor_faults > 0);
+    assert!(after.threads >= 1);
+}
+
+/// Goal: CPU time moves on when work is done, and sums only grow.
+#[test]
+fn cpu_time_is_seen() {
+    let pid = std::process::id();
+    let before = ProcessSample::read(pid).unwrap();
+    let mut value = 1_u64;
+    // As much work as it takes: the clock has steps of 10 ms.
+    let after = loop {
+        for _ in 0..2_000_000 {
+            value = std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005) ^ 1);
+        }
+        let now = ProcessSample::read(pid).unwrap();
+        if now.cpu_ns() > before.cpu_ns() {
+            break now;
+        }
+    };
+    let delta = after.since(&before);
+    assert!(delta.cpu_ns() > 0);
+    assert_eq!(delta.rss_bytes, after.rss_bytes);
+}
+
+/// Goal: a worker process counts, is listed after the root, and leaves when it ends.
+#[test]
+fn workers_belong_to_the_tree() {
+    let child = shell("sleep 1000 & worker=$!; trap 'kill $worker' EXIT");
+    let root = child.id();
+    let tree = ProcessTree::new(root);
+    let members = tree.members();
+    assert_eq!(members[0], root);
+    assert!(members.len() >= 2, "{members:?}");
+    let sample = tree.sample().unwrap();
+    let own = ProcessSample::read(root).unwrap();
+    assert!(sample.total.rss_bytes > own.rss_bytes);
+    assert!(sample.total.threads >= 2);
+    assert!(sample.processes.contains_key(&root));
+    assert!(tree.resident_bytes().unwrap() > 0);
+    finish(child);
+    assert!(matches!(tree.sample(), Err(ProcessError::Gone { pid }) if pid == root));
+    assert!(tree.resident_bytes().is_err());
+}
+
+/// Goal: a zombie, and a process that never was, are gone; never a sample full of zeros.
+#[test]
+fn the_dead_are_gone() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = child.id();
+    // Not waited for yet: it becomes a zombie as soon as it ends.
+    loop {
+        match ProcessSample::read(pid) {
+            Ok(sample) => assert!(sample.rss_bytes > 0),
+            Err(ProcessError::Gone { pid: gone }) => {
+                assert_eq!(gone, pid);
+                break;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    child.wait().unwrap();
+    let error = ProcessSample::read(pid).unwrap_err();
+    assert_eq!(error.to_string(), format!("process {pid} is gone"));
+    assert!(matches!(maps(pid), Err(ProcessError::Gone { .. })));
+    assert!(matches!(
+        resident_bytes(pid),
+        Err(ProcessError::Gone { .. })
+    ));
+    assert!(ProcessTree::new(pid).members().is_empty());
+}
+
+/// Goal: processes that end while a tree is read never make it fail or panic.
+#[test]
+fn vanishing_workers_are_survived() {
+    let child = shell("(i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done) &");
+    let tree = ProcessTree::new(child.id());
+    for _ in 0..200 {
+        let sample = tree.sample().unwrap();
+        assert!(sample.total.rss_bytes > 0);
+        assert!(
+            sample.processes.values().all(|one| one.rss_bytes > 0),
+            "{sample:?}"
+        );
+    }
+    finish(child);
+}
+
+/// Goal: the maps name the C library of a running program, each file once.
+#[test]
+fn maps_name_the_libraries() {
+    let child = shell("");
+    let files = maps(child.id()).unwrap();
+    assert!(files.iter().any(|file| file.contains("libc")), "{files:?}");
+    let mut unique = files.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), files.len());
+    finish(child);
+}
