@@ -1,17 +1,23 @@
-//! Modes, errors and figures every pool shares.
+//! The mode every pool is built in, and the figures every pool reports.
+//!
+//! On the path: `/metrics` and SIGUSR1 print these figures for each pool of each shard, and the lab
+//! reads them to say what the pools cost in memory.
+//! Absent on purpose: totals over pools or threads. A pool has one owner, so its counters are plain
+//! numbers; whoever prints them adds them up.
 
-/// Whether pools keep memory for reuse, or pass every call on to malloc and free.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Hash)]
+/// Whether a pool keeps freed memory, chosen when the pool is made.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum PoolMode {
-    /// Freed memory is kept for reuse.
+    /// Freed memory is kept and reused, newest first.
     #[default]
     On,
-    /// Every pool call is exactly one malloc or free.
+    /// Every allocation is exactly one malloc and every return exactly one free, through the
+    /// global allocator. Same calls, same results; it shows what the pools give.
     Off,
 }
 
 impl PoolMode {
-    /// `on` or `off`, as the flag `--pools` and the metrics label write it.
+    /// `on` or `off`: the value of the flag `--pools` and of the metrics label `mode`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -20,68 +26,105 @@ impl PoolMode {
     }
 }
 
-/// Why a pool handed out no memory. A refusal leaves the pool as it was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PoolError {
-    /// The operating system or malloc gave no memory.
-    #[error("no memory for {requested_bytes} bytes: free some or raise the memory limit")]
-    OutOfMemory {
-        /// What was asked for.
-        requested_bytes: usize,
-    },
-    /// The pool's own limit would be passed.
-    #[error(
-        "{requested_bytes} more bytes would pass the pool's budget of {limit_bytes}: \
-         answer 503 or wait until memory is freed, or raise the budget"
-    )]
-    BudgetExhausted {
-        /// What was asked for.
-        requested_bytes: usize,
-        /// The pool's limit.
-        limit_bytes: usize,
-    },
-    /// All objects the pool may have are lent.
-    #[error("all {count_max} objects of the pool are in use: wait until one is returned")]
-    Exhausted {
-        /// The most objects the pool may have.
-        count_max: usize,
-    },
-    /// More than a block can ever hold.
-    #[error("{requested_bytes} bytes do not fit in one block of at most {limit_bytes}: split it")]
-    TooLarge {
-        /// What was asked for.
-        requested_bytes: usize,
-        /// The largest block.
-        limit_bytes: usize,
-    },
-}
-
-/// What one pool holds.
+/// What one pool holds at this moment.
+///
+/// Identity: `reserved_bytes = live_bytes + cached_bytes + waste_bytes`. The four are counted apart
+/// (`reserved` where memory is taken from and given back to the system, `live` where objects are
+/// lent and returned, `cached` from the free lists, `waste` from the layout), so a block that is
+/// lost or counted twice breaks it. [`PoolStats::identity_holds`] checks it; debug builds check it
+/// whenever figures are taken.
+///
+/// Bytes are addresses reserved. Pages never written to are not resident, so RSS may be lower.
+/// A pool's own table of pointers (some bytes per chunk) is not counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PoolStats {
-    /// The pool's name, as given to its constructor.
+    /// The name the pool was given.
     pub name: &'static str,
     /// `slab`, `block`, `arena` or `buffer`.
     pub kind: &'static str,
-    /// The pool's mode.
+    /// Whether the pool reuses memory.
     pub mode: PoolMode,
-    /// Objects lent.
+    /// Objects lent. One freed by another thread counts until the owner drains it.
     pub live_objects: u64,
-    /// Bytes asked for by the objects lent.
+    /// Bytes the holders of those objects asked for.
     pub live_bytes: u64,
-    /// Bytes ready for reuse.
+    /// Bytes ready to be lent without asking anyone. 0 in [`PoolMode::Off`].
     pub cached_bytes: u64,
-    /// Bytes that can serve no request.
+    /// Bytes that serve nobody: rounding up to a size class, headers, tails of chunks, tables.
     pub waste_bytes: u64,
-    /// Bytes held from malloc and the operating system.
+    /// Bytes taken from the operating system or from malloc and not given back.
     pub reserved_bytes: u64,
-    /// The most `live_bytes` ever.
+    /// The most `live_bytes` has ever been.
     pub high_water_bytes: u64,
-    /// Requests served from memory the pool already held.
+    /// Objects lent from memory the pool already had.
     pub hits: u64,
-    /// Requests that went to malloc or the operating system.
+    /// Objects for which the pool asked the operating system or malloc.
     pub misses: u64,
-    /// Objects that came back from another thread.
+    /// Objects that were freed by a thread other than the owner and have come home.
     pub remote_frees: u64,
+}
+
+impl PoolStats {
+    /// Whether reserved = live + cached + waste, and nothing is cached while pools are off.
+    pub const fn identity_holds(&self) -> bool {
+        self.reserved_bytes == self.live_bytes + self.cached_bytes + self.waste_bytes
+            && (matches!(self.mode, PoolMode::On) || self.cached_bytes == 0)
+            && self.live_bytes <= self.high_water_bytes
+    }
+
+    /// Passes the figures on after the check that debug builds make.
+    pub(crate) fn checked(self) -> Self {
+        debug_assert!(
+            self.identity_holds(),
+            "reserved = live + cached + waste is broken: {self:?}"
+        );
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BALANCED: PoolStats = PoolStats {
+        name: "test",
+        kind: "block",
+        mode: PoolMode::On,
+        live_objects: 1,
+        live_bytes: 60,
+        cached_bytes: 36,
+        waste_bytes: 4,
+        reserved_bytes: 100,
+        high_water_bytes: 60,
+        hits: 0,
+        misses: 1,
+        remote_frees: 0,
+    };
+
+    /// Goal: the check that the other tests lean on can fail, in each of its three parts.
+    #[test]
+    fn identity_check_sees_each_kind_of_error() {
+        assert!(BALANCED.identity_holds());
+        assert!(
+            !PoolStats {
+                reserved_bytes: 101,
+                ..BALANCED
+            }
+            .identity_holds()
+        );
+        assert!(
+            !PoolStats {
+                mode: PoolMode::Off,
+                ..BALANCED
+            }
+            .identity_holds()
+        );
+        assert!(
+            !PoolStats {
+                high_water_bytes: 59,
+                ..BALANCED
+            }
+            .identity_holds()
+        );
+    }
 }

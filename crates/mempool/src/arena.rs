@@ -1,36 +1,346 @@
-//! Bump memory of one request.
-use crate::{PoolError, PoolMode, PoolStats};
+//! Bump memory of one request, freed whole.
+//!
+//! On the path: `http` copies decoded values here and handlers keep their temporaries here; the
+//! owner resets the arena once the response is encoded.
+//! Absent on purpose: freeing or growing one slice, sharing between threads, destructors, and
+//! lending to the kernel, which may outlive a request (that is `buffer_pool`'s work).
+#![allow(unsafe_code)]
+use crate::{PoolError, PoolMode, PoolStats, heap};
 use std::cell::Cell;
+use std::ptr::NonNull;
+use std::{fmt, ptr, slice};
 
-/// Bump memory of one request, freed whole by `reset`.
-#[derive(Debug)]
+/// One page: few requests need more, and those that need less touch no second page.
+const ARENA_CHUNK_BYTES: usize = 4096;
+/// What stands before the lent bytes of a chunk or a direct slice.
+const HEADER_BYTES: usize = size_of::<Header>();
+/// Longer slices go to malloc: a chunk that cannot take one more loses at most a quarter.
+const CHUNKED_BYTES_MAX: usize = ARENA_CHUNK_BYTES / 4;
+
+/// Begins every piece of memory the arena holds.
+#[repr(align(16))]
+struct Header {
+    next: Option<NonNull<Header>>,
+    size_bytes: usize,
+}
+
+/// Memory lent from low to high and freed at once by [`reset`](Self::reset).
+///
+/// Slices up to 1 KiB come from chunks of 4 KiB, longer ones from malloc until the reset. With
+/// pools off every slice is one malloc, freed by the reset. Not `Sync`: one thread owns it.
+///
+/// ```
+/// use millpond_mempool::{Arena, PoolMode};
+/// let mut arena = Arena::new("request", PoolMode::On);
+/// let host = arena.copy_in(b"example.org")?;
+/// host.make_ascii_uppercase();
+/// assert_eq!(host, b"EXAMPLE.ORG");
+/// arena.reset();
+/// # Ok::<(), millpond_mempool::PoolError>(())
+/// ```
 pub struct Arena {
-    used_bytes: Cell<usize>,
+    name: &'static str,
+    mode: PoolMode,
+    /// Invariant: `room_start..room_end` is the part of the newest chunk that is lent to nobody;
+    /// both are null without one.
+    room_start: Cell<*mut u8>,
+    room_end: Cell<*mut u8>,
+    /// Chunks lent from since the reset, then spare ones, then slices straight from malloc.
+    chunks: HeaderList,
+    spare_chunks: HeaderList,
+    direct: HeaderList,
+    books: Cell<Books>,
+}
+
+/// What the arena counts. `live`, `tail` and `direct` are since the reset.
+#[derive(Clone, Copy, Default)]
+struct Books {
+    live_count: usize,
+    live_bytes: usize,
+    tail_bytes: usize,
+    reserved_bytes: usize,
+    high_water_bytes: usize,
+    hits: u64,
+    misses: u64,
 }
 
 impl Arena {
-    /// An empty arena.
-    pub fn new(_name: &'static str, _mode: PoolMode) -> Self {
+    /// An empty arena without memory.
+    pub const fn new(name: &'static str, mode: PoolMode) -> Self {
+        const NO_ENTRIES: Books = Books {
+            live_count: 0,
+            live_bytes: 0,
+            tail_bytes: 0,
+            reserved_bytes: 0,
+            high_water_bytes: 0,
+            hits: 0,
+            misses: 0,
+        };
         Self {
-            used_bytes: Cell::new(0),
+            name,
+            mode,
+            room_start: Cell::new(ptr::null_mut()),
+            room_end: Cell::new(ptr::null_mut()),
+            chunks: HeaderList::new(),
+            spare_chunks: HeaderList::new(),
+            direct: HeaderList::new(),
+            books: Cell::new(NO_ENTRIES),
         }
     }
-    /// `len` zeroed bytes.
-    #[expect(clippy::mut_from_ref, reason = "slices never overlap")]
-    pub fn alloc_slice(&self, _len: usize) -> Result<&mut [u8], PoolError> {
-        todo!("{:?}", self.used_bytes)
+
+    /// `len` zeroed bytes, without alignment. An addition and the zeroing; one malloc for every
+    /// 4 KiB of growth, over 1 KiB, or with pools off. No memory at all for `len` 0.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
+    pub fn alloc_slice(&self, len: usize) -> Result<&mut [u8], PoolError> {
+        let start = self.lend(len)?;
+        // SAFETY: `lend` gives `len` writable bytes to nobody else until `reset`, which needs
+        // `&mut self` and so outlasts the borrow; they are initialised before they are a slice.
+        unsafe {
+            start.write_bytes(0, len);
+            Ok(slice::from_raw_parts_mut(start.as_ptr(), len))
+        }
     }
-    /// A copy of `source`.
-    #[expect(clippy::mut_from_ref, reason = "slices never overlap")]
-    pub fn copy_in(&self, _source: &[u8]) -> Result<&mut [u8], PoolError> {
-        todo!()
+
+    /// A copy of `source`, so that no slice ever shows an earlier request's bytes. Costs the copy
+    /// and what [`alloc_slice`](Self::alloc_slice) costs.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
+    pub fn copy_in(&self, source: &[u8]) -> Result<&mut [u8], PoolError> {
+        let start = self.lend(source.len())?;
+        // SAFETY: as in `alloc_slice`; fresh bytes cannot overlap `source`.
+        unsafe {
+            ptr::copy_nonoverlapping(source.as_ptr(), start.as_ptr(), source.len());
+            Ok(slice::from_raw_parts_mut(start.as_ptr(), source.len()))
+        }
     }
-    /// Frees everything lent.
+
+    /// Frees everything lent. Keeps the chunks this request used, and half of those it left unused
+    /// (rounded down), so that like requests never come back to malloc and a burst is forgotten.
+    /// O(1) while one chunk is enough.
     pub fn reset(&mut self) {
-        todo!()
+        let mut books = self.books.get();
+        let leaving_count = self.spare_chunks.len().div_ceil(2);
+        for _ in 0..leaving_count {
+            books.reserved_bytes -= self.spare_chunks.free_newest();
+        }
+        while !self.direct.is_empty() {
+            books.reserved_bytes -= self.direct.free_newest();
+        }
+        // The first chunk stays the one to lend from: its lines are the likeliest in the cache.
+        while self.chunks.len() > 1 {
+            self.spare_chunks.move_newest_from(&self.chunks);
+        }
+        if let Some(first) = self.chunks.newest() {
+            self.set_room(first);
+        }
+        self.books.set(Books {
+            live_count: 0,
+            live_bytes: 0,
+            tail_bytes: 0,
+            ..books
+        });
     }
-    /// What the arena holds.
+
+    /// What the arena holds. O(1).
     pub fn stats(&self) -> PoolStats {
-        todo!()
+        let books = self.books.get();
+        let room_bytes = self.room_end.get().addr() - self.room_start.get().addr();
+        let spare_bytes = self.spare_chunks.len() * (ARENA_CHUNK_BYTES - HEADER_BYTES);
+        let header_count = self.chunks.len() + self.spare_chunks.len() + self.direct.len();
+        PoolStats {
+            name: self.name,
+            kind: "arena",
+            mode: self.mode,
+            live_objects: books.live_count as u64,
+            live_bytes: books.live_bytes as u64,
+            cached_bytes: (room_bytes + spare_bytes) as u64,
+            waste_bytes: (header_count * HEADER_BYTES + books.tail_bytes) as u64,
+            reserved_bytes: books.reserved_bytes as u64,
+            high_water_bytes: books.high_water_bytes as u64,
+            hits: books.hits,
+            misses: books.misses,
+            remote_frees: 0,
+        }
+        .checked()
+    }
+
+    /// `len` bytes that stay the caller's until `reset`. Content undefined.
+    #[inline]
+    fn lend(&self, len: usize) -> Result<NonNull<u8>, PoolError> {
+        let start = self.room_start.get();
+        let room_bytes = self.room_end.get().addr() - start.addr();
+        let is_chunked = self.mode == PoolMode::On && len <= CHUNKED_BYTES_MAX;
+        let fits = is_chunked && len <= room_bytes;
+        match NonNull::new(start) {
+            Some(start) if fits => {
+                // SAFETY: `len` bytes from `start` are inside the chunk.
+                self.room_start.set(unsafe { start.add(len) }.as_ptr());
+                self.note_lent(len, true);
+                Ok(start)
+            }
+            _ => self.lend_slow(len, is_chunked),
+        }
+    }
+
+    #[cold]
+    fn lend_slow(&self, len: usize, is_chunked: bool) -> Result<NonNull<u8>, PoolError> {
+        if len == 0 {
+            return Ok(NonNull::dangling());
+        }
+        if !is_chunked {
+            let size_bytes = len.checked_add(HEADER_BYTES);
+            let size_bytes = size_bytes.ok_or(PoolError::OutOfMemory {
+                requested_bytes: len,
+            })?;
+            let header = self.reserve(&self.direct, size_bytes)?;
+            self.note_lent(len, false);
+            // SAFETY: `len` bytes follow the header.
+            return Ok(unsafe { header.add(1) }.cast());
+        }
+        let tail_bytes = self.room_end.get().addr() - self.room_start.get().addr();
+        let is_hit = !self.spare_chunks.is_empty();
+        let chunk = if is_hit {
+            self.chunks.move_newest_from(&self.spare_chunks)
+        } else {
+            self.reserve(&self.chunks, ARENA_CHUNK_BYTES)?
+        };
+        let books = self.books.get();
+        self.books.set(Books {
+            tail_bytes: books.tail_bytes + tail_bytes,
+            ..books
+        });
+        self.set_room(chunk);
+        let start = self.room_start.get();
+        // SAFETY: `len` is at most CHUNKED_BYTES_MAX, far below a fresh chunk's room, and a
+        // chunk's room is not at null.
+        let start = unsafe {
+            self.room_start.set(start.add(len));
+            NonNull::new_unchecked(start)
+        };
+        self.note_lent(len, is_hit);
+        Ok(start)
+    }
+
+    /// One malloc, put on the list.
+    fn reserve(&self, list: &HeaderList, size_bytes: usize) -> Result<NonNull<Header>, PoolError> {
+        let header = heap::allocate(size_bytes)?.cast::<Header>();
+        // SAFETY: fresh memory from `heap::allocate(size_bytes)`, larger than a header.
+        unsafe { list.push_fresh(header, size_bytes) };
+        let books = self.books.get();
+        self.books.set(Books {
+            reserved_bytes: books.reserved_bytes + size_bytes,
+            ..books
+        });
+        Ok(header)
+    }
+
+    /// Lends from the beginning of this chunk from now on.
+    fn set_room(&self, chunk: NonNull<Header>) {
+        // SAFETY: a chunk is ARENA_CHUNK_BYTES long and begins with its header.
+        unsafe {
+            self.room_start.set(chunk.add(1).cast::<u8>().as_ptr());
+            self.room_end
+                .set(chunk.cast::<u8>().add(ARENA_CHUNK_BYTES).as_ptr());
+        }
+    }
+
+    #[inline]
+    fn note_lent(&self, len: usize, is_hit: bool) {
+        let mut books = self.books.get();
+        books.live_count += 1;
+        books.live_bytes += len;
+        books.high_water_bytes = books.high_water_bytes.max(books.live_bytes);
+        books.hits += u64::from(is_hit);
+        books.misses += u64::from(!is_hit);
+        self.books.set(books);
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Arena").field(&self.stats()).finish()
+    }
+}
+
+/// Pieces of memory from `heap`, each begun by its header. Frees them when dropped.
+/// Invariant: every listed header begins `size_bytes` from `heap::allocate`, on no other list.
+struct HeaderList {
+    newest: Cell<Option<NonNull<Header>>>,
+    len: Cell<usize>,
+}
+
+impl HeaderList {
+    const fn new() -> Self {
+        Self {
+            newest: Cell::new(None),
+            len: Cell::new(0),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.len.get()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len.get() == 0
+    }
+
+    fn newest(&self) -> Option<NonNull<Header>> {
+        self.newest.get()
+    }
+
+    /// # Safety
+    /// `piece` is fresh from `heap::allocate(size_bytes)`, which is at least `HEADER_BYTES`.
+    unsafe fn push_fresh(&self, piece: NonNull<Header>, size_bytes: usize) {
+        // SAFETY: by the caller's promise there is room for a header.
+        unsafe {
+            piece.write(Header {
+                next: self.newest.get(),
+                size_bytes,
+            });
+        };
+        self.newest.set(Some(piece));
+        self.len.set(self.len.get() + 1);
+    }
+
+    fn pop(&self) -> Option<NonNull<Header>> {
+        let piece = self.newest.get()?;
+        // SAFETY: a listed piece begins with its header; lent bytes begin behind it.
+        self.newest.set(unsafe { piece.as_ref() }.next);
+        self.len.set(self.len.get() - 1);
+        Some(piece)
+    }
+
+    /// Moves the newest piece of `other` here.
+    fn move_newest_from(&self, other: &Self) -> NonNull<Header> {
+        let piece = other
+            .pop()
+            .expect("moved only from lists that are not empty");
+        // SAFETY: it was listed, so it is as `heap::allocate` gave it, and is on no list now.
+        unsafe { self.push_fresh(piece, piece.as_ref().size_bytes) };
+        piece
+    }
+
+    /// One free; returns how many bytes. `&mut`, since slices may be lent from the piece.
+    fn free_newest(&mut self) -> usize {
+        let piece = self
+            .pop()
+            .expect("freed only from lists that are not empty");
+        // SAFETY: a listed piece is `size_bytes` from `heap::allocate`. Slices lent from it borrow
+        // the arena, whose `&mut` the caller has; the piece is on no list any more.
+        unsafe {
+            let size_bytes = piece.as_ref().size_bytes;
+            heap::free(piece.cast(), size_bytes);
+            size_bytes
+        }
+    }
+}
+
+impl Drop for HeaderList {
+    fn drop(&mut self) {
+        while !self.is_empty() {
+            self.free_newest();
+        }
     }
 }

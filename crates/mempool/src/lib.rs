@@ -1,14 +1,57 @@
-//! Memory pools with accounting and a run-time switch down to malloc
-pub mod accounting;
-pub mod arena;
-pub mod block_pool;
-pub mod buffer;
-pub mod buffer_pool;
-pub mod slab;
+//! Memory pools with accounting and a run-time switch down to malloc.
+//!
+//! | for | take | freed |
+//! |---|---|---|
+//! | objects of one type, named by handles that outlive them | [`Slab`] | one by one, by its owner |
+//! | bytes of any length, kept, passed on, sent | [`Buffer`] on a [`BlockPool`] | one by one, on any thread |
+//! | temporaries of one request | [`Arena`] | all at once |
+//! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
+//!
+//! ```text
+//!   Slab        Buffer                          Arena       BufferPool
+//!     |           |                               |             |
+//!     |         BlockPool --- remote_free         |             |
+//!     |           |           (other threads)     |             |
+//!     |         local_pool                        |             |
+//!     |           |                               |             |
+//! slot_table   block_class - free_list            |             |
+//!     |           |      \                        |             |
+//!     +-------- chunk    heap (malloc) -----------+     chunk or heap
+//!            (the system)
+//! ```
+//!
+//! Every pool has one owner, the thread that made it, and its fast path has no atomics. Every pool
+//! is built in a [`PoolMode`]: `Off` makes each of its calls exactly one malloc or free, with the
+//! same results, which is the only honest way to see what the pools give. Every pool reports
+//! [`PoolStats`], whose identity is checked.
+//!
+//! Absent on purpose: global state (pools are made and passed down), and aborting. Running dry is a
+//! [`PoolError`], on which the caller waits or answers 503. Only the pools' own few tables, made
+//! when they are built, come from the infallible allocator.
 
-pub use accounting::{PoolError, PoolMode, PoolStats};
+mod chunk;
+mod heap;
+mod size_class;
+mod free_list;
+mod budget;
+mod block_class;
+mod thread_number;
+mod remote_free;
+mod local_pool;
+mod block_pool;
+mod fill;
+mod buffer;
+mod slot_table;
+mod slab;
+mod arena;
+mod buffer_pool;
+mod accounting;
+mod error;
+
+pub use accounting::{PoolMode, PoolStats};
 pub use arena::Arena;
-pub use block_pool::{Block, BlockPool, ClassStats};
+pub use block_pool::{BLOCK_BYTES_MAX, Block, BlockPool, ClassStats};
 pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
+pub use error::PoolError;
 pub use slab::{Handle, Slab};

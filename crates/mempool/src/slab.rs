@@ -1,8 +1,19 @@
-//! Objects of one type behind generational handles.
+//! Objects of one type behind handles that know when they are stale.
+//!
+//! On the path: `io` keeps its sockets here and `http` its connections; a late event for a closed
+//! connection carries the old handle and finds nothing.
+//! Absent on purpose: sharing. One owner, no atomics; and returning chunks, since a slot's
+//! generation must survive as long as handles may.
+#![allow(unsafe_code)]
+use crate::slot_table::SlotTable;
 use crate::{PoolError, PoolMode, PoolStats};
+use std::alloc::{Layout, alloc};
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// Names one object of a `Slab<T>`; 8 bytes; stale handles find nothing.
+/// Names one object of a [`Slab<T>`]. 8 bytes, `Copy`; once the object is removed it finds nothing,
+/// for ever, even though the place is used again.
 pub struct Handle<T> {
     index: u32,
     generation: u32,
@@ -10,11 +21,15 @@ pub struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// The handle as one number.
+    /// The handle as one number, for a kernel's user data or a timer.
+    #[inline]
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
-    /// The handle whose `to_bits` is `bits`.
+
+    /// The handle whose [`to_bits`](Self::to_bits) is `bits`. Any number is safe: one that was
+    /// never a handle finds nothing, or an object that is there.
+    #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self {
             index: bits as u32,
@@ -22,82 +37,261 @@ impl<T> Handle<T> {
             object: PhantomData,
         }
     }
-    /// The object's place: small and dense, usable as an index of a side table.
+
+    /// The object's place: dense from 0, so it may serve as index of a table beside the slab.
+    #[inline]
     pub const fn index(self) -> u32 {
         self.index
     }
-    /// Which use of that place the handle means.
+
+    /// Which of the place's lives is meant.
+    #[inline]
     pub const fn generation(self) -> u32 {
         self.generation
     }
 }
+
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
+
 impl<T> Copy for Handle<T> {}
+
 impl<T> PartialEq for Handle<T> {
     fn eq(&self, other: &Self) -> bool {
         self.to_bits() == other.to_bits()
     }
 }
+
 impl<T> Eq for Handle<T> {}
-impl<T> std::hash::Hash for Handle<T> {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+
+impl<T> Hash for Handle<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.to_bits());
     }
 }
-impl<T> std::fmt::Debug for Handle<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Handle({}#{})", self.index, self.generation)
+
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "Handle({}, generation {})",
+            self.index, self.generation
+        )
     }
 }
 
-/// Objects of one type, one owner.
+/// Objects of one type, in 64 KiB chunks, newest free place first.
+///
+/// With pools off every object is one malloc, and the chunks hold only the table of handles, which
+/// counts as waste.
+///
+/// ```
+/// use millpond_mempool::{PoolMode, Slab};
+/// let mut names = Slab::new("names", PoolMode::On);
+/// let mill = names.insert("mill")?;
+/// assert_eq!(names.get(mill), Some(&"mill"));
+/// names.remove(mill);
+/// let pond = names.insert("pond")?;
+/// assert_eq!(pond.index(), mill.index());
+/// assert_eq!(names.get(mill), None);
+/// # Ok::<(), millpond_mempool::PoolError>(())
+/// ```
 pub struct Slab<T> {
-    object: PhantomData<T>,
+    name: &'static str,
+    objects: Objects<T>,
+    len_max: usize,
+    hits: u64,
+    misses: u64,
+}
+
+enum Objects<T> {
+    InPlace(SlotTable<T>),
+    Boxed(SlotTable<Box<T>>),
+}
+
+/// Runs the same expression on the table of either mode.
+macro_rules! on_either {
+    ($objects:expr, $table:ident => $result:expr) => {
+        match $objects {
+            Objects::InPlace($table) => $result,
+            Objects::Boxed($table) => $result,
+        }
+    };
 }
 
 impl<T> Slab<T> {
-    /// An empty slab.
-    pub fn new(_name: &'static str, _mode: PoolMode) -> Self {
-        todo!()
+    /// An empty slab without memory.
+    pub const fn new(name: &'static str, mode: PoolMode) -> Self {
+        let objects = match mode {
+            PoolMode::On => Objects::InPlace(SlotTable::new()),
+            PoolMode::Off => Objects::Boxed(SlotTable::new()),
+        };
+        Self {
+            name,
+            objects,
+            len_max: 0,
+            hits: 0,
+            misses: 0,
+        }
     }
-    /// Stores `value`.
-    pub fn insert(&mut self, _value: T) -> Result<Handle<T>, PoolError> {
-        todo!()
+
+    /// Stores `value`. A pop from the free list; every 64 KiB of growth a system call; with pools
+    /// off one malloc. On an error `value` is dropped.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> Result<Handle<T>, PoolError> {
+        let ((index, generation), is_hit) = match &mut self.objects {
+            Objects::InPlace(table) => {
+                let grown = table.make_room()?;
+                (table.insert(value), !grown)
+            }
+            Objects::Boxed(table) => {
+                table.make_room()?;
+                (table.insert(try_box(value)?), false)
+            }
+        };
+        self.hits += u64::from(is_hit);
+        self.misses += u64::from(!is_hit);
+        self.len_max = self.len_max.max(self.len());
+        Ok(Handle {
+            index,
+            generation,
+            object: PhantomData,
+        })
     }
-    /// The object, unless it was removed.
-    pub fn get(&self, _handle: Handle<T>) -> Option<&T> {
-        todo!()
+
+    /// The object, unless it was removed. Two loads and a comparison.
+    #[inline]
+    pub fn get(&self, handle: Handle<T>) -> Option<&T> {
+        match &self.objects {
+            Objects::InPlace(table) => table.get(handle.index, handle.generation),
+            Objects::Boxed(table) => table
+                .get(handle.index, handle.generation)
+                .map(|boxed| &**boxed),
+        }
     }
-    /// The object, unless it was removed.
-    pub fn get_mut(&mut self, _handle: Handle<T>) -> Option<&mut T> {
-        todo!()
+
+    /// The object, unless it was removed. Two loads and a comparison.
+    #[inline]
+    pub fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
+        match &mut self.objects {
+            Objects::InPlace(table) => table.get_mut(handle.index, handle.generation),
+            Objects::Boxed(table) => table
+                .get_mut(handle.index, handle.generation)
+                .map(|boxed| &mut **boxed),
+        }
     }
-    /// Takes the object out.
-    pub fn remove(&mut self, _handle: Handle<T>) -> Option<T> {
-        todo!()
+
+    /// Takes the object out, unless that was done before. A push to the free list; with pools off
+    /// one free.
+    #[inline]
+    pub fn remove(&mut self, handle: Handle<T>) -> Option<T> {
+        match &mut self.objects {
+            Objects::InPlace(table) => table.remove(handle.index, handle.generation),
+            Objects::Boxed(table) => table
+                .remove(handle.index, handle.generation)
+                .map(|boxed| *boxed),
+        }
     }
+
     /// Objects in it.
-    pub fn len(&self) -> usize {
-        todo!()
+    #[inline]
+    pub const fn len(&self) -> usize {
+        on_either!(&self.objects, table => table.len())
     }
+
     /// Whether it holds no object.
-    pub fn is_empty(&self) -> bool {
-        todo!()
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
     }
-    /// Every object with its handle.
+
+    /// Every object with its handle, in the order of places. O(most objects ever).
     pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
-        std::iter::empty()
+        self.handles()
+            .filter_map(|handle| Some((handle, self.get(handle)?)))
     }
-    /// Every object's handle.
+
+    /// Every object's handle, in the order of places. O(most objects ever).
     pub fn handles(&self) -> impl Iterator<Item = Handle<T>> {
-        std::iter::empty()
+        let (in_place, boxed) = match &self.objects {
+            Objects::InPlace(table) => (Some(table), None),
+            Objects::Boxed(table) => (None, Some(table)),
+        };
+        let in_place = in_place.into_iter().flat_map(SlotTable::live);
+        let boxed = boxed.into_iter().flat_map(SlotTable::live);
+        in_place.chain(boxed).map(|(index, generation)| Handle {
+            index,
+            generation,
+            object: PhantomData,
+        })
     }
-    /// What the slab holds.
+
+    /// What the slab holds. O(1).
     pub fn stats(&self) -> PoolStats {
-        todo!()
+        let object_bytes = size_of::<T>();
+        let live_bytes = self.len() * object_bytes;
+        let (mode, reserved_bytes, cached_bytes, waste_bytes) = match &self.objects {
+            Objects::InPlace(table) => {
+                let slot_bytes = SlotTable::<T>::SLOT_BYTES;
+                let around_live_bytes = table.len() * (slot_bytes - object_bytes);
+                let dead_bytes = table.retired_count() * slot_bytes + table.tail_bytes();
+                let cached_bytes = table.cached_count() * slot_bytes;
+                let waste_bytes = around_live_bytes + dead_bytes;
+                (
+                    PoolMode::On,
+                    table.reserved_bytes(),
+                    cached_bytes,
+                    waste_bytes,
+                )
+            }
+            Objects::Boxed(table) => {
+                let table_bytes = table.reserved_bytes();
+                (PoolMode::Off, live_bytes + table_bytes, 0, table_bytes)
+            }
+        };
+        PoolStats {
+            name: self.name,
+            kind: "slab",
+            mode,
+            live_objects: self.len() as u64,
+            live_bytes: live_bytes as u64,
+            cached_bytes: cached_bytes as u64,
+            waste_bytes: waste_bytes as u64,
+            reserved_bytes: reserved_bytes as u64,
+            high_water_bytes: (self.len_max * object_bytes) as u64,
+            hits: self.hits,
+            misses: self.misses,
+            remote_frees: 0,
+        }
+        .checked()
     }
+}
+
+impl<T> fmt::Debug for Slab<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Slab").field(&self.stats()).finish()
+    }
+}
+
+/// One malloc, as `Box::new` makes it, but a refusal is an error instead of an abort.
+fn try_box<T>(value: T) -> Result<Box<T>, PoolError> {
+    let layout = Layout::new::<T>();
+    if layout.size() == 0 {
+        return Ok(Box::new(value));
+    }
+    // SAFETY: the layout's size is not 0.
+    let start = unsafe { alloc(layout) }.cast::<T>();
+    if start.is_null() {
+        return Err(PoolError::OutOfMemory {
+            requested_bytes: layout.size(),
+        });
+    }
+    // SAFETY: fresh memory of `T`'s layout from the global allocator, as a box wants it.
+    Ok(unsafe {
+        start.write(value);
+        Box::from_raw(start)
+    })
 }

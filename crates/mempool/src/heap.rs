@@ -1,0 +1,37 @@
+//! Memory from malloc. Beside boxes of `slab`, the only file that asks for it.
+//!
+//! On the path: requests over 32 KiB, the 4 KiB chunks of `arena`, and with pools off everything.
+//! Absent on purpose: alignment beyond malloc's 16 bytes. Asking for more would turn malloc into
+//! aligned_alloc, and with pools off the comparison is against malloc.
+#![allow(unsafe_code)]
+use crate::PoolError;
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+
+/// Requests are raised to this: malloc gives no less, and below it would have to be asked for the
+/// alignment by another call.
+pub(crate) const HEAP_BYTES_MIN: usize = HEAP_ALIGN_BYTES;
+const HEAP_ALIGN_BYTES: usize = 16;
+
+/// One malloc of `size_bytes`, which is at least `HEAP_BYTES_MIN`. The content is undefined.
+pub(crate) fn allocate(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
+    assert!(size_bytes >= HEAP_BYTES_MIN);
+    let refused = PoolError::OutOfMemory {
+        requested_bytes: size_bytes,
+    };
+    let layout = Layout::from_size_align(size_bytes, HEAP_ALIGN_BYTES).map_err(|_| refused)?;
+    // SAFETY: the layout's size is not 0.
+    NonNull::new(unsafe { alloc(layout) }).ok_or(refused)
+}
+
+/// One free.
+///
+/// # Safety
+/// `start` came from [`allocate`] with the same `size_bytes`, and is not used again.
+pub(crate) unsafe fn free(start: NonNull<u8>, size_bytes: usize) {
+    // SAFETY: the same layout passed the checks of `allocate`.
+    unsafe {
+        let layout = Layout::from_size_align_unchecked(size_bytes, HEAP_ALIGN_BYTES);
+        dealloc(start.as_ptr(), layout);
+    }
+}
