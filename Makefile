@@ -67,5 +67,4 @@ test:
 
 bench:
 	@scripts/setup test
-	@$(engine) $(cargo_build)
 	@$(engine) cargo xtask bench $(or $(ARGS),all)

@@ -3,6 +3,7 @@
 //! Every step runs even when an earlier one failed: one run names all that is wrong. Absent on
 //! purpose: anything that a timing could decide.
 
+use crate::bench;
 use crate::dependencies;
 use crate::step::{StepOutcome, TestCount, cargo, run_command, run_step};
 
@@ -31,6 +32,9 @@ pub(crate) fn run() -> Result<(), String> {
         run_step("documentation", |tests| {
             let words = ["doc", "--workspace", "--no-deps", "--locked"];
             run_command(cargo().args(words).env("RUSTDOCFLAGS", "-Dwarnings"), tests)
+        }),
+        run_step("benchmarks", |_| {
+            bench::run("all", bench::Plan::smoke()).map(|()| true)
         }),
     ];
     summarise(&steps)

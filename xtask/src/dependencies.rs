@@ -36,7 +36,8 @@ pub(crate) fn check(tests: &mut TestCount) -> Result<bool, String> {
     Ok(complaints.is_empty())
 }
 
-fn metadata() -> Result<Value, String> {
+/// Cargo's description of the workspace and all it depends on.
+pub(crate) fn metadata() -> Result<Value, String> {
     let words = [
         "metadata",
         "--format-version",

@@ -6,6 +6,7 @@
 mod step;
 mod check;
 mod dependencies;
+mod bench;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::run(),
+        ["bench", name] => bench::run(name, bench::Plan::full()),
+        ["bench", name, "--smoke"] => bench::run(name, bench::Plan::smoke()),
         ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(())

@@ -1,0 +1,138 @@
+//! The figures this project holds itself to, measured with tools that are not ours.
+//!
+//! wrk is the generator, perf the counter, nginx the rival: a mistake that our own server, generator
+//! and statistics shared would show here. Rivals take turns (A B, B A, ...) and are compared in
+//! pairs, so that a machine that slows down slows both. Absent on purpose: any verdict that fails a
+//! build; a figure that misses its target is printed as such and recorded.
+
+mod machine;
+mod server;
+mod nginx;
+mod wrk;
+mod perf;
+mod figure;
+mod plaintext;
+mod entity;
+mod idle;
+
+use crate::step::{TestCount, cargo, run_command};
+use figure::Figure;
+use machine::Machine;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long and how often to measure.
+pub(crate) struct Plan {
+    /// Pairs of interleaved runs.
+    pub(crate) pairs: usize,
+    /// One run.
+    pub(crate) run: Duration,
+    /// Keys of the entity benchmark.
+    pub(crate) keys: u64,
+    /// Connections of the idle benchmark.
+    pub(crate) idle_connections: usize,
+    /// Only whether it still works: nothing is recorded.
+    pub(crate) smoke: bool,
+}
+
+impl Plan {
+    /// What the records hold.
+    pub(crate) const fn full() -> Self {
+        let run = Duration::from_secs(4);
+        Self {
+            pairs: 7,
+            run,
+            keys: 100_000,
+            idle_connections: 1_000,
+            smoke: false,
+        }
+    }
+
+    /// A moment of each, for `cargo xtask check`.
+    pub(crate) const fn smoke() -> Self {
+        let run = Duration::from_secs(1);
+        Self {
+            pairs: 1,
+            run,
+            keys: 1_000,
+            idle_connections: 50,
+            smoke: true,
+        }
+    }
+}
+
+/// What every benchmark needs to know.
+pub(crate) struct Bench {
+    pub(crate) plan: Plan,
+    pub(crate) machine: Machine,
+    /// The `millpond` that is measured.
+    pub(crate) millpond: PathBuf,
+    /// A directory on a real disk, for data and logs.
+    pub(crate) scratch: PathBuf,
+}
+
+type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
+
+const ALL: [(&str, Measure); 3] = [
+    ("plaintext", plaintext::measure),
+    ("entity", entity::measure),
+    ("idle", idle::measure),
+];
+
+/// Measures the benchmark of that name, or all of them, and prints the table.
+pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
+    let chosen: Vec<_> = ALL
+        .iter()
+        .filter(|(known, _)| name == "all" || name == *known)
+        .collect();
+    if chosen.is_empty() {
+        return Err(format!(
+            "no benchmark is called {name}: use plaintext, entity, idle or all"
+        ));
+    }
+    let bench = prepare(plan)?;
+    let mut figures = Vec::new();
+    for (name, measure) in chosen {
+        println!("\n--- {name}");
+        let found = measure(&bench)?;
+        if !bench.plan.smoke {
+            figure::record(name, &found, &bench)?;
+        }
+        figures.extend(found);
+    }
+    print!("\n{}", figure::table(&figures));
+    match figures
+        .iter()
+        .find(|figure| !figure.value.is_finite() || figure.value < 0.0)
+    {
+        Some(figure) => Err(format!("{} came out as {}", figure.name, figure.value)),
+        None => Ok(()),
+    }
+}
+
+fn prepare(plan: Plan) -> Result<Bench, String> {
+    let mut build = cargo();
+    build.args(["build", "--locked", "--package", "millpond"]);
+    if !plan.smoke {
+        build.arg("--release");
+    }
+    if !run_command(&mut build, &mut TestCount::default())? {
+        return Err("millpond does not build".to_owned());
+    }
+    let metadata = crate::dependencies::metadata()?;
+    let target = metadata["target_directory"]
+        .as_str()
+        .ok_or("cargo names no target directory")?;
+    let target = PathBuf::from(target);
+    let profile = if plan.smoke { "debug" } else { "release" };
+    let scratch = target.join("bench-scratch");
+    std::fs::create_dir_all(&scratch)
+        .map_err(|error| format!("{} cannot be made: {error}", scratch.display()))?;
+    let millpond = target.join(profile).join("millpond");
+    Ok(Bench {
+        plan,
+        machine: Machine::look()?,
+        millpond,
+        scratch,
+    })
+}

@@ -1,0 +1,97 @@
+//! What the figures were measured on, and which CPU does what.
+
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// The machine as far as it bears on a figure.
+pub(crate) struct Machine {
+    /// The server's CPU.
+    pub(crate) server_cpu: usize,
+    /// The generator's CPU.
+    pub(crate) generator_cpu: usize,
+}
+
+impl Machine {
+    /// Picks two CPUs; with one alone, server and generator would measure each other.
+    pub(crate) fn look() -> Result<Self, String> {
+        let cpus = allowed_cpus(&read("/proc/self/status"));
+        let [server_cpu, generator_cpu, ..] = cpus[..] else {
+            return Err(
+                "the benchmarks need two CPUs: one for the server, one for the generator"
+                    .to_owned(),
+            );
+        };
+        Ok(Self {
+            server_cpu,
+            generator_cpu,
+        })
+    }
+
+    /// For the record.
+    pub(crate) fn describe(&self) -> Value {
+        let field = |file: &str, name: &str| {
+            let text = read(file);
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        json!({
+            "kernel": read("/proc/sys/kernel/osrelease").trim(),
+            "cpu": field("/proc/cpuinfo", "model name"),
+            "cpus": allowed_cpus(&read("/proc/self/status")).len(),
+            "memory": field("/proc/meminfo", "MemTotal"),
+            "rustc": first_line("rustc", &["--version"]),
+            "commit": first_line("git", &["describe", "--always", "--dirty"]),
+            "wrk": first_line("wrk", &["-v"]).map(|line| line.chars().take(20).collect::<String>()),
+            "nginx": first_line("nginx", &["-v"]),
+            "server_cpu": self.server_cpu,
+            "generator_cpu": self.generator_cpu,
+        })
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The first line a program prints; some print their version on stderr.
+pub(crate) fn first_line(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).output().ok()?;
+    let both = [output.stdout, output.stderr].concat();
+    Some(
+        String::from_utf8_lossy(&both)
+            .lines()
+            .next()?
+            .trim()
+            .to_owned(),
+    )
+}
+
+/// Reads `Cpus_allowed_list: 0-2,5` of /proc/PID/status.
+fn allowed_cpus(status: &str) -> Vec<usize> {
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let mut cpus = Vec::new();
+    for part in list.unwrap_or_default().trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(
+            allowed_cpus("Name:\tx\nCpus_allowed_list:\t0-2,5\n"),
+            [0, 1, 2, 5]
+        );
+        assert_eq!(allowed_cpus("Cpus_allowed_list:\t3\n"), [3]);
+        assert!(allowed_cpus("").is_empty());
+    }
+}

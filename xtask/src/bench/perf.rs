@@ -1,0 +1,121 @@
+//! Hardware counters of a server while wrk drives it, counted by perf.
+
+use super::Bench;
+use super::server::Server;
+use super::wrk::{self, Answers, Load};
+use std::fmt;
+use std::process::Command;
+
+const EVENTS: &str = "instructions:u,instructions:k,cycles:u,cycles:k";
+
+/// Counts over one run of wrk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) answers: Answers,
+    user_instructions: f64,
+    kernel_instructions: f64,
+    /// User and kernel.
+    cycles: f64,
+}
+
+/// Each figure is per request.
+impl Counted {
+    pub(crate) fn user_instructions(&self) -> f64 {
+        self.user_instructions / self.answers.requests as f64
+    }
+
+    pub(crate) fn kernel_instructions(&self) -> f64 {
+        self.kernel_instructions / self.answers.requests as f64
+    }
+
+    pub(crate) fn cycles(&self) -> f64 {
+        self.cycles / self.answers.requests as f64
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (instructions, cycles) = (self.user_instructions(), self.cycles());
+        let per_s = self.answers.requests_per_s;
+        write!(
+            formatter,
+            "{instructions:.0} user instructions, {cycles:.0} cycles, {per_s:.0}/s"
+        )
+    }
+}
+
+/// Whether this machine lets us count.
+pub(crate) fn available() -> Result<(), String> {
+    let output = Command::new("perf")
+        .args(["stat", "-x", ",", "-e", EVENTS, "--", "true"])
+        .output()
+        .map_err(|error| format!("perf cannot be run (Debian package linux-perf): {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    EVENTS
+        .split(',')
+        .try_for_each(|event| parse(&text, event).map(|_| ()))
+}
+
+/// Runs wrk as perf's own command, so that the counts cover exactly its requests.
+pub(crate) fn run(bench: &Bench, server: &Server, load: &Load) -> Result<Counted, String> {
+    let file = bench.scratch.join("perf.csv");
+    let output = Command::new("perf")
+        .args([
+            "stat",
+            "-x",
+            ",",
+            "-e",
+            EVENTS,
+            "-p",
+            &server.pid.to_string(),
+            "-o",
+        ])
+        .arg(&file)
+        .arg("--")
+        .args(wrk::words(bench, server, load))
+        .output()
+        .map_err(|error| format!("perf cannot be run (Debian package linux-perf): {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "perf failed: {}",
+            said.lines().next().unwrap_or_default()
+        ));
+    }
+    let answers = wrk::parse(&String::from_utf8_lossy(&output.stdout))?;
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("perf's file: {error}"))?;
+    let count = |event: &str| parse(&text, event);
+    Ok(Counted {
+        answers,
+        user_instructions: count("instructions:u")?,
+        kernel_instructions: count("instructions:k")?,
+        cycles: count("cycles:u")? + count("cycles:k")?,
+    })
+}
+
+/// One line of perf's CSV: `count,unit,event,time running,percent running,...`.
+fn parse(text: &str, event: &str) -> Result<f64, String> {
+    let line = text
+        .lines()
+        .find(|line| line.split(',').nth(2) == Some(event));
+    let count = line.and_then(|line| line.split(',').next());
+    let missing =
+        "this machine may hide its hardware counters, and reading the kernel's needs root";
+    count
+        .and_then(|count| count.parse().ok())
+        .ok_or_else(|| format!("perf gave no count of {event}: {missing}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perf_s_lines_are_read() {
+        let text = "# started on Sat\n\n123456,,instructions:u,4003,100.00,,\n\
+                    <not supported>,,cycles:u,0,0.00,,\n";
+        assert_eq!(parse(text, "instructions:u"), Ok(123_456.0));
+        assert!(parse(text, "cycles:u").unwrap_err().contains("cycles:u"));
+        assert!(parse(text, "cycles:k").is_err());
+    }
+}
