@@ -1,9 +1,135 @@
 //! The three answers, from the rounds of all candidates.
+//!
+//! On the path: `lab` fills [`CandidateRounds`] and calls [`analyse`] (or
+//! [`ComparisonRecord::analyse`](crate::record::ComparisonRecord::analyse)); the reports show what
+//! comes out. Pure: the same rounds always give the same words. A missing measure, a failed run, a
+//! comparison cut short by Ctrl-C are ordinary input; they make the answer weaker, never wrong.
 
-use crate::record::{Analysis, CandidateRounds};
+mod pairing;
+mod trust;
+mod question;
+mod pools;
+
+use std::collections::BTreeSet;
+
+use crate::record::{Analysis, CandidateRounds, Measure, MeasureComparisons, Role};
+use crate::statistics::{Comparison, smallest_rounds};
 
 /// Judges every measure, answers the three questions, and says what pools change.
 #[must_use]
-pub fn analyse(_candidates: &[CandidateRounds]) -> Analysis {
-    todo!()
+pub fn analyse(candidates: &[CandidateRounds]) -> Analysis {
+    let Some(field) = Field::new(candidates) else {
+        return Analysis {
+            warnings: vec!["there is no baseline: nothing can be compared".to_owned()],
+            ..Analysis::default()
+        };
+    };
+    let mut warnings = trust::warnings_of_runs(&field);
+    let mut details = Vec::new();
+    for measure in field.measures() {
+        let comparisons = field.compare(&[measure]);
+        warnings.extend(trust::self_difference_warning(
+            &field,
+            &measure.label(),
+            &comparisons,
+        ));
+        details.push(MeasureComparisons {
+            measure,
+            comparisons,
+        });
+    }
+    warnings.extend(few_rounds_warning(&field));
+    Analysis {
+        verdicts: question::answer_all(&field),
+        pools_effect: pools::effects(&field),
+        details,
+        warnings,
+    }
+}
+
+/// The candidates, with the one all ratios are against.
+struct Field<'a> {
+    baseline: &'a CandidateRounds,
+    /// All but the baseline; the baseline again is among them.
+    others: Vec<&'a CandidateRounds>,
+}
+
+impl<'a> Field<'a> {
+    /// `None` without candidates. Without a declared baseline the first one is it.
+    fn new(candidates: &'a [CandidateRounds]) -> Option<Self> {
+        let place = candidates
+            .iter()
+            .position(|candidate| candidate.role == Role::Baseline);
+        let place = place.unwrap_or(0);
+        let baseline = candidates.get(place)?;
+        let others = candidates
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| *index != place);
+        Some(Self {
+            baseline,
+            others: others.map(|(_, candidate)| candidate).collect(),
+        })
+    }
+
+    /// Baseline and others, in that order.
+    fn all(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
+        std::iter::once(self.baseline).chain(self.others.iter().copied())
+    }
+
+    /// Those that can be best: everyone but the baseline's double.
+    fn entrants(&self) -> impl Iterator<Item = &'a CandidateRounds> + '_ {
+        self.all()
+            .filter(|candidate| candidate.role != Role::BaselineAgain)
+    }
+
+    /// Every measure that any run has, in the order of reports.
+    fn measures(&self) -> BTreeSet<Measure> {
+        let rounds = self.all().flat_map(|candidate| &candidate.rounds);
+        rounds
+            .flat_map(|round| round.measures.keys().copied())
+            .collect()
+    }
+
+    /// Every other candidate against the baseline in the geometric mean of `measures`, all of one
+    /// quantity. If the baseline differs from itself, nobody's difference is believed.
+    fn compare(&self, measures: &[Measure]) -> Vec<Comparison> {
+        let Some(rule) = pairing::rule(measures) else {
+            return Vec::new();
+        };
+        let rounds: Vec<_> = self
+            .others
+            .iter()
+            .map(|other| pairing::pair(other, self.baseline, measures))
+            .collect();
+        let mut comparisons = crate::statistics::compare_all(&rounds, &rule);
+        trust::distrust_if_baseline_differs_from_itself(self, &mut comparisons, &rule);
+        comparisons
+    }
+
+    /// True if `name` is the baseline run a second time.
+    fn is_baseline_again(&self, name: &str) -> bool {
+        self.others
+            .iter()
+            .any(|other| other.name == name && other.role == Role::BaselineAgain)
+    }
+}
+
+fn few_rounds_warning(field: &Field<'_>) -> Option<String> {
+    let complete = |candidate: &CandidateRounds| {
+        candidate
+            .rounds
+            .iter()
+            .filter(|round| !round.measures.is_empty())
+            .count()
+    };
+    let rounds = field.all().map(complete).min()?;
+    let smallest = smallest_rounds(field.others.len());
+    (rounds < smallest && !field.others.is_empty()).then(|| {
+        let word = if rounds == 1 { "round" } else { "rounds" };
+        format!(
+            "{rounds} {word} of {} candidates: no difference can be claimed below {smallest} rounds",
+            field.all().count()
+        )
+    })
 }

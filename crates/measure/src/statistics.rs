@@ -19,7 +19,7 @@ mod power;
 mod verdict;
 mod compare;
 
-pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
+pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_chosen, compare_rounds};
 pub use hodges_lehmann::{hodges_lehmann, walsh_averages};
 pub use holm::holm;
 pub use normal::inverse_normal;

@@ -60,21 +60,14 @@ pub struct PairedRounds {
     pub pairs: Vec<RoundPair>,
     /// A reason why nothing may be concluded, if there is one.
     pub trouble: Option<String>,
-    /// `ln(candidate / baseline)` per round where it is not a plain ratio of two values (several
-    /// measures taken together); empty to have it computed from `pairs`.
-    pub log_ratios: Vec<f64>,
 }
 
 impl PairedRounds {
     fn differences(&self) -> Vec<f64> {
-        if self.log_ratios.is_empty() {
-            self.pairs
-                .iter()
-                .filter_map(|pair| pair.log_ratio())
-                .collect()
-        } else {
-            self.log_ratios.clone()
-        }
+        self.pairs
+            .iter()
+            .filter_map(|pair| pair.log_ratio())
+            .collect()
     }
 }
 
@@ -84,6 +77,22 @@ pub fn compare_rounds(rounds: &PairedRounds, rule: &Rule) -> Comparison {
     let differences = rounds.differences();
     let p = sign_flip_p(&differences);
     judge(rounds, &differences, p, p, 1, rule)
+}
+
+/// One candidate chosen out of `family` possible ones against another: Bonferroni's correction,
+/// which holds whichever was chosen, and after looking at the numbers too.
+#[must_use]
+pub fn compare_chosen(rounds: &PairedRounds, family: usize, rule: &Rule) -> Comparison {
+    let differences = rounds.differences();
+    let p = sign_flip_p(&differences);
+    judge(
+        rounds,
+        &differences,
+        p,
+        (p * family.max(1) as f64).min(1.0),
+        family,
+        rule,
+    )
 }
 
 /// Several candidates against the same baseline: Holm's correction over those that may be judged.
@@ -151,7 +160,7 @@ fn judge(
         verdict: verdict(rounds, differences, p_adjusted, family, rule),
         sentence: String::new(),
     };
-    comparison.describe(&rule.label, rule.direction);
+    comparison.describe(&rule.label);
     comparison
 }
 

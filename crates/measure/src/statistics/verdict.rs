@@ -132,13 +132,12 @@ impl Comparison {
     }
 
     /// Writes the sentence anew; `label` names the measure (`throughput`, `peak RSS`).
-    pub fn describe(&mut self, label: &str, direction: Direction) {
+    pub fn describe(&mut self, label: &str) {
         let (candidate, baseline) = (&self.candidate, &self.baseline);
         let figures = self.ratio_text();
         self.sentence = match (&self.verdict, self.ratio) {
             (Verdict::Better | Verdict::Worse, ratio) => {
                 let change = ratio.map_or_else(|| "beyond measure".to_owned(), change_text);
-                let _ = direction;
                 format!("{candidate}: {label} {change} than {baseline}: {figures}")
             }
             (Verdict::Equivalent, _) => {
@@ -171,7 +170,7 @@ fn change_text(ratio: f64) -> String {
         (1.0 - ratio, "lower")
     };
     if change >= 1.0 {
-        format!("{} times as high", ratio_digits(ratio)).replace(" as high", " higher")
+        format!("{} times higher", ratio_digits(ratio))
     } else {
         format!("{} {word}", format_percent(change))
     }

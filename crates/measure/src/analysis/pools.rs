@@ -1,0 +1,114 @@
+//! What memory pools change: pools on against pools off, under each allocator.
+
+use super::question::{LATENCY, MEMORY, Question, THROUGHPUT, measures_of};
+use super::{Field, pairing};
+use crate::record::{CandidateRounds, Measure, MeasureComparisons, PoolSetting, PoolsEffect, Role};
+use crate::statistics::{Comparison, PairedRounds, Verdict, compare_all};
+use crate::units::format_percent;
+
+/// One entry per allocator that ran both ways, in order of candidates. Holm's correction runs over
+/// the allocators.
+pub(super) fn effects(field: &Field<'_>) -> Vec<PoolsEffect> {
+    let couples = couples(field);
+    let of_question = |question: &Question| {
+        let measures = measures_of(field, question.quantities);
+        compare_couples(&couples, &measures)
+    };
+    let throughput = of_question(&THROUGHPUT);
+    let latency = of_question(&LATENCY);
+    let memory = of_question(&MEMORY);
+    let details: Vec<(Measure, Vec<Comparison>)> = field
+        .measures()
+        .into_iter()
+        .map(|measure| (measure, compare_couples(&couples, &[measure])))
+        .collect();
+    couples
+        .iter()
+        .enumerate()
+        .map(|(index, (on, _))| {
+            let mut effect = PoolsEffect {
+                allocator: on.allocator.clone(),
+                throughput: throughput.get(index).cloned(),
+                latency: latency.get(index).cloned(),
+                memory: memory.get(index).cloned(),
+                details: details
+                    .iter()
+                    .map(|(measure, comparisons)| MeasureComparisons {
+                        measure: *measure,
+                        comparisons: vec![comparisons[index].clone()],
+                    })
+                    .collect(),
+                sentence: String::new(),
+            };
+            effect.sentence = sentence(&effect);
+            effect
+        })
+        .collect()
+}
+
+/// (on, off) of the same allocator; the baseline's double is left out.
+fn couples<'a>(field: &Field<'a>) -> Vec<(&'a CandidateRounds, &'a CandidateRounds)> {
+    let find = |allocator: &str, setting| {
+        field.all().find(|one| {
+            one.role != Role::BaselineAgain
+                && one.allocator == allocator
+                && one.pools == Some(setting)
+        })
+    };
+    field
+        .entrants()
+        .filter(|one| one.pools == Some(PoolSetting::On))
+        .filter_map(|on| Some((on, find(&on.allocator, PoolSetting::Off)?)))
+        .collect()
+}
+
+fn compare_couples(
+    couples: &[(&CandidateRounds, &CandidateRounds)],
+    measures: &[Measure],
+) -> Vec<Comparison> {
+    let Some(rule) = pairing::rule(measures) else {
+        return Vec::new();
+    };
+    let rounds: Vec<PairedRounds> = couples
+        .iter()
+        .map(|(on, off)| pairing::pair(on, off, measures))
+        .collect();
+    compare_all(&rounds, &rule)
+}
+
+fn sentence(effect: &PoolsEffect) -> String {
+    let parts: Vec<String> = [
+        ("throughput", &effect.throughput),
+        ("p99 latency", &effect.latency),
+        ("memory", &effect.memory),
+    ]
+    .into_iter()
+    .filter_map(|(what, comparison)| Some(part(what, comparison.as_ref()?)))
+    .collect();
+    if parts.is_empty() {
+        return format!("{}: not measured.", effect.allocator);
+    }
+    format!("{}: with pools {}.", effect.allocator, parts.join(", "))
+}
+
+fn part(what: &str, comparison: &Comparison) -> String {
+    match &comparison.verdict {
+        Verdict::Better | Verdict::Worse => {
+            let figures = comparison.ratio_text();
+            format!("{what} is {} ({figures})", comparison.verdict.label())
+        }
+        Verdict::Equivalent => {
+            format!(
+                "{what} is the same within {}",
+                format_percent(comparison.margin)
+            )
+        }
+        Verdict::Undecided { rounds_needed } => {
+            format!(
+                "{what} is undecided ({}, {rounds_needed} more rounds)",
+                comparison.ratio_text()
+            )
+        }
+        Verdict::NotTrusted { .. } => format!("{what} is not to be trusted"),
+    }
+}

@@ -1,0 +1,290 @@
+//! The three questions: most throughput, lowest latency, least memory.
+//!
+//! "Best" is a set: the candidate with the best estimate and all that cannot be told from it. A
+//! candidate leaves the set only if it is certainly worse than the best one by more than the
+//! margin, corrected for the choice among all, so that the truly best one is in the set with at
+//! least 95 % (after Hsu, "Multiple Comparisons", 1996, chapter 4).
+
+use super::{Field, pairing};
+use crate::record::{CandidateRounds, Measure, Operation, Quantity, QuestionVerdict, Verdicts};
+use crate::statistics::{Comparison, Direction, Verdict, compare_chosen};
+use crate::units::format_percent;
+
+/// A question and the quantities that answer it, the best evidence first.
+pub(super) struct Question {
+    /// As the sentence begins.
+    title: &'static str,
+    /// What the best one does.
+    achievement: &'static str,
+    /// The first one measured is used.
+    pub(super) quantities: &'static [Quantity],
+    /// Evidence that noise does not touch, for when the answer is not to be trusted.
+    substitutes: &'static [Quantity],
+}
+
+pub(super) const THROUGHPUT: Question = Question {
+    title: "Throughput",
+    achievement: "gives the most",
+    quantities: &[Quantity::Throughput],
+    substitutes: &[Quantity::Cycles, Quantity::Instructions, Quantity::CpuTime],
+};
+pub(super) const LATENCY: Question = Question {
+    title: "Latency",
+    achievement: "gives the lowest p99",
+    quantities: &[Quantity::ResponseP99, Quantity::ResponseP50],
+    substitutes: &[],
+};
+pub(super) const MEMORY: Question = Question {
+    title: "Memory",
+    achievement: "needs the least",
+    quantities: &[Quantity::RssAfterWork, Quantity::PeakRss],
+    substitutes: &[],
+};
+
+pub(super) fn answer_all(field: &Field<'_>) -> Verdicts {
+    Verdicts {
+        throughput: answer(field, &THROUGHPUT),
+        latency: answer(field, &LATENCY),
+        memory: answer(field, &MEMORY),
+    }
+}
+
+/// The measures of the first quantity that the baseline has: one per operation, or one in all.
+pub(super) fn measures_of(field: &Field<'_>, quantities: &[Quantity]) -> Vec<Measure> {
+    let has = |measure: &Measure| field.baseline.median(*measure).is_some();
+    quantities
+        .iter()
+        .map(|&quantity| {
+            let per_operation = Operation::ALL.map(|operation| Measure::of(operation, quantity));
+            [Measure::whole(quantity)]
+                .into_iter()
+                .chain(per_operation)
+                .filter(has)
+                .collect()
+        })
+        .find(|measures: &Vec<Measure>| !measures.is_empty())
+        .unwrap_or_default()
+}
+
+fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
+    let title = question.title;
+    let measures = measures_of(field, question.quantities);
+    if measures.is_empty() {
+        return QuestionVerdict {
+            sentence: format!("{title}: not measured."),
+            ..QuestionVerdict::default()
+        };
+    }
+    let comparisons = field.compare(&measures);
+    let achievement = if measures[0].quantity == Quantity::ResponseP50 {
+        "gives the lowest median (too few requests for a p99)"
+    } else {
+        question.achievement
+    };
+    if let Some(reason) = distrust(field, &comparisons) {
+        let substitute = substitute_sentence(field, question.substitutes);
+        return QuestionVerdict {
+            sentence: format!("{title}: not to be trusted: {reason}.{substitute}"),
+            measures,
+            comparisons,
+            ..QuestionVerdict::default()
+        };
+    }
+    let ranking = Ranking::new(field, &measures, &comparisons);
+    QuestionVerdict {
+        sentence: format!(
+            "{title}: {}.",
+            ranking.sentence(field, achievement, &comparisons)
+        ),
+        best: ranking
+            .best
+            .iter()
+            .map(|entrant| entrant.name.clone())
+            .collect(),
+        measures,
+        trusted: true,
+        comparisons,
+    }
+}
+
+/// The common reason if no comparison is to be trusted.
+fn distrust(field: &Field<'_>, comparisons: &[Comparison]) -> Option<String> {
+    let mut reasons = comparisons
+        .iter()
+        .filter(|one| !field.is_baseline_again(&one.candidate))
+        .map(|one| match &one.verdict {
+            Verdict::NotTrusted { reason } => Some(reason),
+            _ => None,
+        });
+    let first = reasons.next()??;
+    reasons
+        .all(|reason| reason.is_some())
+        .then(|| first.clone())
+}
+
+/// What work per request says, when time is not to be trusted.
+fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
+    for &quantity in quantities {
+        let measures = measures_of(field, &[quantity]);
+        if measures.is_empty() {
+            continue;
+        }
+        let comparisons = field.compare(&measures);
+        if distrust(field, &comparisons).is_some() {
+            continue;
+        }
+        let ranking = Ranking::new(field, &measures, &comparisons);
+        let what = format!(
+            "needs the least {}",
+            quantity.label().replace("/req", " per request")
+        );
+        return format!(
+            " Work per request instead: {}.",
+            ranking.sentence(field, &what, &comparisons)
+        );
+    }
+    String::new()
+}
+
+/// Entrants in order of their estimates, and how far down "best" reaches.
+struct Ranking<'a> {
+    /// The best estimate first, then those not separable from it, in order.
+    best: Vec<&'a CandidateRounds>,
+    /// How many are certainly worse than the best.
+    worse: usize,
+    /// True if all of `best` are proved equivalent to the first.
+    equivalent: bool,
+}
+
+impl<'a> Ranking<'a> {
+    fn new(field: &Field<'a>, measures: &[Measure], comparisons: &[Comparison]) -> Self {
+        let rule = pairing::rule(measures).expect("answer() has checked that there are measures");
+        let sign = match rule.direction {
+            Direction::HigherIsBetter => 1.0,
+            Direction::LowerIsBetter => -1.0,
+        };
+        let mut order: Vec<(&CandidateRounds, f64)> = field
+            .entrants()
+            .filter_map(|entrant| Some((entrant, standing(field, entrant, comparisons)?)))
+            .collect();
+        // Stable: the baseline comes first among equals.
+        order.sort_by(|a, b| (b.1 * sign).total_cmp(&(a.1 * sign)));
+        let family = order.len().saturating_sub(1);
+        let (first, rest) = order
+            .split_first()
+            .expect("the baseline is always an entrant");
+        let (mut best, mut worse, mut equivalent) = (vec![first.0], 0, true);
+        for (entrant, _) in rest {
+            let rounds = pairing::pair(first.0, entrant, measures);
+            let comparison = compare_chosen(&rounds, family, &rule);
+            if comparison.verdict == Verdict::Better {
+                worse += 1;
+            } else {
+                equivalent &= comparison.verdict == Verdict::Equivalent;
+                best.push(entrant);
+            }
+        }
+        Self {
+            best,
+            worse,
+            equivalent,
+        }
+    }
+
+    fn sentence(&self, field: &Field<'_>, what: &str, comparisons: &[Comparison]) -> String {
+        let baseline = &field.baseline.name;
+        let figures = |name: &str| {
+            let found = comparisons.iter().find(|one| one.candidate == name);
+            found.map(Comparison::ratio_text).unwrap_or_default()
+        };
+        let all = self.worse == 0;
+        match (self.best.as_slice(), all) {
+            ([only], true) => format!("only {} was measured", only.name),
+            ([first], false) if first.name == *baseline => {
+                format!("{baseline} {what}: the other {} are worse", self.worse)
+            }
+            ([first], false) => {
+                format!("{} {what}: {} {baseline}", first.name, figures(&first.name))
+            }
+            (_, true) if self.equivalent => {
+                format!("all the same within {}", margin(comparisons))
+            }
+            (_, true) => no_difference(comparisons),
+            (several, false) => {
+                let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
+                let how = if self.equivalent {
+                    "equally good"
+                } else {
+                    "not separable"
+                };
+                let first = names[0];
+                let lead = if first == baseline {
+                    String::new()
+                } else {
+                    format!(" ({first}: {} {baseline})", figures(first))
+                };
+                let plural = what.replace("gives", "give").replace("needs", "need");
+                format!("{} {plural}, {how}{lead}", join(&names))
+            }
+        }
+    }
+}
+
+/// The estimate against the baseline; 1 for the baseline; `None` if it cannot be placed.
+fn standing(
+    field: &Field<'_>,
+    entrant: &CandidateRounds,
+    comparisons: &[Comparison],
+) -> Option<f64> {
+    if std::ptr::eq(entrant, field.baseline) {
+        return Some(1.0);
+    }
+    let comparison = comparisons
+        .iter()
+        .find(|one| one.candidate == entrant.name)?;
+    match comparison.verdict {
+        Verdict::NotTrusted { .. } => None,
+        _ => comparison.ratio,
+    }
+}
+
+fn margin(comparisons: &[Comparison]) -> String {
+    comparisons
+        .first()
+        .map_or_else(String::new, |one| format_percent(one.margin))
+}
+
+/// "No difference" never stands alone: it comes with what would have been seen.
+fn no_difference(comparisons: &[Comparison]) -> String {
+    let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
+    let word = if rounds == 1 { "round" } else { "rounds" };
+    let detectable = comparisons
+        .iter()
+        .filter_map(|one| one.detectable)
+        .filter(|share| share.is_finite() && *share > 0.0)
+        .fold(None, |worst: Option<f64>, share| {
+            Some(worst.map_or(share, |w| w.max(share)))
+        });
+    let needed = comparisons.iter().filter_map(|one| match one.verdict {
+        Verdict::Undecided { rounds_needed } => Some(rounds_needed),
+        _ => None,
+    });
+    let needed = needed.max().map_or_else(String::new, |more| {
+        format!("; about {more} more would decide the hardest case")
+    });
+    match detectable {
+        Some(share) => format!(
+            "no difference that {rounds} {word} can show (one of {} would have shown){needed}",
+            format_percent(share)
+        ),
+        None => format!("no difference that {rounds} {word} can show{needed}"),
+    }
+}
+
+fn join(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join("; ")),
+    }
+}

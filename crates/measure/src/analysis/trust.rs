@@ -1,0 +1,223 @@
+//! When numbers must not be believed: failed runs, a noisy machine, a baseline unlike itself.
+
+use std::collections::BTreeMap;
+
+use super::Field;
+use crate::record::{
+    CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures, RoundStatus,
+};
+use crate::statistics::{Comparison, Rule, Verdict};
+use crate::units::format_percent;
+
+/// More than this share of flagged or failed rounds takes away the trust.
+pub(super) const TROUBLE_SHARE_MAX: f64 = 0.20;
+
+/// The reason why a comparison of these two in these measures must not be believed, if there is.
+pub(super) fn trouble(
+    candidate: &CandidateRounds,
+    baseline: &CandidateRounds,
+    measures: &[Measure],
+    pairs: usize,
+) -> Option<String> {
+    for side in [candidate, baseline] {
+        let failures: Vec<&str> = side.rounds.iter().filter_map(failure).collect();
+        let share = failures.len() as f64 / side.rounds.len().max(1) as f64;
+        if share > TROUBLE_SHARE_MAX {
+            let (failed, begun) = (failures.len(), side.rounds.len());
+            let reason = failures[0];
+            return Some(format!(
+                "{failed} of {begun} runs of {} failed: {reason}",
+                side.name
+            ));
+        }
+    }
+    if pairs == 0 {
+        let both = "it was not measured in the same round";
+        let missing = [candidate, baseline].into_iter().find(|side| {
+            !side
+                .rounds
+                .iter()
+                .any(|round| measures.iter().all(|&m| round.get(m).is_some()))
+        });
+        return Some(missing.map_or_else(
+            || both.to_owned(),
+            |side| format!("it was not measured for {}", side.name),
+        ));
+    }
+    noise(candidate, baseline, measures)
+}
+
+fn failure(round: &RoundMeasures) -> Option<&str> {
+    match &round.status {
+        RoundStatus::Failed { reason } => Some(reason),
+        RoundStatus::Done | RoundStatus::Interrupted => None,
+    }
+}
+
+/// Counts rounds in which either side was disturbed; names the disturbance seen most often.
+fn noise(
+    candidate: &CandidateRounds,
+    baseline: &CandidateRounds,
+    measures: &[Measure],
+) -> Option<String> {
+    let mut rounds = 0_usize;
+    let mut flagged = 0_usize;
+    let mut by_kind: BTreeMap<NoiseKind, (usize, f64)> = BTreeMap::new();
+    for round in &candidate.rounds {
+        let Some(other) = baseline
+            .rounds
+            .iter()
+            .find(|other| other.round == round.round)
+        else {
+            continue;
+        };
+        rounds += 1;
+        let flags: Vec<&NoiseFlag> = round
+            .noise
+            .iter()
+            .chain(&other.noise)
+            .filter(|flag| measures.iter().any(|&measure| taints(flag, measure)))
+            .collect();
+        flagged += usize::from(!flags.is_empty());
+        let mut seen: BTreeMap<NoiseKind, f64> = BTreeMap::new();
+        for flag in flags {
+            let worst = seen.entry(flag.kind).or_default();
+            *worst = worst.max(flag.value);
+        }
+        for (kind, value) in seen {
+            let entry = by_kind.entry(kind).or_default();
+            *entry = (entry.0 + 1, entry.1.max(value));
+        }
+    }
+    if rounds == 0 || flagged as f64 <= TROUBLE_SHARE_MAX * rounds as f64 {
+        return None;
+    }
+    let (kind, (count, worst)) = by_kind.into_iter().max_by_key(|(_, (count, _))| *count)?;
+    let worst = match kind {
+        NoiseKind::GeneratorInvalid => String::new(),
+        NoiseKind::GeneratorCpu => format!(" ({} of its CPU)", format_percent(worst)),
+        NoiseKind::LateSends => format!(" (up to {} of requests)", format_percent(worst)),
+        NoiseKind::ForeignCpu | NoiseKind::Steal => format!(" (up to {})", format_percent(worst)),
+    };
+    Some(format!(
+        "{}{worst} in {count} of {rounds} rounds",
+        kind.label()
+    ))
+}
+
+/// Whether a disturbance can have changed a measure.
+fn taints(flag: &NoiseFlag, measure: Measure) -> bool {
+    let quantity = measure.quantity;
+    let is_latency = matches!(
+        quantity,
+        Quantity::ResponseP50 | Quantity::ResponseP99 | Quantity::ServiceP50 | Quantity::ServiceP99
+    );
+    let is_throughput = quantity == Quantity::Throughput;
+    let by_kind = match flag.kind {
+        NoiseKind::ForeignCpu | NoiseKind::Steal => quantity.depends_on_wall_clock(),
+        NoiseKind::GeneratorCpu => is_throughput,
+        NoiseKind::LateSends => is_latency,
+        NoiseKind::GeneratorInvalid => is_throughput || is_latency,
+    };
+    let in_phase = flag.phase.as_deref().is_none_or(|phase| {
+        phase.split(' ').all(|word| match word {
+            "throughput" => !is_latency,
+            "latency" => !is_throughput,
+            "memory" => !is_latency && !is_throughput,
+            word => Operation::ALL
+                .into_iter()
+                .find(|operation| operation.key() == word)
+                .is_none_or(|operation| measure.operation.is_none_or(|own| own == operation)),
+        })
+    });
+    by_kind && in_phase
+}
+
+/// If the A/A candidate shows a difference, so might anything: all differences of this measure lose
+/// their verdict. "Equivalent" and "undecided" stand, they claim nothing that the A/A disproves.
+pub(super) fn distrust_if_baseline_differs_from_itself(
+    field: &Field<'_>,
+    comparisons: &mut [Comparison],
+    rule: &Rule,
+) {
+    let Some(figures) = self_difference(field, comparisons) else {
+        return;
+    };
+    let reason = format!("the baseline run twice differs from itself by as much as {figures}");
+    for comparison in comparisons {
+        if comparison.verdict.is_difference() && !field.is_baseline_again(&comparison.candidate) {
+            comparison.verdict = Verdict::NotTrusted {
+                reason: reason.clone(),
+            };
+            comparison.describe(&rule.label);
+        }
+    }
+}
+
+fn self_difference(field: &Field<'_>, comparisons: &[Comparison]) -> Option<String> {
+    comparisons
+        .iter()
+        .find(|one| field.is_baseline_again(&one.candidate) && one.verdict.is_difference())
+        .map(Comparison::ratio_text)
+}
+
+/// The same, for the list of warnings.
+pub(super) fn self_difference_warning(
+    field: &Field<'_>,
+    label: &str,
+    comparisons: &[Comparison],
+) -> Option<String> {
+    let figures = self_difference(field, comparisons)?;
+    Some(format!(
+        "{label}: the baseline run twice differs from itself ({figures}); differences in {label} \
+         are not to be trusted"
+    ))
+}
+
+/// What happened to the runs as such.
+pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for candidate in field.all() {
+        let name = &candidate.name;
+        let begun = candidate.rounds.len();
+        let failures: Vec<&str> = candidate.rounds.iter().filter_map(failure).collect();
+        if let Some(reason) = failures.first() {
+            warnings.push(format!(
+                "{name}: {} of {begun} runs failed: {reason}",
+                failures.len()
+            ));
+        }
+        let errors: u64 = candidate.rounds.iter().map(|round| round.errors).sum();
+        let requests: u64 = candidate.rounds.iter().map(|round| round.requests).sum();
+        if errors > 0 {
+            warnings.push(format!("{name}: {errors} of {requests} requests failed"));
+        }
+    }
+    let rounds: Vec<&RoundMeasures> = field.all().flat_map(|one| &one.rounds).collect();
+    for kind in [
+        NoiseKind::ForeignCpu,
+        NoiseKind::Steal,
+        NoiseKind::GeneratorCpu,
+        NoiseKind::LateSends,
+        NoiseKind::GeneratorInvalid,
+    ] {
+        let has = |round: &&&RoundMeasures| round.noise.iter().any(|flag| flag.kind == kind);
+        let count = rounds.iter().filter(has).count();
+        if count > 0 {
+            warnings.push(format!(
+                "in {count} of {} runs {}",
+                rounds.len(),
+                kind.label()
+            ));
+        }
+    }
+    if !field.others.is_empty()
+        && !field
+            .others
+            .iter()
+            .any(|one| field.is_baseline_again(&one.name))
+    {
+        warnings.push("the baseline was not run twice, so the method was not checked here".into());
+    }
+    warnings
+}

@@ -1,0 +1,335 @@
+//! SYNTHETIC data: an invented comparison with effects we planted, to test verdicts and reports
+//! against a known truth. No number in here was measured.
+
+use millpond_measure::environment::Environment;
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{
+    CandidateRounds, ComparisonRecord, Engine, LatencyCurve, Library, Measure, Operation,
+    PoolSetting, Quantity, Role, RoundMeasures, Settings, Subject,
+};
+
+/// A candidate with its planted truth: factors against the baseline's true values.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) allocator: &'static str,
+    pub(crate) pools: Option<PoolSetting>,
+    pub(crate) role: Role,
+    pub(crate) throughput: f64,
+    pub(crate) latency: f64,
+    pub(crate) memory: f64,
+    pub(crate) work: f64,
+}
+
+impl Plan {
+    pub(crate) fn new(allocator: &'static str, pools: PoolSetting) -> Self {
+        Self {
+            allocator,
+            pools: Some(pools),
+            role: Role::Candidate,
+            throughput: 1.0,
+            latency: 1.0,
+            memory: 1.0,
+            work: 1.0,
+        }
+    }
+
+    fn name(&self) -> String {
+        let pools = match self.pools {
+            Some(PoolSetting::On) => ", pools on",
+            Some(PoolSetting::Off) => ", pools off",
+            None => "",
+        };
+        let again = if self.role == Role::BaselineAgain {
+            " (again)"
+        } else {
+            ""
+        };
+        format!("{}{pools}{again}", self.allocator)
+    }
+}
+
+/// Random numbers that are not uniform.
+pub(crate) struct Noise(pub(crate) fastrand::Rng);
+
+impl Noise {
+    pub(crate) fn normal(&mut self) -> f64 {
+        let (a, b) = (self.0.f64().max(1e-300), self.0.f64());
+        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+
+    /// Student's t with two degrees of freedom: tails so heavy that it has no variance.
+    pub(crate) fn t2(&mut self) -> f64 {
+        let chi_square = -2.0 * self.0.f64().max(1e-300).ln();
+        self.normal() / (chi_square / 2.0).sqrt()
+    }
+
+    /// Normal, but 15 % of the draws come from a neighbour's burst.
+    pub(crate) fn contaminated(&mut self, sigma: f64) -> f64 {
+        if self.0.f64() < 0.15 {
+            5.0 * sigma * self.t2()
+        } else {
+            sigma * self.normal()
+        }
+    }
+}
+
+/// The nine candidates of the default comparison.
+pub(crate) fn nine_plans() -> Vec<Plan> {
+    use PoolSetting::{Off, On};
+    let plan = Plan::new;
+    vec![
+        Plan {
+            role: Role::Baseline,
+            ..plan("glibc", On)
+        },
+        Plan {
+            role: Role::BaselineAgain,
+            ..plan("glibc", On)
+        },
+        Plan {
+            throughput: 0.93,
+            latency: 1.06,
+            memory: 1.02,
+            work: 1.09,
+            ..plan("glibc", Off)
+        },
+        Plan {
+            throughput: 1.05,
+            latency: 0.98,
+            memory: 1.28,
+            work: 0.96,
+            ..plan("jemalloc", On)
+        },
+        Plan {
+            throughput: 1.00,
+            latency: 1.01,
+            memory: 1.31,
+            work: 1.01,
+            ..plan("jemalloc", Off)
+        },
+        Plan {
+            throughput: 1.04,
+            latency: 0.97,
+            memory: 1.55,
+            work: 0.95,
+            ..plan("tcmalloc", On)
+        },
+        Plan {
+            throughput: 1.01,
+            latency: 0.99,
+            memory: 1.61,
+            work: 0.99,
+            ..plan("tcmalloc", Off)
+        },
+        Plan {
+            throughput: 1.12,
+            latency: 0.85,
+            memory: 1.12,
+            work: 0.91,
+            ..plan("mimalloc", On)
+        },
+        Plan {
+            throughput: 1.07,
+            latency: 0.90,
+            memory: 1.15,
+            work: 0.94,
+            ..plan("mimalloc", Off)
+        },
+    ]
+}
+
+/// Rounds of all plans: a round's own weather is shared, each run adds its own noise.
+pub(crate) fn candidates(
+    plans: &[Plan],
+    rounds: u32,
+    sigma: f64,
+    seed: u64,
+) -> Vec<CandidateRounds> {
+    let mut noise = Noise(fastrand::Rng::with_seed(seed));
+    let mut candidates: Vec<CandidateRounds> = plans
+        .iter()
+        .map(|plan| CandidateRounds {
+            name: plan.name(),
+            allocator: plan.allocator.to_owned(),
+            pools: plan.pools,
+            role: plan.role,
+            library: (plan.allocator != "glibc").then(|| Library {
+                path: format!("/usr/lib/lib{}.so", plan.allocator),
+                sha256: None,
+                size_bytes: 700_000,
+                version: Some("synthetic".to_owned()),
+            }),
+            rounds: Vec::new(),
+            curves: Vec::new(),
+        })
+        .collect();
+    for round in 0..rounds {
+        let weather = (0.05 * noise.normal()).exp();
+        for (place, (plan, candidate)) in plans.iter().zip(&mut candidates).enumerate() {
+            let mut jitter = |share: f64| (share * sigma * noise.normal()).exp();
+            let mut entry = RoundMeasures {
+                round,
+                position: place as u32,
+                requests: 120_000,
+                ..RoundMeasures::default()
+            };
+            fill(&mut entry, plan, weather, &mut jitter);
+            candidate.rounds.push(entry);
+        }
+    }
+    candidates
+}
+
+fn fill(entry: &mut RoundMeasures, plan: &Plan, weather: f64, jitter: &mut dyn FnMut(f64) -> f64) {
+    use Operation::{Get, Put};
+    let mut set = |operation, quantity, value| {
+        entry.set(
+            Measure {
+                quantity,
+                operation,
+            },
+            value,
+        )
+    };
+    for (operation, rate, p50, p99, work) in [
+        (Put, 21_000.0, 900_000.0, 3_100_000.0, 41_000.0),
+        (Get, 38_000.0, 140_000.0, 610_000.0, 17_000.0),
+    ] {
+        let op = Some(operation);
+        set(
+            op,
+            Quantity::Throughput,
+            rate * plan.throughput * weather * jitter(1.0),
+        );
+        set(
+            op,
+            Quantity::ResponseP50,
+            p50 * plan.latency.sqrt() / weather * jitter(1.0),
+        );
+        set(
+            op,
+            Quantity::ResponseP99,
+            p99 * plan.latency / weather * jitter(3.0),
+        );
+        set(
+            op,
+            Quantity::ServiceP50,
+            0.9 * p50 * plan.latency.sqrt() / weather * jitter(1.0),
+        );
+        set(
+            op,
+            Quantity::ServiceP99,
+            0.9 * p99 * plan.latency / weather * jitter(3.0),
+        );
+        set(op, Quantity::Instructions, work * plan.work * jitter(0.02));
+        set(op, Quantity::Cycles, 0.7 * work * plan.work * jitter(0.3));
+        set(op, Quantity::CpuTime, work * 0.6 * plan.work * jitter(0.5));
+        let calls = if plan.pools == Some(PoolSetting::On) {
+            2.0
+        } else {
+            11.0
+        };
+        set(op, Quantity::HeapCalls, calls);
+    }
+    set(
+        None,
+        Quantity::RssAfterWork,
+        24e6 * plan.memory * jitter(0.2),
+    );
+    set(None, Quantity::PeakRss, 31e6 * plan.memory * jitter(0.25));
+    set(None, Quantity::PageFaults, 0.64 * plan.memory * jitter(0.3));
+}
+
+/// A whole record, analysed, curves included.
+#[allow(
+    dead_code,
+    reason = "each test binary and the example use a part of this module"
+)]
+pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> ComparisonRecord {
+    let mut record = ComparisonRecord::new("0.1.0-SYNTHETIC");
+    record.candidates = candidates(plans, rounds, sigma, seed);
+    let mut noise = Noise(fastrand::Rng::with_seed(seed ^ 0xc0ffee));
+    for (plan, candidate) in plans.iter().zip(&mut record.candidates) {
+        for (operation, median_ns) in [(Operation::Put, 900e3), (Operation::Get, 140e3)] {
+            candidate
+                .curves
+                .push(curve(operation, median_ns * plan.latency, &mut noise));
+        }
+    }
+    record.command = [
+        "millpond",
+        "compare",
+        "--rounds",
+        "10",
+        "--seed",
+        "7",
+        "# SYNTHETIC",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    record.started_unix_s = 1_795_294_616;
+    record.duration_ns = 287_000_000_000;
+    record.subject = Subject {
+        title: "SYNTHETIC DATA, nothing was measured: millpond serve entity".to_owned(),
+        command: vec!["millpond".into(), "serve".into(), "entity".into()],
+        driver: Some("epoll".to_owned()),
+        engine: Some(Engine {
+            name: "rocksdb".to_owned(),
+            version: "7.8.3".to_owned(),
+            linkage: "system".to_owned(),
+        }),
+        ..Subject::default()
+    };
+    record.settings = Settings {
+        rounds_planned: rounds,
+        rounds_done: rounds,
+        connections: 64,
+        threads: 1,
+        rate_per_s: [("put".to_owned(), 12_000.0), ("get".to_owned(), 21_000.0)].into(),
+        memory_requests: 20_000,
+        throughput_phase_ns: 800_000_000,
+        latency_phase_ns: 1_000_000_000,
+        value_bytes: Some(1024),
+        keys: Some(10_000),
+        placement: Some("server on CPU 0, generator on CPU 1".to_owned()),
+        seed: 7,
+        schedule: vec![
+            record
+                .candidates
+                .iter()
+                .map(|one| one.name.clone())
+                .collect(),
+        ],
+    };
+    record.environment = Environment {
+        kernel: "6.1.0-synthetic".to_owned(),
+        distribution: Some("Debian GNU/Linux 12 (bookworm)".to_owned()),
+        architecture: "x86_64".to_owned(),
+        cpu_model: Some("Invented CPU @ 3.0 GHz".to_owned()),
+        cpus: 2,
+        memory_bytes: Some(8 << 30),
+        transparent_huge_pages: Some("madvise".to_owned()),
+        ..Environment::default()
+    };
+    record.counters = "instructions and cycles are counted (synthetic)".to_owned();
+    record.analyse();
+    record
+}
+
+fn curve(operation: Operation, median_ns: f64, noise: &mut Noise) -> LatencyCurve {
+    let mut histogram = LatencyHistogram::new();
+    for _ in 0..60_000 {
+        let tail = if noise.0.f64() < 0.01 {
+            1.0 + 4.0 * noise.0.f64()
+        } else {
+            1.0
+        };
+        histogram.record((median_ns * (0.35 * noise.normal()).exp() * tail) as u64);
+    }
+    LatencyCurve {
+        operation,
+        clock: "response".to_owned(),
+        count: histogram.count(),
+        points: histogram.spectrum(5),
+    }
+}
