@@ -2,8 +2,7 @@
 //!
 //! Absent on purpose: a switch that loosens framing. Limits bound size and time; grammar is fixed.
 
-const MILLISECOND_NS: u64 = 1_000_000;
-const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Fields a head can hold at all: the parser's table has this many places, so a server that wants
 /// more must change the table, not only a flag.
@@ -32,17 +31,20 @@ pub struct Limits {
     pub pipelined_per_tick_max: usize,
     /// Unsent response bytes of one connection at which it stops being read (back-pressure).
     pub output_bytes_max: usize,
-    /// From the first byte of a head (or from accept) to its end, in total and not per read, so
-    /// that a byte now and then does not help; beyond it: 408.
+    /// From the first byte of a head to its end, in total and not per read, so that a byte now
+    /// and then does not help; beyond it: 408.
     pub head_timeout_ns: u64,
-    /// Between requests; beyond it the connection closes without a word, as peers expect.
+    /// Before the first request and between requests; beyond it the connection closes without a
+    /// word, as peers expect.
     pub idle_timeout_ns: u64,
     /// How long a body may be slower than `body_rate_bytes_per_s_min` before that counts.
     pub body_grace_ns: u64,
     /// Slowest body after the grace; below it: 408.
     pub body_rate_bytes_per_s_min: u64,
-    /// Without progress of a blocked write; beyond it the connection is cut.
+    /// For a peer that does not read what it asked for; beyond it the connection is cut.
     pub write_stall_ns: u64,
+    /// Slowest reading of a response: so many bytes earn a blocked write one second more.
+    pub write_rate_bytes_per_s_min: u64,
     /// How long a graceful stop waits for requests being answered.
     pub drain_timeout_ns: u64,
     /// Open connections of one shard; one more is answered 503 and closed.
@@ -65,6 +67,7 @@ impl Default for Limits {
             body_grace_ns: 5 * SECOND_NS,
             body_rate_bytes_per_s_min: 240,
             write_stall_ns: 30 * SECOND_NS,
+            write_rate_bytes_per_s_min: 16 * 1024,
             drain_timeout_ns: 30 * SECOND_NS,
             connections_max: 16 * 1024,
         }
@@ -114,6 +117,11 @@ impl Limits {
                 any,
             ),
             ("write_stall_ns", self.write_stall_ns, any),
+            (
+                "write_rate_bytes_per_s_min",
+                self.write_rate_bytes_per_s_min,
+                any,
+            ),
             (
                 "connections_max",
                 self.connections_max as u64,

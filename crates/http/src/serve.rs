@@ -1,131 +1,22 @@
-//! A whole server: threads, listeners, signals.
-use crate::limits::{Limits, LimitsError};
+//! A whole server: one thread, listener and service per shard, until a signal or its owner ends it.
+//!
+//! On the path: the command line calls [`serve`] and blocks in it. Listeners are bound on the
+//! calling thread, so that a taken port is one clear error before any thread exists.
+//!
+//! Absent on purpose: anything shared between shards but the snapshots of their numbers, and
+//! restarting a shard that failed: the others are stopped and the error is returned.
+
+mod config;
+mod shards;
+mod signals;
+
+pub use config::{DriverChoice, ServeConfig, ServeError, ServeReport};
+pub use shards::{Running, serve_with};
+
 use crate::service::{Service, ShardStart};
-use millpond_io::{Address, IoError, ShardReport, StopHandle};
-use millpond_mempool::PoolMode;
+use millpond_io::Address;
+use signals::SignalWatch;
 use std::error::Error;
-
-/// Which kernel interface moves the bytes.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DriverChoice {
-    /// The best one this kernel allows.
-    #[default]
-    Auto,
-    /// Readiness through epoll.
-    Epoll,
-}
-
-/// A server's configuration.
-#[derive(Clone, Debug)]
-pub struct ServeConfig {
-    /// Where to listen; port 0 takes a free one.
-    pub listen: Address,
-    /// Threads; each has its own listener.
-    pub shards: usize,
-    /// Pin shard i to the i-th CPU this process may use.
-    pub pin: bool,
-    /// Pools, or one malloc and free per pool call.
-    pub pool_mode: PoolMode,
-    /// Caps on what peers send.
-    pub limits: Limits,
-    /// Which server this is, for `/metrics` and threads' names: `plaintext`, `entity`.
-    pub name: &'static str,
-    /// Which kernel interface to use.
-    pub driver: DriverChoice,
-    /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb 10.4.2")`.
-    pub build_labels: Vec<(&'static str, String)>,
-}
-
-impl ServeConfig {
-    /// One shard, pools on, default limits.
-    pub fn new(name: &'static str, listen: Address) -> Self {
-        Self {
-            listen,
-            shards: 1,
-            pin: false,
-            pool_mode: PoolMode::On,
-            limits: Limits::default(),
-            name,
-            driver: DriverChoice::Auto,
-            build_labels: Vec::new(),
-        }
-    }
-}
-
-/// How a server's life went.
-#[derive(Clone, Debug)]
-pub struct ServeReport {
-    /// One per shard.
-    pub shards: Vec<ShardReport>,
-    /// Requests answered, all shards.
-    pub requests: u64,
-    /// A second signal or the drain deadline cut connections.
-    pub is_aborted: bool,
-}
-
-/// Why a server did not start or stopped by itself.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// Contradicting limits.
-    #[error(transparent)]
-    Limits(#[from] LimitsError),
-    /// No thread to serve.
-    #[error("a server needs at least one shard: use --shards 1 or more")]
-    NoShards,
-    /// Sockets, threads or the driver.
-    #[error(transparent)]
-    Io(#[from] IoError),
-    /// The service could not be made.
-    #[error("shard {shard_index}: {source}")]
-    Service {
-        /// Which shard.
-        shard_index: usize,
-        /// The service's own words.
-        source: Box<dyn Error + Send + Sync>,
-    },
-    /// No thread for a shard.
-    #[error("cannot start the thread of shard {shard_index}: {source}")]
-    Thread {
-        /// Which shard.
-        shard_index: usize,
-        /// The system's words.
-        source: std::io::Error,
-    },
-    /// Signal handlers could not be installed.
-    #[error("cannot install signal handlers: {0}")]
-    Signals(std::io::Error),
-    /// A bug of ours: the thread's panic message is on stderr.
-    #[error("shard {shard_index} panicked: please report the message above")]
-    Panicked {
-        /// Which shard.
-        shard_index: usize,
-    },
-}
-
-/// A server that is up, as seen by the thread that controls it.
-#[derive(Clone, Debug)]
-pub struct Running {
-    local_address: Address,
-    stop_handles: Vec<StopHandle>,
-}
-
-impl Running {
-    /// Where it listens, with the real port.
-    pub fn local_address(&self) -> &Address {
-        &self.local_address
-    }
-
-    /// Graceful: answers what was asked, then closes.
-    pub fn request_stop(&self) {
-        self.stop_handles.iter().for_each(StopHandle::request_stop);
-    }
-
-    /// At once.
-    pub fn request_abort(&self) {
-        self.stop_handles.iter().for_each(StopHandle::request_abort);
-    }
-}
 
 /// Runs a server until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
 /// SIGUSR1 prints the pools' accounting on stderr. `on_ready` is called once it accepts.
@@ -138,19 +29,13 @@ where
     S: Service,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    serve_with(config, make, |running| on_ready(running.local_address()))
-}
-
-/// Like [`serve`] without signals: `control` runs on this thread once the server accepts, and
-/// when it returns the server is stopped gracefully.
-pub fn serve_with<S, E>(
-    _config: &ServeConfig,
-    _make: impl Fn(ShardStart) -> Result<S, E> + Sync,
-    _control: impl FnOnce(&Running),
-) -> Result<ServeReport, ServeError>
-where
-    S: Service,
-    E: Into<Box<dyn Error + Send + Sync>>,
-{
-    todo!()
+    // Before anything else: a signal that comes early must not kill a half-started server.
+    let signals = SignalWatch::install().map_err(ServeError::Signals)?;
+    shards::run(config, make, |running, notices| {
+        let forwarder = signals.forward_to(notices.sender())?;
+        on_ready(running.local_address());
+        shards::wait_for_end(running, notices);
+        forwarder.stop();
+        Ok(())
+    })
 }

@@ -1,0 +1,366 @@
+//! One connection's reading side without I/O: bytes in, complete requests out.
+//!
+//! On the path: `server` hands over received bytes; `advance` takes requests off their front, one
+//! call each. A request that is whole borrows everything from those bytes. A body that is not is
+//! gathered in pooled memory, and its head with it, until it is.
+//!
+//! ```text
+//!           head incomplete: bytes wait in `input`
+//!          +-------+
+//!          v       |            body incomplete: head in `head`, data in `body`
+//! Head ----+-------+--> Ready <------------------- Body <--+
+//!   |                                                |     |
+//!   +------> Refused: answer, close                  +-----+
+//! ```
+//!
+//! Absent on purpose: sockets, timers and services (`server`), and resuming inside a head: a cut
+//! head is parsed again from its start, at most once per line end that arrives.
+
+use crate::body::BodyDecoder;
+use crate::encode::Persistence;
+use crate::error::{BodyError, ParseError};
+use crate::head::{Framing, HeadFields, RequestHead};
+use crate::limits::Limits;
+use crate::parse::{Parsed, parse_request_head};
+use crate::request::RequestBody;
+use crate::status::StatusCode;
+use millpond_io::{SocketId, TimerId};
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+
+/// First room for a body whose length only the peer knows; what it claims is not believed at once.
+const BODY_FIRST_BYTES: usize = 4 * 1024;
+
+/// What the bytes on hand give.
+#[derive(Debug)]
+pub(crate) enum Advance<'s> {
+    /// Nothing more without further bytes.
+    NeedMore,
+    /// A complete request.
+    Ready(Ready<'s>),
+    /// The connection must close after the answer to this.
+    Refused(Refusal),
+}
+
+/// A complete request, before anyone looked at its meaning.
+#[derive(Debug)]
+pub(crate) struct Ready<'s> {
+    pub(crate) head: RequestHead,
+    pub(crate) head_bytes: HeadBytes<'s>,
+    pub(crate) body: RequestBody<'s>,
+}
+
+/// Where a request's head lies.
+#[derive(Debug)]
+pub(crate) enum HeadBytes<'s> {
+    Borrowed(&'s [u8]),
+    Pooled(Buffer),
+}
+
+impl HeadBytes<'_> {
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Pooled(buffer) => buffer,
+        }
+    }
+}
+
+/// Why a request gets no service.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Head(#[from] ParseError),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error("the head took too long: send it at once")]
+    HeadTimeout,
+    #[error("the body arrives too slowly: send it faster")]
+    BodyTimeout,
+    #[error("the server is out of memory: try again later")]
+    Memory(#[from] PoolError),
+    #[error("the server has all the connections it may have: try again later")]
+    Crowded,
+}
+
+impl Refusal {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Head(error) => error.status(),
+            Self::Body(error) => error.status(),
+            Self::HeadTimeout | Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Memory(_) | Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// A body being gathered.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    decoder: BodyDecoder,
+    /// The head, kept for the request that it will be.
+    head: Buffer,
+    body: Buffer,
+    /// Input since the head, framing included, for the rate.
+    pub(crate) received_bytes: u64,
+    /// The client waits for 100 Continue before it sends any of the body.
+    pub(crate) wants_continue: bool,
+}
+
+/// A request whose answer a service promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) sequence: u32,
+    pub(crate) persistence: Persistence,
+    pub(crate) is_head: bool,
+}
+
+/// All a server knows of one connection. An idle one owns no buffer.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: SocketId,
+    pub(crate) timer: TimerId,
+    /// When what it does now began: being idle, sending a head, sending a body.
+    pub(crate) since_ns: u64,
+    /// Received and not worked through.
+    pub(crate) input: Buffer,
+    /// Responses of this tick.
+    pub(crate) output: Buffer,
+    pub(crate) gathering: Option<Gathering>,
+    pub(crate) pending: Option<Pending>,
+    /// Length of the last output, the best guess for the next one.
+    pub(crate) output_bytes_last: u32,
+    /// In the server's list of connections to flush.
+    pub(crate) is_dirty: bool,
+    /// In the server's list of connections with requests left for the next tick.
+    pub(crate) is_backlogged: bool,
+    /// The kernel did not take all output; nothing more is served until it has.
+    pub(crate) is_blocked: bool,
+    /// Receiving is switched off at the driver.
+    pub(crate) is_paused: bool,
+    /// No request is read any more; it closes once the output has left.
+    pub(crate) is_closing: bool,
+    /// The peer will send nothing more.
+    pub(crate) is_peer_finished: bool,
+    /// At least one byte of the request at hand has come.
+    pub(crate) is_mid_request: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: SocketId, timer: TimerId, now_ns: u64) -> Self {
+        Self {
+            socket,
+            timer,
+            since_ns: now_ns,
+            input: Buffer::new(),
+            output: Buffer::new(),
+            gathering: None,
+            pending: None,
+            output_bytes_last: 0,
+            is_dirty: false,
+            is_backlogged: false,
+            is_blocked: false,
+            is_paused: false,
+            is_closing: false,
+            is_peer_finished: false,
+            is_mid_request: false,
+        }
+    }
+
+    /// Bytes that come now must wait: an earlier request has to be answered or sent first.
+    #[inline]
+    pub(crate) fn must_wait(&self) -> bool {
+        self.pending.is_some() || self.is_blocked || self.is_backlogged || self.is_closing
+    }
+
+    /// Between requests, with nothing to send: closing it hurts nobody.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.must_wait()
+            && self.gathering.is_none()
+            && self.input.is_empty()
+            && self.output.is_empty()
+    }
+
+    /// Takes the next request off `source` from `*at` on.
+    #[inline]
+    pub(crate) fn advance<'s>(
+        &mut self,
+        source: &'s [u8],
+        at: &mut usize,
+        limits: &Limits,
+        fields: &mut HeadFields,
+        blocks: &BlockPool,
+    ) -> Advance<'s> {
+        if self.gathering.is_some() {
+            return self.advance_body(source, at, limits, fields, blocks);
+        }
+        let bytes = &source[*at..];
+        let head = match parse_request_head(bytes, limits, fields) {
+            Ok(Parsed::Complete(head)) => head,
+            Ok(Parsed::Partial) => return Advance::NeedMore,
+            Err(error) => return Advance::Refused(error.into()),
+        };
+        let (head_bytes, rest) = bytes.split_at(head.head_bytes);
+        let body = match head.framing {
+            Framing::None => &[],
+            Framing::Length(length) if length <= rest.len() as u64 => &rest[..length as usize],
+            _ => return self.begin_body(&head, head_bytes, rest, at, limits, blocks),
+        };
+        *at += head.head_bytes + body.len();
+        let head_bytes = HeadBytes::Borrowed(head_bytes);
+        Advance::Ready(Ready {
+            head,
+            head_bytes,
+            body: RequestBody::Borrowed(body),
+        })
+    }
+
+    /// The body is not whole, or in chunks. `fields` still describes `head_bytes`.
+    fn begin_body<'s>(
+        &mut self,
+        head: &RequestHead,
+        head_bytes: &'s [u8],
+        rest: &'s [u8],
+        at: &mut usize,
+        limits: &Limits,
+        blocks: &BlockPool,
+    ) -> Advance<'s> {
+        *at += head_bytes.len();
+        let Some(decoder) = BodyDecoder::new(head.framing, limits) else {
+            return Advance::NeedMore;
+        };
+        let mut gathering = Gathering {
+            decoder,
+            head: Buffer::new(),
+            body: Buffer::new(),
+            received_bytes: 0,
+            wants_continue: head.expects_continue && rest.is_empty(),
+        };
+        match gathering.gather(rest, at, blocks) {
+            Err(refusal) => Advance::Refused(refusal),
+            Ok(true) => Advance::Ready(Ready {
+                head: *head,
+                head_bytes: HeadBytes::Borrowed(head_bytes),
+                body: RequestBody::Pooled(gathering.body),
+            }),
+            Ok(false) => {
+                if let Err(error) = gathering.head.extend_from_slice(blocks, head_bytes) {
+                    return Advance::Refused(error.into());
+                }
+                self.gathering = Some(gathering);
+                Advance::NeedMore
+            }
+        }
+    }
+
+    #[cold]
+    fn advance_body<'s>(
+        &mut self,
+        source: &'s [u8],
+        at: &mut usize,
+        limits: &Limits,
+        fields: &mut HeadFields,
+        blocks: &BlockPool,
+    ) -> Advance<'s> {
+        let Some(gathering) = self.gathering.as_mut() else {
+            return Advance::NeedMore;
+        };
+        match gathering.gather(&source[*at..], at, blocks) {
+            Err(refusal) => return Advance::Refused(refusal),
+            Ok(false) => return Advance::NeedMore,
+            Ok(true) => {}
+        }
+        let Some(Gathering {
+            head: head_bytes,
+            body,
+            ..
+        }) = self.gathering.take()
+        else {
+            return Advance::NeedMore;
+        };
+        // The head was accepted before; parsing it again is cheaper than keeping a table of its
+        // fields for every connection.
+        match parse_request_head(&head_bytes, limits, fields) {
+            Ok(Parsed::Complete(head)) => Advance::Ready(Ready {
+                head,
+                head_bytes: HeadBytes::Pooled(head_bytes),
+                body: RequestBody::Pooled(body),
+            }),
+            Ok(Parsed::Partial) => Advance::NeedMore,
+            Err(error) => Advance::Refused(error.into()),
+        }
+    }
+
+    /// Whether more bytes can change what a cut head in `input` (with `arrived` not yet appended)
+    /// is: only a line end or a limit can. Keeps a peer that sends byte by byte from making us
+    /// parse from the start for each.
+    pub(crate) fn is_worth_parsing(&self, arrived: &[u8], limits: &Limits) -> bool {
+        let (before, after) = (self.input.len(), self.input.len() + arrived.len());
+        // Two bytes for the empty line that may precede a request line.
+        let crosses = |limit: usize| before < limit && after >= limit;
+        crosses(limits.request_line_bytes_max + 2)
+            || crosses(limits.head_bytes_max)
+            || memchr::memchr(b'\n', arrived).is_some()
+    }
+
+    /// The method, as far as what was kept shows, asks for no body in the answer.
+    pub(crate) fn is_head_request(&self) -> bool {
+        let head: &[u8] = self
+            .gathering
+            .as_ref()
+            .map_or(&self.input, |gathering| &gathering.head);
+        is_head_request(head)
+    }
+}
+
+/// Whether these bytes begin a HEAD request.
+pub(crate) fn is_head_request(bytes: &[u8]) -> bool {
+    bytes
+        .strip_prefix(b"\r\n")
+        .unwrap_or(bytes)
+        .starts_with(b"HEAD ")
+}
+
+impl Gathering {
+    /// Decodes all of `bytes` that belongs to the body; true when the body is complete.
+    fn gather(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        blocks: &BlockPool,
+    ) -> Result<bool, Refusal> {
+        let mut rest = bytes;
+        loop {
+            let step = self.decoder.decode(rest)?;
+            self.keep(step.data, blocks)?;
+            self.received_bytes += step.consumed_bytes as u64;
+            *at += step.consumed_bytes;
+            rest = &rest[step.consumed_bytes..];
+            if step.is_complete {
+                return Ok(true);
+            }
+            if rest.is_empty() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Doubles as it grows, but never past what a known length still needs.
+    fn keep(&mut self, data: &[u8], blocks: &BlockPool) -> Result<(), PoolError> {
+        if self.body.spare_bytes() < data.len() {
+            let doubled = self.body.len().max(BODY_FIRST_BYTES);
+            let most = self
+                .decoder
+                .remaining_bytes()
+                .map_or(usize::MAX, |remaining| {
+                    usize::try_from(remaining)
+                        .unwrap_or(usize::MAX)
+                        .saturating_add(data.len())
+                });
+            self.body
+                .reserve(blocks, doubled.min(most).max(data.len()))?;
+        }
+        self.body.append_within_capacity(data);
+        Ok(())
+    }
+}

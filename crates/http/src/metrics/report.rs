@@ -1,0 +1,281 @@
+//! Snapshots as Prometheus text, and as a table for a person who sends SIGUSR1.
+
+use super::MetricsText;
+use super::snapshot::ShardSnapshot;
+use crate::counters::HttpCounters;
+use millpond_mempool::PoolStats;
+use std::fmt::{Display, Write};
+
+/// What a server is, as labels of `millpond_build_info`.
+pub(crate) type BuildLabels = [(&'static str, String)];
+
+/// All shards' numbers and the build's labels.
+pub(crate) fn write_all(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], build: &BuildLabels) {
+    let labels: Vec<(&str, &dyn Display)> = build
+        .iter()
+        .map(|(name, value)| (*name, value as &dyn Display))
+        .collect();
+    out.describe(
+        "millpond_build_info",
+        "gauge",
+        "What is running; the value is always 1.",
+    );
+    out.sample("millpond_build_info", &labels, 1);
+    write_http(out, shards);
+    write_driver(out, shards);
+    write_pools(out, shards);
+    write_classes(out, shards);
+}
+
+fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    type Read = fn(&HttpCounters) -> u64;
+    let metrics: [(&str, &str, &str, Read); 9] = [
+        ("requests_total", "counter", "Requests served.", |c| {
+            c.requests
+        }),
+        ("connections", "gauge", "Open connections.", |c| {
+            c.connections_open
+        }),
+        (
+            "connections_accepted_total",
+            "counter",
+            "Connections taken.",
+            |c| c.connections_accepted,
+        ),
+        (
+            "connections_refused_total",
+            "counter",
+            "Connections answered 503: too many.",
+            |c| c.connections_refused,
+        ),
+        (
+            "connections_shed_total",
+            "counter",
+            "Idle connections closed for new ones.",
+            |c| c.connections_shed,
+        ),
+        (
+            "idle_timeouts_total",
+            "counter",
+            "Connections closed for idleness.",
+            |c| c.idle_timeouts,
+        ),
+        (
+            "head_timeouts_total",
+            "counter",
+            "Heads that took too long.",
+            |c| c.head_timeouts,
+        ),
+        (
+            "body_timeouts_total",
+            "counter",
+            "Bodies that were too slow.",
+            |c| c.body_timeouts,
+        ),
+        (
+            "write_stalls_total",
+            "counter",
+            "Connections cut: peer did not read.",
+            |c| c.write_stalls,
+        ),
+    ];
+    for (suffix, kind, help, read) in metrics {
+        let name = format!("millpond_http_{suffix}");
+        out.describe(&name, kind, help);
+        for (shard, snapshot) in shards.iter().enumerate() {
+            out.sample(&name, &[("shard", &shard)], read(&snapshot.http));
+        }
+    }
+    let name = "millpond_http_responses_total";
+    out.describe(name, "counter", "Responses by status code.");
+    for (shard, snapshot) in shards.iter().enumerate() {
+        for (status, count) in snapshot.http.responses() {
+            out.sample(name, &[("shard", &shard), ("status", &status)], count);
+        }
+    }
+}
+
+fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    let calls = "millpond_driver_system_calls_total";
+    out.describe(calls, "counter", "System calls by kind.");
+    for (shard, ShardSnapshot { driver, .. }) in shards.iter().enumerate() {
+        for (call, count) in [
+            ("wait", driver.waits),
+            ("accept", driver.accepts),
+            ("connect", driver.connects),
+            ("receive", driver.receives),
+            ("send", driver.sends),
+            ("control", driver.controls),
+            ("close", driver.closes),
+        ] {
+            out.sample(calls, &[("shard", &shard), ("call", &call)], count);
+        }
+    }
+    for (suffix, help) in [
+        ("ticks_total", "Rounds of the event loop."),
+        ("sends_blocked_total", "Sends that left something over."),
+        ("received_bytes_total", "Bytes received."),
+        ("sent_bytes_total", "Bytes handed to the kernel."),
+        (
+            "accept_failures_total",
+            "Failed accepts, e.g. for want of descriptors.",
+        ),
+    ] {
+        let name = format!("millpond_driver_{suffix}");
+        out.describe(&name, "counter", help);
+        for (shard, ShardSnapshot { driver, .. }) in shards.iter().enumerate() {
+            let value = match suffix {
+                "ticks_total" => driver.ticks,
+                "sends_blocked_total" => driver.sends_blocked,
+                "received_bytes_total" => driver.received_bytes,
+                "sent_bytes_total" => driver.sent_bytes,
+                _ => driver.accept_failures,
+            };
+            out.sample(&name, &[("shard", &shard)], value);
+        }
+    }
+}
+
+type PoolMetric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&PoolStats) -> u64,
+);
+
+/// The accounting identity reserved = live + cached + waste can be checked from outside.
+const POOL_METRICS: [PoolMetric; 9] = [
+    ("live_objects", "gauge", "Objects in use.", |p| {
+        p.live_objects
+    }),
+    ("live_bytes", "gauge", "Bytes in use.", |p| p.live_bytes),
+    ("cached_bytes", "gauge", "Bytes ready for reuse.", |p| {
+        p.cached_bytes
+    }),
+    ("waste_bytes", "gauge", "Bytes nobody can use.", |p| {
+        p.waste_bytes
+    }),
+    ("reserved_bytes", "gauge", "live + cached + waste.", |p| {
+        p.reserved_bytes
+    }),
+    (
+        "high_water_bytes",
+        "gauge",
+        "Most bytes ever in use.",
+        |p| p.high_water_bytes,
+    ),
+    (
+        "hits_total",
+        "counter",
+        "Requests served from memory at hand.",
+        |p| p.hits,
+    ),
+    (
+        "misses_total",
+        "counter",
+        "Requests that needed new memory.",
+        |p| p.misses,
+    ),
+    (
+        "remote_frees_total",
+        "counter",
+        "Blocks other threads sent back.",
+        |p| p.remote_frees,
+    ),
+];
+
+fn write_pools(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    for (suffix, kind, help, read) in POOL_METRICS {
+        let name = format!("millpond_pool_{suffix}");
+        out.describe(&name, kind, help);
+        for (shard, snapshot) in shards.iter().enumerate() {
+            for pool in &snapshot.pools {
+                let labels: [(&str, &dyn Display); 4] = [
+                    ("shard", &shard),
+                    ("pool", &pool.name),
+                    ("kind", &pool.kind),
+                    ("mode", &pool.mode.as_str()),
+                ];
+                out.sample(&name, &labels, read(pool));
+            }
+        }
+    }
+}
+
+fn write_classes(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    for (suffix, kind, help) in [
+        ("live_objects", "gauge", "Blocks in use, by size class."),
+        (
+            "cached_objects",
+            "gauge",
+            "Blocks ready for reuse, by size class.",
+        ),
+        (
+            "hits_total",
+            "counter",
+            "Requests served from the class's free list.",
+        ),
+        (
+            "misses_total",
+            "counter",
+            "Requests that needed new memory.",
+        ),
+    ] {
+        let name = format!("millpond_pool_class_{suffix}");
+        out.describe(&name, kind, help);
+        for (shard, snapshot) in shards.iter().enumerate() {
+            for class in &snapshot.classes {
+                let value = match suffix {
+                    "live_objects" => class.live_objects,
+                    "cached_objects" => class.cached_objects,
+                    "hits_total" => class.hits,
+                    _ => class.misses,
+                };
+                let labels: [(&str, &dyn Display); 2] =
+                    [("shard", &shard), ("block_bytes", &class.block_bytes)];
+                out.sample(&name, &labels, value);
+            }
+        }
+    }
+}
+
+/// One line per shard and pool, for stderr.
+pub(crate) fn accounting_table(name: &str, shards: &[ShardSnapshot]) -> String {
+    let mut text = format!(
+        "{name}: pool accounting (bytes; reserved = live + cached + waste)\n\
+         {:>5} {:<20} {:<6} {:<4} {:>9} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
+        "shard",
+        "pool",
+        "kind",
+        "mode",
+        "objects",
+        "live",
+        "cached",
+        "waste",
+        "reserved",
+        "high water",
+        "hits",
+        "misses",
+    );
+    for (shard, snapshot) in shards.iter().enumerate() {
+        for p in &snapshot.pools {
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "{shard:>5} {:<20} {:<6} {:<4} {:>9} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>9}",
+                p.name,
+                p.kind,
+                p.mode.as_str(),
+                p.live_objects,
+                p.live_bytes,
+                p.cached_bytes,
+                p.waste_bytes,
+                p.reserved_bytes,
+                p.high_water_bytes,
+                p.hits,
+                p.misses,
+            );
+        }
+    }
+    text
+}

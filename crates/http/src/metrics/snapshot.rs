@@ -1,0 +1,43 @@
+//! A copy of one shard's numbers, for the other shards and for SIGUSR1.
+
+use crate::counters::HttpCounters;
+use millpond_io::DriverCounters;
+use millpond_mempool::{ClassStats, PoolStats};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One shard's numbers at some moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShardSnapshot {
+    pub(crate) http: HttpCounters,
+    pub(crate) driver: DriverCounters,
+    pub(crate) driver_name: &'static str,
+    pub(crate) pools: Vec<PoolStats>,
+    pub(crate) classes: Vec<ClassStats>,
+}
+
+/// The latest copy of every shard. Locked for the time of a copy, about once a second.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    shards: Vec<Mutex<ShardSnapshot>>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(shard_count: usize) -> Self {
+        Self {
+            shards: (0..shard_count).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// The place of one shard. A panic elsewhere leaves only numbers behind: still good to read.
+    pub(crate) fn lock(&self, shard_index: usize) -> MutexGuard<'_, ShardSnapshot> {
+        self.shards[shard_index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<ShardSnapshot> {
+        (0..self.shards.len())
+            .map(|index| self.lock(index).clone())
+            .collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! What a server is told, and what it tells in the end.
+
+use crate::limits::{Limits, LimitsError};
+use millpond_io::{Address, IoError, ShardReport};
+use millpond_mempool::PoolMode;
+use std::error::Error;
+
+/// Which kernel interface moves the bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DriverChoice {
+    /// The best one this kernel allows.
+    #[default]
+    Auto,
+    /// Readiness through epoll.
+    Epoll,
+}
+
+/// A server's configuration.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: Address,
+    /// Threads; each has its own listener.
+    pub shards: usize,
+    /// Pin shard i to the i-th CPU this process may use.
+    pub pin: bool,
+    /// Pools, or one malloc and free per pool call.
+    pub pool_mode: PoolMode,
+    /// Caps on what peers send.
+    pub limits: Limits,
+    /// Which server this is, for `/metrics` and threads' names: `plaintext`, `entity`.
+    pub name: &'static str,
+    /// Which kernel interface to use.
+    pub driver: DriverChoice,
+    /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
+    pub build_labels: Vec<(&'static str, String)>,
+}
+
+impl ServeConfig {
+    /// One shard, pools on, default limits.
+    pub fn new(name: &'static str, listen: Address) -> Self {
+        Self {
+            listen,
+            shards: 1,
+            pin: false,
+            pool_mode: PoolMode::On,
+            limits: Limits::default(),
+            name,
+            driver: DriverChoice::Auto,
+            build_labels: Vec::new(),
+        }
+    }
+}
+
+/// How a server's life went.
+#[derive(Clone, Debug)]
+pub struct ServeReport {
+    /// One per shard.
+    pub shards: Vec<ShardReport>,
+    /// Requests served, all shards.
+    pub requests: u64,
+    /// A second signal or the drain deadline cut connections.
+    pub is_aborted: bool,
+}
+
+/// Why a server did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Contradicting limits.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+    /// No thread to serve.
+    #[error("a server needs at least one shard: ask for 1 or more")]
+    NoShards,
+    /// Sockets, CPUs or the driver.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The service could not be made.
+    #[error("{source}")]
+    Service {
+        /// Which shard.
+        shard_index: usize,
+        /// The service's own words.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// No thread for a shard.
+    #[error("cannot start the thread of shard {shard_index}: {source}; use fewer shards")]
+    Thread {
+        /// Which shard.
+        shard_index: usize,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// Signal handlers could not be installed.
+    #[error("cannot watch for signals: {0}")]
+    Signals(std::io::Error),
+    /// A bug: the thread's panic message is on stderr.
+    #[error("shard {shard_index} panicked: please report the message above")]
+    Panicked {
+        /// Which shard.
+        shard_index: usize,
+    },
+}

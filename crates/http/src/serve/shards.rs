@@ -1,0 +1,323 @@
+//! Starting the shards' threads, waiting for their end, collecting their reports.
+
+use super::config::{DriverChoice, ServeConfig, ServeError, ServeReport};
+use crate::metrics::report::accounting_table;
+use crate::metrics::snapshot::Snapshots;
+use crate::server::{Server, ServerParts};
+use crate::service::{Service, ShardStart};
+use millpond_io::listener::BACKLOG;
+use millpond_io::{
+    Address, Driver, EpollDriver, Listener, Shard, ShardConfig, ShardReport, StopHandle,
+    allowed_cpus,
+};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
+
+/// What the controlling thread waits for.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// SIGTERM or SIGINT.
+    Stop,
+    /// SIGUSR1.
+    PrintAccounting,
+    /// A shard's thread is about to end, well or not.
+    ShardEnded,
+}
+
+/// The controlling thread's queue.
+pub(super) struct Notices {
+    sender: Sender<Notice>,
+    receiver: Receiver<Notice>,
+}
+
+impl Notices {
+    pub(super) fn sender(&self) -> Sender<Notice> {
+        self.sender.clone()
+    }
+}
+
+/// A server that is up, as seen by the thread that controls it.
+#[derive(Clone, Debug)]
+pub struct Running {
+    name: &'static str,
+    local_address: Address,
+    stop_handles: Vec<StopHandle>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Running {
+    /// Where it listens, with the real port.
+    pub fn local_address(&self) -> &Address {
+        &self.local_address
+    }
+
+    /// Graceful: answers what was asked, then closes.
+    pub fn request_stop(&self) {
+        self.stop_handles.iter().for_each(StopHandle::request_stop);
+    }
+
+    /// At once.
+    pub fn request_abort(&self) {
+        self.stop_handles.iter().for_each(StopHandle::request_abort);
+    }
+
+    /// The pools' accounting as a table, at most about a second old.
+    pub fn accounting_table(&self) -> String {
+        accounting_table(self.name, &self.snapshots.to_vec())
+    }
+}
+
+/// Like [`super::serve`] without signals: `control` runs on this thread once the server accepts,
+/// and when it returns the server is stopped gracefully.
+pub fn serve_with<S, E>(
+    config: &ServeConfig,
+    make: impl Fn(ShardStart) -> Result<S, E> + Sync,
+    control: impl FnOnce(&Running),
+) -> Result<ServeReport, ServeError>
+where
+    S: Service,
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    run(config, make, |running, _notices| {
+        control(running);
+        Ok(())
+    })
+}
+
+/// What all shards' threads share.
+struct Plan<'a, M> {
+    config: &'a ServeConfig,
+    make: M,
+    snapshots: Arc<Snapshots>,
+    build_labels: Arc<[(&'static str, String)]>,
+    cpus: Vec<usize>,
+}
+
+/// What a thread gives back: the shard's report, requests served, and whether a drain was cut.
+type ShardOutcome = Result<(ShardReport, u64, bool), ServeError>;
+
+pub(super) fn run<S, E, M>(
+    config: &ServeConfig,
+    make: M,
+    control: impl FnOnce(&Running, &Notices) -> Result<(), ServeError>,
+) -> Result<ServeReport, ServeError>
+where
+    S: Service,
+    E: Into<Box<dyn Error + Send + Sync>>,
+    M: Fn(ShardStart) -> Result<S, E> + Sync,
+{
+    config.limits.check()?;
+    if config.shards == 0 {
+        return Err(ServeError::NoShards);
+    }
+    let listeners = Listener::bind_group(&config.listen, config.shards, BACKLOG)?;
+    let plan = Plan {
+        config,
+        make,
+        snapshots: Arc::new(Snapshots::new(config.shards)),
+        build_labels: build_labels(config).into(),
+        cpus: if config.pin {
+            allowed_cpus()?
+        } else {
+            Vec::new()
+        },
+    };
+    let (sender, receiver) = channel();
+    let notices = Notices { sender, receiver };
+    scope(|scope| {
+        let mut running = Running {
+            name: config.name,
+            local_address: listeners[0].local_address().clone(),
+            stop_handles: Vec::with_capacity(config.shards),
+            snapshots: Arc::clone(&plan.snapshots),
+        };
+        let mut threads = Vec::with_capacity(config.shards);
+        let started = start_all(
+            scope,
+            &plan,
+            listeners,
+            &notices,
+            &mut threads,
+            &mut running,
+        );
+        let is_up = running.stop_handles.len() == config.shards;
+        let controlled = started.and_then(|()| match is_up {
+            true => control(&running, &notices),
+            // `join_all` finds the error of the shard that is missing.
+            false => Ok(()),
+        });
+        if is_up && controlled.is_ok() {
+            running.request_stop();
+        } else {
+            running.request_abort();
+        }
+        let report = join_all(threads)?;
+        controlled.map(|()| report)
+    })
+}
+
+/// Starts every shard's thread, then waits until all accept.
+fn start_all<'scope, 'env: 'scope, S, E, M>(
+    scope: &'scope Scope<'scope, 'env>,
+    plan: &'env Plan<'_, M>,
+    listeners: Vec<Listener>,
+    notices: &Notices,
+    threads: &mut Vec<ScopedJoinHandle<'scope, ShardOutcome>>,
+    running: &mut Running,
+) -> Result<(), ServeError>
+where
+    S: Service,
+    E: Into<Box<dyn Error + Send + Sync>>,
+    M: Fn(ShardStart) -> Result<S, E> + Sync,
+{
+    let (ready_sender, ready) = channel();
+    let mut outcome = Ok(());
+    for (shard_index, listener) in listeners.into_iter().enumerate() {
+        let ready = ready_sender.clone();
+        let ended = EndedNotice(notices.sender());
+        let body = move || {
+            let _ended = ended;
+            run_shard(plan, shard_index, listener, ready)
+        };
+        let name = format!("{}-{shard_index}", plan.config.name);
+        match Builder::new().name(name).spawn_scoped(scope, body) {
+            Ok(thread) => threads.push(thread),
+            Err(source) => {
+                outcome = Err(ServeError::Thread {
+                    shard_index,
+                    source,
+                });
+                break;
+            }
+        }
+    }
+    drop(ready_sender);
+    // Ends when every thread that was started has announced itself or given up.
+    running.stop_handles.extend(ready);
+    outcome
+}
+
+/// Sent when dropped, so that a panicking shard is noticed too.
+struct EndedNotice(Sender<Notice>);
+
+impl Drop for EndedNotice {
+    fn drop(&mut self) {
+        // The controlling thread may have stopped listening.
+        let _ = self.0.send(Notice::ShardEnded);
+    }
+}
+
+/// The body of a shard's thread.
+fn run_shard<S, E, M>(
+    plan: &Plan<'_, M>,
+    shard_index: usize,
+    listener: Listener,
+    ready: Sender<StopHandle>,
+) -> ShardOutcome
+where
+    S: Service,
+    E: Into<Box<dyn Error + Send + Sync>>,
+    M: Fn(ShardStart) -> Result<S, E> + Sync,
+{
+    let config = plan.config;
+    let pool_mode = config.pool_mode;
+    let mut driver = match config.driver {
+        DriverChoice::Auto | DriverChoice::Epoll => EpollDriver::new(pool_mode)?,
+    };
+    driver.listen(listener)?;
+    let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[shard_index % plan.cpus.len()]);
+    let mut shard = Shard::new(
+        ShardConfig {
+            index: shard_index,
+            cpu,
+            pool_mode,
+        },
+        driver,
+    );
+    let start = ShardStart {
+        index: shard_index,
+        count: config.shards,
+        waker: shard.waker(),
+        pool_mode,
+    };
+    let service = (plan.make)(start).map_err(|error| ServeError::Service {
+        shard_index,
+        source: error.into(),
+    })?;
+    let parts = ServerParts {
+        limits: config.limits,
+        pool_mode,
+        blocks: shard.pools().blocks.clone(),
+        snapshots: Arc::clone(&plan.snapshots),
+        build_labels: Arc::clone(&plan.build_labels),
+    };
+    let mut server = Server::new(service, parts);
+    // The receiver is held until all have announced themselves, which dropping the sender ends.
+    let _ = ready.send(shard.stop_handle());
+    drop(ready);
+    let report = shard.run(&mut server)?;
+    Ok((report, server.requests(), server.is_drain_over()))
+}
+
+fn join_all(threads: Vec<ScopedJoinHandle<'_, ShardOutcome>>) -> Result<ServeReport, ServeError> {
+    let mut report = ServeReport {
+        shards: Vec::new(),
+        requests: 0,
+        is_aborted: false,
+    };
+    let mut first_error = None;
+    for (shard_index, thread) in threads.into_iter().enumerate() {
+        match thread
+            .join()
+            .unwrap_or(Err(ServeError::Panicked { shard_index }))
+        {
+            Ok((shard, requests, is_drain_over)) => {
+                report.is_aborted |= shard.aborted || is_drain_over;
+                report.requests += requests;
+                report.shards.push(shard);
+            }
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    first_error.map_or(Ok(report), Err)
+}
+
+/// Handles notices until every shard has ended.
+pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
+    let mut shards_left = running.stop_handles.len();
+    let mut is_stopping = false;
+    while shards_left > 0 {
+        // The sender lives in `notices`, so the queue cannot be disconnected.
+        let Ok(notice) = notices.receiver.recv() else {
+            return;
+        };
+        match notice {
+            Notice::PrintAccounting => eprint!("{}", running.accounting_table()),
+            Notice::Stop if is_stopping => running.request_abort(),
+            Notice::Stop => running.request_stop(),
+            Notice::ShardEnded => {
+                shards_left -= 1;
+                // One that ends by itself failed; the others must not go on without it.
+                running.request_stop();
+            }
+        }
+        is_stopping |= matches!(notice, Notice::Stop);
+    }
+}
+
+fn build_labels(config: &ServeConfig) -> Vec<(&'static str, String)> {
+    let driver = match config.driver {
+        DriverChoice::Auto | DriverChoice::Epoll => "epoll",
+    };
+    let mut labels = vec![
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("server", config.name.to_owned()),
+        ("driver", driver.to_owned()),
+        ("pools", config.pool_mode.as_str().to_owned()),
+        ("shards", config.shards.to_string()),
+    ];
+    labels.extend(config.build_labels.iter().cloned());
+    labels
+}

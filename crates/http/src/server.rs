@@ -1,0 +1,340 @@
+//! The server of one shard: connects sockets, the connection state machine and a service.
+//!
+//! On the path: `io` delivers events; received bytes go through `exchange` (requests out of bytes,
+//! service, responses into the connection's output); when the tick ends every connection with
+//! output gets one send. Deadlines sit in `deadline`, what a stop and `/metrics` need in their own
+//! files.
+//!
+//! Back-pressure: a connection whose output the kernel did not take, whose request is pending, or
+//! that used up its share of the tick, is not served further. Bytes that still come are kept, then
+//! receiving is paused, so at most two receives wait per connection.
+//!
+//! Absent on purpose: threads and signals (`serve`), and locks: all of this is one thread's.
+
+mod exchange;
+mod deadline;
+mod drain;
+mod observe;
+
+pub(crate) use exchange::{Marks, send_unanswered};
+
+use crate::completions::Completions;
+use crate::connection::Connection;
+use crate::connections::Connections;
+use crate::limits::Limits;
+use crate::metrics::snapshot::Snapshots;
+use crate::service::Service;
+use exchange::Exchange;
+use millpond_io::{
+    Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
+};
+use millpond_mempool::{BlockPool, PoolMode};
+use observe::Heartbeat;
+use std::sync::Arc;
+
+/// Users of timers that are no socket; no socket has these ids, its slots being dense.
+const DRAIN_TIMER: u64 = u64::MAX;
+const HEARTBEAT_TIMER: u64 = u64::MAX - 1;
+
+/// What a server needs besides its service.
+pub(crate) struct ServerParts {
+    pub(crate) limits: Limits,
+    pub(crate) pool_mode: PoolMode,
+    /// The shard's own pool.
+    pub(crate) blocks: BlockPool,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) build_labels: Arc<[(&'static str, String)]>,
+}
+
+/// A [`Service`] as an [`io::Protocol`](Protocol).
+pub(crate) struct Server<S> {
+    service: S,
+    connections: Connections,
+    exchange: Exchange,
+    /// Connections answered late, to go on with.
+    answered: Vec<SocketId>,
+    /// Connections whose share of the last tick was used up.
+    backlog_due: Vec<SocketId>,
+    snapshots: Arc<Snapshots>,
+    build_labels: Arc<[(&'static str, String)]>,
+    heartbeat: Heartbeat,
+    /// The drain deadline passed: what is left is cut.
+    is_drain_over: bool,
+}
+
+impl<S: Service> Server<S> {
+    pub(crate) fn new(service: S, parts: ServerParts) -> Self {
+        Self {
+            service,
+            connections: Connections::new(parts.pool_mode),
+            exchange: Exchange::new(parts.limits, parts.blocks),
+            answered: Vec::new(),
+            backlog_due: Vec::new(),
+            snapshots: parts.snapshots,
+            build_labels: parts.build_labels,
+            heartbeat: Heartbeat::default(),
+            is_drain_over: false,
+        }
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.exchange.counters.requests
+    }
+
+    pub(crate) fn is_drain_over(&self) -> bool {
+        self.is_drain_over
+    }
+
+    fn accepted<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        if self.connections.len() >= self.exchange.limits.connections_max {
+            self.exchange
+                .refuse_crowded(shard.driver, socket, shard.now_ns);
+            return;
+        }
+        let timer = shard.timers.create(socket.to_bits());
+        let connection = Connection::new(socket, timer, shard.now_ns);
+        if self.connections.insert(connection).is_err() {
+            shard.timers.remove(timer);
+            shard.driver.close(socket);
+            return;
+        }
+        shard
+            .timers
+            .set(timer, shard.now_ns + self.exchange.fresh_timeout_ns());
+        let counters = &mut self.exchange.counters;
+        counters.connections_accepted += 1;
+        counters.connections_open = self.connections.len() as u64;
+    }
+
+    #[inline]
+    fn received<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+        bytes: &[u8],
+    ) {
+        let Some(connection) = self.connections.get_mut(socket) else {
+            return;
+        };
+        if connection.is_closing {
+            return;
+        }
+        if connection.must_wait() {
+            self.exchange.keep(connection, bytes);
+            shard.driver.pause_receive(socket);
+            connection.is_paused = true;
+        } else if connection.input.is_empty() {
+            let consumed_bytes = self
+                .exchange
+                .serve(&mut self.service, connection, bytes, shard);
+            if consumed_bytes < bytes.len() {
+                self.exchange.keep(connection, &bytes[consumed_bytes..]);
+            }
+        } else {
+            let is_worth_it = connection.is_worth_parsing(bytes, &self.exchange.limits);
+            self.exchange.keep(connection, bytes);
+            if is_worth_it {
+                self.exchange
+                    .serve_kept(&mut self.service, connection, shard);
+            }
+        }
+        self.exchange.settle(connection, shard);
+    }
+
+    /// A reason to wait is gone: serves what came meanwhile.
+    fn go_on<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        let Some(connection) = self.connections.get_mut(socket) else {
+            return;
+        };
+        if !connection.must_wait() && !connection.input.is_empty() {
+            self.exchange
+                .serve_kept(&mut self.service, connection, shard);
+        }
+        self.exchange.settle(connection, shard);
+    }
+
+    fn peer_finished<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        let Some(connection) = self.connections.get_mut(socket) else {
+            return;
+        };
+        connection.is_peer_finished = true;
+        self.exchange.settle(connection, shard);
+    }
+
+    fn send_drained<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        let Some(connection) = self.connections.get_mut(socket) else {
+            return;
+        };
+        connection.is_blocked = false;
+        connection.since_ns = shard.now_ns;
+        if connection.is_closing {
+            self.exchange.marks.mark_dirty(connection);
+        } else {
+            self.go_on(shard, socket);
+        }
+    }
+
+    fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.exchange.standing_lines.refresh(shard.now_ns);
+        self.complete(shard, |service, completions| service.woken(completions));
+    }
+
+    /// Lets `answer` respond to pending requests, then goes on with their connections.
+    fn complete<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        answer: impl FnOnce(&mut S, &mut Completions<'_>),
+    ) {
+        let Exchange {
+            counters,
+            marks,
+            blocks,
+            standing_lines,
+            is_draining,
+            ..
+        } = &mut self.exchange;
+        let mut completions = Completions {
+            connections: &mut self.connections,
+            counters,
+            marks,
+            blocks,
+            standing_lines: standing_lines.as_bytes(),
+            pools: shard.pools,
+            is_draining: *is_draining,
+            answered: &mut self.answered,
+        };
+        answer(&mut self.service, &mut completions);
+        let mut answered = std::mem::take(&mut self.answered);
+        for socket in answered.drain(..) {
+            self.go_on(shard, socket);
+        }
+        self.answered = answered;
+    }
+
+    fn serve_backlog<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let mut due = std::mem::take(&mut self.backlog_due);
+        for socket in due.drain(..) {
+            if let Some(connection) = self.connections.get_mut(socket) {
+                connection.is_backlogged = false;
+                self.go_on(shard, socket);
+            }
+        }
+        self.backlog_due = std::mem::replace(&mut self.exchange.marks.backlogged, due);
+    }
+
+    /// One send for each connection with output; closes those that are done.
+    #[inline]
+    fn flush<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let mut dirty = std::mem::take(&mut self.exchange.marks.dirty);
+        for socket in dirty.drain(..) {
+            let Some(connection) = self.connections.get_mut(socket) else {
+                continue;
+            };
+            connection.is_dirty = false;
+            if !connection.output.is_empty() {
+                let output = std::mem::take(&mut connection.output);
+                let output_bytes = output.len() as u64;
+                connection.output_bytes_last = u32::try_from(output_bytes).unwrap_or(u32::MAX);
+                if shard.driver.send(socket, output) == SendOutcome::Blocked {
+                    connection.is_blocked = true;
+                    self.exchange.watch_write(connection, shard, output_bytes);
+                }
+            }
+            if self.exchange.is_draining && connection.is_idle() {
+                connection.is_closing = true;
+            }
+            if connection.is_closing && !connection.is_blocked {
+                shard.driver.close_after_send(socket);
+                self.forget(shard, socket);
+            }
+        }
+        self.exchange.marks.dirty = dirty;
+    }
+
+    /// The socket is closed or closing by itself: nothing of it stays here.
+    fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        if let Some(connection) = self.connections.remove(socket) {
+            shard.timers.remove(connection.timer);
+            self.exchange.counters.connections_open = self.connections.len() as u64;
+        }
+    }
+
+    fn cut<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        shard.driver.close(socket);
+        self.forget(shard, socket);
+    }
+
+    /// No descriptor is left for a waiting peer: the connection idle for longest makes room.
+    #[cold]
+    fn accept_failed<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, error: Errno) {
+        if !matches!(error, Errno::MFILE | Errno::NFILE) {
+            return;
+        }
+        let idle = self
+            .connections
+            .iter()
+            .filter(|connection| connection.is_idle());
+        let oldest = idle.min_by_key(|connection| connection.since_ns);
+        if let Some(socket) = oldest.map(|connection| connection.socket) {
+            self.exchange.counters.connections_shed += 1;
+            self.cut(shard, socket);
+        }
+    }
+}
+
+impl<S: Service, D: Driver> Protocol<D> for Server<S> {
+    fn started(&mut self, shard: &mut ShardContext<'_, D>) -> Result<(), IoError> {
+        self.heartbeat.timer = Some(shard.timers.create(HEARTBEAT_TIMER));
+        self.publish(shard);
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
+        self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
+        match event {
+            Event::Received { socket, bytes } => self.received(shard, socket, bytes),
+            Event::Accepted { socket, .. } => self.accepted(shard, socket),
+            Event::PeerFinished { socket } => self.peer_finished(shard, socket),
+            Event::Failed { socket, .. } => self.forget(shard, socket),
+            Event::SendDrained { socket } => self.send_drained(shard, socket),
+            Event::Woken => self.woken(shard),
+            Event::AcceptFailed { error } => self.accept_failed(shard, error),
+            // A server connects to nobody; kinds of events to come are not for it either.
+            _ => {}
+        }
+    }
+
+    fn timer_expired(&mut self, shard: &mut ShardContext<'_, D>, user: u64) {
+        match user {
+            DRAIN_TIMER => self.drain_expired(shard),
+            HEARTBEAT_TIMER => self.beat(shard),
+            socket => self.deadline_passed(shard, SocketId::from_bits(socket)),
+        }
+    }
+
+    fn tick_ended(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.serve_backlog(shard);
+        self.service.tick_ended();
+        self.answer_metrics(shard);
+        self.flush(shard);
+        self.keep_beating(shard);
+    }
+
+    fn stop_requested(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.begin_drain(shard);
+    }
+
+    fn finished(&self) -> bool {
+        let is_drained = self.connections.is_empty() && self.service.can_stop();
+        self.exchange.is_draining && (is_drained || self.is_drain_over)
+    }
+
+    fn wait_plan(&mut self, now_ns: u64) -> WaitPlan {
+        let has_backlog = !self.backlog_due.is_empty();
+        WaitPlan {
+            deadline_ns: has_backlog.then_some(now_ns),
+            ..WaitPlan::default()
+        }
+    }
+}

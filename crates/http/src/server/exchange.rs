@@ -1,0 +1,332 @@
+//! Requests out of bytes, through the service, into responses.
+
+use crate::connection::{Advance, Connection, HeadBytes, Pending, Ready, Refusal, is_head_request};
+use crate::counters::HttpCounters;
+use crate::date::StandingLines;
+use crate::encode::{Persistence, ResponseParts, encode_response};
+use crate::head::{HeadFields, RequestHead, Version};
+use crate::limits::Limits;
+use crate::method::Method;
+use crate::request::Request;
+use crate::response::Response;
+use crate::service::{Flow, RequestToken, Service, ServiceContext};
+use crate::status::StatusCode;
+use millpond_io::{Driver, ShardContext, SocketId};
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+use std::io::Write;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const METRICS_PATH: &[u8] = b"/metrics";
+const TEXT_PLAIN: &str = "text/plain";
+/// Longest sentence of a refusal; a longer one is cut.
+const REFUSAL_TEXT_BYTES_MAX: usize = 192;
+
+/// Connections that need attention when the tick ends.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    pub(crate) dirty: Vec<SocketId>,
+    pub(crate) backlogged: Vec<SocketId>,
+}
+
+impl Marks {
+    #[inline]
+    pub(crate) fn mark_dirty(&mut self, connection: &mut Connection) {
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(connection.socket);
+        }
+    }
+
+    fn mark_backlogged(&mut self, connection: &mut Connection) {
+        if !connection.is_backlogged {
+            connection.is_backlogged = true;
+            self.backlogged.push(connection.socket);
+        }
+    }
+}
+
+/// All a shard's exchanges share; everything of a server but its connections and its service.
+pub(super) struct Exchange {
+    pub(super) limits: Limits,
+    pub(super) blocks: BlockPool,
+    pub(super) counters: HttpCounters,
+    pub(super) marks: Marks,
+    pub(super) standing_lines: StandingLines,
+    /// Requests for `/metrics`, answered when the tick ends.
+    pub(super) metrics_requests: Vec<RequestToken>,
+    /// Every response is the last of its connection.
+    pub(super) is_draining: bool,
+    fields: HeadFields,
+    /// Tells apart the requests of a slot.
+    sequence: u32,
+}
+
+impl Exchange {
+    pub(super) fn new(limits: Limits, blocks: BlockPool) -> Self {
+        Self {
+            limits,
+            blocks,
+            counters: HttpCounters::default(),
+            marks: Marks::default(),
+            standing_lines: StandingLines::new(),
+            metrics_requests: Vec::new(),
+            is_draining: false,
+            fields: HeadFields::new(),
+            sequence: 0,
+        }
+    }
+
+    /// Serves requests off the front of `bytes` until one must wait; returns the bytes used.
+    #[inline]
+    pub(super) fn serve<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        shard: &mut ShardContext<'_, D>,
+    ) -> usize {
+        self.standing_lines.refresh(shard.now_ns);
+        let was_gathering = connection.gathering.is_some();
+        let mut at = 0;
+        let mut served_count = 0;
+        while at < bytes.len() && !connection.must_wait() {
+            let is_full = connection.output.len() >= self.limits.output_bytes_max;
+            if is_full || served_count == self.limits.pipelined_per_tick_max {
+                self.marks.mark_backlogged(connection);
+                break;
+            }
+            let Self {
+                limits,
+                fields,
+                blocks,
+                ..
+            } = self;
+            match connection.advance(bytes, &mut at, limits, fields, blocks) {
+                Advance::NeedMore => {
+                    self.continue_if_wanted(connection);
+                    break;
+                }
+                Advance::Refused(refusal) => {
+                    self.refuse(connection, refusal, is_head_request(&bytes[at..]));
+                }
+                Advance::Ready(ready) => {
+                    served_count += 1;
+                    if at < bytes.len() && connection.output.capacity() == 0 {
+                        // More will follow in this tick, likely as much as last time. Without
+                        // memory the response itself will fail and say so.
+                        let last_bytes = connection.output_bytes_last as usize;
+                        let _ = connection.output.reserve(&self.blocks, last_bytes);
+                    }
+                    self.call(service, connection, ready, shard);
+                }
+            }
+        }
+        if connection.is_closing {
+            at = bytes.len();
+        }
+        let is_mid_request = at < bytes.len() || connection.gathering.is_some();
+        let is_new_phase = !was_gathering && connection.gathering.is_some();
+        if served_count > 0 || is_new_phase || is_mid_request != connection.is_mid_request {
+            connection.since_ns = shard.now_ns;
+            connection.is_mid_request = is_mid_request;
+        }
+        at
+    }
+
+    /// Like `serve`, on what the connection kept.
+    pub(super) fn serve_kept<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let mut input = std::mem::take(&mut connection.input);
+        let consumed_bytes = self.serve(service, connection, &input, shard);
+        if consumed_bytes < input.len() {
+            input.consume_front(consumed_bytes);
+            connection.input = input;
+        }
+    }
+
+    /// Keeps bytes for later. Without memory for them the connection ends.
+    pub(super) fn keep(&mut self, connection: &mut Connection, bytes: &[u8]) {
+        if let Err(error) = connection.input.extend_from_slice(&self.blocks, bytes) {
+            let is_head = connection.is_head_request();
+            self.refuse(connection, error.into(), is_head);
+        }
+    }
+
+    #[inline]
+    fn call<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        ready: Ready<'_>,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let Ready {
+            head,
+            head_bytes,
+            body,
+        } = ready;
+        self.counters.requests += 1;
+        self.sequence = self.sequence.wrapping_add(1);
+        let is_head = head.method == Method::Head;
+        let persistence = self.persistence(&head);
+        let pending = Pending {
+            sequence: self.sequence,
+            persistence,
+            is_head,
+        };
+        let token = RequestToken::new(connection.socket.slot() as u32, self.sequence);
+        if is_metrics(&head, &head_bytes) {
+            self.metrics_requests.push(token);
+            connection.pending = Some(pending);
+            return;
+        }
+        let bytes = head_bytes.as_slice();
+        let mut request = Request {
+            method: head.method,
+            bytes,
+            head: &head,
+            fields: &self.fields,
+            body,
+        };
+        let mut response = Response {
+            output: &mut connection.output,
+            blocks: &self.blocks,
+            standing_lines: self.standing_lines.as_bytes(),
+            persistence,
+            is_head,
+            sent: None,
+        };
+        let (now_ns, shard_index) = (shard.now_ns, shard.shard_index);
+        let mut context = ServiceContext {
+            pools: shard.pools,
+            now_ns,
+            token,
+            shard_index,
+        };
+        let flow = service.call(&mut request, &mut response, &mut context);
+        context.pools.arena.reset();
+        if flow == Flow::Pending && response.sent.is_none() {
+            connection.pending = Some(Pending {
+                persistence: response.persistence,
+                ..pending
+            });
+            return;
+        }
+        let sent = match response.sent {
+            Some(status) => Ok(status),
+            None => send_unanswered(&mut response),
+        };
+        let is_last = response.persistence == Persistence::Close;
+        match sent {
+            Ok(status) => self.counters.count_response(status),
+            Err(_) => connection.is_closing = true,
+        }
+        connection.is_closing |= is_last;
+        self.marks.mark_dirty(connection);
+    }
+
+    #[inline]
+    fn persistence(&self, head: &RequestHead) -> Persistence {
+        match head.version {
+            _ if !head.keep_alive || self.is_draining => Persistence::Close,
+            Version::Http11 => Persistence::Silent,
+            Version::Http10 => Persistence::KeepAlive,
+        }
+    }
+
+    /// The head is accepted and its client waits for a sign before it sends the body.
+    fn continue_if_wanted(&mut self, connection: &mut Connection) {
+        let Some(gathering) = connection.gathering.as_mut() else {
+            return;
+        };
+        if std::mem::take(&mut gathering.wants_continue) {
+            match connection.output.extend_from_slice(&self.blocks, CONTINUE) {
+                Ok(()) => self.marks.mark_dirty(connection),
+                Err(error) => self.refuse(connection, error.into(), false),
+            }
+        }
+    }
+
+    /// Answers with the refusal's status and sentence; nothing is read any more.
+    #[cold]
+    pub(super) fn refuse(&mut self, connection: &mut Connection, refusal: Refusal, is_head: bool) {
+        connection.is_closing = true;
+        connection.gathering = None;
+        connection.input.release();
+        self.marks.mark_dirty(connection);
+        if self
+            .encode_refusal(&mut connection.output, refusal, is_head)
+            .is_ok()
+        {
+            self.counters.count_response(refusal.status());
+        }
+    }
+
+    /// One connection more than allowed: told so and closed, without ever becoming one.
+    #[cold]
+    pub(super) fn refuse_crowded<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        socket: SocketId,
+        now_ns: u64,
+    ) {
+        self.standing_lines.refresh(now_ns);
+        self.counters.connections_refused += 1;
+        let mut output = Buffer::new();
+        if self
+            .encode_refusal(&mut output, Refusal::Crowded, false)
+            .is_ok()
+        {
+            self.counters
+                .count_response(StatusCode::SERVICE_UNAVAILABLE);
+            // Blocked or not: the driver sends what it can before it closes.
+            let _ = driver.send(socket, output);
+        }
+        driver.close_after_send(socket);
+    }
+
+    fn encode_refusal(
+        &self,
+        output: &mut Buffer,
+        refusal: Refusal,
+        is_head: bool,
+    ) -> Result<(), PoolError> {
+        let mut text = [0; REFUSAL_TEXT_BYTES_MAX];
+        let mut rest = &mut text[..];
+        // A sentence that does not fit is cut, which is all that can go wrong.
+        let _ = writeln!(rest, "{refusal}");
+        let text_bytes = REFUSAL_TEXT_BYTES_MAX - rest.len();
+        let parts = ResponseParts {
+            status: refusal.status(),
+            standing_lines: self.standing_lines.as_bytes(),
+            content_type: Some(TEXT_PLAIN.as_bytes()),
+            fields: &[],
+            persistence: Persistence::Close,
+            body: &text[..text_bytes],
+            is_head,
+        };
+        encode_response(output, &self.blocks, &parts)
+    }
+}
+
+fn is_metrics(head: &RequestHead, head_bytes: &HeadBytes<'_>) -> bool {
+    matches!(head.method, Method::Get | Method::Head)
+        && head.path.of(head_bytes.as_slice()) == METRICS_PATH
+}
+
+/// A service that answered nothing ran out of memory, or forgot: 503 and close.
+#[cold]
+pub(crate) fn send_unanswered(response: &mut Response<'_>) -> Result<StatusCode, PoolError> {
+    response.close_after();
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    response.send(
+        status,
+        Some(TEXT_PLAIN),
+        b"the service has no answer: try again later\n",
+    )?;
+    Ok(status)
+}

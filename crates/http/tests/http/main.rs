@@ -1,0 +1,4 @@
+//! The crate from outside: its parsers against oracles, its server over real sockets.
+
+mod support;
+mod requests;

@@ -1,0 +1,263 @@
+//! A real server on a free port, and a client that speaks raw bytes to it.
+
+use millpond_http::{
+    Flow, Limits, Request, Response, Running, ServeConfig, ServeReport, Service, ServiceContext,
+    ShardStart, StatusCode, serve_with,
+};
+use millpond_mempool::PoolMode;
+use std::convert::Infallible;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Long enough for the slowest machine; reaching it is a failure, never a measurement.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that runs until dropped.
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) running: Running,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<ServeReport>>,
+}
+
+pub(crate) fn config(limits: Limits, pool_mode: PoolMode) -> ServeConfig {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
+    ServeConfig {
+        limits,
+        pool_mode,
+        ..ServeConfig::new("test", listen)
+    }
+}
+
+impl TestServer {
+    pub(crate) fn start<S: Service>(
+        config: ServeConfig,
+        make: impl Fn(ShardStart) -> S + Send + Sync + 'static,
+    ) -> Self {
+        let (up_sender, up) = channel();
+        let (stop, stopped) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            serve_with(
+                &config,
+                |start| Ok::<_, Infallible>(make(start)),
+                |running| {
+                    up_sender.send(running.clone()).unwrap();
+                    let _ = stopped.recv();
+                },
+            )
+            .unwrap()
+        });
+        let running = up.recv_timeout(PATIENCE).expect("the server did not start");
+        let address = running.local_address().inet().unwrap();
+        Self {
+            address,
+            running,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub(crate) fn with_limits<S: Service>(
+        limits: Limits,
+        make: impl Fn(ShardStart) -> S + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(config(limits, PoolMode::On), make)
+    }
+
+    pub(crate) fn connect(&self) -> RawClient {
+        RawClient::connect(self.address)
+    }
+
+    /// Asks for a graceful stop and waits for its end.
+    pub(crate) fn stop(mut self) -> ServeReport {
+        drop(self.stop.take());
+        self.thread.take().unwrap().join().unwrap()
+    }
+
+    /// Asks for a graceful stop and returns at once.
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            self.running.request_abort();
+            let ended = thread.join();
+            assert!(
+                ended.is_ok() || std::thread::panicking(),
+                "the server panicked"
+            );
+        }
+    }
+}
+
+/// A response as it stood on the wire.
+#[derive(Debug, Clone, Eq, PartialEq)]
+pub(crate) struct RawResponse {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl RawResponse {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Raw bytes over a real socket; reads responses by an independent, simple-minded parser.
+pub(crate) struct RawClient {
+    pub(crate) stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl RawClient {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            received: Vec::new(),
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// One more receive; false at the end of the stream.
+    fn fill(&mut self) -> bool {
+        let mut chunk = [0; 65536];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.received.extend_from_slice(&chunk[..count]);
+                true
+            }
+            Err(error) => panic!("read failed: {error}"),
+        }
+    }
+
+    fn take_head(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.received.windows(4).position(|w| w == b"\r\n\r\n") {
+                let rest = self.received.split_off(end + 4);
+                let head = std::mem::replace(&mut self.received, rest);
+                return Some(String::from_utf8(head).unwrap());
+            }
+            if !self.fill() {
+                assert!(self.received.is_empty(), "cut: {:?}", self.received);
+                return None;
+            }
+        }
+    }
+
+    /// The next response; `None` at the end of the stream.
+    pub(crate) fn try_response(&mut self, is_head: bool) -> Option<RawResponse> {
+        let head = self.take_head()?;
+        let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut response = RawResponse {
+            status,
+            head,
+            body: Vec::new(),
+        };
+        let length: usize = response
+            .header("content-length")
+            .map_or(0, |n| n.parse().unwrap());
+        if !is_head && status >= 200 {
+            while self.received.len() < length {
+                assert!(self.fill(), "the body was cut: {response:?}");
+            }
+            let rest = self.received.split_off(length);
+            response.body = std::mem::replace(&mut self.received, rest);
+        }
+        Some(response)
+    }
+
+    pub(crate) fn response(&mut self) -> RawResponse {
+        self.try_response(false)
+            .expect("the connection closed instead of answering")
+    }
+
+    pub(crate) fn response_to_head(&mut self) -> RawResponse {
+        self.try_response(true)
+            .expect("the connection closed instead of answering")
+    }
+
+    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> RawResponse {
+        self.send(request);
+        self.response()
+    }
+
+    /// The peer must close without another byte.
+    pub(crate) fn expect_end(&mut self) {
+        assert!(
+            !self.fill_or_reset(),
+            "unexpected: {:?}",
+            String::from_utf8_lossy(&self.received)
+        );
+        assert!(
+            self.received.is_empty(),
+            "{:?}",
+            String::from_utf8_lossy(&self.received)
+        );
+    }
+
+    fn fill_or_reset(&mut self) -> bool {
+        let mut chunk = [0; 4096];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.received.extend_from_slice(&chunk[..count]);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("the connection stayed open: {error}"),
+        }
+    }
+}
+
+/// Answers what it was asked, so that tests see what arrived: method, target, body.
+pub(crate) struct Echo;
+
+impl Service for Echo {
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let head = [request.method_token(), b" ", request.target(), b"\n"].concat();
+        let body = request.take_body(&context.pools.blocks).unwrap();
+        let text = context
+            .pools
+            .arena
+            .alloc_slice(head.len() + body.len())
+            .unwrap();
+        text[..head.len()].copy_from_slice(&head);
+        text[head.len()..].copy_from_slice(&body);
+        response
+            .send(StatusCode::OK, Some("application/octet-stream"), text)
+            .unwrap();
+        Flow::Done
+    }
+}
