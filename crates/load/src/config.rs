@@ -1,0 +1,266 @@
+//! What a run is to do, checked before anything is connected.
+//!
+//! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
+use crate::error::LoadError;
+use crate::schedule::{Pace, RATE_PER_S_MAX, Rate};
+use crate::validation::Validation;
+use millpond_http::Method;
+use millpond_io::Address;
+use millpond_mempool::PoolMode;
+
+/// Most requests in flight on one connection.
+pub const PIPELINE_MAX: usize = 1_024;
+/// Default of [`LoadConfig::timeout_ns`]: wrk's.
+pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
+
+/// Where requests go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// The socket address; names are resolved by the caller.
+    pub address: Address,
+    /// Value of the Host field.
+    pub host: String,
+    /// Path and query of a static workload; path before `?id=` of an entity workload.
+    pub path: String,
+}
+
+/// What lets the next request leave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// An answer lets the next request of that connection leave.
+    ClosedLoop,
+    /// Requests are due on a fixed grid, whatever the answers do.
+    ConstantRate {
+        /// Requests per second of all threads together; fractions are kept to a millionth.
+        per_s: f64,
+    },
+}
+
+/// What ends the window; with both, whichever comes first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Stop {
+    /// Length of the window.
+    pub duration_ns: Option<u64>,
+    /// Exact number of counted requests.
+    pub requests: Option<u64>,
+}
+
+impl Stop {
+    /// After `duration_ns` of counting.
+    pub const fn after_ns(duration_ns: u64) -> Self {
+        Self {
+            duration_ns: Some(duration_ns),
+            requests: None,
+        }
+    }
+
+    /// After exactly `requests` counted requests.
+    pub const fn after_requests(requests: u64) -> Self {
+        Self {
+            duration_ns: None,
+            requests: Some(requests),
+        }
+    }
+}
+
+/// What the requests are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Workload {
+    /// The same request each time.
+    Static {
+        /// Its method.
+        method: Method,
+        /// Fields besides Host and Content-Length.
+        fields: Vec<(String, String)>,
+        /// Its body.
+        body: Vec<u8>,
+    },
+    /// `PUT path?id=k000000123`: request number i writes key i modulo `keys`, so a run of `keys`
+    /// requests writes each key exactly once.
+    EntityPut {
+        /// Number of keys.
+        keys: u64,
+        /// Size of each value.
+        value_bytes: usize,
+        /// Values follow from seed and key.
+        seed: u64,
+    },
+    /// `GET path?id=...` of a key drawn uniformly from those an [`Workload::EntityPut`] with the
+    /// same parameters has filled.
+    EntityGet {
+        /// Number of keys.
+        keys: u64,
+        /// Size of each value.
+        value_bytes: usize,
+        /// As for the writing run; it also decides the order of the keys.
+        seed: u64,
+    },
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct LoadConfig {
+    /// Where requests go.
+    pub target: Target,
+    /// Threads; never more than connections.
+    pub threads: usize,
+    /// Connections of all threads together, exactly.
+    pub connections: usize,
+    /// Most requests in flight per connection.
+    pub pipeline: usize,
+    /// What lets the next request leave.
+    pub mode: Mode,
+    /// Uncounted time before the window.
+    pub warm_up_ns: u64,
+    /// What ends the window.
+    pub stop: Stop,
+    /// What the requests are.
+    pub workload: Workload,
+    /// Which answers are right.
+    pub validation: Validation,
+    /// A request without an answer this long after its write has failed; also bounds connecting
+    /// and the drain at the end.
+    pub timeout_ns: u64,
+    /// CPUs for the threads, in turn; `None` leaves placement to the kernel.
+    pub cpus: Option<Vec<usize>>,
+    /// Whether the generator's own pools pool.
+    pub pool_mode: PoolMode,
+}
+
+impl LoadConfig {
+    /// A closed loop of one thread and one connection for ten seconds; change what differs.
+    pub fn new(target: Target, workload: Workload) -> Self {
+        let validation = Validation::for_workload(&workload);
+        Self {
+            target,
+            threads: 1,
+            connections: 1,
+            pipeline: 1,
+            mode: Mode::ClosedLoop,
+            warm_up_ns: 0,
+            stop: Stop::after_ns(10_000_000_000),
+            workload,
+            validation,
+            timeout_ns: TIMEOUT_NS_DEFAULT,
+            cpus: None,
+            pool_mode: PoolMode::On,
+        }
+    }
+
+    /// Refuses what cannot be run, naming the setting; [`crate::run`] calls it first.
+    pub fn check(&self) -> Result<(), LoadError> {
+        let refuse = |name, problem: String| Err(LoadError::Setting { name, problem });
+        if self.connections == 0 || self.threads == 0 {
+            return refuse(
+                "connections",
+                "at least one connection and one thread are needed".into(),
+            );
+        }
+        if self.pipeline == 0 || self.pipeline > PIPELINE_MAX {
+            return refuse(
+                "pipeline",
+                format!("{} is not in 1..={PIPELINE_MAX}", self.pipeline),
+            );
+        }
+        if self.timeout_ns == 0 {
+            return refuse("timeout", "no answer can come in zero time".into());
+        }
+        match self.stop {
+            Stop {
+                duration_ns: None,
+                requests: None,
+            } => {
+                return refuse(
+                    "stop",
+                    "give a duration, a number of requests, or both".into(),
+                );
+            }
+            Stop {
+                duration_ns: Some(0),
+                ..
+            }
+            | Stop {
+                requests: Some(0), ..
+            } => {
+                return refuse("stop", "zero time or zero requests measure nothing".into());
+            }
+            _ => {}
+        }
+        if self.cpus.as_ref().is_some_and(Vec::is_empty) {
+            return refuse("cpus", "the list is empty; leave it out instead".into());
+        }
+        self.pace()?;
+        self.check_request()
+    }
+
+    /// What makes requests due; refuses rates that cannot be kept.
+    pub(crate) fn pace(&self) -> Result<Pace, LoadError> {
+        match self.mode {
+            Mode::ClosedLoop => Ok(Pace::Closed),
+            Mode::ConstantRate { per_s } => {
+                Rate::from_per_s(per_s)
+                    .map(Pace::Constant)
+                    .ok_or_else(|| LoadError::Setting {
+                        name: "rate",
+                        problem: format!(
+                            "{per_s} is not a rate above 0 and up to {RATE_PER_S_MAX}/s"
+                        ),
+                    })
+            }
+        }
+    }
+
+    fn check_request(&self) -> Result<(), LoadError> {
+        let refuse = |name, problem: String| Err(LoadError::Setting { name, problem });
+        if !self.target.path.starts_with('/') || !is_visible(&self.target.path) {
+            return refuse(
+                "path",
+                format!(
+                    "{:?} must begin with / and hold no blanks",
+                    self.target.path
+                ),
+            );
+        }
+        if !is_visible(&self.target.host) {
+            return refuse(
+                "host",
+                format!("{:?} holds a blank or a control byte", self.target.host),
+            );
+        }
+        match &self.workload {
+            Workload::Static {
+                method: Method::Connect | Method::Extension,
+                ..
+            } => refuse(
+                "method",
+                "CONNECT and made-up methods cannot be sent".into(),
+            ),
+            Workload::Static { fields, .. } => {
+                let bad = fields.iter().find(|(name, value)| {
+                    let ours = ["host", "content-length", "transfer-encoding"];
+                    name.is_empty()
+                        || !is_visible(name)
+                        || name.contains(':')
+                        || value
+                            .bytes()
+                            .any(|byte| byte.is_ascii_control() && byte != b'\t')
+                        || ours.iter().any(|one| name.eq_ignore_ascii_case(one))
+                });
+                bad.map_or(Ok(()), |(name, _)| {
+                    refuse(
+                        "header",
+                        format!("{name:?} is malformed or set by the generator itself"),
+                    )
+                })
+            }
+            Workload::EntityPut { keys: 0, .. } | Workload::EntityGet { keys: 0, .. } => {
+                refuse("keys", "at least one key is needed".into())
+            }
+            Workload::EntityPut { .. } | Workload::EntityGet { .. } => Ok(()),
+        }
+    }
+}
+
+fn is_visible(text: &str) -> bool {
+    text.bytes().all(|byte| byte > b' ' && byte != 0x7f)
+}

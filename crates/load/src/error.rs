@@ -1,0 +1,60 @@
+//! Why a run did not start or could not go on.
+//!
+//! A request that fails is not an error here: it is counted by phase in the record.
+use millpond_io::{Address, Errno, IoError};
+use millpond_mempool::PoolError;
+
+/// A run that has nothing to report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A setting contradicts itself; nothing was connected.
+    #[error("{name}: {problem}")]
+    Setting {
+        /// Which setting.
+        name: &'static str,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// No connection came up; no request was sent.
+    #[error(
+        "cannot connect to {address}: {cause}; check that the server is running and the address is right"
+    )]
+    Unreachable {
+        /// The target.
+        address: Address,
+        /// The last failure seen.
+        cause: ConnectFailure,
+    },
+    /// The operating system refused something the generator cannot do without.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// No memory for the generator itself.
+    #[error("the load generator: {0}")]
+    Pool(#[from] PoolError),
+    /// A thread could not be started.
+    #[error("cannot start a load thread: {0}; use fewer threads")]
+    Thread(#[from] std::io::Error),
+    /// A load thread panicked, which is a bug of ours.
+    #[error(
+        "a load thread failed: {message}; this is a bug in the load generator, please report it"
+    )]
+    Bug {
+        /// What it said.
+        message: String,
+    },
+}
+
+/// Why a connection did not come up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ConnectFailure {
+    /// The kernel said no.
+    #[error("{0}")]
+    Refused(Errno),
+    /// Nobody answered.
+    #[error("no answer within {} ms", timeout_ns / 1_000_000)]
+    TimedOut {
+        /// How long was waited.
+        timeout_ns: u64,
+    },
+}

@@ -1,0 +1,309 @@
+//! What became of the requests of one thread: three clocks, and failures by phase.
+//!
+//! ```text
+//! intended ------ slip ------ written ------ service ------ last byte
+//!     \------------------------ response ---------------------/
+//! ```
+//!
+//! On the path: `session` and `worker` report here; `run` merges the threads into one record.
+//! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
+//! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
+use crate::validation::Judgement;
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::LoadErrors;
+
+/// Status codes counted one by one; the parser accepts no others.
+const STATUS_CODES: usize = 1_000;
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct InFlight {
+    pub(crate) number: u64,
+    pub(crate) intended_ns: u64,
+    /// 0 until the bytes are handed to the kernel.
+    pub(crate) written_ns: u64,
+    pub(crate) counted: bool,
+}
+
+/// Where a request failed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    Read,
+    Write,
+    Timeout,
+}
+
+/// Everything one thread counts.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) response: LatencyHistogram,
+    pub(crate) service: LatencyHistogram,
+    pub(crate) slip: LatencyHistogram,
+    /// The part of slip that is the generator's own: a connection was free and the time had come.
+    pub(crate) lateness: LatencyHistogram,
+    /// Ages of requests that were given up, from their intended start.
+    pub(crate) unanswered: LatencyHistogram,
+    pub(crate) errors: LoadErrors,
+    statuses: Box<[u64]>,
+    /// Counted requests written, repetitions not included.
+    pub(crate) sent: u64,
+    /// Of those, how many were written after the window.
+    pub(crate) sent_late: u64,
+    /// Requests written again because the server announced it would not answer them.
+    pub(crate) resent: u64,
+    /// Counted requests under way when the run was cut off.
+    pub(crate) abandoned: u64,
+    /// Counted arrivals due but never written.
+    pub(crate) unsent: u64,
+    /// Right answers that arrived inside the window, whenever their requests left.
+    pub(crate) answered_in_window: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) last_answer_ns: u64,
+}
+
+impl Outcome {
+    pub(crate) fn new() -> Self {
+        Self {
+            response: LatencyHistogram::new(),
+            service: LatencyHistogram::new(),
+            slip: LatencyHistogram::new(),
+            lateness: LatencyHistogram::new(),
+            unanswered: LatencyHistogram::new(),
+            errors: LoadErrors::default(),
+            statuses: vec![0; STATUS_CODES].into(),
+            sent: 0,
+            sent_late: 0,
+            resent: 0,
+            abandoned: 0,
+            unsent: 0,
+            answered_in_window: 0,
+            received_bytes: 0,
+            last_answer_ns: 0,
+        }
+    }
+
+    /// An answer is complete.
+    pub(crate) fn answered(
+        &mut self,
+        request: &InFlight,
+        status: u16,
+        judgement: Judgement,
+        last_byte_ns: u64,
+        in_window: bool,
+    ) {
+        if judgement == Judgement::Right && in_window {
+            self.answered_in_window += 1;
+        }
+        if !request.counted {
+            return;
+        }
+        self.last_answer_ns = self.last_answer_ns.max(last_byte_ns);
+        if let Some(count) = self.statuses.get_mut(usize::from(status)) {
+            *count += 1;
+        }
+        match judgement {
+            Judgement::Right => self.record_clocks(request, last_byte_ns),
+            Judgement::WrongStatus => self.errors.status += 1,
+            Judgement::WrongBody => self.errors.validation += 1,
+        }
+    }
+
+    fn record_clocks(&mut self, request: &InFlight, last_byte_ns: u64) {
+        let InFlight {
+            intended_ns,
+            written_ns,
+            ..
+        } = *request;
+        assert!(
+            intended_ns <= written_ns && written_ns <= last_byte_ns,
+            "time runs forward: due {intended_ns}, written {written_ns}, answered {last_byte_ns}"
+        );
+        let slip_ns = written_ns - intended_ns;
+        let service_ns = last_byte_ns - written_ns;
+        let response_ns = last_byte_ns - intended_ns;
+        assert_eq!(
+            slip_ns + service_ns,
+            response_ns,
+            "no time is lost between the clocks"
+        );
+        self.slip.record(slip_ns);
+        self.service.record(service_ns);
+        self.response.record(response_ns);
+    }
+
+    /// A request will not be answered.
+    pub(crate) fn failed(&mut self, request: &InFlight, phase: Phase, now_ns: u64) {
+        if !request.counted {
+            return;
+        }
+        match phase {
+            Phase::Read => self.errors.read += 1,
+            Phase::Write => self.errors.write += 1,
+            Phase::Timeout => {
+                self.errors.timeout += 1;
+                self.unanswered
+                    .record(now_ns.saturating_sub(request.intended_ns));
+            }
+        }
+        self.last_answer_ns = self.last_answer_ns.max(now_ns);
+    }
+
+    /// An arrival that was due is given up without having been written.
+    pub(crate) fn never_sent(&mut self, intended_ns: u64, now_ns: u64) {
+        self.unsent += 1;
+        self.errors.timeout += 1;
+        self.unanswered.record(now_ns.saturating_sub(intended_ns));
+    }
+
+    /// The run is cut off with this request under way.
+    pub(crate) fn cut_off(&mut self, request: &InFlight, now_ns: u64) {
+        if request.counted {
+            self.abandoned += 1;
+            self.unanswered
+                .record(now_ns.saturating_sub(request.intended_ns));
+        }
+    }
+
+    /// Right answers to counted requests.
+    pub(crate) fn requests(&self) -> u64 {
+        self.response.count()
+    }
+
+    /// Answers by status code, those that occurred.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        let codes = self.statuses.iter().enumerate();
+        codes
+            .filter(|(_, count)| **count > 0)
+            .map(|(code, &count)| (code as u16, count))
+    }
+
+    /// Adds what another thread counted.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.slip.merge(&other.slip);
+        self.lateness.merge(&other.lateness);
+        self.unanswered.merge(&other.unanswered);
+        for (sum, count) in self.statuses.iter_mut().zip(&other.statuses) {
+            *sum += count;
+        }
+        self.errors.connect += other.errors.connect;
+        self.errors.read += other.errors.read;
+        self.errors.write += other.errors.write;
+        self.errors.timeout += other.errors.timeout;
+        self.errors.status += other.errors.status;
+        self.errors.validation += other.errors.validation;
+        self.sent += other.sent;
+        self.sent_late += other.sent_late;
+        self.resent += other.resent;
+        self.abandoned += other.abandoned;
+        self.unsent += other.unsent;
+        self.answered_in_window += other.answered_in_window;
+        self.received_bytes += other.received_bytes;
+        self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request(intended_ns: u64, written_ns: u64) -> InFlight {
+        InFlight {
+            number: 0,
+            intended_ns,
+            written_ns,
+            counted: true,
+        }
+    }
+
+    proptest! {
+        /// Goal: whatever the stamps, each request adds one sample to each clock and they add up.
+        #[test]
+        fn the_clocks_add_up(
+            stamps in prop::collection::vec((0u64..1 << 40, 0u64..1 << 30, 0u64..1 << 30), 1..50)
+        ) {
+            let mut outcome = Outcome::new();
+            let mut sum = 0;
+            for &(intended_ns, slip_ns, service_ns) in &stamps {
+                let written_ns = intended_ns + slip_ns;
+                let last_ns = written_ns + service_ns;
+                outcome.answered(&request(intended_ns, written_ns), 200, Judgement::Right, last_ns, true);
+                sum += slip_ns + service_ns;
+            }
+            prop_assert_eq!(outcome.requests(), stamps.len() as u64);
+            prop_assert_eq!(outcome.slip.count(), outcome.service.count());
+            let total = outcome.response.mean() * stamps.len() as f64;
+            prop_assert!((total - sum as f64).abs() <= sum as f64 * 0.002 + stamps.len() as f64);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "time runs forward")]
+    fn an_answer_before_its_request_is_a_bug() {
+        Outcome::new().answered(&request(10, 20), 200, Judgement::Right, 19, true);
+    }
+
+    /// Goal: failures and wrong answers leave no latency sample, and each is counted once.
+    #[test]
+    fn failures_are_no_samples() {
+        let mut outcome = Outcome::new();
+        outcome.answered(&request(1, 2), 503, Judgement::WrongStatus, 9, true);
+        outcome.answered(&request(1, 2), 200, Judgement::WrongBody, 9, true);
+        outcome.failed(&request(1, 2), Phase::Read, 9);
+        outcome.failed(&request(1, 2), Phase::Write, 9);
+        outcome.failed(&request(1_000, 2_000), Phase::Timeout, 9_000);
+        outcome.never_sent(1_000, 5_000);
+        assert_eq!(outcome.requests(), 0);
+        assert_eq!(outcome.answered_in_window, 0);
+        let errors = LoadErrors {
+            connect: 0,
+            read: 1,
+            write: 1,
+            timeout: 2,
+            status: 1,
+            validation: 1,
+        };
+        assert_eq!(outcome.errors, errors);
+        assert_eq!(outcome.statuses().collect::<Vec<_>>(), [(200, 1), (503, 1)]);
+        // Ages count from the intended start: the waiting is not hidden.
+        assert_eq!(outcome.unanswered.count(), 2);
+        assert!(outcome.unanswered.max() >= 8_000 && outcome.unanswered.min() <= 4_000);
+    }
+
+    /// Goal: warm-up leaves no trace but the throughput of answers inside the window.
+    #[test]
+    fn warm_up_is_not_counted() {
+        let mut outcome = Outcome::new();
+        let warm = InFlight {
+            counted: false,
+            ..request(1, 2)
+        };
+        outcome.answered(&warm, 200, Judgement::Right, 9, false);
+        outcome.answered(&warm, 200, Judgement::Right, 10, true);
+        outcome.failed(&warm, Phase::Timeout, 9);
+        outcome.cut_off(&warm, 9);
+        assert_eq!((outcome.requests(), outcome.answered_in_window), (0, 1));
+        assert_eq!(outcome.errors, LoadErrors::default());
+        assert_eq!(
+            outcome.statuses().count() as u64 + outcome.unanswered.count(),
+            0
+        );
+    }
+
+    #[test]
+    fn merging_adds_every_counter() {
+        let mut one = Outcome::new();
+        one.answered(&request(1, 2), 200, Judgement::Right, 9, true);
+        let mut two = Outcome::new();
+        two.answered(&request(1, 2), 200, Judgement::Right, 19, true);
+        two.failed(&request(1, 2), Phase::Read, 5);
+        two.errors.connect = 3;
+        two.sent = 2;
+        one.merge(&two);
+        assert_eq!((one.requests(), one.errors.total(), one.sent), (2, 4, 2));
+        assert_eq!((one.last_answer_ns, one.answered_in_window), (19, 2));
+        assert_eq!(one.statuses().collect::<Vec<_>>(), [(200, 2)]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What a run found out.
+use crate::verdict::judge;
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{FORMAT_VERSION, LoadErrors, LoadReport, LoadVerdict};
+use std::collections::BTreeMap;
+
+/// Why the run ended.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Ended {
+    /// The duration or the number of requests was reached.
+    #[default]
+    Complete,
+    /// The stop flag was raised; the record holds what was measured until then.
+    Interrupted,
+    /// No connection could be opened any more; the record holds what was measured until then.
+    TargetGone,
+}
+
+/// Everything one run measured. Warm-up is not in it.
+#[derive(Clone, Debug, Default)]
+pub struct LoadRecord {
+    /// Threads of the generator.
+    pub threads: usize,
+    /// Connections.
+    pub connections: usize,
+    /// Most requests in flight per connection.
+    pub pipeline: usize,
+    /// The rate asked for; `None` in a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// Requests that were answered rightly: the samples of the three clocks.
+    pub requests: u64,
+    /// Right answers that arrived inside the window, whenever their requests left; the numerator
+    /// of the rate when time ended the window.
+    pub answered_in_window: u64,
+    /// Requests written (each once, see `resent`).
+    pub sent: u64,
+    /// Requests written again after the server had announced, by closing the connection, that it
+    /// would not answer them.
+    pub resent: u64,
+    /// Requests that were due inside the window; `None` in a closed loop.
+    pub offered: Option<u64>,
+    /// Requests written after the end of the window: the target could not keep up.
+    pub sent_late: u64,
+    /// Requests due but never written, among the timeouts.
+    pub unsent: u64,
+    /// Requests under way when the run was cut off; neither answered nor failed.
+    pub abandoned: u64,
+    /// Failures by phase.
+    pub errors: LoadErrors,
+    /// Answers by status code.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Bytes received inside the window, heads included.
+    pub bytes_received: u64,
+    /// Length of the window: as asked, or until the last answer when a count ended it.
+    pub duration_ns: u64,
+    /// Right answers per second of the window.
+    pub requests_per_s: f64,
+    /// From the intended start to the last byte.
+    pub response: LatencyHistogram,
+    /// From the actual write to the last byte.
+    pub service: LatencyHistogram,
+    /// From the intended start to the actual write.
+    pub slip: LatencyHistogram,
+    /// The part of slip that is the generator's own: a connection was free and the time had come.
+    pub lateness: LatencyHistogram,
+    /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
+    /// that were never seen.
+    pub unanswered: LatencyHistogram,
+    /// CPU of the busiest thread as a share of one CPU.
+    pub generator_cpu_share: f64,
+    /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
+    pub steal_share: Option<f64>,
+    /// Why the run ended.
+    pub ended: Ended,
+    /// Whether the figures can be relied on.
+    pub verdict: LoadVerdict,
+}
+
+impl LoadRecord {
+    /// Sets the verdict from the other fields.
+    pub(crate) fn judged(mut self) -> Self {
+        self.verdict = judge(&self);
+        self
+    }
+
+    /// The JSON record, without what only the caller knows: fill in `version` and `url`.
+    pub fn to_report(&self) -> LoadReport {
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        LoadReport {
+            format_version: FORMAT_VERSION,
+            threads: narrow(self.threads),
+            connections: narrow(self.connections),
+            pipeline: narrow(self.pipeline),
+            rate_per_s: self.rate_per_s,
+            requests: self.requests,
+            errors: self.errors,
+            duration_ns: self.duration_ns,
+            requests_per_s: self.requests_per_s,
+            bytes_received: self.bytes_received,
+            response_ns: self.response.summary(),
+            service_ns: self.service.summary(),
+            slip_ns: self.slip.summary(),
+            statuses: self.statuses.clone(),
+            generator_cpu_share: Some(self.generator_cpu_share),
+            interrupted: self.ended == Ended::Interrupted,
+            verdict: self.verdict.clone(),
+            ..LoadReport::default()
+        }
+    }
+}

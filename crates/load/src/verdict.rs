@@ -1,0 +1,286 @@
+//! Whether a run's figures can be relied on, by the run itself.
+//!
+//! A generator that was late, busy or stalled prints a healthy-looking p99 all the same; so each
+//! run says OK, SUSPECT (usable with care) or INVALID (something else was measured) and why.
+//! Absent on purpose: opinions about the target. A slow target measured well is OK.
+use crate::record::{Ended, LoadRecord};
+use millpond_measure::record::{LoadStatus, LoadVerdict};
+use millpond_measure::units::format_duration_ns;
+
+/// Share of one CPU above which a generator thread may be what limits the rate.
+const CPU_SHARE_MAX: f64 = 0.85;
+/// Share of the offered requests that may leave after the window.
+const MISSED_SHARE_MAX: f64 = 0.005;
+/// Above this, the offered rate was not the one measured at all.
+const MISSED_SHARE_INVALID: f64 = 0.05;
+/// Share of failures above which the right answers are a selection.
+const ERROR_SHARE_INVALID: f64 = 0.05;
+/// Share of the machine's time withheld by the hypervisor.
+const STEAL_SHARE_MAX: f64 = 0.02;
+/// Above this, the machine was not there to be measured.
+const STEAL_SHARE_INVALID: f64 = 0.10;
+
+/// Judges a finished record.
+pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
+    let mut verdict = LoadVerdict::default();
+    judge_end(record, &mut verdict);
+    judge_errors(record, &mut verdict);
+    if record.rate_per_s.is_some() {
+        judge_pacing(record, &mut verdict);
+    }
+    judge_machine(record, &mut verdict);
+    verdict
+}
+
+fn note(verdict: &mut LoadVerdict, status: LoadStatus, reason: String) {
+    verdict.status = verdict.status.max(status);
+    verdict.reasons.push(reason);
+}
+
+/// SUSPECT, or INVALID beyond the second limit.
+fn graded(share: f64, invalid_above: f64) -> LoadStatus {
+    if share > invalid_above {
+        LoadStatus::Invalid
+    } else {
+        LoadStatus::Suspect
+    }
+}
+
+fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    match record.ended {
+        Ended::Complete => {}
+        Ended::Interrupted => {
+            note(
+                verdict,
+                LoadStatus::Suspect,
+                "interrupted: these are partial results".into(),
+            );
+        }
+        Ended::TargetGone => note(
+            verdict,
+            LoadStatus::Invalid,
+            "the target stopped accepting connections; the run was ended early".into(),
+        ),
+    }
+    if record.requests == 0 {
+        note(
+            verdict,
+            LoadStatus::Invalid,
+            "no request was answered rightly".into(),
+        );
+    }
+}
+
+fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let failed = record.errors.total();
+    if failed == 0 {
+        return;
+    }
+    let share = failed as f64 / (record.requests + failed) as f64;
+    let reason = format!(
+        "{failed} failures ({:.2} %); latencies are those of the right answers only",
+        share * 100.0
+    );
+    note(verdict, graded(share, ERROR_SHARE_INVALID), reason);
+}
+
+fn judge_pacing(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let response_p50 = record.response.percentile(50.0);
+    let lateness_p50 = record.lateness.percentile(50.0);
+    let lateness_p99 = record.lateness.percentile(99.0);
+    let slip_p99 = record.slip.percentile(99.0);
+    if record.requests > 0 && lateness_p50 > response_p50 / 2 {
+        let reason = format!(
+            "the generator sent late: its median lateness {} is most of the median response {}",
+            format_duration_ns(lateness_p50 as f64),
+            format_duration_ns(response_p50 as f64)
+        );
+        note(verdict, LoadStatus::Invalid, reason);
+    } else if record.requests > 0 && lateness_p99 > response_p50 {
+        let reason = format!(
+            "the generator sent late: p99 of its lateness {} is above the median response {}; \
+             give it a CPU of its own",
+            format_duration_ns(lateness_p99 as f64),
+            format_duration_ns(response_p50 as f64)
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    } else if slip_p99 > response_p50 && record.requests > 0 {
+        let reason = format!(
+            "requests waited for a free connection: p99 of slip {} is above the median response \
+             {}; response times include the wait",
+            format_duration_ns(slip_p99 as f64),
+            format_duration_ns(response_p50 as f64)
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    }
+    judge_missed_rate(record, verdict);
+}
+
+fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let Some(offered) = record.offered.filter(|&offered| offered > 0) else {
+        return;
+    };
+    // An interrupted run leaves requests under way; that is not the target's doing.
+    let missed = record.sent_late + record.unsent;
+    let share = missed as f64 / offered as f64;
+    if share > MISSED_SHARE_MAX {
+        let reason = format!(
+            "the rate was missed: {missed} of {offered} requests ({:.1} %) could not be sent inside \
+             the window; offer less or use more connections",
+            share * 100.0
+        );
+        note(verdict, graded(share, MISSED_SHARE_INVALID), reason);
+    }
+}
+
+fn judge_machine(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    if record.generator_cpu_share > CPU_SHARE_MAX {
+        let reason = format!(
+            "a generator thread used {:.0} % of its CPU: it may be what limits the rate; use more \
+             threads or CPUs",
+            record.generator_cpu_share * 100.0
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    }
+    if let Some(share) = record.steal_share.filter(|&share| share > STEAL_SHARE_MAX) {
+        let reason = format!(
+            "the hypervisor withheld {:.1} % of the CPU time: repeat on a quieter machine",
+            share * 100.0
+        );
+        note(verdict, graded(share, STEAL_SHARE_INVALID), reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_measure::record::LoadErrors;
+
+    const US: u64 = 1_000;
+
+    /// A good constant-rate run: 10,000 requests, response 100 us, sent 2 us late.
+    fn good() -> LoadRecord {
+        let mut record = LoadRecord {
+            rate_per_s: Some(1_000.0),
+            requests: 10_000,
+            offered: Some(10_000),
+            generator_cpu_share: 0.2,
+            steal_share: Some(0.0),
+            ..LoadRecord::default()
+        };
+        record.response.record_many(100 * US, 10_000);
+        record.service.record_many(98 * US, 10_000);
+        record.slip.record_many(2 * US, 10_000);
+        record.lateness.record_many(2 * US, 10_000);
+        record
+    }
+
+    fn status_after(change: impl FnOnce(&mut LoadRecord)) -> (LoadStatus, String) {
+        let mut record = good();
+        change(&mut record);
+        let verdict = judge(&record);
+        assert_eq!(verdict.status == LoadStatus::Ok, verdict.reasons.is_empty());
+        (verdict.status, verdict.reasons.join("; "))
+    }
+
+    #[test]
+    fn a_good_run_is_ok() {
+        assert_eq!(status_after(|_| {}), (LoadStatus::Ok, String::new()));
+    }
+
+    /// Goal: the published entity run of wrk2 (recorded p50 1.09 ms, sent 0.9 ms late) is invalid.
+    #[test]
+    fn a_late_generator_is_told_from_a_slow_target() {
+        let (status, reason) = status_after(|record| {
+            record.response.clear();
+            record.response.record_many(1_090 * US, 10_000);
+            record.slip.record_many(890 * US, 90_000);
+            record.lateness.record_many(890 * US, 90_000);
+        });
+        assert_eq!(status, LoadStatus::Invalid);
+        assert!(reason.contains("sent late"), "{reason}");
+        let (status, reason) = status_after(|record| {
+            record.slip.record_many(5_000 * US, 300);
+            record.lateness.record_many(5_000 * US, 300);
+        });
+        assert_eq!(status, LoadStatus::Suspect);
+        assert!(reason.contains("CPU of its own"), "{reason}");
+        let (status, reason) = status_after(|record| record.slip.record_many(5_000 * US, 300));
+        assert_eq!(status, LoadStatus::Suspect);
+        assert!(reason.contains("free connection"), "{reason}");
+    }
+
+    #[test]
+    fn a_missed_rate_is_noticed() {
+        assert_eq!(
+            status_after(|record| record.sent_late = 40).0,
+            LoadStatus::Ok
+        );
+        assert_eq!(
+            status_after(|record| record.sent_late = 60).0,
+            LoadStatus::Suspect
+        );
+        let (status, reason) = status_after(|record| record.unsent = 600);
+        assert_eq!(status, LoadStatus::Invalid);
+        assert!(reason.contains("600 of 10000"), "{reason}");
+    }
+
+    #[test]
+    fn errors_and_ends_are_noticed() {
+        let some = |validation| LoadErrors {
+            validation,
+            ..LoadErrors::default()
+        };
+        assert_eq!(
+            status_after(|record| record.errors = some(1)).0,
+            LoadStatus::Suspect
+        );
+        assert_eq!(
+            status_after(|record| record.errors = some(1_000)).0,
+            LoadStatus::Invalid
+        );
+        assert_eq!(
+            status_after(|record| record.ended = Ended::Interrupted).0,
+            LoadStatus::Suspect
+        );
+        assert_eq!(
+            status_after(|record| record.ended = Ended::TargetGone).0,
+            LoadStatus::Invalid
+        );
+        assert_eq!(
+            status_after(|record| record.requests = 0).0,
+            LoadStatus::Invalid
+        );
+    }
+
+    #[test]
+    fn a_busy_generator_and_a_stolen_machine_are_noticed() {
+        assert_eq!(
+            status_after(|record| record.generator_cpu_share = 0.9).0,
+            LoadStatus::Suspect
+        );
+        assert_eq!(
+            status_after(|record| record.steal_share = Some(0.03)).0,
+            LoadStatus::Suspect
+        );
+        assert_eq!(
+            status_after(|record| record.steal_share = Some(0.2)).0,
+            LoadStatus::Invalid
+        );
+        assert_eq!(
+            status_after(|record| record.steal_share = None).0,
+            LoadStatus::Ok
+        );
+    }
+
+    /// Goal: a closed loop has no schedule to miss.
+    #[test]
+    fn a_closed_loop_is_not_judged_by_pacing() {
+        let (status, _) = status_after(|record| {
+            record.rate_per_s = None;
+            record.offered = None;
+            record.lateness.record_many(5_000 * US, 90_000);
+        });
+        assert_eq!(status, LoadStatus::Ok);
+    }
+}
