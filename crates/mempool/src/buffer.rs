@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 use crate::block_pool::BLOCK_BYTES_MAX;
 use crate::fill::fill_beginning;
+use crate::size_class::POOLED_BYTES_MAX;
 use crate::{Block, BlockPool, PoolError};
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
@@ -164,8 +165,7 @@ impl Buffer {
             block.as_uninit_mut().copy_within(start..start + len, 0);
         } else {
             // A refused doubling still leaves the chance that exactly enough is granted.
-            let doubled_bytes = (2 * capacity).min(BLOCK_BYTES_MAX);
-            let mut grown = match pool.allocate(needed_bytes.max(doubled_bytes)) {
+            let mut grown = match pool.allocate(grown_bytes(capacity, needed_bytes)) {
                 Err(PoolError::BudgetExhausted { .. }) => pool.allocate(needed_bytes)?,
                 granted => granted?,
             };
@@ -240,6 +240,27 @@ impl Buffer {
             Some(block) => &mut block.as_uninit_mut()[self.end as usize..],
             None => &mut [],
         }
+    }
+}
+
+/// What a buffer of `capacity` asks for when it must hold `needed_bytes`: twice as much as it has,
+/// but only as much as a pooled block has while that is enough.
+const fn grown_bytes(capacity: usize, needed_bytes: usize) -> usize {
+    let most_bytes = if needed_bytes <= POOLED_BYTES_MAX {
+        POOLED_BYTES_MAX
+    } else {
+        BLOCK_BYTES_MAX
+    };
+    let doubled_bytes = 2 * capacity;
+    let wanted_bytes = if doubled_bytes < most_bytes {
+        doubled_bytes
+    } else {
+        most_bytes
+    };
+    if needed_bytes > wanted_bytes {
+        needed_bytes
+    } else {
+        wanted_bytes
     }
 }
 

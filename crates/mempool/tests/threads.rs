@@ -1,0 +1,181 @@
+//! Blocks that are dropped away from home, and pools that die before their blocks.
+#![allow(
+    clippy::unwrap_used,
+    reason = "the helpers of these tests are tests too"
+)]
+use millpond_mempool::{Block, BlockPool, Buffer, PoolMode};
+use std::sync::mpsc;
+use std::thread;
+
+const MODES: [PoolMode; 2] = [PoolMode::On, PoolMode::Off];
+/// Both kinds of block: of a class, and straight from malloc.
+const SIZES: [usize; 4] = [64, 1000, 32 * 1024, 100_000];
+
+fn blocks(pool: &BlockPool) -> Vec<Block> {
+    (0..400)
+        .map(|index| pool.allocate(SIZES[index % SIZES.len()]).unwrap())
+        .collect()
+}
+
+fn filled(pool: &BlockPool, size_bytes: usize, byte: u8) -> Buffer {
+    let mut buffer = Buffer::new();
+    buffer
+        .extend_from_slice(pool, &vec![byte; size_bytes])
+        .unwrap();
+    buffer
+}
+
+/// Goal: blocks freed elsewhere count as live until drained, then serve again without new memory.
+#[test]
+fn remote_frees_come_home() {
+    for mode in MODES {
+        let pool = BlockPool::new("remote", mode);
+        let lent = blocks(&pool);
+        let before = pool.stats();
+        thread::spawn(move || drop(lent)).join().unwrap();
+        assert_eq!(pool.stats(), before);
+        pool.drain_remote();
+        let drained = pool.stats();
+        assert_eq!((drained.live_objects, drained.live_bytes), (0, 0));
+        assert_eq!(
+            (drained.remote_frees, drained.identity_holds()),
+            (400, true)
+        );
+        let again = blocks(&pool);
+        let direct_count = if mode == PoolMode::On { 100 } else { 400 };
+        assert_eq!(pool.stats().misses, drained.misses + direct_count);
+        drop(again);
+    }
+}
+
+/// Goal: allocation finds remotely freed blocks by itself before it asks for memory.
+#[test]
+fn allocate_drains_before_it_grows() {
+    let pool = BlockPool::new("remote", PoolMode::On);
+    let lent: Vec<Block> = (0..64).map(|_| pool.allocate(1024).unwrap()).collect();
+    thread::spawn(move || drop(lent)).join().unwrap();
+    let _block = pool.allocate(1024).unwrap();
+    assert_eq!((pool.stats().misses, pool.stats().live_objects), (1, 1));
+}
+
+/// Goal: a dead pool's blocks stay usable, wherever they are dropped, in whatever order.
+#[test]
+fn blocks_outlive_their_pool() {
+    for mode in MODES {
+        for size_bytes in SIZES {
+            let pool = BlockPool::new("short-lived", mode);
+            let other_handle = pool.clone();
+            let here = filled(&pool, size_bytes, 1);
+            let there = filled(&pool, size_bytes, 2);
+            let sent_before = filled(&pool, size_bytes, 3);
+            thread::spawn(move || drop(sent_before)).join().unwrap();
+            drop(pool);
+            drop(other_handle);
+            assert!(here.iter().all(|&byte| byte == 1));
+            thread::spawn(move || assert!(there.iter().all(|&byte| byte == 2)))
+                .join()
+                .unwrap();
+            drop(here);
+        }
+    }
+}
+
+/// Goal: the same after the owner's whole thread has ended.
+#[test]
+fn blocks_outlive_their_owners_thread() {
+    for mode in MODES {
+        let owner = thread::spawn(move || {
+            let pool = BlockPool::new("ended", mode);
+            SIZES.map(|size_bytes| filled(&pool, size_bytes, 9))
+        });
+        let left = owner.join().unwrap();
+        for (buffer, size_bytes) in left.iter().zip(SIZES) {
+            assert_eq!(buffer.len(), size_bytes);
+            assert!(buffer.iter().all(|&byte| byte == 9));
+        }
+        // A new thread must not be taken for the owner, whose place in memory it may have.
+        thread::spawn(move || drop(left)).join().unwrap();
+    }
+}
+
+/// Goal: blocks dropped while the thread-local values of a thread are dropped find their way.
+#[test]
+fn blocks_can_be_dropped_at_a_threads_very_end() {
+    use std::cell::RefCell;
+    thread_local!(static LAST: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) });
+    for mode in MODES {
+        let pool = BlockPool::new("home", mode);
+        let visitor = filled(&pool, 100, 1);
+        thread::spawn(move || {
+            let own_pool = BlockPool::new("own", mode);
+            LAST.set(vec![visitor, filled(&own_pool, 100, 2)]);
+        })
+        .join()
+        .unwrap();
+        pool.drain_remote();
+        assert_eq!(pool.stats().live_objects, 0);
+    }
+}
+
+/// Goal: no block is lost, served twice or overwritten while several threads pass blocks on, drop
+/// them, end, and leave blocks behind; the books balance at every drain.
+#[test]
+fn ring_of_threads_passes_blocks() {
+    const THREADS: usize = 4;
+    for mode in MODES {
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..THREADS).map(|_| mpsc::channel::<Buffer>()).unzip();
+        let workers: Vec<_> = receivers
+            .into_iter()
+            .enumerate()
+            .map(|(index, receiver)| {
+                let next = senders[(index + 1) % THREADS].clone();
+                thread::spawn(move || ring_worker(index, mode, &next, &receiver))
+            })
+            .collect();
+        drop(senders);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    }
+}
+
+/// Sends its own buffers and some of those it was sent, checks and drops the rest. Every buffer is
+/// filled with its length's low byte. Each worker ends after another number of rounds.
+fn ring_worker(
+    index: usize,
+    mode: PoolMode,
+    next: &mpsc::Sender<Buffer>,
+    receiver: &mpsc::Receiver<Buffer>,
+) {
+    let pool = BlockPool::new("ring", mode);
+    let mut held = Vec::new();
+    for round in 0..1500 + 700 * index {
+        let size_bytes = 1 + round * 37 % 5000 + if round % 64 == 0 { 40_000 } else { 0 };
+        let buffer = filled(&pool, size_bytes, size_bytes as u8);
+        // An ended neighbour drops its receiver; what was sent to it is dropped there or here.
+        match round % 3 {
+            0 => held.push(buffer),
+            _ => drop(next.send(buffer)),
+        }
+        while let Ok(visitor) = receiver.try_recv() {
+            assert!(visitor.iter().all(|&byte| byte == visitor.len() as u8));
+            if visitor.len() % 5 == 0 {
+                drop(next.send(visitor));
+            }
+        }
+        if round % 50 == 0 {
+            held.truncate(10);
+            pool.drain_remote();
+            assert!(pool.stats().identity_holds());
+        }
+        if round % 400 == 0 {
+            pool.trim();
+        }
+    }
+    assert!(
+        held.iter()
+            .all(|buffer| buffer.iter().all(|&byte| byte == buffer.len() as u8))
+    );
+    drop(pool);
+}
