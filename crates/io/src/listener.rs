@@ -1,14 +1,34 @@
-//! Listening sockets.
+//! Accepting sockets, one per shard.
+//!
+//! On the path: the first stop of every connection. Shards listen side by side on one port
+//! (`SO_REUSEPORT`) and the kernel spreads connections over them. `TCP_NODELAY` is set once here:
+//! accepted sockets inherit it.
+//!
+//! Absent on purpose: deferred accept (a silent peer must be seen, to be timed out) and sharing
+//! one TCP listener between shards (a herd wakes for each connection).
+
 use crate::address::Address;
 use crate::error::IoError;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
+    socket_with, sockopt,
+};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Connections that may wait for acceptance. A short queue drops SYNs, and a client that lost
+/// one waits a second before the next: the usual cause of latency tails at 1, 3 and 7 s.
+pub const BACKLOG: i32 = 4096;
 
 /// How to listen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
-    /// Several sockets may listen on the address; the kernel spreads connections over them.
+    /// Other sockets of this user may listen on the same port; the kernel spreads connections.
     pub reuse_port: bool,
-    /// Connections that may wait for acceptance.
+    /// Connections that may wait for acceptance; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
 }
 
@@ -16,34 +36,194 @@ impl Default for ListenOptions {
     fn default() -> Self {
         Self {
             reuse_port: false,
-            backlog: 4096,
+            backlog: BACKLOG,
         }
     }
 }
 
-/// A socket that listens.
+/// A socket that listens. `Send`: bound on the main thread, where errors are told, and moved to
+/// its shard.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     address: Address,
+    /// Removes a unix socket's path when the last listener on it is gone.
+    _path: Option<Arc<BoundPath>>,
 }
 
 impl Listener {
-    /// Listens on `address`; port 0 picks a free port.
-    pub fn bind(_address: &Address, _options: ListenOptions) -> Result<Self, IoError> {
-        todo!()
+    /// Listens on `address`; port 0 picks a free port, see [`Self::local_address`].
+    pub fn bind(address: &Address, options: ListenOptions) -> Result<Self, IoError> {
+        match address {
+            Address::Inet(inet) => Self::bind_inet(*inet, options),
+            Address::Unix(path) => Self::bind_unix(path, options.backlog),
+        }
     }
-    /// `count` listeners on one address, one per shard.
-    pub fn bind_group(
-        _address: &Address,
-        _count: usize,
-        _backlog: i32,
-    ) -> Result<Vec<Self>, IoError> {
-        todo!()
+
+    /// One listener for each of `count` shards, all on the same address.
+    ///
+    /// Unlike [`Self::bind`] with `reuse_port` this refuses a port on which another program,
+    /// perhaps an older run of the same one, listens with `SO_REUSEPORT` too.
+    pub fn bind_group(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
+        let options = ListenOptions {
+            reuse_port: count > 1,
+            backlog,
+        };
+        if count > 1 && address.inet().is_some_and(|inet| inet.port() != 0) {
+            // Bound and closed again without ever listening, so no connection is lost in it.
+            bound_inet(
+                address,
+                ListenOptions {
+                    reuse_port: false,
+                    ..options
+                },
+            )?;
+        }
+        let mut group = Vec::with_capacity(count);
+        for _ in 0..count {
+            let next = match group.first() {
+                None => Self::bind(address, options)?,
+                Some(first) => Self::beside(first, options)?,
+            };
+            group.push(next);
+        }
+        Ok(group)
     }
+
     /// Where it listens, with the port the kernel picked.
     #[must_use]
     pub fn local_address(&self) -> &Address {
         &self.address
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Another listener on the address of `first`: its own queue for TCP, the same for unix.
+    fn beside(first: &Self, options: ListenOptions) -> Result<Self, IoError> {
+        if first.address.inet().is_some() {
+            return Self::bind(&first.address, options);
+        }
+        let fd = first.fd.try_clone().map_err(|error| IoError::Listen {
+            address: first.address.clone(),
+            error: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
+        })?;
+        Ok(Self {
+            fd,
+            address: first.address.clone(),
+            _path: first._path.clone(),
+        })
+    }
+
+    fn bind_inet(inet: SocketAddr, options: ListenOptions) -> Result<Self, IoError> {
+        let wanted = Address::Inet(inet);
+        let fd = bound_inet(&wanted, options)?;
+        let failed = |error| listen_error(&wanted, error);
+        sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
+        listen(&fd, options.backlog).map_err(failed)?;
+        let local = getsockname(&fd)
+            .and_then(SocketAddr::try_from)
+            .map_err(failed)?;
+        Ok(Self {
+            fd,
+            address: Address::Inet(local),
+            _path: None,
+        })
+    }
+
+    fn bind_unix(path: &Path, backlog: i32) -> Result<Self, IoError> {
+        let address = Address::Unix(path.to_owned());
+        let failed = |error| listen_error(&address, error);
+        let name = unix_name(&address, path)?;
+        let fd = stream_socket(AddressFamily::UNIX).map_err(failed)?;
+        match bind(&fd, &name) {
+            Err(Errno::ADDRINUSE) if is_abandoned(path, &name) => {
+                std::fs::remove_file(path).map_err(|error| {
+                    failed(Errno::from_io_error(&error).unwrap_or(Errno::ADDRINUSE))
+                })?;
+                bind(&fd, &name)
+            }
+            outcome => outcome,
+        }
+        .map_err(failed)?;
+        let path = Arc::new(BoundPath(path.to_owned()));
+        listen(&fd, backlog).map_err(failed)?;
+        Ok(Self {
+            fd,
+            address,
+            _path: Some(path),
+        })
+    }
+}
+
+/// A path of ours in the file system.
+#[derive(Debug)]
+struct BoundPath(PathBuf);
+
+impl Drop for BoundPath {
+    fn drop(&mut self) {
+        // Somebody may have removed it already; nothing is left to do then.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The kernel's form of a unix address.
+pub(crate) fn unix_name(address: &Address, path: &Path) -> Result<SocketAddrUnix, IoError> {
+    SocketAddrUnix::new(path).map_err(|_| IoError::PathUnusable {
+        address: address.clone(),
+    })
+}
+
+/// A non-blocking stream socket that children do not inherit.
+pub(crate) fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    socket_with(
+        family,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+/// The family of an IP address.
+pub(crate) fn inet_family(inet: SocketAddr) -> AddressFamily {
+    if inet.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    }
+}
+
+/// A TCP socket that holds the port and does not listen yet.
+fn bound_inet(address: &Address, options: ListenOptions) -> Result<OwnedFd, IoError> {
+    let failed = |error| listen_error(address, error);
+    let inet = address.inet().ok_or_else(|| failed(Errno::AFNOSUPPORT))?;
+    let fd = stream_socket(inet_family(inet)).map_err(failed)?;
+    // A restart may bind while connections of the last run are in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
+    if options.reuse_port {
+        sockopt::set_socket_reuseport(&fd, true).map_err(failed)?;
+    }
+    bind(&fd, &inet).map_err(failed)?;
+    Ok(fd)
+}
+
+/// Whether `path` is a socket that a dead process left behind: nobody answers.
+fn is_abandoned(path: &Path, name: &SocketAddrUnix) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    is_socket
+        && stream_socket(AddressFamily::UNIX)
+            .is_ok_and(|fd| connect(&fd, name) == Err(Errno::CONNREFUSED))
+}
+
+fn listen_error(address: &Address, error: Errno) -> IoError {
+    let address = address.clone();
+    match error {
+        Errno::ADDRINUSE => IoError::AddressTaken { address },
+        Errno::ADDRNOTAVAIL => IoError::AddressNotLocal { address },
+        Errno::ACCESS | Errno::PERM => IoError::AddressForbidden { address },
+        error => IoError::Listen { address, error },
     }
 }

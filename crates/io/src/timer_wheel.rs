@@ -1,49 +1,319 @@
-//! Deadlines.
-/// Names one timer.
+//! Deadlines of one shard, cheap to move later.
+//!
+//! Almost every deadline is moved many times before it passes: each request pushes the idle
+//! timeout away. So moving later only stores the new deadline; the timer stays linked where it
+//! was and is linked again when that slot comes by. Only moving earlier relinks at once.
+//!
+//! ```text
+//! slots:  one list per granule of 16.8 ms, 1,024 of them: the next 17 s; later deadlines wait in
+//!         the last slot and are looked at again from there
+//! due:    timers of passed slots whose deadline has passed, not yet popped
+//! ```
+//!
+//! Invariant: a timer with a deadline is linked in a slot no later than its deadline, rounded up
+//! to a granule, or in `due`. Hence a timer never fires early, and at most one granule after the
+//! later of its deadline and the call that set it.
+//!
+//! Absent on purpose: precise timers. Pacing uses [`crate::WaitPlan`].
+
+/// How finely deadlines are told apart: the most a timer fires late.
+pub const GRANULE_NS: u64 = 1 << GRANULE_SHIFT;
+
+const GRANULE_SHIFT: u32 = 24;
+const SLOT_COUNT: usize = 1024;
+const WORD_COUNT: usize = SLOT_COUNT / u64::BITS as usize;
+/// The list after the slots.
+const DUE: u32 = SLOT_COUNT as u32;
+const UNLINKED: u32 = u32::MAX;
+/// The end of a list.
+const NIL: u32 = u32::MAX;
+const NEVER_NS: u64 = u64::MAX;
+
+const _: () = assert!(SLOT_COUNT.is_power_of_two() && SLOT_COUNT.is_multiple_of(64));
+
+/// Names one timer of one wheel; dead once removed, and then ignored everywhere.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct TimerId {
     index: u32,
     generation: u32,
 }
 
-/// Deadlines.
-pub struct TimerWheel {}
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    deadline_ns: u64,
+    user: u64,
+    generation: u32,
+    /// A slot, `DUE` or `UNLINKED`.
+    list: u32,
+    previous: u32,
+    /// The next timer of the list; of a removed timer, the next free entry.
+    next: u32,
+}
+
+/// The deadlines of one shard.
+#[derive(Debug)]
+pub struct TimerWheel {
+    timers: Vec<Timer>,
+    first_free: u32,
+    /// First timer of every slot, then of `due`.
+    heads: Box<[u32; SLOT_COUNT + 1]>,
+    /// One bit for each slot that is not empty.
+    occupied: [u64; WORD_COUNT],
+    /// The granule that ended last: its slot and all before it have been emptied.
+    passed_granule: u64,
+}
 
 impl TimerWheel {
-    /// Empty wheel.
+    /// A wheel without timers whose time is `now_ns`.
     #[must_use]
-    pub fn new(_now_ns: u64) -> Self {
-        todo!()
+    pub fn new(now_ns: u64) -> Self {
+        Self {
+            timers: Vec::new(),
+            first_free: NIL,
+            heads: Box::new([NIL; SLOT_COUNT + 1]),
+            occupied: [0; WORD_COUNT],
+            passed_granule: now_ns >> GRANULE_SHIFT,
+        }
     }
-    /// A timer without a deadline; `user` comes back when it fires.
-    pub fn create(&mut self, _user: u64) -> TimerId {
-        todo!()
+
+    /// A timer without a deadline; `user` comes back when it fires. Allocates only when more
+    /// timers exist than ever before.
+    pub fn create(&mut self, user: u64) -> TimerId {
+        let fresh = Timer {
+            deadline_ns: NEVER_NS,
+            user,
+            generation: 0,
+            list: UNLINKED,
+            previous: NIL,
+            next: NIL,
+        };
+        if self.first_free == NIL {
+            let index = u32::try_from(self.timers.len()).expect("memory ends before 2^32 timers");
+            self.timers.push(fresh);
+            return TimerId {
+                index,
+                generation: 0,
+            };
+        }
+        let index = self.first_free;
+        let timer = &mut self.timers[index as usize];
+        self.first_free = timer.next;
+        *timer = Timer {
+            generation: timer.generation,
+            ..fresh
+        };
+        TimerId {
+            index,
+            generation: timer.generation,
+        }
     }
-    /// Sets or moves the deadline.
-    pub fn set(&mut self, _timer: TimerId, _deadline_ns: u64) {
-        todo!()
+
+    /// Sets or moves the deadline (absolute). A past one fires within a granule.
+    #[inline]
+    pub fn set(&mut self, timer: TimerId, deadline_ns: u64) {
+        let passed_granule = self.passed_granule;
+        let Some(entry) = self.find(timer) else {
+            return;
+        };
+        entry.deadline_ns = deadline_ns;
+        match entry.list {
+            // Popping from `due` looks at the deadline again.
+            DUE => {}
+            UNLINKED => self.link_by_deadline(timer.index),
+            slot => {
+                if deadline_ns.div_ceil(GRANULE_NS) < granule_of_slot(slot, passed_granule) {
+                    self.unlink(timer.index);
+                    self.link_by_deadline(timer.index);
+                }
+            }
+        }
     }
+
     /// Takes the deadline away; the timer stays.
-    pub fn clear(&mut self, _timer: TimerId) {
-        todo!()
+    #[inline]
+    pub fn clear(&mut self, timer: TimerId) {
+        if let Some(entry) = self.find(timer) {
+            entry.deadline_ns = NEVER_NS;
+        }
     }
-    /// Ends the timer.
-    pub fn remove(&mut self, _timer: TimerId) {
-        todo!()
+
+    /// Ends the timer; its id is dead.
+    pub fn remove(&mut self, timer: TimerId) {
+        let first_free = self.first_free;
+        if self.find(timer).is_none() {
+            return;
+        }
+        self.unlink(timer.index);
+        let entry = &mut self.timers[timer.index as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.next = first_free;
+        self.first_free = timer.index;
     }
-    /// When to look again at the latest.
+
+    /// When to look for expired timers again. Not later than a granule after the earliest
+    /// deadline; sometimes early, after deadlines moved.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        todo!()
+        if self.heads[DUE as usize] != NIL {
+            return Some(self.passed_granule << GRANULE_SHIFT);
+        }
+        self.next_occupied_granule()
+            .map(|granule| granule << GRANULE_SHIFT)
     }
-    /// The next timer whose deadline passed; it is cleared, not removed.
-    pub fn pop_expired(&mut self, _now_ns: u64) -> Option<(u64, TimerId)> {
-        todo!()
+
+    /// The next timer whose deadline has passed at `now_ns`, with what it was created with. It
+    /// has no deadline any more, but lives until removed.
+    #[inline]
+    pub fn pop_expired(&mut self, now_ns: u64) -> Option<(u64, TimerId)> {
+        let now_granule = now_ns >> GRANULE_SHIFT;
+        if now_granule > self.passed_granule {
+            self.empty_slots_until(now_granule, now_ns);
+        }
+        loop {
+            let index = self.heads[DUE as usize];
+            if index == NIL {
+                return None;
+            }
+            self.unlink(index);
+            let timer = &mut self.timers[index as usize];
+            if timer.deadline_ns <= now_ns {
+                timer.deadline_ns = NEVER_NS;
+                return Some((
+                    timer.user,
+                    TimerId {
+                        index,
+                        generation: timer.generation,
+                    },
+                ));
+            }
+            self.link_by_deadline(index);
+        }
     }
-    /// Calls `expired` for each timer whose deadline passed.
+
+    /// Calls `expired` for each timer whose deadline has passed at `now_ns`.
     pub fn advance(&mut self, now_ns: u64, expired: &mut impl FnMut(u64, TimerId)) {
         while let Some((user, timer)) = self.pop_expired(now_ns) {
             expired(user, timer);
         }
     }
+
+    #[inline]
+    fn find(&mut self, id: TimerId) -> Option<&mut Timer> {
+        self.timers
+            .get_mut(id.index as usize)
+            .filter(|timer| timer.generation == id.generation)
+    }
+
+    /// Moves expired timers of all slots up to `now_granule` to `due`, links the others again.
+    fn empty_slots_until(&mut self, now_granule: u64, now_ns: u64) {
+        let passed_granules = (now_granule - self.passed_granule).min(SLOT_COUNT as u64);
+        // First, so that timers are linked again relative to the new time.
+        self.passed_granule = now_granule;
+        for granule in now_granule + 1 - passed_granules..=now_granule {
+            let slot = slot_of_granule(granule);
+            // The whole chain leaves the slot before any timer is linked again, perhaps here.
+            let mut index = std::mem::replace(&mut self.heads[slot as usize], NIL);
+            if index != NIL {
+                self.occupied[slot as usize / 64] &= !(1 << (slot % 64));
+            }
+            while index != NIL {
+                let timer = &mut self.timers[index as usize];
+                let next = timer.next;
+                timer.list = UNLINKED;
+                if timer.deadline_ns <= now_ns {
+                    self.link(index, DUE);
+                } else {
+                    self.link_by_deadline(index);
+                }
+                index = next;
+            }
+        }
+    }
+
+    /// Links an unlinked timer where its deadline wants it; nowhere without a deadline.
+    fn link_by_deadline(&mut self, index: u32) {
+        let deadline_ns = self.timers[index as usize].deadline_ns;
+        if deadline_ns == NEVER_NS {
+            return;
+        }
+        let first = self.passed_granule + 1;
+        let last = self.passed_granule + SLOT_COUNT as u64;
+        let granule = deadline_ns.div_ceil(GRANULE_NS).clamp(first, last);
+        self.link(index, slot_of_granule(granule));
+    }
+
+    fn link(&mut self, index: u32, list: u32) {
+        let head = std::mem::replace(&mut self.heads[list as usize], index);
+        let timer = &mut self.timers[index as usize];
+        debug_assert_eq!(timer.list, UNLINKED, "a timer is in one list at a time");
+        timer.list = list;
+        timer.previous = NIL;
+        timer.next = head;
+        if head != NIL {
+            self.timers[head as usize].previous = index;
+        } else if list != DUE {
+            self.occupied[list as usize / 64] |= 1 << (list % 64);
+        }
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Timer {
+            list,
+            previous,
+            next,
+            ..
+        } = self.timers[index as usize];
+        if list == UNLINKED {
+            return;
+        }
+        self.timers[index as usize].list = UNLINKED;
+        if next != NIL {
+            self.timers[next as usize].previous = previous;
+        }
+        if previous != NIL {
+            self.timers[previous as usize].next = next;
+            return;
+        }
+        self.heads[list as usize] = next;
+        if next == NIL && list != DUE {
+            self.occupied[list as usize / 64] &= !(1 << (list % 64));
+        }
+    }
+
+    /// The first granule after the passed one whose slot holds a timer.
+    fn next_occupied_granule(&self) -> Option<u64> {
+        let first = slot_of_granule(self.passed_granule + 1);
+        let (first_word, first_bit) = (first as usize / 64, first % 64);
+        // The word of the first slot is looked at twice: its upper part first, its lower part,
+        // which lies one turn ahead, last.
+        for step in 0..=WORD_COUNT {
+            let word_index = (first_word + step) % WORD_COUNT;
+            let mask = match step {
+                0 => u64::MAX << first_bit,
+                WORD_COUNT => !(u64::MAX << first_bit),
+                _ => u64::MAX,
+            };
+            let word = self.occupied[word_index] & mask;
+            if word != 0 {
+                let slot = word_index as u32 * u64::BITS + word.trailing_zeros();
+                return Some(granule_of_slot(slot, self.passed_granule));
+            }
+        }
+        None
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the remainder is below SLOT_COUNT"
+)]
+fn slot_of_granule(granule: u64) -> u32 {
+    (granule % SLOT_COUNT as u64) as u32
+}
+
+/// The first granule after `passed_granule` that has this slot.
+fn granule_of_slot(slot: u32, passed_granule: u64) -> u64 {
+    let first = passed_granule + 1;
+    let ahead = u64::from(slot).wrapping_sub(first) % SLOT_COUNT as u64;
+    first + ahead
 }

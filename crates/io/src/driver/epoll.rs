@@ -1,16 +1,361 @@
-//! The epoll driver.
-use super::*;
-use millpond_mempool::PoolMode;
+//! The readiness kernel: epoll, level-triggered.
+//!
+//! Per batch of ready sockets one wait; per socket one receive, into the shard's one I/O buffer,
+//! and one send. A receive that came back short is not repeated to see EAGAIN: level-triggered
+//! epoll reports the socket again if there is more. `EPOLLOUT` is watched only while a socket is
+//! blocked, and a pause of receiving costs a system call only when bytes arrive during it.
+//!
+//! ```text
+//! epoll.rs      the Driver methods, one tick, dispatch
+//! socket.rs     one socket's state and send queue
+//! accepting.rs  the listener, running out of descriptors
+//! sending.rs    direct, blocked and drained sends
+//! receiving.rs  bytes, FIN and failures; pausing
+//! closing.rs    lingering close and its bounds
+//! ```
+//!
+//! Absent on purpose: edge-triggered sockets (they cost a receive more per request, to see
+//! EAGAIN) and reading more than one buffer per socket and tick (others wait).
 
-/// Readiness through epoll.
+mod socket;
+mod accepting;
+mod receiving;
+mod sending;
+mod closing;
+
+use self::accepting::Accepting;
+use self::socket::{QueuedSend, Socket, Stage};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use crate::address::Address;
+use crate::clock::{monotonic_ns, timespec_of_ns};
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::op::connect::{connect_outcome, connect_start};
+use crate::pools::ShardPools;
+use crate::timer_wheel::TimerWheel;
+use crate::waker::{WakeReceiver, Waker};
+use millpond_mempool::{Buffer, Handle, Lease, PoolMode, PoolStats, Slab};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+/// Ready sockets taken per wait: 6 KiB of events. More wait for the next tick.
+const EVENTS_PER_WAIT: usize = 512;
+
+/// Epoll's user data for what is not a socket; a socket's slot never gets this high.
+const WAKE_TOKEN: u64 = u64::MAX;
+const LISTENER_TOKEN: u64 = u64::MAX - 1;
+
+/// The flags that make a receive worthwhile. The last two are always watched by the kernel.
+const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
+
+/// Sockets of one shard through epoll.
 pub struct EpollDriver {
+    epoll: OwnedFd,
+    wake: WakeReceiver,
+    accepting: Option<Accepting>,
+    sockets: Slab<Socket>,
+    queued_sends: Slab<QueuedSend>,
+    /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
+    failing: Vec<SocketId>,
+    /// What the shard receives into, while it has sockets.
+    io_buffer: Option<Lease>,
+    events: Box<[epoll::Event]>,
+    /// Deadlines of closing sockets and of the paused listener.
+    deadlines: TimerWheel,
+    closing_count: usize,
+    now_ns: u64,
     counters: DriverCounters,
 }
 
 impl EpollDriver {
     /// A driver without sockets; make it on the thread that ticks it.
-    pub fn new(_mode: PoolMode) -> Result<Self, IoError> {
-        todo!()
+    pub fn new(mode: PoolMode) -> Result<Self, IoError> {
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(IoError::system("epoll_create1"))?;
+        let wake = WakeReceiver::new()?;
+        // Edge-triggered: each write is an event, and nobody has to read the eventfd.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, wake.fd(), EventData::new_u64(WAKE_TOKEN), flags)
+            .map_err(IoError::system("epoll_ctl"))?;
+        let now_ns = monotonic_ns();
+        let no_event = epoll::Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        };
+        Ok(Self {
+            epoll,
+            wake,
+            accepting: None,
+            sockets: Slab::new("io_sockets", mode),
+            queued_sends: Slab::new("io_queued_sends", mode),
+            failing: Vec::new(),
+            io_buffer: None,
+            events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
+            deadlines: TimerWheel::new(now_ns),
+            closing_count: 0,
+            now_ns,
+            counters: DriverCounters::default(),
+        })
+    }
+
+    /// Takes a new socket in and watches it for `watched`.
+    fn register(&mut self, socket: Socket, watched: EventFlags) -> Result<SocketId, Errno> {
+        let handle = self.sockets.insert(socket).map_err(|_| Errno::NOMEM)?;
+        let id = id_of(handle);
+        self.watch(id, Some(watched))
+            .inspect_err(|_| self.remove(id))?;
+        Ok(id)
+    }
+
+    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.sockets.get_mut(handle_of(id))
+    }
+
+    fn is_alive(&self, id: SocketId) -> bool {
+        self.sockets.get(handle_of(id)).is_some()
+    }
+
+    /// Tells the kernel what to watch a socket for, if that differs from what it does.
+    fn watch(&mut self, id: SocketId, wanted: Option<EventFlags>) -> Result<(), Errno> {
+        let Self {
+            sockets,
+            epoll,
+            counters,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return Ok(());
+        };
+        if socket.watched == wanted {
+            return Ok(());
+        }
+        counters.controls += 1;
+        let data = EventData::new_u64(id.to_bits());
+        match (socket.watched, wanted) {
+            (None, Some(flags)) => epoll::add(epoll, socket.fd(), data, flags)?,
+            (Some(_), Some(flags)) => epoll::modify(epoll, socket.fd(), data, flags)?,
+            (_, None) => epoll::delete(epoll, socket.fd())?,
+        }
+        socket.watched = wanted;
+        Ok(())
+    }
+
+    /// Adds or takes flags; a kernel that refuses (ENOMEM) fails the socket.
+    fn rewatch(&mut self, id: SocketId, add: EventFlags, take: EventFlags) {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        let wanted = socket
+            .watched
+            .unwrap_or(EventFlags::empty())
+            .union(add)
+            .difference(take);
+        if let Err(error) = self.watch(id, Some(wanted)) {
+            self.fail_later(id, error);
+        }
+    }
+
+    /// Marks a socket whose failure its owner learns of in the next tick: methods report nothing
+    /// themselves, so that no handler runs inside another one.
+    fn fail_later(&mut self, id: SocketId, error: Errno) {
+        let Self {
+            sockets,
+            queued_sends,
+            failing,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        match socket.stage {
+            Stage::Failing(_) => {}
+            // Its owner left: nobody is to be told.
+            Stage::Sending | Stage::Lingering => self.remove(id),
+            Stage::Connecting | Stage::Open => {
+                socket.queue.clear(queued_sends);
+                socket.stage = Stage::Failing(error);
+                failing.push(id);
+            }
+        }
+    }
+
+    /// Closes a socket and forgets all about it. Closing also ends epoll's watch: the
+    /// descriptor has no duplicate.
+    fn remove(&mut self, id: SocketId) {
+        let Some(mut socket) = self.sockets.remove(handle_of(id)) else {
+            return;
+        };
+        socket.queue.clear(&mut self.queued_sends);
+        if let Some(deadline) = socket.deadline {
+            self.deadlines.remove(deadline);
+        }
+        if matches!(socket.stage, Stage::Sending | Stage::Lingering) {
+            self.closing_count -= 1;
+        }
+        self.counters.closes += 1;
+        drop(socket);
+        self.descriptor_freed();
+    }
+
+    /// Closes a socket and tells its owner why.
+    fn remove_failed<H>(
+        &mut self,
+        id: SocketId,
+        error: Errno,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.remove(id);
+        handler(self, pools, Event::Failed { socket: id, error });
+    }
+
+    /// Fills `events`; returns how many there are.
+    fn wait(
+        &mut self,
+        deadline_ns: Option<u64>,
+        events: &mut [epoll::Event],
+    ) -> Result<usize, IoError> {
+        let own_deadline_ns = self.deadlines.next_deadline_ns();
+        let deadline_ns = [deadline_ns, own_deadline_ns].into_iter().flatten().min();
+        let must_look_only = !self.failing.is_empty() || self.takes_last_connections();
+        let mut wait_ns = match deadline_ns {
+            _ if must_look_only => Some(0),
+            Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),
+            None => None,
+        };
+        if wait_ns != Some(0) && !self.wake.prepare_sleep() {
+            wait_ns = Some(0);
+        }
+        self.counters.waits += 1;
+        let timeout = wait_ns.map(timespec_of_ns);
+        let count = match epoll::wait(&self.epoll, events, timeout.as_ref()) {
+            Ok(count) => count,
+            // A signal for this thread; the caller decides whether to wait again.
+            Err(Errno::INTR) => 0,
+            Err(error) => {
+                return Err(IoError::System {
+                    call: "epoll_pwait2",
+                    error,
+                });
+            }
+        };
+        self.now_ns = monotonic_ns();
+        self.counters.empty_waits += u64::from(count == 0);
+        Ok(count)
+    }
+
+    fn handle_events<H>(
+        &mut self,
+        events: &[epoll::Event],
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) -> Result<(), IoError>
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        if self.wake.take() {
+            self.counters.wakes += 1;
+            handler(self, pools, Event::Woken);
+        }
+        self.report_failing(pools, handler);
+        let mut io_buffer = self.io_buffer.take();
+        for event in events {
+            let (flags, token) = (event.flags, event.data.u64());
+            match token {
+                WAKE_TOKEN => {}
+                LISTENER_TOKEN => self.accept_waiting(pools, handler),
+                bits => {
+                    let buffer = match &mut io_buffer {
+                        Some(buffer) => buffer,
+                        None => io_buffer.insert(pools.io_buffers.lease()?),
+                    };
+                    self.handle_socket(SocketId::from_bits(bits), flags, buffer, pools, handler);
+                }
+            }
+        }
+        if self.takes_last_connections() {
+            self.accept_waiting(pools, handler);
+            self.accepting = None;
+        }
+        self.expire_deadlines();
+        self.io_buffer = io_buffer.filter(|_| !self.sockets.is_empty());
+        Ok(())
+    }
+
+    fn handle_socket<H>(
+        &mut self,
+        id: SocketId,
+        flags: EventFlags,
+        buffer: &mut Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.socket(id) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        match socket.stage {
+            Stage::Open => {
+                if flags.contains(EventFlags::OUT) {
+                    self.flush_open(id, pools, handler);
+                }
+                if flags.intersects(READABLE) {
+                    self.receive_open(id, flags, buffer, pools, handler);
+                }
+            }
+            Stage::Connecting => self.finish_connecting(id, pools, handler),
+            Stage::Sending | Stage::Lingering => self.advance_closing(id, flags, buffer),
+            // Reported in the next tick.
+            Stage::Failing(_) => {}
+        }
+    }
+
+    fn finish_connecting<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        if let Err(error) = connect_outcome(socket.fd()) {
+            return self.remove_failed(id, error, pools, handler);
+        }
+        socket.stage = Stage::Open;
+        let has_queue = !socket.queue.is_empty();
+        if !has_queue {
+            self.rewatch(id, EventFlags::IN, EventFlags::OUT);
+        }
+        handler(self, pools, Event::Connected { socket: id });
+        if has_queue {
+            self.rewatch(id, EventFlags::IN, EventFlags::empty());
+            self.flush_open(id, pools, handler);
+        }
+    }
+
+    fn report_failing<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        if self.failing.is_empty() {
+            return;
+        }
+        // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
+        for index in 0..self.failing.len() {
+            let id = self.failing[index];
+            if let Some(Stage::Failing(error)) = self.socket(id).map(|socket| socket.stage) {
+                self.remove_failed(id, error, pools, handler);
+            }
+        }
+        let still_failing = |id: &SocketId| {
+            let socket = self.sockets.get(handle_of(*id));
+            socket.is_some_and(|socket| matches!(socket.stage, Stage::Failing(_)))
+        };
+        self.failing.retain(still_failing);
     }
 }
 
@@ -18,57 +363,103 @@ impl Driver for EpollDriver {
     fn name(&self) -> &'static str {
         "epoll"
     }
-    fn listen(&mut self, _listener: Listener) -> Result<(), IoError> {
-        todo!()
+
+    fn listen(&mut self, listener: Listener) -> Result<(), IoError> {
+        self.start_accepting(listener)
     }
+
     fn stop_listening(&mut self) {
-        todo!()
+        self.stop_accepting();
     }
-    fn connect(&mut self, _to: &Address) -> Result<SocketId, IoError> {
-        todo!()
+
+    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+        self.counters.connects += 1;
+        let (fd, started) = connect_start(to)?;
+        let socket = Socket::new(fd, Stage::Connecting);
+        let id = self
+            .register(socket, EventFlags::OUT)
+            .map_err(|error| IoError::System {
+                call: "epoll_ctl",
+                error,
+            })?;
+        if let Err(error) = started {
+            self.fail_later(id, error);
+        }
+        Ok(id)
     }
-    fn send(&mut self, _socket: SocketId, _data: Buffer) -> SendOutcome {
-        todo!()
+
+    #[inline]
+    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
+        self.send_or_queue(socket, data)
     }
-    fn pause_receive(&mut self, _socket: SocketId) {
-        todo!()
+
+    fn pause_receive(&mut self, socket: SocketId) {
+        self.pause(socket);
     }
-    fn resume_receive(&mut self, _socket: SocketId) {
-        todo!()
+
+    fn resume_receive(&mut self, socket: SocketId) {
+        self.resume(socket);
     }
-    fn close(&mut self, _socket: SocketId) {
-        todo!()
+
+    fn close(&mut self, socket: SocketId) {
+        self.remove(socket);
     }
-    fn close_after_send(&mut self, _socket: SocketId) {
-        todo!()
+
+    fn close_after_send(&mut self, socket: SocketId) {
+        self.start_closing(socket);
     }
+
     fn socket_count(&self) -> usize {
-        todo!()
+        self.sockets.len()
     }
+
     fn closing_count(&self) -> usize {
-        todo!()
+        self.closing_count
     }
+
     fn waker(&self) -> Waker {
-        todo!()
+        self.wake.waker()
     }
+
     fn now_ns(&self) -> u64 {
-        todo!()
+        self.now_ns
     }
+
     fn tick<H>(
         &mut self,
-        _deadline_ns: Option<u64>,
-        _pools: &mut ShardPools,
-        _handler: H,
+        deadline_ns: Option<u64>,
+        pools: &mut ShardPools,
+        mut handler: H,
     ) -> Result<(), IoError>
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        todo!()
+        self.counters.ticks += 1;
+        // Out of `self`, which the handler borrows.
+        let mut events = std::mem::take(&mut self.events);
+        let outcome = self
+            .wait(deadline_ns, &mut events)
+            .and_then(|count| self.handle_events(&events[..count], pools, &mut handler));
+        self.events = events;
+        outcome
     }
+
     fn counters(&self) -> DriverCounters {
         self.counters
     }
-    fn visit_pool_stats(&self, _visit: &mut dyn FnMut(PoolStats)) {
-        todo!()
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.sockets.stats());
+        visit(self.queued_sends.stats());
     }
+}
+
+#[inline]
+fn id_of(handle: Handle<Socket>) -> SocketId {
+    SocketId::new(handle.index(), handle.generation())
+}
+
+#[inline]
+fn handle_of(id: SocketId) -> Handle<Socket> {
+    Handle::from_bits(id.to_bits())
 }

@@ -1,0 +1,148 @@
+//! Lingering close: the answer reaches a peer that is still sending.
+//!
+//! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has
+//! not read yet, often the very answer that says why. So the socket sends its queue, then a FIN,
+//! and discards what arrives until the peer's FIN. Three bounds keep that from being a gift to
+//! idlers: [`STALL_NS`], [`LINGER_NS`] and [`DISCARD_BYTES_MAX`].
+
+use super::accepting::RETRY_TIMER_USER;
+use super::sending::Flushed;
+use super::socket::{Receiving, Stage};
+use super::{EpollDriver, READABLE, SocketId, handle_of};
+use crate::op::close::finish_sending;
+use crate::op::receive::{Received, receive_now};
+use millpond_mempool::Lease;
+use rustix::event::epoll::EventFlags;
+
+/// A peer that takes no byte of the queue for this long is given up.
+const STALL_NS: u64 = 30_000_000_000;
+
+/// How long the peer has to finish after our FIN.
+const LINGER_NS: u64 = 2_000_000_000;
+
+/// How much of what the peer still sends is read and thrown away.
+const DISCARD_BYTES_MAX: u32 = 4 << 20;
+
+impl EpollDriver {
+    pub(super) fn start_closing(&mut self, id: SocketId) {
+        let Self { sockets, .. } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        match socket.stage {
+            Stage::Sending | Stage::Lingering => return,
+            Stage::Connecting | Stage::Failing(_) => return self.remove(id),
+            Stage::Open => {}
+        }
+        socket.stage = Stage::Sending;
+        socket.discard_bytes = DISCARD_BYTES_MAX;
+        let is_paused = socket.receiving == Receiving::Paused;
+        let has_queue = !socket.queue.is_empty();
+        let deadline = self.deadlines.create(id.to_bits());
+        socket.deadline = Some(deadline);
+        self.closing_count += 1;
+        if !has_queue {
+            return self.start_lingering(id);
+        }
+        self.deadlines.set(deadline, self.now_ns + STALL_NS);
+        if is_paused {
+            // What arrives is discarded from here on, so that the peer can go on to read.
+            self.rewatch(id, EventFlags::IN | EventFlags::OUT, EventFlags::empty());
+        }
+    }
+
+    /// The queue is out: send a FIN and wait for the peer's.
+    fn start_lingering(&mut self, id: SocketId) {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        let is_over =
+            finish_sending(socket.fd()).is_err() || socket.receiving == Receiving::Finished;
+        if is_over {
+            return self.remove(id);
+        }
+        socket.stage = Stage::Lingering;
+        if let Some(deadline) = socket.deadline {
+            self.deadlines.set(deadline, self.now_ns + LINGER_NS);
+        }
+        self.rewatch(id, EventFlags::IN, EventFlags::OUT);
+    }
+
+    /// A closing socket is ready for something.
+    pub(super) fn advance_closing(&mut self, id: SocketId, flags: EventFlags, buffer: &mut Lease) {
+        if flags.contains(EventFlags::OUT) && !self.flush_closing(id) {
+            return;
+        }
+        if flags.intersects(READABLE) {
+            self.discard(id, buffer);
+        }
+    }
+
+    /// Sends on; false when the socket is gone.
+    fn flush_closing(&mut self, id: SocketId) -> bool {
+        let deadline = match self.socket(id) {
+            Some(socket) if socket.stage == Stage::Sending => socket.deadline,
+            Some(_) => return true,
+            None => return false,
+        };
+        match self.flush(id) {
+            Flushed::All { .. } => self.start_lingering(id),
+            Flushed::Failed(_) => self.remove(id),
+            Flushed::Some { sent_any: true } => {
+                if let Some(deadline) = deadline {
+                    self.deadlines.set(deadline, self.now_ns + STALL_NS);
+                }
+            }
+            Flushed::Some { sent_any: false } => {}
+        }
+        self.is_alive(id)
+    }
+
+    fn discard(&mut self, id: SocketId, buffer: &mut Lease) {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        if socket.receiving == Receiving::Finished {
+            // Hung up for good, or a FIN that is no news: only the queue keeps it alive.
+            return match socket.stage {
+                Stage::Lingering => self.remove(id),
+                _ => self.quiet(id),
+            };
+        }
+        let received = receive_now(socket.fd(), buffer);
+        let stage = socket.stage;
+        match received {
+            Received::Bytes(count) => {
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                let left = socket.discard_bytes.saturating_sub(count);
+                socket.discard_bytes = left;
+                self.counters.receives += 1;
+                self.counters.received_bytes += u64::from(count);
+                if left == 0 {
+                    self.remove(id);
+                }
+            }
+            Received::Finished if stage == Stage::Sending => {
+                socket.receiving = Receiving::Finished;
+                self.quiet(id);
+            }
+            Received::NotReady => {}
+            Received::Finished | Received::Failed(_) => self.remove(id),
+        }
+    }
+
+    /// Stops watching for bytes while the queue goes out.
+    fn quiet(&mut self, id: SocketId) {
+        self.rewatch(id, EventFlags::empty(), EventFlags::IN);
+    }
+
+    /// Ends what took too long; wakes the listener that rested.
+    pub(super) fn expire_deadlines(&mut self) {
+        while let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) {
+            match user {
+                RETRY_TIMER_USER => self.resume_accepting(),
+                bits => self.remove(SocketId::from_bits(bits)),
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Sends: straight to the kernel, or queued while it has no room.
+
+use super::socket::Stage;
+use super::{EpollDriver, Event, SendOutcome, SocketId, handle_of};
+use crate::op::send::send_now;
+use crate::pools::ShardPools;
+use millpond_mempool::Buffer;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+/// What a flush achieved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Flushed {
+    /// Nothing is queued any more.
+    All {
+        sent_any: bool,
+    },
+    /// The kernel is full.
+    Some {
+        sent_any: bool,
+    },
+    Failed(Errno),
+}
+
+impl EpollDriver {
+    #[inline]
+    pub(super) fn send_or_queue(&mut self, id: SocketId, mut data: Buffer) -> SendOutcome {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        match socket.stage {
+            Stage::Open if socket.queue.is_empty() => {}
+            Stage::Open | Stage::Connecting => return self.queue_send(id, data),
+            Stage::Failing(_) | Stage::Sending | Stage::Lingering => return SendOutcome::Done,
+        }
+        self.counters.sends += 1;
+        match send_now(socket.fd(), &data) {
+            Ok(sent) => {
+                self.counters.sent_bytes += sent as u64;
+                if sent == data.len() {
+                    return SendOutcome::Done;
+                }
+                data.consume_front(sent);
+                self.counters.sends_blocked += 1;
+                self.rewatch(id, EventFlags::OUT, EventFlags::empty());
+                self.queue_send(id, data)
+            }
+            Err(error) => {
+                self.fail_later(id, error);
+                SendOutcome::Blocked
+            }
+        }
+    }
+
+    /// Keeps `data` until the socket drains; without memory for that the socket fails.
+    #[cold]
+    fn queue_send(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
+        let Self {
+            sockets,
+            queued_sends,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        if socket.queue.push(queued_sends, data).is_err() {
+            self.fail_later(id, Errno::NOMEM);
+        }
+        SendOutcome::Blocked
+    }
+
+    /// Sends what is queued until the kernel is full.
+    pub(super) fn flush(&mut self, id: SocketId) -> Flushed {
+        let Self {
+            sockets,
+            queued_sends,
+            counters,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return Flushed::All { sent_any: false };
+        };
+        let mut sent_any = false;
+        while let Some(bytes) = socket.queue.front(queued_sends) {
+            counters.sends += 1;
+            let sent = match send_now(socket.fd(), bytes) {
+                Ok(sent) => sent,
+                Err(error) => return Flushed::Failed(error),
+            };
+            counters.sent_bytes += sent as u64;
+            sent_any |= sent > 0;
+            let is_full = sent < bytes.len();
+            socket.queue.consume_front(queued_sends, sent);
+            if is_full {
+                return Flushed::Some { sent_any };
+            }
+        }
+        Flushed::All { sent_any }
+    }
+
+    /// A blocked socket takes bytes again.
+    pub(super) fn flush_open<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        // The handler may have closed it since.
+        if self
+            .socket(id)
+            .is_none_or(|socket| socket.stage != Stage::Open)
+        {
+            return;
+        }
+        match self.flush(id) {
+            Flushed::Some { .. } => {}
+            Flushed::Failed(error) => self.remove_failed(id, error, pools, handler),
+            Flushed::All { .. } => {
+                self.rewatch(id, EventFlags::empty(), EventFlags::OUT);
+                handler(self, pools, Event::SendDrained { socket: id });
+            }
+        }
+    }
+}

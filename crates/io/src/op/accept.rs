@@ -1,0 +1,54 @@
+//! Taking one connection from a listener's queue.
+
+use crate::address::Peer;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
+use std::net::SocketAddr;
+
+/// What one accept found.
+pub(crate) enum Accepted {
+    /// A connection, non-blocking, not inherited by children.
+    Connection(OwnedFd, Peer),
+    /// The queue is empty.
+    NoneWaiting,
+    /// This connection died while it waited; the next may be well.
+    PeerGone,
+    /// No connection can be taken now; the one that waits keeps waiting.
+    Exhausted(Errno),
+}
+
+pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted {
+    match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+        Ok((fd, address)) => Accepted::Connection(fd, peer_of(address)),
+        Err(Errno::AGAIN) => Accepted::NoneWaiting,
+        Err(error) if is_about_one_peer(error) => Accepted::PeerGone,
+        Err(error) => Accepted::Exhausted(error),
+    }
+}
+
+fn peer_of(address: Option<SocketAddrAny>) -> Peer {
+    match address.map(SocketAddr::try_from) {
+        Some(Ok(inet)) => Peer::Inet(inet),
+        _ => Peer::Unix,
+    }
+}
+
+/// Linux passes network errors of the new connection on through accept(2); its manual page asks
+/// to treat them like EAGAIN. Everything else (EMFILE, ENFILE, ENOBUFS, ENOMEM) concerns us.
+fn is_about_one_peer(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PERM
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::NONET
+            | Errno::OPNOTSUPP
+    )
+}

@@ -1,0 +1,233 @@
+//! How connections end, and ids that outlive them.
+
+use crate::harness::{Pond, Seen, pattern, received_bytes};
+use millpond_io::{Driver, Errno, Event, IoError, ListenOptions, Listener, SendOutcome, SocketId};
+use rustix::net::sockopt::set_socket_linger;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Closes the connection with a reset instead of a FIN.
+fn reset(peer: TcpStream) {
+    set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+    drop(peer);
+}
+
+/// Goal: a FIN is one event after the last byte; the other direction still works.
+pub(crate) fn a_fin_is_reported_once_and_sending_goes_on<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, socket, mut peer) = Pond::connected(make);
+    peer.write_all(b"bye").unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    pond.run_until(|seen| seen.contains(&Seen::PeerFinished(socket)));
+    pond.settle();
+    assert_eq!(
+        pond.seen,
+        [
+            Seen::Received(socket, b"bye".to_vec()),
+            Seen::PeerFinished(socket)
+        ]
+    );
+    assert_eq!(pond.busy_waits(3), 0, "a FIN must not keep the shard busy");
+
+    assert_eq!(pond.send(socket, b"still here"), SendOutcome::Done);
+    let mut answer = [0; 10];
+    peer.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"still here");
+    pond.driver.close(socket);
+    assert_eq!(peer.read(&mut answer).unwrap(), 0);
+    assert_eq!(pond.driver.socket_count(), 0);
+}
+
+/// Goal: a reset ends the socket with its reason; the id is dead when the handler runs.
+pub(crate) fn a_reset_fails_the_socket<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, socket, peer) = Pond::connected(make);
+    reset(peer);
+    let mut count_at_event = None;
+    pond.run_with(
+        |driver, _, event| {
+            if let Event::Failed { .. } = event {
+                count_at_event = Some(driver.socket_count());
+            }
+        },
+        |seen, _| !seen.is_empty(),
+    );
+    assert_eq!(pond.seen, [Seen::Failed(socket, Errno::CONNRESET)]);
+    assert_eq!(count_at_event, Some(0));
+}
+
+/// Goal: a pause hides bytes, not the end of the connection.
+pub(crate) fn a_reset_reaches_a_paused_socket<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, socket, mut peer) = Pond::connected(make);
+    pond.driver.pause_receive(socket);
+    peer.write_all(b"unread").unwrap();
+    pond.settle();
+    reset(peer);
+    pond.run_until(|seen| !seen.is_empty());
+    assert_eq!(pond.seen, [Seen::Failed(socket, Errno::CONNRESET)]);
+}
+
+/// Goal: a port nobody listens on fails the socket, whatever was queued on it.
+pub(crate) fn a_refused_connect_fails<D: Driver>(make: &impl Fn() -> D) {
+    let mut pond = Pond::new(make);
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let socket = pond.driver.connect(&closed.into()).unwrap();
+    let _ = pond.send(socket, b"into the void");
+    pond.run_until(|seen| !seen.is_empty());
+    pond.settle();
+    assert_eq!(pond.seen, [Seen::Failed(socket, Errno::CONNREFUSED)]);
+    assert_eq!(pond.driver.socket_count(), 0);
+
+    let nowhere = tempfile::tempdir().unwrap().path().join("gone.sock");
+    let socket = pond
+        .driver
+        .connect(&millpond_io::Address::Unix(nowhere))
+        .unwrap();
+    pond.seen.clear();
+    pond.run_until(|seen| !seen.is_empty());
+    assert_eq!(pond.seen, [Seen::Failed(socket, Errno::NOENT)]);
+}
+
+/// Goal: sending to a peer that reset the connection ends in exactly one failure, never in a
+/// signal, and blocked bytes are dropped with it.
+pub(crate) fn a_send_to_a_gone_peer_fails<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, socket, peer) = Pond::connected(make);
+    let piece = pattern(1 << 20);
+    while pond.send(socket, &piece) == SendOutcome::Done {}
+    reset(peer);
+    let _ = pond.send(socket, &piece);
+    pond.run_until(|seen| !seen.is_empty());
+    pond.settle();
+    assert!(
+        matches!(pond.seen[..], [Seen::Failed(of, Errno::CONNRESET | Errno::PIPE)] if of == socket),
+        "{:?}",
+        pond.seen.len()
+    );
+    assert_eq!(pond.send(socket, b"more"), SendOutcome::Done);
+
+    // The same when the failing call is the send itself.
+    let (mut pond, socket, peer) = Pond::connected(make);
+    reset(peer);
+    while pond.send(socket, b"x") == SendOutcome::Done {}
+    assert_eq!(
+        pond.send(socket, b"x"),
+        SendOutcome::Done,
+        "a failing socket takes no more"
+    );
+    pond.run_until(|seen| !seen.is_empty());
+    pond.settle();
+    assert!(
+        matches!(pond.seen[..], [Seen::Failed(of, _)] if of == socket),
+        "{:?}",
+        pond.seen
+    );
+    assert_eq!(pond.driver.socket_count(), 0);
+}
+
+/// Goal: an id kept after its socket is gone reaches nobody, least of all the slot's next socket.
+pub(crate) fn dead_ids_are_ignored<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, address) = Pond::listening(make);
+    let first_peer = TcpStream::connect(address).unwrap();
+    let dead = pond.accept();
+    pond.driver.close(dead);
+    let mut peer = TcpStream::connect(address).unwrap();
+    let alive = pond.accept();
+    assert_eq!(
+        dead.slot(),
+        alive.slot(),
+        "slots are dense: a freed one is used again"
+    );
+    assert_ne!(dead, alive);
+    assert_eq!(SocketId::from_bits(alive.to_bits()), alive);
+
+    assert_eq!(pond.send(dead, b"astray"), SendOutcome::Done);
+    pond.driver.pause_receive(dead);
+    pond.driver.close_after_send(dead);
+    pond.driver.close(dead);
+    pond.driver.close(dead);
+    assert_eq!(
+        (pond.driver.socket_count(), pond.driver.closing_count()),
+        (1, 0)
+    );
+
+    peer.write_all(b"hello").unwrap();
+    pond.run_until(|seen| received_bytes(seen, alive) == b"hello");
+    assert_eq!(pond.send(alive, b"world"), SendOutcome::Done);
+    let mut answer = [0; 5];
+    peer.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"world");
+    drop(first_peer);
+}
+
+/// Goal: when two sockets are ready in one wait and the first one's handler closes the second,
+/// the second's event is dropped.
+pub(crate) fn a_socket_closed_by_another_handler_stays_silent<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, address) = Pond::listening(make);
+    let mut peers: Vec<_> = (0..2)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    pond.run_until(|seen| seen.len() == 2);
+    let sockets: Vec<_> = pond
+        .seen
+        .drain(..)
+        .map(|seen| match seen {
+            Seen::Accepted(socket, _) => socket,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    for peer in &mut peers {
+        peer.write_all(b"me first").unwrap();
+    }
+    // Loopback delivers before write returns, so one wait finds both.
+    pond.run_with(
+        |driver, _, event| {
+            if let Event::Received { socket, .. } = event {
+                sockets
+                    .iter()
+                    .filter(|other| *other != socket)
+                    .for_each(|other| driver.close(*other));
+            }
+        },
+        |seen, _| !seen.is_empty(),
+    );
+    pond.settle();
+    assert!(
+        matches!(pond.seen[..], [Seen::Received(..)]),
+        "{:?}",
+        pond.seen
+    );
+    assert_eq!(pond.driver.socket_count(), 1);
+}
+
+/// Goal: a second listener is refused instead of replacing the first.
+pub(crate) fn one_listener_at_a_time<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, address) = Pond::listening(make);
+    let second = Listener::bind(&"127.0.0.1:0".parse().unwrap(), ListenOptions::default()).unwrap();
+    assert_eq!(
+        pond.driver.listen(second).unwrap_err(),
+        IoError::AlreadyListening
+    );
+    let _peer = TcpStream::connect(address).unwrap();
+    pond.accept();
+}
+
+/// Goal: who waited for acceptance when listening stopped is still served; who comes later is
+/// refused; open connections stay.
+pub(crate) fn stopping_takes_the_waiting<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, address) = Pond::listening(make);
+    let mut waiting: Vec<_> = (0..100)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    pond.driver.stop_listening();
+    pond.run_until(|seen| seen.len() == 100);
+    let refused = TcpStream::connect(address).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+
+    waiting[99].write_all(b"served").unwrap();
+    pond.run_until(
+        |seen| matches!(seen.last(), Some(Seen::Received(_, bytes)) if bytes == b"served"),
+    );
+    assert_eq!(pond.driver.socket_count(), 100);
+}

@@ -1,0 +1,82 @@
+//! Waits, wake-ups and the driver's time.
+
+use crate::harness::{Pond, Seen};
+use millpond_io::{Driver, monotonic_ns};
+use std::io::Write;
+
+/// Goal: a wait without a deadline ends when another thread uses the waker.
+pub(crate) fn a_waker_ends_an_endless_wait<D: Driver>(make: &impl Fn() -> D) {
+    let mut pond = Pond::new(make);
+    let waker = pond.driver.waker();
+    let (go, went) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        while went.recv().is_ok() {
+            waker.wake();
+        }
+    });
+    for _ in 0..1_000 {
+        go.send(()).unwrap();
+        let mut is_woken = false;
+        while !is_woken {
+            let handler = |_: &mut D, _: &mut _, event: millpond_io::Event<'_>| {
+                is_woken |= matches!(event, millpond_io::Event::Woken);
+            };
+            pond.driver.tick(None, &mut pond.pools, handler).unwrap();
+        }
+    }
+    drop(go);
+    thread.join().unwrap();
+    assert_eq!(pond.driver.counters().wakes, 1_000);
+}
+
+/// Goal: many uses before a tick are one event; none is lost, none comes twice.
+pub(crate) fn wakes_between_ticks_count_once<D: Driver>(make: &impl Fn() -> D) {
+    let mut pond = Pond::new(make);
+    let waker = pond.driver.waker();
+    for _ in 0..10 {
+        waker.clone().wake();
+    }
+    pond.tick(u64::MAX, &mut |_, _, _| {});
+    assert_eq!(pond.seen, [Seen::Woken]);
+    pond.settle();
+    assert_eq!(pond.seen, [Seen::Woken]);
+}
+
+/// Goal: with nothing to report, a wait lasts until its deadline, to the nanosecond.
+pub(crate) fn a_wait_is_never_cut_short<D: Driver>(make: &impl Fn() -> D) {
+    let mut pond = Pond::new(make);
+    for wait_ns in [1, 999, 1_000, 50_000, 999_999, 1_000_001, 20_000_000] {
+        let deadline_ns = monotonic_ns() + wait_ns;
+        pond.tick(deadline_ns, &mut |_, _, _| {});
+        assert!(monotonic_ns() >= deadline_ns, "{wait_ns}");
+        assert!(pond.driver.now_ns() >= deadline_ns, "{wait_ns}");
+    }
+    assert_eq!(pond.seen, []);
+}
+
+/// Goal: a deadline in the past still delivers what is ready.
+pub(crate) fn a_past_deadline_only_looks<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, socket, mut peer) = Pond::connected(make);
+    pond.tick(0, &mut |_, _, _| {});
+    assert_eq!(pond.seen, []);
+    peer.write_all(b"ready").unwrap();
+    pond.tick(0, &mut |_, _, _| {});
+    assert_eq!(pond.seen, [Seen::Received(socket, b"ready".to_vec())]);
+}
+
+/// Goal: the driver's time during an event is not before the event happened.
+pub(crate) fn events_carry_a_time_not_before_them<D: Driver>(make: &impl Fn() -> D) {
+    let (mut pond, _socket, mut peer) = Pond::connected(make);
+    for _ in 0..20 {
+        let before_ns = monotonic_ns();
+        peer.write_all(b"x").unwrap();
+        let mut event_ns = None;
+        let from = pond.seen.len();
+        pond.run_with(
+            |driver, _, _| event_ns = Some(driver.now_ns()),
+            |seen, _| seen.len() > from,
+        );
+        assert!(event_ns.unwrap() >= before_ns);
+        pond.seen.clear();
+    }
+}
