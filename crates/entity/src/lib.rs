@@ -1,1 +1,36 @@
-//! The durable key-value server: group commit on RocksDB
+//! The durable key-value server: HTTP in front, RocksDB behind, group commit between.
+//!
+//! A write is acknowledged when it is durable. The path of a request, which is also the order of
+//! the modules:
+//!
+//! ```text
+//! http::server -> handler -> api -> key -> store (memory answers: the response leaves at once)
+//!                    |
+//!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch)
+//!                    |                lane --------> store::get (read threads: disk reads)
+//!                    +<- io::Mailbox <- answers, in order, one wake a batch
+//! ```
+//!
+//! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
+//! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart.
+//! Absent on purpose: replication, range reads, transactions, and any choice of engine at compile
+//! time.
+
+pub mod handler;
+pub mod api;
+pub mod key;
+pub mod executor;
+pub mod lane;
+pub mod commit;
+pub mod store;
+pub mod data_dir;
+pub mod counters;
+pub mod metrics;
+pub mod config;
+pub mod server;
+
+pub use config::{EntityConfig, SyncPolicy, SyncPolicyError};
+pub use data_dir::DataDirError;
+pub use key::{ID_BYTES_MAX, KeyError};
+pub use server::{EntityError, open, serve, serve_with};
+pub use store::{EngineInfo, Linkage, Store};

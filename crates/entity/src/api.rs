@@ -1,0 +1,164 @@
+//! Routes and status codes: what is asked for, and what may be answered.
+//!
+//! On the path: `handler` asks [`route`] first, acts on the answer, then sends one [`Reply`].
+//! ```text
+//! GET    /v0/entity?id=ID   200 value, 404
+//! PUT    /v0/entity?id=ID   201
+//! DELETE /v0/entity?id=ID   202, also for an absent entity
+//! GET    /v0/status         200, or 503 once writes are refused
+//! ```
+//! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
+//! an unknown path, 405 for another method, 503 when the store cannot. Sizes are `http`'s (413,
+//! 414, 431). Absent on purpose: ranges, conditional requests and content negotiation; a value is
+//! opaque bytes.
+
+use std::io::Write as _;
+
+use millpond_http::{Method, Request, Response, StatusCode};
+use millpond_mempool::PoolError;
+
+use crate::key::KeyError;
+
+const OCTETS: &str = "application/octet-stream";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Route<'a> {
+    /// Is the server able to read and write?
+    Status,
+    /// Read the entity whose encoded id this is.
+    Get(&'a [u8]),
+    /// Set it to the request's body.
+    Put(&'a [u8]),
+    /// Remove it.
+    Delete(&'a [u8]),
+    /// Nothing; this is the answer.
+    Refuse(Reply),
+}
+
+/// Sorts a request. The id is still encoded.
+#[must_use]
+pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
+    match request.path() {
+        b"/v0/entity" => {
+            let with_id: fn(&'a [u8]) -> Route<'a> = match request.method {
+                Method::Get | Method::Head => Route::Get,
+                Method::Put => Route::Put,
+                Method::Delete => Route::Delete,
+                _ => {
+                    return Route::Refuse(Reply::MethodNotAllowed {
+                        allow: "GET, HEAD, PUT, DELETE",
+                    });
+                }
+            };
+            match request.query_parameter(b"id") {
+                Some(encoded) => with_id(encoded),
+                None => Route::Refuse(Reply::MissingId),
+            }
+        }
+        b"/v0/status" => match request.method {
+            Method::Get | Method::Head => Route::Status,
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+        },
+        _ => Route::Refuse(Reply::UnknownPath),
+    }
+}
+
+/// Every answer but a value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reply {
+    /// 200: ready.
+    Ready,
+    /// 404.
+    NotFound,
+    /// 201: the put is durable.
+    Created,
+    /// 202: the delete is durable.
+    Accepted,
+    /// 400: none of the paths above.
+    UnknownPath,
+    /// 400: no `id` in the query.
+    MissingId,
+    /// 400: an id that is none.
+    BadId(KeyError),
+    /// 405, with what the path does allow.
+    MethodNotAllowed {
+        /// The `Allow` field.
+        allow: &'static str,
+    },
+    /// 503: too much waits; the same request may succeed later.
+    Overloaded,
+    /// 503: a commit failed; no write will succeed until a restart.
+    WritesRefused,
+    /// 503: the engine could not read.
+    ReadFailed,
+}
+
+impl Reply {
+    /// Sends it.
+    ///
+    /// # Errors
+    /// When there is no memory for the response; nothing was sent then.
+    pub fn send(self, response: &mut Response<'_>) -> Result<(), PoolError> {
+        match self {
+            Self::Ready => text(response, StatusCode::OK, "ready\n"),
+            Self::NotFound => response.send(StatusCode::NOT_FOUND, None, b""),
+            Self::Created => response.send(StatusCode::CREATED, None, b""),
+            Self::Accepted => response.send(StatusCode::ACCEPTED, None, b""),
+            Self::UnknownPath => text(
+                response,
+                StatusCode::BAD_REQUEST,
+                "unknown path: use /v0/entity?id=ID or /v0/status\n",
+            ),
+            Self::MissingId => text(
+                response,
+                StatusCode::BAD_REQUEST,
+                "no id: use /v0/entity?id=ID\n",
+            ),
+            Self::BadId(error) => bad_id(response, error),
+            Self::MethodNotAllowed { allow } => response.send_with(
+                StatusCode::METHOD_NOT_ALLOWED,
+                &[("Allow", allow.as_bytes())],
+                b"",
+            ),
+            Self::Overloaded => response.send_with(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"1")],
+                b"too many requests wait for the store: try again later\n",
+            ),
+            Self::WritesRefused => text(
+                response,
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store failed to make a write durable: writes are refused until a restart\n",
+            ),
+            Self::ReadFailed => text(
+                response,
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store failed to read the entity\n",
+            ),
+        }
+    }
+}
+
+/// Sends a value.
+///
+/// # Errors
+/// When there is no memory for the response; nothing was sent then.
+pub fn send_value(response: &mut Response<'_>, value: &[u8]) -> Result<(), PoolError> {
+    response.send(StatusCode::OK, Some(OCTETS), value)
+}
+
+fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(), PoolError> {
+    response.send(status, Some(TEXT), text.as_bytes())
+}
+
+/// The error's sentence, formatted on the stack: a client that errs must not cost heap calls.
+fn bad_id(response: &mut Response<'_>, error: KeyError) -> Result<(), PoolError> {
+    let mut sentence = [0; 128];
+    let mut left = &mut sentence[..];
+    // The longest sentence fits with any offset; a cut one would still be an answer.
+    let _ = writeln!(left, "{error}");
+    let len = 128 - left.len();
+    response.send(StatusCode::BAD_REQUEST, Some(TEXT), &sentence[..len])
+}

@@ -1,0 +1,170 @@
+//! Group commit: the point at which a write is durable.
+//!
+//! On the path: the writer thread (`executor`) hands over all that queued while the last commit
+//! ran; one batch and one sync later every job in it has the same outcome.
+//! Absent on purpose: a timer that waits for more jobs. A lone write is committed at once; under
+//! load the sync itself is the window in which the next batch gathers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use millpond_http::RequestToken;
+use millpond_mempool::Buffer;
+
+use crate::config::SyncPolicy;
+use crate::counters::CommitCounters;
+use crate::store::{Durability, Store, StoreError, Write};
+
+/// One request that waits for the store. It travels from its shard to a store thread and back,
+/// so its buffers are freed by the shard that filled them.
+#[derive(Debug)]
+pub struct Job {
+    /// The shard to answer.
+    pub shard_index: usize,
+    /// The request to answer.
+    pub request: RequestToken,
+    /// What to do.
+    pub kind: JobKind,
+    /// The id, decoded.
+    pub key: Buffer,
+    /// The value to put, or the value a read found.
+    pub value: Buffer,
+}
+
+impl Job {
+    /// What the job holds, for limits and batch sizes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
+    /// The change this job makes; a read makes none.
+    fn as_write(&self) -> Option<Write<'_>> {
+        match self.kind {
+            JobKind::Put => Some(Write::Put {
+                key: &self.key,
+                value: &self.value,
+            }),
+            JobKind::Delete => Some(Write::Delete { key: &self.key }),
+            JobKind::Get => None,
+        }
+    }
+}
+
+/// What a [`Job`] asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum JobKind {
+    /// Set the entity to `value`.
+    Put,
+    /// Remove the entity.
+    Delete,
+    /// Read the entity from disk into `value`.
+    Get,
+}
+
+/// How a [`Job`] ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The write is as durable as the policy promises: acknowledge it.
+    Written,
+    /// The write is not, or not known to be, durable: refuse it.
+    Refused,
+    /// The read found `value`.
+    Found,
+    /// The read found nothing.
+    Absent,
+    /// The read failed: the engine, or no memory for the value.
+    ReadFailed,
+}
+
+/// Commits batches and remembers failure.
+///
+/// Invariant: once poisoned, `commit` never answers [`Outcome::Written`] again. After a failed
+/// sync the kernel may have dropped the dirty pages and report success on the next one, so only a
+/// restart, which reads the log back, knows what is really there.
+pub struct Committer<S> {
+    store: Arc<S>,
+    policy: SyncPolicy,
+    counters: Arc<CommitCounters>,
+    /// When the oldest write that no sync covers yet was made.
+    unsynced_since: Option<Instant>,
+}
+
+impl<S: Store> Committer<S> {
+    /// For a store that no other committer writes to.
+    #[must_use]
+    pub fn new(store: Arc<S>, policy: SyncPolicy, counters: Arc<CommitCounters>) -> Self {
+        Self {
+            store,
+            policy,
+            counters,
+            unsynced_since: None,
+        }
+    }
+
+    /// Makes the batch durable, in its order. The answer holds for every job of it.
+    pub fn commit(&mut self, batch: &[Job]) -> Outcome {
+        if self.counters.is_poisoned() {
+            return Outcome::Refused;
+        }
+        let batch_bytes = batch.iter().map(Job::bytes).sum();
+        let durability = match self.policy {
+            SyncPolicy::Always => Durability::Synced,
+            SyncPolicy::Interval { .. } | SyncPolicy::Off => Durability::Written,
+        };
+        let writes = Writes { jobs: batch.iter() };
+        if let Err(error) = self.store.commit(writes, batch_bytes, durability) {
+            self.poison(&error);
+            return Outcome::Refused;
+        }
+        self.counters.count_commit(batch.len(), batch_bytes);
+        match durability {
+            Durability::Synced => self.counters.count_sync(),
+            Durability::Written => {
+                self.unsynced_since.get_or_insert_with(Instant::now);
+            }
+        }
+        Outcome::Written
+    }
+
+    /// When [`sync`](Self::sync) must be called: only under an interval policy, and only while a
+    /// write waits for it.
+    #[must_use]
+    pub fn sync_deadline(&self) -> Option<Instant> {
+        Some(self.unsynced_since? + self.policy.interval()?)
+    }
+
+    /// Syncs what the interval policy left unsynced. A failure poisons: what was acknowledged
+    /// within this interval may be lost with the power, as the policy says, but nothing after it.
+    pub fn sync(&mut self) {
+        if self.unsynced_since.take().is_none() || self.counters.is_poisoned() {
+            return;
+        }
+        match self.store.sync() {
+            Ok(()) => self.counters.count_sync(),
+            Err(error) => self.poison(&error),
+        }
+    }
+
+    fn poison(&mut self, error: &StoreError) {
+        self.counters.poison();
+        eprintln!("millpond: {error}; writes are refused until a restart, reads go on");
+    }
+}
+
+/// The changes of a batch, in order. Exact in size, so that an engine reserves once.
+struct Writes<'a> {
+    jobs: std::slice::Iter<'a, Job>,
+}
+
+impl<'a> Iterator for Writes<'a> {
+    type Item = Write<'a>;
+
+    fn next(&mut self) -> Option<Write<'a>> {
+        self.jobs.find_map(Job::as_write)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.jobs.len(), Some(self.jobs.len()))
+    }
+}

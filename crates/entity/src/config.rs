@@ -1,0 +1,136 @@
+//! What an operator sets, with the reasons for the defaults.
+//!
+//! Place: `cli` fills it from flags; `server` derives the engine's and the executor's limits.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The entity server's own settings; sockets, shards and pools are `ServeConfig`'s.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EntityConfig {
+    /// Where the data lives. Created if only the last component is missing.
+    pub data: PathBuf,
+    /// When a write counts as done.
+    pub sync: SyncPolicy,
+    /// The largest value; a larger body is answered with 413.
+    pub value_bytes_max: u64,
+    /// Memory for blocks of tables. 128 MiB keeps 100,000 values of 1 KiB (104 MB with their
+    /// keys) and their index in memory with room for an uneven spread over the cache's shards.
+    pub block_cache_bytes: u64,
+    /// Memory for writes not yet in tables: three memtables of 16 MiB.
+    pub memtable_bytes: u64,
+    /// Requests that may wait for the store at once, all shards together; one more is answered
+    /// with 503. At 300,000 puts a second 4,096 is a wait of 14 ms.
+    pub jobs_in_flight_max: usize,
+    /// Bytes that waiting requests may hold, all shards together.
+    pub bytes_in_flight_max: u64,
+    /// Threads for reads that need the disk.
+    pub read_threads: usize,
+}
+
+impl EntityConfig {
+    /// The defaults, on `data`.
+    #[must_use]
+    pub fn new(data: PathBuf) -> Self {
+        Self {
+            data,
+            sync: SyncPolicy::Always,
+            value_bytes_max: 64 << 20,
+            block_cache_bytes: 128 << 20,
+            memtable_bytes: 48 << 20,
+            jobs_in_flight_max: 4096,
+            bytes_in_flight_max: 256 << 20,
+            read_threads: 2,
+        }
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SyncPolicy {
+    /// After its log is synced: it survives the loss of power.
+    #[default]
+    Always,
+    /// After its log is handed to the kernel, which is synced this often: it survives the end of
+    /// the process, and the loss of power may take the last interval.
+    Interval {
+        /// Milliseconds from a write to the sync that covers it, at most.
+        ms: NonZeroU32,
+    },
+    /// After its log is handed to the kernel, which writes it when it likes.
+    Off,
+}
+
+impl SyncPolicy {
+    /// The longest time from an unsynced write to its sync; `None`: there is no such sync.
+    #[must_use]
+    pub fn interval(self) -> Option<Duration> {
+        match self {
+            Self::Interval { ms } => Some(Duration::from_millis(ms.get().into())),
+            Self::Always | Self::Off => None,
+        }
+    }
+}
+
+/// The text is none of the policies.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("unknown sync policy {text:?}: use always, interval:MS (1 or more milliseconds) or off")]
+pub struct SyncPolicyError {
+    /// What was given.
+    pub text: String,
+}
+
+impl FromStr for SyncPolicy {
+    type Err = SyncPolicyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let interval = || text.strip_prefix("interval:")?.parse().ok();
+        match text {
+            "always" => Ok(Self::Always),
+            "off" => Ok(Self::Off),
+            _ => match interval() {
+                Some(ms) => Ok(Self::Interval { ms }),
+                None => Err(SyncPolicyError {
+                    text: text.to_owned(),
+                }),
+            },
+        }
+    }
+}
+
+impl fmt::Display for SyncPolicy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => formatter.write_str("always"),
+            Self::Interval { ms } => write!(formatter, "interval:{ms}"),
+            Self::Off => formatter.write_str("off"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is printed is what is read, and near misses are refused.
+    #[test]
+    fn policies_round_trip_and_others_are_refused() {
+        for text in ["always", "interval:250", "off"] {
+            assert_eq!(text.parse::<SyncPolicy>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "Always",
+            "interval",
+            "interval:",
+            "interval:0",
+            "interval:-1",
+            "none",
+        ] {
+            assert!(text.parse::<SyncPolicy>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The data directory before an engine opens it: made if need be, ours, and of a known format.
+//!
+//! Place: `store/rocksdb` calls [`prepare`] first, so that every way a directory can be wrong is
+//! one sentence that names it. A file of ours, `MILLPOND`, says who wrote the directory.
+//! Absent on purpose: creating parents (a mistyped path must not be obeyed) and repairing.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The format this build writes and reads. Raise it when stored bytes change their meaning.
+pub const FORMAT: u32 = 1;
+
+const MARKER: &str = "MILLPOND";
+const MARKER_START: &str = "millpond entity data, format ";
+
+/// Why a data directory cannot be used. Each is one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// The directory is missing and so is the one it would stand in.
+    #[error("the data directory {path} cannot be created: {parent} does not exist; create it or correct --data", path = path.display(), parent = parent.display())]
+    MissingParent {
+        /// The directory asked for.
+        path: PathBuf,
+        /// What is missing.
+        parent: PathBuf,
+    },
+    /// Something else has that name.
+    #[error("the data directory {path} is not a directory: give --data a directory", path = path.display())]
+    NotADirectory {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("no permission to {operation} the data directory {path}: change its owner or mode, or give another --data", path = path.display())]
+    PermissionDenied {
+        /// The directory asked for.
+        path: PathBuf,
+        /// `create`, `read` or `write to`.
+        operation: &'static str,
+    },
+    /// Another server runs on it.
+    #[error("the data directory {path} is in use by another process: stop that one, or give another --data", path = path.display())]
+    Locked {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// It holds files, but none says that they are ours.
+    #[error("the directory {path} holds files that are not Millpond's: give --data an empty or a new directory", path = path.display())]
+    Foreign {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// A later Millpond, or a later engine, wrote it.
+    #[error("the data directory {path} was written by {found}, newer than this build's {supported}: open it with a build as new", path = path.display())]
+    NewerFormat {
+        /// The directory asked for.
+        path: PathBuf,
+        /// What wrote it.
+        found: String,
+        /// The newest that this build reads.
+        supported: String,
+    },
+    /// Any other failure of the file system.
+    #[error("cannot {operation} the data directory {path}: {source}", path = path.display())]
+    Io {
+        /// The directory asked for.
+        path: PathBuf,
+        /// What was attempted.
+        operation: &'static str,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// The engine refused it.
+    #[error("the engine cannot open the data directory {path}: {cause}", path = path.display())]
+    Engine {
+        /// The directory asked for.
+        path: PathBuf,
+        /// The engine's sentence.
+        cause: String,
+    },
+}
+
+/// Makes `path` a directory that an engine may open: creates it, or checks that we wrote it.
+///
+/// # Errors
+/// [`DataDirError`]; nothing in an existing directory has been changed then.
+pub fn prepare(path: &Path) -> Result<(), DataDirError> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => {
+            return Err(DataDirError::NotADirectory {
+                path: path.to_owned(),
+            });
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => create(path)?,
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Err(missing_parent(path));
+        }
+        Err(error) => return Err(failed(path, "read", error)),
+    }
+    match fs::read_to_string(path.join(MARKER)) {
+        Ok(marker) => check_marker(path, &marker),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if is_empty(path)? {
+                write_marker(path).map_err(|error| failed(path, "write to", error))
+            } else {
+                Err(DataDirError::Foreign {
+                    path: path.to_owned(),
+                })
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidData => Err(DataDirError::Foreign {
+            path: path.to_owned(),
+        }),
+        Err(error) => Err(failed(path, "read", error)),
+    }
+}
+
+/// Creates the directory and syncs the entry in its parent: a data directory that a power loss
+/// takes back would take acknowledged writes with it.
+fn create(path: &Path) -> Result<(), DataDirError> {
+    fs::create_dir(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => missing_parent(path),
+        _ => failed(path, "create", error),
+    })?;
+    File::open(parent_of(path))
+        .and_then(|parent| parent.sync_all())
+        .map_err(|error| failed(path, "create", error))
+}
+
+fn missing_parent(path: &Path) -> DataDirError {
+    DataDirError::MissingParent {
+        path: path.to_owned(),
+        parent: parent_of(path).to_owned(),
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn failed(path: &Path, operation: &'static str, source: std::io::Error) -> DataDirError {
+    let path = path.to_owned();
+    match source.kind() {
+        ErrorKind::PermissionDenied => DataDirError::PermissionDenied { path, operation },
+        _ => DataDirError::Io {
+            path,
+            operation,
+            source,
+        },
+    }
+}
+
+/// `lost+found` is what a fresh file system holds, so a mount point counts as empty.
+fn is_empty(path: &Path) -> Result<bool, DataDirError> {
+    for entry in fs::read_dir(path).map_err(|error| failed(path, "read", error))? {
+        let entry = entry.map_err(|error| failed(path, "read", error))?;
+        let name = entry.file_name();
+        if name != "lost+found" && name != temporary_marker().as_str() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn temporary_marker() -> String {
+    format!("{MARKER}.tmp")
+}
+
+/// Written aside, synced, then renamed: a marker is never half there.
+fn write_marker(path: &Path) -> std::io::Result<()> {
+    let temporary = path.join(temporary_marker());
+    let mut file = File::create(&temporary)?;
+    writeln!(file, "{MARKER_START}{FORMAT}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, path.join(MARKER))?;
+    File::open(path)?.sync_all()
+}
+
+fn check_marker(path: &Path, marker: &str) -> Result<(), DataDirError> {
+    let format = marker
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix(MARKER_START))
+        .and_then(|number| number.trim().parse::<u32>().ok());
+    match format {
+        None | Some(0) => Err(DataDirError::Foreign {
+            path: path.to_owned(),
+        }),
+        Some(format) if format > FORMAT => Err(DataDirError::NewerFormat {
+            path: path.to_owned(),
+            found: format!("format {format}"),
+            supported: format!("format {FORMAT}"),
+        }),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a new directory is made once, marked, and accepted again.
+    #[test]
+    fn directory_is_created_and_recognised() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        prepare(&path).unwrap();
+        prepare(&path).unwrap();
+        let marker = fs::read_to_string(path.join(MARKER)).unwrap();
+        assert_eq!(marker, "millpond entity data, format 1\n");
+    }
+
+    /// Goal: a fresh mount point, and a first start that died before the rename, are both empty.
+    #[test]
+    fn mount_point_and_half_made_marker_count_as_empty() {
+        let data = tempfile::tempdir().unwrap();
+        fs::create_dir(data.path().join("lost+found")).unwrap();
+        fs::write(data.path().join("MILLPOND.tmp"), "millpond en").unwrap();
+        prepare(data.path()).unwrap();
+    }
+
+    /// Goal: each wrong directory is refused for its own reason and left as it was.
+    #[test]
+    fn wrong_directories_are_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let missing = parent.path().join("no/data");
+        let error = prepare(&missing).unwrap_err();
+        assert!(
+            matches!(error, DataDirError::MissingParent { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("/no does not exist"), "{error}");
+
+        let file = parent.path().join("file");
+        fs::write(&file, "text").unwrap();
+        assert!(matches!(
+            prepare(&file).unwrap_err(),
+            DataDirError::NotADirectory { .. }
+        ));
+        let below = prepare(&file.join("data")).unwrap_err();
+        assert!(
+            matches!(below, DataDirError::MissingParent { .. }),
+            "{below}"
+        );
+
+        let foreign = parent.path().join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("precious.txt"), "text").unwrap();
+        assert!(matches!(
+            prepare(&foreign).unwrap_err(),
+            DataDirError::Foreign { .. }
+        ));
+        assert!(!foreign.join(MARKER).exists());
+
+        let newer = parent.path().join("newer");
+        fs::create_dir(&newer).unwrap();
+        fs::write(newer.join(MARKER), "millpond entity data, format 2\n").unwrap();
+        let error = prepare(&newer).unwrap_err();
+        assert!(matches!(error, DataDirError::NewerFormat { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("format 2, newer than this build's format 1")
+        );
+    }
+}

@@ -1,0 +1,389 @@
+//! The hand-over between shards, which never wait for a disk, and the store threads, which do.
+//!
+//! ```text
+//! shard: handler -> ShardLink::submit .. tick ends: flush -> Lane -> writer:  Committer::commit
+//!                                                         -> Lane -> reader:  Store::get
+//! shard: handler <- ShardLink::take_answers <- io::Mailbox <- one send and one wake per batch
+//! ```
+//!
+//! On the path: one writer thread, so that everything that queued is one batch; a few readers, for
+//! reads that miss every cache. A job's buffers travel with it and come home to be freed.
+//! Absent on purpose: waiting. A shard that has too much in flight is told so at once
+//! ([`Overloaded`]) and answers 503.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+
+use millpond_io::{Mailbox, MailboxSender, Waker};
+use millpond_mempool::{BlockPool, Buffer, PoolMode};
+
+use crate::commit::{Committer, Job, JobKind, Outcome};
+use crate::counters::{CommitCounters, ShardCounters};
+use crate::lane::{Lane, Taken};
+use crate::store::Store;
+
+/// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
+/// batch twice, and those copies are the only memory that no other limit covers.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Limits of the hand-over.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutorConfig {
+    /// Shards that will be linked, with indexes below this.
+    pub shards: usize,
+    /// Threads for reads.
+    pub read_threads: usize,
+    /// Jobs in flight at most, all shards together.
+    pub jobs_in_flight_max: usize,
+    /// Bytes of keys and values in flight at most, all shards together.
+    pub bytes_in_flight_max: u64,
+    /// For the read threads' value buffers.
+    pub pool_mode: PoolMode,
+}
+
+/// This shard has as much in flight as it may.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{jobs_in_flight} requests ({bytes_in_flight} bytes) wait for the store: try again later")]
+pub struct Overloaded {
+    /// Jobs of this shard that wait.
+    pub jobs_in_flight: usize,
+    /// What they hold.
+    pub bytes_in_flight: u64,
+}
+
+/// A job on its way home.
+#[derive(Debug)]
+pub struct Answer {
+    /// The job, its buffers included.
+    pub job: Job,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What all threads of the hand-over see.
+struct Shared {
+    writes: Lane<Job>,
+    reads: Box<[Lane<Job>]>,
+    replies: Box<[OnceLock<MailboxSender<Answer>>]>,
+    shard_counters: Box<[Arc<ShardCounters>]>,
+    commit_counters: Arc<CommitCounters>,
+}
+
+/// The store threads. Dropping it commits what is queued, then joins them.
+pub struct Executor {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    jobs_per_shard_max: usize,
+    bytes_per_shard_max: u64,
+}
+
+impl Executor {
+    /// Starts the store threads.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub fn start<S: Store>(
+        store: &Arc<S>,
+        policy: crate::SyncPolicy,
+        config: &ExecutorConfig,
+    ) -> std::io::Result<Self> {
+        assert!(
+            config.shards > 0 && config.read_threads > 0,
+            "nobody to serve, or nobody serving"
+        );
+        let shared = Arc::new(Shared {
+            writes: Lane::new(),
+            reads: (0..config.read_threads).map(|_| Lane::new()).collect(),
+            replies: (0..config.shards).map(|_| OnceLock::new()).collect(),
+            shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
+            commit_counters: Arc::default(),
+        });
+        let mut executor = Self {
+            shared: Arc::clone(&shared),
+            threads: Vec::new(),
+            jobs_per_shard_max: (config.jobs_in_flight_max / config.shards).max(1),
+            bytes_per_shard_max: config.bytes_in_flight_max / config.shards as u64,
+        };
+        let committer = Committer::new(
+            Arc::clone(store),
+            policy,
+            Arc::clone(&shared.commit_counters),
+        );
+        let writer = thread::Builder::new().name("store-writer".to_owned());
+        executor.threads.push(writer.spawn({
+            let shared = Arc::clone(&shared);
+            move || run_writer(&shared, committer)
+        })?);
+        for lane_index in 0..config.read_threads {
+            let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
+            let pool_mode = config.pool_mode;
+            let reader = thread::Builder::new().name(format!("store-reader-{lane_index}"));
+            executor.threads.push(reader.spawn(move || {
+                let values = BlockPool::new("values read", pool_mode);
+                run_reader(&shared, &shared.reads[lane_index], &*store, &values);
+            })?);
+        }
+        Ok(executor)
+    }
+
+    /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
+    #[must_use]
+    pub fn link(&self, shard_index: usize, waker: Waker) -> ShardLink {
+        // Whatever is in flight can be in the mailbox, so it can never be full.
+        let (sender, mailbox) = Mailbox::new(self.jobs_per_shard_max, waker);
+        let fresh = self.shared.replies[shard_index].set(sender).is_ok();
+        assert!(fresh, "shard {shard_index} is linked already");
+        ShardLink {
+            shard_index,
+            counters: Arc::clone(&self.shared.shard_counters[shard_index]),
+            shared: Arc::clone(&self.shared),
+            mailbox,
+            pending_writes: Vec::new(),
+            pending_reads: Vec::new(),
+            next_reader: shard_index,
+            jobs_in_flight: 0,
+            bytes_in_flight: 0,
+            jobs_max: self.jobs_per_shard_max,
+            bytes_max: self.bytes_per_shard_max,
+        }
+    }
+
+    /// What each shard counts, by index.
+    #[must_use]
+    pub fn shard_counters(&self) -> Box<[Arc<ShardCounters>]> {
+        self.shared.shard_counters.clone()
+    }
+
+    /// What the writer counts.
+    #[must_use]
+    pub fn commit_counters(&self) -> Arc<CommitCounters> {
+        Arc::clone(&self.shared.commit_counters)
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.shared.writes.close();
+        for lane in &self.shared.reads {
+            lane.close();
+        }
+        for thread in self.threads.drain(..) {
+            // A store thread that panicked has printed why; the others still finish their work.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A shard's end: jobs out, answers in. Not shared.
+pub struct ShardLink {
+    shard_index: usize,
+    shared: Arc<Shared>,
+    counters: Arc<ShardCounters>,
+    mailbox: Mailbox<Answer>,
+    pending_writes: Vec<Job>,
+    pending_reads: Vec<Job>,
+    /// Reads are dealt out one tick's worth at a time.
+    next_reader: usize,
+    jobs_in_flight: usize,
+    bytes_in_flight: u64,
+    jobs_max: usize,
+    bytes_max: u64,
+}
+
+impl ShardLink {
+    /// The index given to [`Executor::link`].
+    #[must_use]
+    pub fn shard_index(&self) -> usize {
+        self.shard_index
+    }
+
+    /// What this shard counts.
+    #[must_use]
+    pub fn counters(&self) -> &ShardCounters {
+        &self.counters
+    }
+
+    /// Whether a commit has failed: no write can succeed until a restart.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.shared.commit_counters.is_poisoned()
+    }
+
+    /// Jobs not answered yet.
+    #[must_use]
+    pub fn jobs_in_flight(&self) -> usize {
+        self.jobs_in_flight
+    }
+
+    /// Whether a job of `bytes` may be submitted now. Ask before filling buffers for it. A job
+    /// larger than the whole limit may go alone.
+    ///
+    /// # Errors
+    /// [`Overloaded`] when too much waits already.
+    pub fn admit(&self, bytes: usize) -> Result<(), Overloaded> {
+        let bytes_after = self.bytes_in_flight.saturating_add(bytes as u64);
+        let jobs_full = self.jobs_in_flight >= self.jobs_max;
+        let bytes_full = self.jobs_in_flight > 0 && bytes_after > self.bytes_max;
+        if jobs_full || bytes_full {
+            return Err(Overloaded {
+                jobs_in_flight: self.jobs_in_flight,
+                bytes_in_flight: self.bytes_in_flight,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes an admitted job; it leaves with the next [`flush`](Self::flush).
+    pub fn submit(&mut self, job: Job) {
+        assert!(
+            self.jobs_in_flight < self.jobs_max,
+            "submitted without asking admit()"
+        );
+        self.jobs_in_flight += 1;
+        self.bytes_in_flight += job.bytes() as u64;
+        match job.kind {
+            JobKind::Get => self.pending_reads.push(job),
+            JobKind::Put | JobKind::Delete => self.pending_writes.push(job),
+        }
+    }
+
+    /// Hands over what was submitted; once per tick, so that a tick is one lock and one wake.
+    pub fn flush(&mut self) {
+        if !self.pending_writes.is_empty() {
+            let open = self.shared.writes.send_all(&mut self.pending_writes);
+            debug_assert!(open, "the executor outlives the shards");
+        }
+        if !self.pending_reads.is_empty() {
+            let lane = &self.shared.reads[self.next_reader % self.shared.reads.len()];
+            let open = lane.send_all(&mut self.pending_reads);
+            debug_assert!(open, "the executor outlives the shards");
+            self.next_reader = self.next_reader.wrapping_add(1);
+        }
+        self.counters.jobs_in_flight.set(self.jobs_in_flight as u64);
+    }
+
+    /// Moves the answers that came in to the end of `answers`, oldest first.
+    pub fn take_answers(&mut self, answers: &mut Vec<Answer>) {
+        let before = answers.len();
+        self.mailbox.drain_into(answers);
+        for answer in &answers[before..] {
+            self.jobs_in_flight -= 1;
+            // A read brings a value home that was not counted when it left.
+            let bytes = match answer.job.kind {
+                JobKind::Get => answer.job.key.len(),
+                JobKind::Put | JobKind::Delete => answer.job.bytes(),
+            };
+            self.bytes_in_flight -= bytes as u64;
+        }
+        self.counters.jobs_in_flight.set(self.jobs_in_flight as u64);
+    }
+}
+
+/// Answers on their way, sorted by shard, so that each batch wakes a shard once.
+struct Outbox {
+    by_shard: Vec<Vec<Answer>>,
+}
+
+impl Outbox {
+    fn new(shared: &Shared) -> Self {
+        Self {
+            by_shard: shared.replies.iter().map(|_| Vec::new()).collect(),
+        }
+    }
+
+    fn push(&mut self, job: Job, outcome: Outcome) {
+        self.by_shard[job.shard_index].push(Answer { job, outcome });
+    }
+
+    fn send(&mut self, shared: &Shared) {
+        for (shard_index, answers) in self.by_shard.iter_mut().enumerate() {
+            if answers.is_empty() {
+                continue;
+            }
+            let count = answers.len();
+            let sender = shared.replies[shard_index]
+                .get()
+                .expect("a job came from this shard");
+            let sent = sender.send_all(answers);
+            assert_eq!(
+                sent, count,
+                "a mailbox holds all that its shard may have in flight"
+            );
+        }
+    }
+}
+
+/// The writer thread: takes all that queued, commits it, answers, until the lane is closed.
+fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
+    let mut outbox = Outbox::new(shared);
+    let mut queued = Vec::new();
+    loop {
+        match shared
+            .writes
+            .take_all(&mut queued, committer.sync_deadline())
+        {
+            Taken::Work => {}
+            Taken::Deadline => {
+                committer.sync();
+                continue;
+            }
+            Taken::Closed => break,
+        }
+        while !queued.is_empty() {
+            let batch_len = batch_len(&queued);
+            let outcome = committer.commit(&queued[..batch_len]);
+            for job in queued.drain(..batch_len) {
+                outbox.push(job, outcome);
+            }
+            outbox.send(shared);
+        }
+        // Under steady load the lane never runs into its deadline.
+        if committer
+            .sync_deadline()
+            .is_some_and(|deadline| deadline <= std::time::Instant::now())
+        {
+            committer.sync();
+        }
+    }
+    committer.sync();
+}
+
+/// How many of the queued jobs the next batch takes.
+fn batch_len(queued: &[Job]) -> usize {
+    let mut bytes = 0;
+    let fits = queued.iter().take_while(|job| {
+        bytes += job.bytes();
+        bytes <= BATCH_BYTES_MAX
+    });
+    fits.count().max(1)
+}
+
+/// A read thread: answers each job as soon as its value is there.
+fn run_reader<S: Store>(shared: &Shared, lane: &Lane<Job>, store: &S, values: &BlockPool) {
+    let mut outbox = Outbox::new(shared);
+    let mut queued = Vec::new();
+    while lane.take_all(&mut queued, None) == Taken::Work {
+        values.drain_remote();
+        for mut job in queued.drain(..) {
+            let outcome = read_value(store, values, &mut job);
+            outbox.push(job, outcome);
+            outbox.send(shared);
+        }
+    }
+}
+
+fn read_value<S: Store>(store: &S, values: &BlockPool, job: &mut Job) -> Outcome {
+    let read = store.get(&job.key, |value| {
+        let mut copy = Buffer::with_capacity(values, value.len())?;
+        copy.append_within_capacity(value);
+        Ok::<Buffer, millpond_mempool::PoolError>(copy)
+    });
+    match read {
+        Ok(Some(Ok(value))) => {
+            job.value = value;
+            Outcome::Found
+        }
+        Ok(None) => Outcome::Absent,
+        Ok(Some(Err(_))) | Err(_) => Outcome::ReadFailed,
+    }
+}

@@ -1,0 +1,118 @@
+//! The entity server's lines of `/metrics`, summed over its shards.
+//!
+//! Place: `http::server` answers `/metrics` and asks the service of the shard it runs on; every
+//! shard sees all counters. Absent on purpose: requests, connections and pools, which `http`
+//! writes for every server.
+
+use std::sync::Arc;
+
+use millpond_http::MetricsText;
+
+use crate::counters::{CommitCounters, Counter, ShardCounters};
+
+/// Every counter of one server.
+pub struct Metrics {
+    shards: Box<[Arc<ShardCounters>]>,
+    commits: Arc<CommitCounters>,
+}
+
+impl Metrics {
+    /// Over these counters.
+    #[must_use]
+    pub fn new(shards: Box<[Arc<ShardCounters>]>, commits: Arc<CommitCounters>) -> Self {
+        Self { shards, commits }
+    }
+
+    /// Writes the lines.
+    pub fn write(&self, out: &mut MetricsText<'_>) {
+        let commits = &self.commits;
+        let counter = |out: &mut MetricsText<'_>, name: &str, help: &str, value: u64| {
+            out.describe(name, "counter", help);
+            out.sample(name, &[], value);
+        };
+        counter(
+            out,
+            "millpond_entity_puts_total",
+            "Acknowledged puts.",
+            self.sum(|s| &s.puts),
+        );
+        counter(
+            out,
+            "millpond_entity_deletes_total",
+            "Acknowledged deletes.",
+            self.sum(|s| &s.deletes),
+        );
+        let gets = "millpond_entity_gets_total";
+        out.describe(gets, "counter", "Answered reads.");
+        out.sample(gets, &[("result", &"hit")], self.sum(|s| &s.get_hits));
+        out.sample(gets, &[("result", &"miss")], self.sum(|s| &s.get_misses));
+        counter(
+            out,
+            "millpond_entity_cold_reads_total",
+            "Reads handed to a read thread because memory could not answer.",
+            self.sum(|s| &s.cold_reads),
+        );
+        counter(
+            out,
+            "millpond_entity_overloads_total",
+            "Requests refused because too many waited for the store.",
+            self.sum(|s| &s.overloads),
+        );
+        counter(
+            out,
+            "millpond_entity_store_failures_total",
+            "Requests refused because the store failed.",
+            self.sum(|s| &s.store_failures),
+        );
+        self.write_commits(out, counter);
+        let in_flight = "millpond_entity_jobs_in_flight";
+        out.describe(in_flight, "gauge", "Requests that wait for the store.");
+        out.sample(in_flight, &[], self.sum(|s| &s.jobs_in_flight));
+        let poisoned = "millpond_entity_poisoned";
+        out.describe(
+            poisoned,
+            "gauge",
+            "1 after a failed commit: writes are refused.",
+        );
+        out.sample(poisoned, &[], u64::from(commits.is_poisoned()));
+    }
+
+    fn write_commits(
+        &self,
+        out: &mut MetricsText<'_>,
+        counter: impl Fn(&mut MetricsText<'_>, &str, &str, u64),
+    ) {
+        let commits = &self.commits;
+        for (name, help, value) in [
+            (
+                "millpond_entity_commits_total",
+                "Batches written.",
+                &commits.commits,
+            ),
+            (
+                "millpond_entity_wal_syncs_total",
+                "Syncs of the write-ahead log.",
+                &commits.syncs,
+            ),
+            (
+                "millpond_entity_batch_jobs_total",
+                "Writes in all batches; over commits: the mean batch.",
+                &commits.batch_jobs,
+            ),
+            (
+                "millpond_entity_batch_bytes_total",
+                "Key and value bytes in all batches.",
+                &commits.batch_bytes,
+            ),
+        ] {
+            counter(out, name, help, value.value());
+        }
+        let largest = "millpond_entity_batch_jobs_max";
+        out.describe(largest, "gauge", "Writes in the largest batch.");
+        out.sample(largest, &[], commits.batch_jobs_max.value());
+    }
+
+    fn sum(&self, counter: impl Fn(&ShardCounters) -> &Counter) -> u64 {
+        self.shards.iter().map(|shard| counter(shard).value()).sum()
+    }
+}

@@ -1,0 +1,173 @@
+//! The whole server: engine, store threads and shards, started and stopped in the right order.
+//!
+//! Place: what `cli` calls. The store threads start before the first shard and end after the last,
+//! so every job has someone to do it and a graceful stop answers what it accepted.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
+use millpond_io::Address;
+
+use crate::config::EntityConfig;
+use crate::data_dir::DataDirError;
+use crate::executor::{Executor, ExecutorConfig};
+use crate::handler::EntityService;
+use crate::metrics::Metrics;
+use crate::store::rocksdb::{RocksDbMemory, RocksDbStore};
+use crate::store::{EngineInfo, Store};
+
+/// Why the server did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntityError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// A setting contradicts another one.
+    #[error("{name} is {value}: use {expected}")]
+    Config {
+        /// The field of [`EntityConfig`].
+        name: &'static str,
+        /// What was given.
+        value: u64,
+        /// What would work.
+        expected: &'static str,
+    },
+    /// No thread for the store.
+    #[error("cannot start the store's threads: {0}")]
+    Thread(std::io::Error),
+    /// Sockets, limits or shards.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// Serves `config.data` until SIGTERM or SIGINT. `on_ready` is called once it accepts, with the
+/// address and the engine that really runs.
+///
+/// # Errors
+/// [`EntityError`], one sentence. After an error nothing that was acknowledged is lost.
+pub fn serve(
+    config: &EntityConfig,
+    http: &ServeConfig,
+    on_ready: impl FnOnce(&Address, &EngineInfo),
+) -> Result<ServeReport, EntityError> {
+    check(config)?;
+    let store = Arc::new(open(config)?);
+    let engine = store.engine();
+    let parts = Parts::start(&store, config, http)?;
+    let report = millpond_http::serve(
+        &parts.http,
+        |start| parts.service(&start),
+        |address| on_ready(address, &engine),
+    )?;
+    Ok(report)
+}
+
+/// Like [`serve`] on any store and without signals: `control` runs on this thread once the server
+/// accepts, and when it returns the server is stopped gracefully. For tests and embedding.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with<S: Store>(
+    store: &Arc<S>,
+    config: &EntityConfig,
+    http: &ServeConfig,
+    control: impl FnOnce(&Running),
+) -> Result<ServeReport, EntityError> {
+    check(config)?;
+    let parts = Parts::start(store, config, http)?;
+    let report = millpond_http::serve_with(&parts.http, |start| parts.service(&start), control)?;
+    Ok(report)
+}
+
+/// Opens the engine that `config` asks for.
+///
+/// # Errors
+/// [`DataDirError`], one sentence.
+pub fn open(config: &EntityConfig) -> Result<RocksDbStore, DataDirError> {
+    let memory = RocksDbMemory {
+        block_cache_bytes: config.block_cache_bytes,
+        memtable_bytes: config.memtable_bytes,
+    };
+    RocksDbStore::open(&config.data, memory)
+}
+
+fn check(config: &EntityConfig) -> Result<(), EntityError> {
+    let refuse = |name, value, expected| {
+        Err(EntityError::Config {
+            name,
+            value,
+            expected,
+        })
+    };
+    // The engine's records hold 32-bit lengths.
+    if config.value_bytes_max > 1 << 30 {
+        return refuse("value_bytes_max", config.value_bytes_max, "at most 1 GiB");
+    }
+    // Below that a memtable would be written out after a few hundred values.
+    if config.memtable_bytes < 3 << 20 {
+        return refuse("memtable_bytes", config.memtable_bytes, "at least 3 MiB");
+    }
+    if config.jobs_in_flight_max == 0 {
+        return refuse("jobs_in_flight_max", 0, "1 or more");
+    }
+    if config.read_threads == 0 {
+        return refuse("read_threads", 0, "1 or more");
+    }
+    Ok(())
+}
+
+/// What is shared by all shards of one server.
+struct Parts<S> {
+    store: Arc<S>,
+    executor: Executor,
+    metrics: Arc<Metrics>,
+    http: ServeConfig,
+}
+
+impl<S: Store> Parts<S> {
+    fn start(
+        store: &Arc<S>,
+        config: &EntityConfig,
+        http: &ServeConfig,
+    ) -> Result<Self, EntityError> {
+        if http.shards == 0 {
+            return Err(ServeError::NoShards.into());
+        }
+        let executor_config = ExecutorConfig {
+            shards: http.shards,
+            read_threads: config.read_threads,
+            jobs_in_flight_max: config.jobs_in_flight_max,
+            bytes_in_flight_max: config.bytes_in_flight_max,
+            pool_mode: http.pool_mode,
+        };
+        let executor =
+            Executor::start(store, config.sync, &executor_config).map_err(EntityError::Thread)?;
+        let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
+        let mut http = http.clone();
+        http.limits.body_bytes_max = config.value_bytes_max;
+        let engine = store.engine();
+        http.build_labels.extend([
+            ("engine", engine.name.to_owned()),
+            ("engine_version", engine.version),
+            ("engine_linkage", engine.linkage.to_string()),
+            ("sync", config.sync.to_string()),
+        ]);
+        Ok(Self {
+            store: Arc::clone(store),
+            executor,
+            metrics: Arc::new(metrics),
+            http,
+        })
+    }
+
+    fn service(&self, start: &ShardStart) -> Result<EntityService<S>, Infallible> {
+        let link = self.executor.link(start.index, start.waker.clone());
+        Ok(EntityService::new(
+            Arc::clone(&self.store),
+            link,
+            Arc::clone(&self.metrics),
+        ))
+    }
+}

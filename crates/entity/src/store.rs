@@ -1,0 +1,134 @@
+//! What the server asks of an engine, and the engines.
+//!
+//! On the path: shards read through [`Store::get_cached`], which never waits for a disk; read
+//! threads follow up with [`Store::get`]; the writer thread alone calls [`Store::commit`].
+//! Absent on purpose: transactions, iterators and column families. One flat map of bytes to bytes
+//! is all the interface promises, so that `memory` can be its oracle.
+
+use std::fmt;
+
+pub mod rocksdb;
+pub mod memory;
+pub mod faulty;
+#[cfg(system_rocksdb)]
+mod system_stub;
+
+/// One change of one entity, inside a batch. A later change of the same id wins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Write<'a> {
+    /// Sets the entity, whether it exists or not.
+    Put {
+        /// The id, decoded.
+        key: &'a [u8],
+        /// The new value, possibly empty.
+        value: &'a [u8],
+    },
+    /// Removes the entity; removing an absent one is no error.
+    Delete {
+        /// The id, decoded.
+        key: &'a [u8],
+    },
+}
+
+/// What must have happened to a batch before [`Store::commit`] returns.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Durability {
+    /// It survives the loss of power: the write-ahead log is synced.
+    Synced,
+    /// It survives the end of this process: the write-ahead log is handed to the kernel.
+    Written,
+}
+
+/// The answer of a read that may not wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CachedRead<R> {
+    /// The entity exists; what the visitor made of its value.
+    Found(R),
+    /// The entity does not exist: known for certain from memory.
+    Absent,
+    /// Only the disk knows: ask again with [`Store::get`] on a thread that may wait.
+    NotCached,
+}
+
+/// An engine refused or failed. The cause is the engine's own sentence.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the store failed to {operation}: {cause}")]
+pub struct StoreError {
+    /// What was attempted: `read`, `commit` or `sync`.
+    pub operation: &'static str,
+    /// The engine's sentence.
+    pub cause: String,
+}
+
+/// The engine that really ran, for results and `/metrics`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EngineInfo {
+    /// `rocksdb` or `memory`.
+    pub name: &'static str,
+    /// As the running library reports it, not as the build asked for it.
+    pub version: String,
+    /// Where the library came from.
+    pub linkage: Linkage,
+}
+
+/// Where the engine's code came from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Linkage {
+    /// The distribution's shared library.
+    System,
+    /// Compiled together with this crate.
+    Bundled,
+}
+
+impl fmt::Display for Linkage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::System => "system",
+            Self::Bundled => "bundled",
+        })
+    }
+}
+
+/// A map of bytes to bytes that outlives the process.
+///
+/// Reads may run on any thread while one thread commits. A read sees a batch either whole or not
+/// at all, and sees it before `commit` returns.
+pub trait Store: Send + Sync + 'static {
+    /// Reads without ever waiting for a disk; `found` sees the value in place.
+    ///
+    /// # Errors
+    /// When the engine fails; never for an absent entity.
+    fn get_cached<R>(
+        &self,
+        key: &[u8],
+        found: impl FnOnce(&[u8]) -> R,
+    ) -> Result<CachedRead<R>, StoreError>;
+
+    /// Reads, waiting for the disk if need be. `None`: no such entity.
+    ///
+    /// # Errors
+    /// When the engine fails; never for an absent entity.
+    fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError>;
+
+    /// Applies all `writes` in their order, or none of them. `batch_bytes` is the sum of keys and
+    /// values, so that an engine can reserve its memory once.
+    ///
+    /// # Errors
+    /// When the batch is not as durable as asked. It may then still be there after a restart, but
+    /// only whole; nobody may be told that it was written.
+    fn commit<'a>(
+        &self,
+        writes: impl Iterator<Item = Write<'a>>,
+        batch_bytes: usize,
+        durability: Durability,
+    ) -> Result<(), StoreError>;
+
+    /// Makes all that was committed as [`Durability::Written`] survive the loss of power.
+    ///
+    /// # Errors
+    /// When it does not.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// Which engine this is.
+    fn engine(&self) -> EngineInfo;
+}

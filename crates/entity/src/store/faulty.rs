@@ -1,0 +1,155 @@
+//! Plants faults in any store: a failed sync, a full disk, a slow commit, a cold cache.
+//!
+//! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that
+//! the same fault is seen on both. Absent on purpose: random faults. A test says which call fails,
+//! and a seed outside decides which that is.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{CachedRead, Durability, EngineInfo, Store, StoreError, Write};
+
+/// Which calls fail. The default plants nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The disk is full after this many commits: each later one fails before anything is written.
+    pub disk_full_after_commits: Option<u64>,
+    /// The n-th sync (counted from 1, one per synced commit) fails after the batch was written.
+    /// Only this one: the sync after it would succeed, which is what makes the fault dangerous.
+    pub failed_sync: Option<u64>,
+    /// Every commit takes at least this long.
+    pub commit_delay: Duration,
+    /// No value is in memory: every inline read must go to a read thread.
+    pub cold: bool,
+    /// Every read fails.
+    pub failed_reads: bool,
+}
+
+/// A store whose faults are planted.
+#[derive(Debug)]
+pub struct FaultyStore<S> {
+    inner: S,
+    faults: Faults,
+    commits: AtomicU64,
+    syncs: AtomicU64,
+    held: AtomicBool,
+}
+
+impl<S: Store> FaultyStore<S> {
+    /// Wraps `inner`.
+    #[must_use]
+    pub fn new(inner: S, faults: Faults) -> Self {
+        Self {
+            inner,
+            faults,
+            commits: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            held: AtomicBool::new(false),
+        }
+    }
+
+    /// The store behind the faults.
+    #[must_use]
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Commits that reached this layer, failed ones included.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::SeqCst)
+    }
+
+    /// Holds every commit that begins from now on, until [`release`](Self::release).
+    pub fn hold(&self) {
+        self.held.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets held commits go on.
+    pub fn release(&self) {
+        self.held.store(false, Ordering::SeqCst);
+    }
+
+    fn read_fault(&self) -> Result<(), StoreError> {
+        if self.faults.failed_reads {
+            return Err(StoreError {
+                operation: "read",
+                cause: "planted fault".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<S: Store> Store for FaultyStore<S> {
+    fn get_cached<R>(
+        &self,
+        key: &[u8],
+        found: impl FnOnce(&[u8]) -> R,
+    ) -> Result<CachedRead<R>, StoreError> {
+        if self.faults.cold {
+            return Ok(CachedRead::NotCached);
+        }
+        self.read_fault()?;
+        self.inner.get_cached(key, found)
+    }
+
+    fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
+        self.read_fault()?;
+        self.inner.get(key, found)
+    }
+
+    fn commit<'a>(
+        &self,
+        writes: impl Iterator<Item = Write<'a>>,
+        batch_bytes: usize,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        let commit_number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        while self.held.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(self.faults.commit_delay);
+        if self
+            .faults
+            .disk_full_after_commits
+            .is_some_and(|limit| commit_number > limit)
+        {
+            let cause = "planted fault: no space left on device".to_owned();
+            return Err(StoreError {
+                operation: "commit",
+                cause,
+            });
+        }
+        if durability == Durability::Written {
+            return self.inner.commit(writes, batch_bytes, durability);
+        }
+        let sync_number = self.syncs.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.faults.failed_sync == Some(sync_number) {
+            self.inner
+                .commit(writes, batch_bytes, Durability::Written)?;
+            let cause = "planted fault: the sync failed".to_owned();
+            return Err(StoreError {
+                operation: "commit",
+                cause,
+            });
+        }
+        self.inner.commit(writes, batch_bytes, durability)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        let sync_number = self.syncs.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.faults.failed_sync == Some(sync_number) {
+            let cause = "planted fault: the sync failed".to_owned();
+            return Err(StoreError {
+                operation: "sync",
+                cause,
+            });
+        }
+        self.inner.sync()
+    }
+
+    fn engine(&self) -> EngineInfo {
+        self.inner.engine()
+    }
+}

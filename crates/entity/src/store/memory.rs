@@ -1,0 +1,116 @@
+//! The oracle: a sorted map behind the same trait, with a model of what a power loss leaves.
+//!
+//! Place: tests only; the same tests run against this store and RocksDB, and against both under
+//! `faulty`. Absent on purpose: memory limits and speed.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{CachedRead, Durability, EngineInfo, Linkage, Store, StoreError, Write};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Entities in memory. Invariant: `synced` is what `visible` was at some earlier commit.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    maps: Mutex<Maps>,
+}
+
+#[derive(Debug, Default)]
+struct Maps {
+    visible: Map,
+    synced: Map,
+    /// Changes of `visible` since `synced` was last equal to it.
+    unsynced: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Maps {
+    fn sync(&mut self) {
+        for (key, value) in self.unsynced.drain(..) {
+            match value {
+                Some(value) => self.synced.insert(key, value),
+                None => self.synced.remove(&key),
+            };
+        }
+        debug_assert_eq!(self.synced, self.visible);
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All entities, as a reader sees them now.
+    #[must_use]
+    pub fn contents(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.maps().visible.clone()
+    }
+
+    /// What a power loss at this moment leaves at worst: synced batches only.
+    #[must_use]
+    pub fn after_power_loss(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.maps().synced.clone()
+    }
+
+    fn maps(&self) -> MutexGuard<'_, Maps> {
+        // A test that panicked while holding the lock has already failed.
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn get_cached<R>(
+        &self,
+        key: &[u8],
+        found: impl FnOnce(&[u8]) -> R,
+    ) -> Result<CachedRead<R>, StoreError> {
+        Ok(match self.get(key, found)? {
+            Some(result) => CachedRead::Found(result),
+            None => CachedRead::Absent,
+        })
+    }
+
+    fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
+        Ok(self.maps().visible.get(key).map(|value| found(value)))
+    }
+
+    fn commit<'a>(
+        &self,
+        writes: impl Iterator<Item = Write<'a>>,
+        _batch_bytes: usize,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        let mut maps = self.maps();
+        for write in writes {
+            let (key, value) = match write {
+                Write::Put { key, value } => (key.to_vec(), Some(value.to_vec())),
+                Write::Delete { key } => (key.to_vec(), None),
+            };
+            match value.clone() {
+                Some(value) => maps.visible.insert(key.clone(), value),
+                None => maps.visible.remove(&key),
+            };
+            maps.unsynced.push((key, value));
+        }
+        if durability == Durability::Synced {
+            maps.sync();
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.maps().sync();
+        Ok(())
+    }
+
+    fn engine(&self) -> EngineInfo {
+        EngineInfo {
+            name: "memory",
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            linkage: Linkage::Bundled,
+        }
+    }
+}

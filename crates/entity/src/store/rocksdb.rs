@@ -1,0 +1,276 @@
+//! The real engine: RocksDB embedded, memory capped, one column family.
+//!
+//! On the path: shards read the memtable and the block cache in place; the writer thread hands
+//! over whole batches and one sync each. Only this file names the engine's types.
+//! Absent on purpose: compression levels, blob files and other tuning by flag. Two sizes are all
+//! an operator sets; the rest is derived below, each with its reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, Options, ReadOptions, ReadTier,
+    WriteBatch, WriteOptions,
+};
+
+use super::{CachedRead, Durability, EngineInfo, Linkage, Store, StoreError, Write};
+use crate::data_dir::{self, DataDirError};
+
+/// Memtables in the engine at most: one being filled, the others being written out.
+const MEMTABLE_COUNT_MAX: usize = 3;
+
+/// How much memory the engine may use. RSS is about the sum of both and 30 MiB.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RocksDbMemory {
+    /// Data, index and filter blocks kept from tables.
+    pub block_cache_bytes: u64,
+    /// All memtables together.
+    pub memtable_bytes: u64,
+}
+
+/// An open data directory.
+pub struct RocksDbStore {
+    db: DB,
+    read_cached: ReadOptions,
+    read_all: ReadOptions,
+    write_synced: WriteOptions,
+    write_unsynced: WriteOptions,
+    engine: EngineInfo,
+}
+
+impl RocksDbStore {
+    /// Opens `path`, creating it when only its last component is missing.
+    ///
+    /// # Errors
+    /// [`DataDirError`], one sentence that names the directory and what to do.
+    pub fn open(path: &Path, memory: RocksDbMemory) -> Result<Self, DataDirError> {
+        data_dir::prepare(path)?;
+        let written_by = newest_options_version(path);
+        let db = DB::open(&database_options(memory), path)
+            .map_err(|error| open_error(path, &error, written_by.as_deref()))?;
+        let engine = EngineInfo {
+            name: "rocksdb",
+            version: newest_options_version(path).unwrap_or_else(|| "unknown".to_owned()),
+            linkage: if cfg!(system_rocksdb) {
+                Linkage::System
+            } else {
+                Linkage::Bundled
+            },
+        };
+        let mut read_cached = ReadOptions::default();
+        read_cached.set_read_tier(ReadTier::BlockCache);
+        let mut write_synced = WriteOptions::default();
+        write_synced.set_sync(true);
+        Ok(Self {
+            db,
+            read_cached,
+            read_all: ReadOptions::default(),
+            write_synced,
+            write_unsynced: WriteOptions::default(),
+            engine,
+        })
+    }
+}
+
+impl Store for RocksDbStore {
+    fn get_cached<R>(
+        &self,
+        key: &[u8],
+        found: impl FnOnce(&[u8]) -> R,
+    ) -> Result<CachedRead<R>, StoreError> {
+        match self.db.get_pinned_opt(key, &self.read_cached) {
+            Ok(Some(value)) => Ok(CachedRead::Found(found(&value))),
+            Ok(None) => Ok(CachedRead::Absent),
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(CachedRead::NotCached),
+            Err(error) => Err(failed("read", error)),
+        }
+    }
+
+    fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
+        match self.db.get_pinned_opt(key, &self.read_all) {
+            Ok(value) => Ok(value.map(|value| found(&value))),
+            Err(error) => Err(failed("read", error)),
+        }
+    }
+
+    fn commit<'a>(
+        &self,
+        writes: impl Iterator<Item = Write<'a>>,
+        batch_bytes: usize,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
+        let (count, _) = writes.size_hint();
+        let mut batch = new_batch(batch_bytes, count);
+        for write in writes {
+            match write {
+                Write::Put { key, value } => batch.put(key, value),
+                Write::Delete { key } => batch.delete(key),
+            }
+        }
+        let options = match durability {
+            Durability::Synced => &self.write_synced,
+            Durability::Written => &self.write_unsynced,
+        };
+        self.db
+            .write_opt(batch, options)
+            .map_err(|error| failed("commit", error))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.db
+            .flush_wal(true)
+            .map_err(|error| failed("sync", error))
+    }
+
+    fn engine(&self) -> EngineInfo {
+        self.engine.clone()
+    }
+}
+
+fn failed(operation: &'static str, error: rocksdb::Error) -> StoreError {
+    StoreError {
+        operation,
+        cause: error.into_string(),
+    }
+}
+
+/// An empty batch. The binding takes batches by value, so one cannot be reused; reserving makes it
+/// one allocation: 12 bytes head a batch, and at most 11 each record (type and two lengths).
+#[cfg(not(system_rocksdb))]
+fn new_batch(batch_bytes: usize, count: usize) -> WriteBatch {
+    WriteBatch::with_capacity_bytes(batch_bytes + 12 + 11 * count)
+}
+
+/// An empty batch; the distribution's library cannot reserve, so it grows by doubling.
+#[cfg(system_rocksdb)]
+fn new_batch(_batch_bytes: usize, _count: usize) -> WriteBatch {
+    WriteBatch::new()
+}
+
+fn database_options(memory: RocksDbMemory) -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&table_options(memory));
+    options.set_compression_type(DBCompressionType::Lz4);
+
+    // Memtables: the cap over all of them, and the size at which one is written out.
+    let memtable_bytes = usize::try_from(memory.memtable_bytes).unwrap_or(usize::MAX);
+    options.set_db_write_buffer_size(memtable_bytes);
+    options.set_write_buffer_size(memtable_bytes / MEMTABLE_COUNT_MAX);
+    options.set_max_write_buffer_number(MEMTABLE_COUNT_MAX as i32);
+    // A deleted table's log is kept until every memtable it feeds is out; bounds replay at start.
+    options.set_max_total_wal_size(memory.memtable_bytes.saturating_mul(2));
+
+    // Each open table pins a reader outside the cache.
+    options.set_max_open_files(256);
+    // One flush and one compaction at a time: the background shares the cores with the shards.
+    options.set_max_background_jobs(2);
+    // Spread write-back of tables, so that a log sync does not queue behind a whole table.
+    options.set_bytes_per_sync(1 << 20);
+
+    // The engine's own text log: small, and no statistics nobody reads.
+    options.set_keep_log_file_num(2);
+    options.set_max_log_file_size(4 << 20);
+    options.set_stats_dump_period_sec(0);
+    options
+}
+
+fn table_options(memory: RocksDbMemory) -> BlockBasedOptions {
+    let block_cache_bytes = usize::try_from(memory.block_cache_bytes).unwrap_or(usize::MAX);
+    let mut table = BlockBasedOptions::default();
+    // Both linkages use the same cache, so that a run differs in the engine's version only; the
+    // newer clock cache does not exist in the distribution's library.
+    table.set_block_cache(&Cache::new_lru_cache(block_cache_bytes));
+    // Index and filter blocks count against the cap too, and are evicted last.
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_cache_index_and_filter_blocks_with_high_priority(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    // 10 bits a key: 1 % of the tables that lack a key are looked into.
+    table.set_bloom_filter(10.0, false);
+    // The newest format that both linkages read.
+    table.set_format_version(5);
+    table
+}
+
+/// The version in the newest OPTIONS file: the engine writes one each time it opens a directory,
+/// so after opening it is the version that runs, and before, the one that ran last.
+fn newest_options_version(path: &Path) -> Option<String> {
+    let newest: PathBuf = fs::read_dir(path)
+        .ok()?
+        .filter_map(Result::ok)
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let number = name
+                .to_str()?
+                .strip_prefix("OPTIONS-")?
+                .parse::<u64>()
+                .ok()?;
+            Some((number, entry.path()))
+        })
+        .max()?
+        .1;
+    let text = fs::read_to_string(newest).ok()?;
+    let version = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("rocksdb_version="))?;
+    Some(version.to_owned())
+}
+
+/// Turns the engine's sentence into one that names the directory and what to do.
+fn open_error(path: &Path, error: &rocksdb::Error, written_by: Option<&str>) -> DataDirError {
+    let cause = error.to_string();
+    let path = path.to_owned();
+    if cause.contains("lock")
+        && (cause.contains("temporarily unavailable") || cause.contains("current process"))
+    {
+        return DataDirError::Locked { path };
+    }
+    if cause.contains("Permission denied") || cause.contains("Read-only file system") {
+        return DataDirError::PermissionDenied {
+            path,
+            operation: "write to",
+        };
+    }
+    // An older library meeting newer files says "not supported" or "corruption", depending on
+    // which file it read first. Which one wrote them last tells the two apart.
+    let refused = matches!(
+        error.kind(),
+        ErrorKind::NotSupported | ErrorKind::Corruption
+    );
+    let versions = if refused {
+        written_by.zip(probe_version())
+    } else {
+        None
+    };
+    match versions {
+        Some((found, running)) if version_of(found) > version_of(&running) => {
+            DataDirError::NewerFormat {
+                path,
+                found: format!("RocksDB {found}"),
+                supported: format!("RocksDB {running}"),
+            }
+        }
+        _ => DataDirError::Engine { path, cause },
+    }
+}
+
+/// The version of the linked library, when the data directory did not open and so could not tell:
+/// a new, empty directory elsewhere does. The binding has no call that answers this.
+fn probe_version() -> Option<String> {
+    let scratch = std::env::temp_dir().join(format!("millpond-probe-{}", std::process::id()));
+    fs::create_dir(&scratch).ok()?;
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    let version = DB::open(&options, &scratch)
+        .ok()
+        .and_then(|_open| newest_options_version(&scratch));
+    // Best effort: what stays behind is an empty database in the temporary directory.
+    let _ = fs::remove_dir_all(&scratch);
+    version
+}
+
+fn version_of(text: &str) -> Vec<u32> {
+    text.split('.')
+        .map_while(|part| part.parse().ok())
+        .collect()
+}

@@ -1,0 +1,119 @@
+//! A disk that really is full: a small file system in memory as the data directory.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use millpond_entity::{EntityConfig, open};
+use support::TestServer;
+
+/// A tmpfs; unmounted when dropped.
+struct SmallDisk {
+    mount_point: PathBuf,
+}
+
+impl SmallDisk {
+    fn mount(mount_point: &Path, size: &str) -> Result<Self, String> {
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(mount_point)
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(Self {
+                mount_point: mount_point.to_owned(),
+            })
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        }
+    }
+
+    fn grow(&self, size: &str) {
+        let status = Command::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(&self.mount_point)
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.mount_point).status();
+        if !std::thread::panicking() {
+            assert!(
+                status.unwrap().success(),
+                "{} stays mounted",
+                self.mount_point.display()
+            );
+        }
+    }
+}
+
+/// Goal: on a full disk writes are refused, reads work, and what was acknowledged is still there
+/// once there is room and the server is started again.
+#[test]
+fn full_disk_refuses_writes_and_keeps_what_it_promised() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = match SmallDisk::mount(directory.path(), "12m") {
+        Ok(disk) => disk,
+        Err(reason) => {
+            println!("skipped: no small file system could be mounted here ({reason})");
+            return;
+        }
+    };
+    let mut config = EntityConfig::new(directory.path().join("data"));
+    config.memtable_bytes = 3 << 20;
+    let mut acknowledged = BTreeMap::new();
+    let mut random = fastrand::Rng::with_seed(4);
+    {
+        let store = Arc::new(open(&config).unwrap());
+        let server = TestServer::start(&store, |_, _| {});
+        let mut client = server.connect();
+        let refused = (0..10_000_u32).find(|&n| {
+            let key = n.to_string().into_bytes();
+            // Random bytes: compression must not make room.
+            let value: Vec<u8> = (0..4000).map(|_| random.u8(..)).collect();
+            match client.put(&key, &value) {
+                201 => {
+                    acknowledged.insert(key, value);
+                    false
+                }
+                503 => true,
+                other => panic!("a full disk answered {other}"),
+            }
+        });
+        assert!(refused.is_some(), "40 MB fitted on a disk of 12");
+        assert!(
+            acknowledged.len() > 100,
+            "the disk was not empty at the start"
+        );
+        assert_eq!(client.put(b"one more", b"small"), 503);
+        assert_eq!(client.delete(b"0"), 503);
+        assert_eq!(client.request("GET", "/v0/status", b"").status, 503);
+        assert_eq!(client.metric("millpond_entity_poisoned "), 1);
+        for (key, value) in &acknowledged {
+            assert!(client.get(key).body == *value, "reads work on a full disk");
+        }
+    }
+    disk.grow("100m");
+    {
+        let store = Arc::new(open(&config).unwrap());
+        let server = TestServer::start(&store, |_, _| {});
+        let mut client = server.connect();
+        for (key, value) in &acknowledged {
+            assert!(
+                client.get(key).body == *value,
+                "an acknowledged write is lost"
+            );
+        }
+        assert_eq!(client.get(b"one more").status, 404);
+        assert_eq!(client.put(b"one more", b"small"), 201);
+    }
+    drop(disk);
+}

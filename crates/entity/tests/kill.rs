@@ -1,0 +1,265 @@
+//! kill -9 in the middle of a load of writes, then a restart: no acknowledged write is lost.
+//!
+//! The server is a process of its own: this test binary, started again with the data directory in
+//! the environment. `MILLPOND_SOAK_ROUNDS=200` makes the soak as long as you like.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use millpond_entity::{EntityConfig, serve};
+use millpond_http::ServeConfig;
+use support::{Client, request, target};
+
+const DATA_VARIABLE: &str = "MILLPOND_TEST_SERVER_DATA";
+const READY: &str = "listening on ";
+
+/// Not a test of its own: the server that the other tests start and kill.
+#[test]
+#[ignore = "the server process of the other tests"]
+fn server_process() {
+    let Some(data) = std::env::var_os(DATA_VARIABLE) else {
+        return;
+    };
+    let mut config = EntityConfig::new(data.into());
+    // Small memtables, so that rounds also die while tables are written and compacted.
+    config.memtable_bytes = 3 << 20;
+    let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
+    http.shards = 2;
+    let ready = |address: &_, _: &_| println!("{READY}{}", support::socket_address(address));
+    serve(&config, &http, ready).unwrap();
+}
+
+/// A server process; killed when dropped.
+struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    fn start(data: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "server_process", "--ignored", "--nocapture"])
+            .env(DATA_VARIABLE, data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // The harness may have begun the line with the test's name.
+        let address = lines.map_while(Result::ok).find_map(|line| {
+            let (_, address) = line.split_once(READY)?;
+            address.parse().ok()
+        });
+        let Some(address) = address else {
+            panic!("the server did not start: {}", child.wait().unwrap());
+        };
+        Self { child, address }
+    }
+
+    /// SIGKILL by process id: no handler runs, nothing is flushed.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // Killed already: both are harmless.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One change; `None` deletes.
+#[derive(Clone)]
+struct Change {
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+/// One connection's load. It alone writes its keys, so it knows what they must be.
+struct Writer {
+    number: usize,
+    random: fastrand::Rng,
+    sequence: u64,
+    /// Requests sent before the first answer is read.
+    pipeline: usize,
+    acknowledged: Map,
+    /// Sent and not acknowledged when the server died, in the order they were sent.
+    unanswered: Vec<Change>,
+    acknowledged_count: u64,
+}
+
+impl Writer {
+    fn new(number: usize, seed: u64) -> Self {
+        Self {
+            number,
+            random: fastrand::Rng::with_seed(seed ^ number as u64),
+            sequence: 0,
+            pipeline: if number % 2 == 0 { 1 } else { 8 },
+            acknowledged: Map::new(),
+            unanswered: Vec::new(),
+            acknowledged_count: 0,
+        }
+    }
+
+    /// Writes until the connection ends, which is the only way it ends.
+    fn run(&mut self, address: SocketAddr) {
+        let mut client = Client::connect(address);
+        loop {
+            let mut bytes = Vec::new();
+            while self.unanswered.len() < self.pipeline {
+                let change = self.next_change();
+                bytes.extend(match &change.value {
+                    Some(value) => request("PUT", &target(&change.key), value),
+                    None => request("DELETE", &target(&change.key), b""),
+                });
+                self.unanswered.push(change);
+            }
+            if client.send(&bytes).is_err() {
+                return;
+            }
+            let Ok(Some(reply)) = client.read_reply(false) else {
+                return;
+            };
+            let change = self.unanswered.remove(0);
+            let expected = if change.value.is_some() { 201 } else { 202 };
+            assert_eq!(
+                reply.status,
+                expected,
+                "{}",
+                String::from_utf8_lossy(&reply.body)
+            );
+            apply(&mut self.acknowledged, &change);
+            self.acknowledged_count += 1;
+        }
+    }
+
+    /// A value that no other change has, of a length that crosses log and memory blocks.
+    fn next_change(&mut self) -> Change {
+        self.sequence += 1;
+        let key = format!("writer {} key {}", self.number, self.random.u32(..300)).into_bytes();
+        if self.random.u32(..10) == 0 {
+            return Change { key, value: None };
+        }
+        let stamp = format!("{}:{};", self.number, self.sequence).into_bytes();
+        let len = [0, 10, 1000, 40_000][self.random.usize(..4)] + self.random.usize(..100);
+        let value = stamp
+            .iter()
+            .copied()
+            .cycle()
+            .take(stamp.len() + len)
+            .collect();
+        Change {
+            key,
+            value: Some(value),
+        }
+    }
+
+    /// Reads all keys back. They must be what was acknowledged plus some first part of what was
+    /// not: a whole number of changes, in order, none of them torn.
+    fn verify(&mut self, address: SocketAddr, round: usize) {
+        let mut client = Client::connect(address);
+        let mut found = Map::new();
+        for index in 0..300 {
+            let key = format!("writer {} key {index}", self.number).into_bytes();
+            let reply = client.get(&key);
+            match reply.status {
+                200 => drop(found.insert(key, reply.body)),
+                404 => {}
+                other => panic!("reading back gave {other}"),
+            }
+        }
+        let mut possible = self.acknowledged.clone();
+        let mut durable = self.unanswered.drain(..);
+        while found != possible {
+            let Some(change) = durable.next() else {
+                let lost = self
+                    .acknowledged
+                    .iter()
+                    .find(|&(key, value)| found.get(key) != Some(value));
+                panic!(
+                    "round {round}, writer {}: an acknowledged write is lost or a torn one visible; \
+                     first difference: {:?}",
+                    self.number,
+                    lost.map(|(key, _)| String::from_utf8_lossy(key).into_owned()),
+                );
+            };
+            apply(&mut possible, &change);
+        }
+        drop(durable);
+        self.acknowledged = found;
+    }
+}
+
+fn apply(map: &mut Map, change: &Change) {
+    match &change.value {
+        Some(value) => map.insert(change.key.clone(), value.clone()),
+        None => map.remove(&change.key),
+    };
+}
+
+/// Rounds of load, kill and check on one data directory; returns the acknowledged writes.
+fn kill_rounds(rounds: usize, seed: u64) -> u64 {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut writers: Vec<Writer> = (0..6).map(|number| Writer::new(number, seed)).collect();
+    for round in 0..rounds {
+        let mut server = ServerProcess::start(&data);
+        let address = server.address;
+        verify_all(&mut writers, address, round);
+        std::thread::scope(|scope| {
+            for writer in &mut writers {
+                scope.spawn(move || writer.run(address));
+            }
+            std::thread::sleep(Duration::from_millis(random.u64(50..400)));
+            server.kill();
+        });
+    }
+    let server = ServerProcess::start(&data);
+    verify_all(&mut writers, server.address, rounds);
+    writers.iter().map(|writer| writer.acknowledged_count).sum()
+}
+
+fn verify_all(writers: &mut [Writer], address: SocketAddr, round: usize) {
+    std::thread::scope(|scope| {
+        for writer in writers {
+            scope.spawn(move || writer.verify(address, round));
+        }
+    });
+}
+
+/// Goal: kill -9 at any moment loses nothing that was acknowledged and tears nothing.
+#[test]
+fn kill_9_loses_no_acknowledged_write() {
+    let acknowledged = kill_rounds(12, fastrand::u64(..));
+    println!("12 kills, {acknowledged} acknowledged writes, none lost");
+    assert!(acknowledged > 0, "the rounds must have written something");
+}
+
+/// The same for as long as asked.
+#[test]
+fn soak() {
+    let Some(rounds) = std::env::var_os("MILLPOND_SOAK_ROUNDS") else {
+        println!("skipped: set MILLPOND_SOAK_ROUNDS to the number of kills");
+        return;
+    };
+    let rounds = rounds
+        .to_str()
+        .unwrap()
+        .parse()
+        .expect("MILLPOND_SOAK_ROUNDS is a number");
+    let acknowledged = kill_rounds(rounds, fastrand::u64(..));
+    println!("{rounds} kills, {acknowledged} acknowledged writes, none lost");
+}

@@ -1,0 +1,248 @@
+//! What the socket tests share: a server in this process, a raw client, and a response parser
+//! that is not ours to trust but simple enough to read.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use millpond_entity::{EntityConfig, Store, serve_with};
+use millpond_http::{ServeConfig, ServeReport};
+use millpond_io::Address;
+
+/// A server on a free port of the loopback, stopped when dropped.
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<ServeReport>>,
+}
+
+impl TestServer {
+    /// Starts it; `adjust` may change the two configurations.
+    pub(crate) fn start<S: Store>(
+        store: &Arc<S>,
+        adjust: impl FnOnce(&mut EntityConfig, &mut ServeConfig),
+    ) -> Self {
+        let mut config = EntityConfig::new(Path::new("unused").to_owned());
+        let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
+        adjust(&mut config, &mut http);
+        let (address_sender, address) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel::<()>();
+        let store = Arc::clone(store);
+        let thread = thread::spawn(move || {
+            let control = |running: &millpond_http::Running| {
+                address_sender
+                    .send(socket_address(running.local_address()))
+                    .unwrap();
+                // An error means that the test is over too.
+                let _ = stopped.recv();
+            };
+            serve_with(&store, &config, &http, control).unwrap()
+        });
+        let address = address.recv().expect("the server starts");
+        Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Stops it gracefully and waits for its end.
+    pub(crate) fn stop(mut self) -> ServeReport {
+        drop(self.stop.take());
+        self.thread
+            .take()
+            .unwrap()
+            .join()
+            .expect("the server ends without a panic")
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !thread::panicking() {
+                ended.expect("the server ends without a panic");
+            }
+        }
+    }
+}
+
+pub(crate) fn socket_address(address: &Address) -> SocketAddr {
+    match address {
+        Address::Inet(address) => *address,
+        Address::Unix(_) => panic!("tests listen on the loopback"),
+    }
+}
+
+/// One response, complete.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, v)| v.as_str())
+    }
+}
+
+/// A blocking client over one connection that keeps what it read too much.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server accepts");
+        stream.set_nodelay(true).unwrap();
+        // A server that never answers must fail the test, not hang it.
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        stream
+            .set_write_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Self {
+            stream,
+            received: Vec::new(),
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends one request and waits for its answer.
+    pub(crate) fn request(&mut self, method: &str, target: &str, body: &[u8]) -> Reply {
+        self.send(&request(method, target, body)).unwrap();
+        self.read_reply(method == "HEAD")
+            .unwrap()
+            .expect("an answer, not the end")
+    }
+
+    pub(crate) fn put(&mut self, id: &[u8], value: &[u8]) -> u16 {
+        self.request("PUT", &target(id), value).status
+    }
+
+    pub(crate) fn get(&mut self, id: &[u8]) -> Reply {
+        self.request("GET", &target(id), b"")
+    }
+
+    pub(crate) fn delete(&mut self, id: &[u8]) -> u16 {
+        self.request("DELETE", &target(id), b"").status
+    }
+
+    /// The value of a metric's first sample whose line starts with `start`.
+    pub(crate) fn metric(&mut self, start: &str) -> u64 {
+        let reply = self.request("GET", "/metrics", b"");
+        assert_eq!(reply.status, 200);
+        let text = String::from_utf8(reply.body).unwrap();
+        let line = text.lines().find(|line| line.starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// The next response; `None` at a clean end between two.
+    pub(crate) fn read_reply(&mut self, is_head: bool) -> std::io::Result<Option<Reply>> {
+        let head_len = loop {
+            if let Some(end) = find(&self.received, b"\r\n\r\n") {
+                break end + 4;
+            }
+            if self.receive()? == 0 {
+                return if self.received.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(cut())
+                };
+            }
+        };
+        let head = String::from_utf8(self.received[..head_len].to_vec()).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status_line = lines.next().unwrap();
+        assert!(status_line.starts_with("HTTP/1.1 "), "{status_line}");
+        let status: u16 = status_line[9..12].parse().unwrap();
+        let fields: Vec<_> = lines
+            .map(|line| line.split_once(": ").expect(line))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let mut reply = Reply {
+            status,
+            fields,
+            body: Vec::new(),
+        };
+        let length = reply
+            .field("Content-Length")
+            .map_or(0, |text| text.parse().unwrap());
+        let end = head_len + if is_head { 0 } else { length };
+        while self.received.len() < end {
+            if self.receive()? == 0 {
+                return Err(cut());
+            }
+        }
+        reply.body = self.received[head_len..end].to_vec();
+        self.received.drain(..end);
+        Ok(Some(reply))
+    }
+
+    fn receive(&mut self) -> std::io::Result<usize> {
+        let mut bytes = [0; 64 * 1024];
+        let count = self.stream.read(&mut bytes)?;
+        self.received.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+}
+
+fn cut() -> std::io::Error {
+    std::io::Error::new(
+        std::io::ErrorKind::UnexpectedEof,
+        "the connection ended inside a response",
+    )
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack
+        .windows(needle.len())
+        .position(|window| window == needle)
+}
+
+/// A request as bytes; a body is announced for PUT even when it is empty.
+pub(crate) fn request(method: &str, target: &str, body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
+    if method == "PUT" || !body.is_empty() {
+        bytes.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// The target of an id, escaping all but letters and digits.
+pub(crate) fn target(id: &[u8]) -> String {
+    let mut target = "/v0/entity?id=".to_owned();
+    for &byte in id {
+        if byte.is_ascii_alphanumeric() {
+            target.push(char::from(byte));
+        } else {
+            target.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    target
+}
