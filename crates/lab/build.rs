@@ -15,9 +15,23 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut rustc = Command::new(env::var("RUSTC")?);
     rustc
-        .args(["--crate-name", "millpond_trace", "--crate-type", "cdylib", "--edition", "2024"])
+        .args([
+            "--crate-name",
+            "millpond_trace",
+            "--crate-type",
+            "cdylib",
+            "--edition",
+            "2024",
+        ])
         .args(["--target", &env::var("TARGET")?])
-        .args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"])
+        .args([
+            "-C",
+            "opt-level=2",
+            "-C",
+            "panic=abort",
+            "-C",
+            "strip=symbols",
+        ])
         // An unresolved symbol must fail here, not inside a user's server.
         .args(["-C", "link-arg=-Wl,-z,defs"])
         .arg("-o")
@@ -30,6 +44,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err(format!("compiling the heap call counter failed: {status}").into());
     }
-    println!("cargo::rustc-env=MILLPOND_TRACE_OBJECT={}", object.display());
+    println!(
+        "cargo::rustc-env=MILLPOND_TRACE_OBJECT={}",
+        object.display()
+    );
     Ok(())
 }

@@ -33,7 +33,11 @@ struct Known {
 }
 
 const KNOWN: &[Known] = &[
-    Known { name: "jemalloc", sonames: &["libjemalloc.so.2"], package: "libjemalloc2" },
+    Known {
+        name: "jemalloc",
+        sonames: &["libjemalloc.so.2"],
+        package: "libjemalloc2",
+    },
     Known {
         name: "tcmalloc",
         // The full library adds a heap profiler; malloc itself is the same.
@@ -104,10 +108,15 @@ pub enum AllocatorError {
 /// Every allocator found on this system, what the target has by itself first.
 #[must_use]
 pub fn discover() -> Vec<Allocator> {
-    let mut found = vec![Allocator { name: GLIBC.to_owned(), library: None }];
+    let mut found = vec![Allocator {
+        name: GLIBC.to_owned(),
+        library: None,
+    }];
     found.extend(KNOWN.iter().filter_map(|known| {
-        find_library(known.sonames)
-            .map(|path| Allocator { name: known.name.to_owned(), library: Some(path) })
+        find_library(known.sonames).map(|path| Allocator {
+            name: known.name.to_owned(),
+            library: Some(path),
+        })
     }));
     found
 }
@@ -118,8 +127,13 @@ pub fn select(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
     let mut selected: Vec<Allocator> = Vec::with_capacity(wanted.len());
     for word in wanted {
         let allocator = resolve(word.trim(), &found)?;
-        if selected.iter().any(|earlier| earlier.name == allocator.name) {
-            return Err(AllocatorError::Twice { name: allocator.name });
+        if selected
+            .iter()
+            .any(|earlier| earlier.name == allocator.name)
+        {
+            return Err(AllocatorError::Twice {
+                name: allocator.name,
+            });
         }
         selected.push(allocator);
     }
@@ -141,9 +155,18 @@ pub fn missing() -> Vec<String> {
 #[must_use]
 pub fn name_of_library(path: &Path) -> Option<&'static str> {
     let file = path.file_name()?.to_str()?;
-    ["jemalloc", "tcmalloc", "mimalloc", "snmalloc", "rpmalloc", "tbbmalloc", "scudo", "hoard"]
-        .into_iter()
-        .find(|name| file.starts_with("lib") && file.contains(name))
+    [
+        "jemalloc",
+        "tcmalloc",
+        "mimalloc",
+        "snmalloc",
+        "rpmalloc",
+        "tbbmalloc",
+        "scudo",
+        "hoard",
+    ]
+    .into_iter()
+    .find(|name| file.starts_with("lib") && file.contains(name))
 }
 
 fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
@@ -151,7 +174,10 @@ fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError>
         return user_library(name, Path::new(path));
     }
     if word == NATIVE || word == "malloc" {
-        return Ok(Allocator { name: GLIBC.to_owned(), library: None });
+        return Ok(Allocator {
+            name: GLIBC.to_owned(),
+            library: None,
+        });
     }
     if let Some(allocator) = found.iter().find(|allocator| allocator.name == word) {
         return Ok(allocator.clone());
@@ -163,14 +189,22 @@ fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError>
             found: list,
             package: known.package,
         }),
-        None => Err(AllocatorError::Unknown { name: word.to_owned(), found: list }),
+        None => Err(AllocatorError::Unknown {
+            name: word.to_owned(),
+            found: list,
+        }),
     }
 }
 
 fn names(found: &[Allocator]) -> String {
     let mut list = String::new();
     for (index, allocator) in found.iter().enumerate() {
-        let _ = write!(list, "{}{}", if index == 0 { "" } else { ", " }, allocator.name);
+        let _ = write!(
+            list,
+            "{}{}",
+            if index == 0 { "" } else { ", " },
+            allocator.name
+        );
     }
     list
 }
@@ -182,14 +216,18 @@ fn user_library(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
         reason: reason.to_owned(),
     };
     if name.is_empty() || name == GLIBC || name == NATIVE {
-        return Err(unusable("needs a name of its own (NAME=/PATH/TO/LIBRARY.so)"));
+        return Err(unusable(
+            "needs a name of its own (NAME=/PATH/TO/LIBRARY.so)",
+        ));
     }
     // LD_PRELOAD splits at colons and blanks; such a path would be two wrong ones.
     if path.to_str().is_none_or(|text| text.contains([':', ' '])) {
-        return Err(unusable("has a colon or blank in its path, which LD_PRELOAD cannot express"));
+        return Err(unusable(
+            "has a colon or blank in its path, which LD_PRELOAD cannot express",
+        ));
     }
-    let library = fs::canonicalize(path)
-        .map_err(|error| unusable(&format!("cannot be opened: {error}")))?;
+    let library =
+        fs::canonicalize(path).map_err(|error| unusable(&format!("cannot be opened: {error}")))?;
     match Elf::read(&library) {
         Err(error) => Err(unusable(&format!("cannot be read: {error}"))),
         Ok(None) => Err(unusable("is not a 64-bit ELF shared object")),
@@ -200,18 +238,23 @@ fn user_library(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
         Ok(Some(elf)) if !elf.exports("malloc") || !elf.exports("free") => Err(unusable(
             "does not export malloc and free, so preloading it would change nothing",
         )),
-        Ok(Some(_)) => Ok(Allocator { name: name.to_owned(), library: Some(library) }),
+        Ok(Some(_)) => Ok(Allocator {
+            name: name.to_owned(),
+            library: Some(library),
+        }),
     }
 }
 
 /// The first file whose name begins with one of `sonames`, best soname first.
 fn find_library(sonames: &[&str]) -> Option<PathBuf> {
     sonames.iter().find_map(|soname| {
-        in_directories(soname).or_else(|| in_linker_cache(soname)).filter(|path| {
-            Elf::read(path).is_ok_and(|elf| {
-                elf.is_some_and(|elf| elf.is_for_this_machine() && elf.exports("malloc"))
+        in_directories(soname)
+            .or_else(|| in_linker_cache(soname))
+            .filter(|path| {
+                Elf::read(path).is_ok_and(|elf| {
+                    elf.is_some_and(|elf| elf.is_for_this_machine() && elf.exports("malloc"))
+                })
             })
-        })
     })
 }
 
@@ -226,7 +269,12 @@ fn in_directories(soname: &str) -> Option<PathBuf> {
         let mut matches: Vec<PathBuf> = fs::read_dir(directory)
             .ok()?
             .flatten()
-            .filter(|entry| entry.file_name().to_str().is_some_and(|n| n.starts_with(&longer)))
+            .filter(|entry| {
+                entry
+                    .file_name()
+                    .to_str()
+                    .is_some_and(|n| n.starts_with(&longer))
+            })
             .map(|entry| entry.path())
             .collect();
         matches.sort();
@@ -244,10 +292,12 @@ fn in_linker_cache(soname: &str) -> Option<PathBuf> {
         .filter_map(|text| str::from_utf8(text).ok())
         .map(Path::new)
         .find(|path| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
-                name.strip_prefix(soname)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            })
+            path.file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| {
+                    name.strip_prefix(soname)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                })
         })
         .and_then(|path| fs::canonicalize(path).ok())
 }
@@ -264,7 +314,10 @@ mod tests {
     #[test]
     fn unknown_name_lists_what_there_is() {
         let sentence = select_one("jemaloc").unwrap_err().to_string();
-        assert!(sentence.contains("\"jemaloc\"") && sentence.contains("glibc"), "{sentence}");
+        assert!(
+            sentence.contains("\"jemaloc\"") && sentence.contains("glibc"),
+            "{sentence}"
+        );
         assert!(sentence.contains("NAME=/PATH"), "{sentence}");
     }
 
@@ -289,14 +342,21 @@ mod tests {
         assert_eq!(select_one("glibc").unwrap().library, None);
         assert_eq!(select_one("native").unwrap().library, None);
         let twice = select(&["glibc".to_owned(), "malloc".to_owned()]).unwrap_err();
-        assert_eq!(twice, AllocatorError::Twice { name: GLIBC.to_owned() });
+        assert_eq!(
+            twice,
+            AllocatorError::Twice {
+                name: GLIBC.to_owned()
+            }
+        );
     }
 
     /// Goal: what discovery returns passes the same checks as a user's own library.
     #[test]
     fn discovered_libraries_are_usable() {
         for allocator in discover() {
-            let Some(library) = allocator.library else { continue };
+            let Some(library) = allocator.library else {
+                continue;
+            };
             let word = format!("again={}", library.display());
             assert_eq!(select_one(&word).unwrap().library, Some(library));
         }
@@ -306,7 +366,10 @@ mod tests {
     fn library_names() {
         let name = |path: &str| name_of_library(Path::new(path));
         assert_eq!(name("/usr/lib/libjemalloc.so.2"), Some("jemalloc"));
-        assert_eq!(name("/usr/lib/libtcmalloc_minimal.so.4.5.10"), Some("tcmalloc"));
+        assert_eq!(
+            name("/usr/lib/libtcmalloc_minimal.so.4.5.10"),
+            Some("tcmalloc")
+        );
         assert_eq!(name("/usr/lib/libc.so.6"), None);
     }
 }

@@ -56,8 +56,7 @@ impl Elf {
     }
 
     fn has_interpreter(&self) -> bool {
-        let (Some(start), Some(size), Some(count)) =
-            (self.u64(32), self.u16(54), self.u16(56))
+        let (Some(start), Some(size), Some(count)) = (self.u64(32), self.u16(54), self.u16(56))
         else {
             return false;
         };
@@ -80,8 +79,7 @@ impl Elf {
     }
 
     fn defines(&self, name: &str, table_kind: u32) -> bool {
-        let (Some(start), Some(size), Some(count)) =
-            (self.u64(40), self.u16(58), self.u16(60))
+        let (Some(start), Some(size), Some(count)) = (self.u64(40), self.u16(58), self.u16(60))
         else {
             return false;
         };
@@ -90,7 +88,9 @@ impl Elf {
             .map(section)
             .filter(|&at| self.u32(at + 4) == Some(table_kind))
             .any(|at| {
-                let strings = self.u32(at + 40).map(|link| section(offset(u64::from(link))));
+                let strings = self
+                    .u32(at + 40)
+                    .map(|link| section(offset(u64::from(link))));
                 let Some(names) = strings.and_then(|at| self.section_bytes(at)) else {
                     return false;
                 };
@@ -109,15 +109,27 @@ impl Elf {
     }
 
     fn u16(&self, at: usize) -> Option<u16> {
-        self.bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_le_bytes)
+        self.bytes
+            .get(at..at.checked_add(2)?)?
+            .try_into()
+            .ok()
+            .map(u16::from_le_bytes)
     }
 
     fn u32(&self, at: usize) -> Option<u32> {
-        self.bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
+        self.bytes
+            .get(at..at.checked_add(4)?)?
+            .try_into()
+            .ok()
+            .map(u32::from_le_bytes)
     }
 
     fn u64(&self, at: usize) -> Option<u64> {
-        self.bytes.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_le_bytes)
+        self.bytes
+            .get(at..at.checked_add(8)?)?
+            .try_into()
+            .ok()
+            .map(u64::from_le_bytes)
     }
 }
 
@@ -133,7 +145,10 @@ fn defined_name<'a>(symbol: &[u8], names: &'a [u8]) -> Option<&'a [u8]> {
     if section == 0 {
         return None;
     }
-    names.get(offset(u64::from(name_at))..)?.split(|&byte| byte == 0).next()
+    names
+        .get(offset(u64::from(name_at))..)?
+        .split(|&byte| byte == 0)
+        .next()
 }
 
 #[cfg(test)]
@@ -143,7 +158,9 @@ mod tests {
     /// Goal: a normal program of this system is dynamic, for this machine, and has no malloc.
     #[test]
     fn this_test_is_a_dynamic_program() {
-        let elf = Elf::read(&std::env::current_exe().unwrap()).unwrap().unwrap();
+        let elf = Elf::read(&std::env::current_exe().unwrap())
+            .unwrap()
+            .unwrap();
         assert!(elf.is_for_this_machine());
         assert!(!elf.is_static_program());
         assert!(!elf.exports("malloc"));

@@ -69,7 +69,9 @@ impl LaunchSpec {
                 spec.command.extend(words);
                 break;
             }
-            let value = words.next().ok_or_else(|| format!("{} needs a value", flag.display()))?;
+            let value = words
+                .next()
+                .ok_or_else(|| format!("{} needs a value", flag.display()))?;
             match flag.as_bytes() {
                 b"--preload" => spec.preload.push(value.into()),
                 b"--log" => spec.log = value.into(),
@@ -90,7 +92,10 @@ impl LaunchSpec {
 
 fn split_pair(pair: &OsStr) -> Result<(OsString, OsString), String> {
     let bytes = pair.as_bytes();
-    let equals = bytes.iter().position(|&byte| byte == b'=').ok_or("--env needs NAME=VALUE")?;
+    let equals = bytes
+        .iter()
+        .position(|&byte| byte == b'=')
+        .ok_or("--env needs NAME=VALUE")?;
     Ok((
         OsString::from_vec(bytes[..equals].to_vec()),
         OsString::from_vec(bytes[equals + 1..].to_vec()),
@@ -135,7 +140,13 @@ mod tests {
                 ("BYTES".into(), OsString::from_vec(vec![0xff, b'=', 0x80])),
             ],
             log: "/tmp/a log".into(),
-            command: vec!["nginx".into(), "--".into(), "-g".into(), "--cpu".into(), "".into()],
+            command: vec![
+                "nginx".into(),
+                "--".into(),
+                "-g".into(),
+                "--cpu".into(),
+                "".into(),
+            ],
         };
         assert_eq!(LaunchSpec::parse(spec.to_arguments()), Ok(spec));
     }

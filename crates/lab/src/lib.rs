@@ -1,11 +1,59 @@
 //! The comparison: servers as processes under every allocator.
+//!
+//! Read in this order, which is the order of a comparison:
+//!
+//! ```text
+//! config, target   what the user wants compared
+//! allocator, elf   which allocators there are, and whether a file can be one
+//! matrix           who is compared with whom, in which order
+//! preflight, plan  every candidate once; then how much to do in the time there is
+//! session          one candidate started fresh and proved:
+//!   launch           the child side: supervisor and second stage
+//!   subject          the lab's side: ready, alive, stopped, never left behind
+//!   presence         the allocator is really the one that serves
+//! scored, edge     one run's phases and the figures at their edges; sampler, drive, trace help
+//! heap_pass        heap calls per request, apart from scored runs
+//! outcome          the record, its verdicts (by `millpond_measure`) and its files
+//! ```
+//!
+//! Invariants: a target is a process and never linked in, so each allocator stands alone; no target
+//! outlives its session, whatever ends the lab; no run is counted under an allocator that was not
+//! proved to be mapped where the requests are served; memory is compared at equal work.
+//! Absent on purpose: statistics and verdicts (`millpond_measure`), sockets (`millpond_load`),
+//! flags and output (`cli`), unsafe code.
 
+pub mod config;
+pub mod target;
 pub mod allocator;
 pub mod elf;
+pub mod placement;
+pub mod matrix;
+pub mod plan;
+mod preflight;
+mod session;
 pub mod launch;
-pub mod process_tree;
 pub mod subject;
 pub mod probe;
 pub mod port;
+pub mod process_tree;
 pub mod presence;
+mod scored;
+mod edge;
+mod drive;
+mod sampler;
 pub mod trace;
+mod heap_pass;
+mod server_info;
+mod journal;
+mod outcome;
+mod compare;
+pub mod event;
+pub mod error;
+
+pub use compare::compare;
+pub use config::CompareConfig;
+pub use error::{LabError, RunError};
+pub use event::LabEvent;
+pub use outcome::CompareOutcome;
+pub use subject::Launcher;
+pub use target::{Target, Url};

@@ -64,7 +64,10 @@ pub struct Presence {
 
 /// Looks into every process of `pids` (those that serve) and demands `allocator` there.
 pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceError> {
-    let mut presence = Presence { pids: pids.to_vec(), native: None };
+    let mut presence = Presence {
+        pids: pids.to_vec(),
+        native: None,
+    };
     for &pid in pids {
         let unreadable = |error: std::io::Error| PresenceError::Unreadable {
             pid,
@@ -75,10 +78,14 @@ pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceEr
         let code = code_files(&maps);
         let elf = Elf::read(Path::new(&format!("/proc/{pid}/exe"))).map_err(unreadable)?;
         if presence.native.is_none() {
-            let others = code.iter().filter(|&&file| Some(file) != allocator.library.as_deref());
+            let others = code
+                .iter()
+                .filter(|&&file| Some(file) != allocator.library.as_deref());
             presence.native = native_allocator(others.copied(), elf.as_ref()).map(str::to_owned);
         }
-        let Some(library) = &allocator.library else { continue };
+        let Some(library) = &allocator.library else {
+            continue;
+        };
         if !code.contains(&library.as_path()) {
             return Err(PresenceError::NotMapped {
                 library: library.clone(),
@@ -88,7 +95,10 @@ pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceEr
             });
         }
         if elf.is_some_and(|elf| elf.exports("malloc")) {
-            return Err(PresenceError::OwnMalloc { program, library: library.clone() });
+            return Err(PresenceError::OwnMalloc {
+                program,
+                library: library.clone(),
+            });
         }
     }
     Ok(presence)
@@ -124,7 +134,10 @@ fn native_allocator<'a>(
     ];
     files.find_map(name_of_library).or_else(|| {
         let program = program?;
-        MARKS.iter().find(|(symbol, _)| program.contains(symbol)).map(|&(_, name)| name)
+        MARKS
+            .iter()
+            .find(|(symbol, _)| program.contains(symbol))
+            .map(|&(_, name)| name)
     })
 }
 
@@ -135,7 +148,8 @@ fn why_not_mapped(program: &Path, elf: Option<&Elf>) -> String {
             "the program is statically linked and never looks at LD_PRELOAD".to_owned()
         }
         _ if privileged => {
-            "the program is setuid or setgid, where the dynamic linker ignores LD_PRELOAD".to_owned()
+            "the program is setuid or setgid, where the dynamic linker ignores LD_PRELOAD"
+                .to_owned()
         }
         _ => "its environment lost LD_PRELOAD (a wrapper script?) or the dynamic linker could not \
               load the library (see the log)"
@@ -157,19 +171,37 @@ mod tests {
 7f02-7f03 r-xp 00000000 fe:00 12   /lib/libx.so\n\
 7f03-7f04 r--p 00000000 fe:00 13   /lib/libdata.so\n\
 7ffc-7ffd r-xp 00000000 00:00 0                          [vdso]\n";
-        assert_eq!(code_files(maps), [Path::new("/usr/bin/my prog"), Path::new("/lib/libx.so")]);
+        assert_eq!(
+            code_files(maps),
+            [Path::new("/usr/bin/my prog"), Path::new("/lib/libx.so")]
+        );
     }
 
     /// Goal: this very process, which has nothing preloaded, passes as plain and fails as another.
     #[test]
     fn own_process_is_not_under_another_allocator() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let plain = Allocator { name: "glibc".to_owned(), library: None };
-        assert_eq!(prove(&[own], &plain), Ok(Presence { pids: vec![own], native: None }));
+        let plain = Allocator {
+            name: "glibc".to_owned(),
+            library: None,
+        };
+        assert_eq!(
+            prove(&[own], &plain),
+            Ok(Presence {
+                pids: vec![own],
+                native: None
+            })
+        );
         let library = PathBuf::from("/lib/libother.so");
-        let other = Allocator { name: "other".to_owned(), library: Some(library) };
+        let other = Allocator {
+            name: "other".to_owned(),
+            library: Some(library),
+        };
         let sentence = prove(&[own], &other).unwrap_err().to_string();
-        assert!(sentence.starts_with("allocator not in use: /lib/libother.so"), "{sentence}");
+        assert!(
+            sentence.starts_with("allocator not in use: /lib/libother.so"),
+            "{sentence}"
+        );
         assert!(prove(&[i32::MAX], &plain).is_err());
     }
 }

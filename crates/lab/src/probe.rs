@@ -1,8 +1,8 @@
 //! One question to a server: does it answer HTTP at this address and path?
 //!
 //! On the path: `subject` asks it until a starting target serves; `run` asks before a start whether
-//! somebody else already sits on the address. Absent on purpose: bodies, keep-alive, correctness of
-//! content; the load generator checks every answer it gets.
+//! somebody else already sits on the address. Absent on purpose: keep-alive, and the correctness of
+//! answers; the load generator checks every one it gets.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// Bound on each step of one attempt. A server that needs longer for one answer is not ready.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// More than any server's metrics; a bound on what a broken one may send.
+const BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// What to ask, and where.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,7 +49,21 @@ impl Probe {
         }
     }
 
-    fn status_line(&self) -> io::Result<Vec<u8>> {
+    /// The text after the head of one answer, up to `BODY_BYTES_MAX`.
+    pub fn body(&self) -> io::Result<String> {
+        let mut answer = Vec::new();
+        self.request()?
+            .take(BODY_BYTES_MAX)
+            .read_to_end(&mut answer)?;
+        let text = String::from_utf8_lossy(&answer);
+        Ok(text
+            .split_once("\r\n\r\n")
+            .map(|(_, body)| body.to_owned())
+            .unwrap_or_default())
+    }
+
+    /// A connection on which the question has been sent.
+    fn request(&self) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect_timeout(&self.address, STEP_TIMEOUT)?;
         stream.set_read_timeout(Some(STEP_TIMEOUT))?;
         stream.set_write_timeout(Some(STEP_TIMEOUT))?;
@@ -55,6 +72,11 @@ impl Probe {
             self.path, self.host
         );
         stream.write_all(request.as_bytes())?;
+        Ok(stream)
+    }
+
+    fn status_line(&self) -> io::Result<Vec<u8>> {
+        let mut stream = self.request()?;
         let mut line = Vec::with_capacity(64);
         let mut part = [0_u8; 64];
         while !line.contains(&b'\n') && line.len() < 256 {
@@ -73,7 +95,11 @@ impl Probe {
 fn status_of(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let digits = rest.get(2..5)?;
-    str::from_utf8(digits).ok()?.parse().ok().filter(|status| (100..1000).contains(status))
+    str::from_utf8(digits)
+        .ok()?
+        .parse()
+        .ok()
+        .filter(|status| (100..1000).contains(status))
 }
 
 #[cfg(test)]
@@ -92,7 +118,11 @@ mod tests {
             assert!(request[..n].starts_with(b"GET /status?x=1 HTTP/1.1\r\nHost: h\r\n"));
             stream.write_all(answer).unwrap();
         });
-        Probe { address, host: "h".to_owned(), path: "/status?x=1".to_owned() }
+        Probe {
+            address,
+            host: "h".to_owned(),
+            path: "/status?x=1".to_owned(),
+        }
     }
 
     /// Goal: ready means an HTTP answer; errors of the server, other protocols and silence do not.
@@ -100,7 +130,10 @@ mod tests {
     fn answers_are_told_apart() {
         assert_eq!(answer_once(b"HTTP/1.1 200 OK\r\n\r\n").ask(), Ok(()));
         assert_eq!(answer_once(b"HTTP/1.0 404 Not Found\r\n\r\n").ask(), Ok(()));
-        assert_eq!(answer_once(b"HTTP/1.1 503 x\r\n\r\n").ask(), Err("status 503".to_owned()));
+        assert_eq!(
+            answer_once(b"HTTP/1.1 503 x\r\n\r\n").ask(),
+            Err("status 503".to_owned())
+        );
         let redis = answer_once(b"-ERR wrong number\r\n").ask().unwrap_err();
         assert_eq!(redis, "not HTTP: \"-ERR wrong number\"");
         assert!(answer_once(b"").ask().is_err());
@@ -111,7 +144,11 @@ mod tests {
     fn taken_address_is_seen() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let probe = Probe { address, host: "h".to_owned(), path: "/".to_owned() };
+        let probe = Probe {
+            address,
+            host: "h".to_owned(),
+            path: "/".to_owned(),
+        };
         assert!(probe.address_taken());
         drop(listener);
         assert!(!probe.address_taken());

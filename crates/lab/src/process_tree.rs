@@ -8,11 +8,18 @@ use std::fs;
 
 /// Every process with its parent, as `(pid, parent)`; zombies are left out.
 fn processes() -> Vec<(i32, i32)> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter_map(|pid| Some((pid, parent_in_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)?)))
+        .filter_map(|pid| {
+            Some((
+                pid,
+                parent_in_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)?,
+            ))
+        })
         .collect()
 }
 
@@ -27,10 +34,20 @@ fn parent_in_stat(stat: &[u8]) -> Option<i32> {
     (state != "Z" && state != "X").then_some(parent)
 }
 
+/// True for a process that exists and is no zombie.
+#[must_use]
+pub fn is_alive(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| parent_in_stat(&stat).is_some())
+}
+
 /// The living direct children of `pid`.
 #[must_use]
 pub fn children_of(pid: i32) -> Vec<i32> {
-    processes().into_iter().filter(|&(_, parent)| parent == pid).map(|(child, _)| child).collect()
+    processes()
+        .into_iter()
+        .filter(|&(_, parent)| parent == pid)
+        .map(|(child, _)| child)
+        .collect()
 }
 
 /// `root` and everything below it, parents before children.
@@ -40,7 +57,11 @@ pub fn tree_of(root: i32) -> Vec<i32> {
     let mut tree = vec![root];
     let mut next = 0;
     while let Some(&parent) = tree.get(next) {
-        tree.extend(all.iter().filter(|&&(_, of)| of == parent).map(|&(pid, _)| pid));
+        tree.extend(
+            all.iter()
+                .filter(|&&(_, of)| of == parent)
+                .map(|&(pid, _)| pid),
+        );
         next += 1;
     }
     tree
@@ -53,10 +74,16 @@ pub fn listeners(pids: &[i32], port: u16) -> Vec<i32> {
     // A server in its own network namespace would need its own table; targets here share the lab's.
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = fs::read_to_string(table).unwrap_or_default();
-        let inodes = text.lines().skip(1).filter_map(|line| listening_inode(line, port));
+        let inodes = text
+            .lines()
+            .skip(1)
+            .filter_map(|line| listening_inode(line, port));
         sockets.extend(inodes.map(|inode| format!("socket:[{inode}]")));
     }
-    pids.iter().copied().filter(|&pid| holds_one(pid, &sockets)).collect()
+    pids.iter()
+        .copied()
+        .filter(|&pid| holds_one(pid, &sockets))
+        .collect()
 }
 
 /// The inode of a `/proc/net/tcp` line, if it is in state LISTEN (0A) on `port`.
@@ -69,7 +96,9 @@ fn listening_inode(line: &str, port: u16) -> Option<&str> {
 }
 
 fn holds_one(pid: i32, sockets: &HashSet<String>) -> bool {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
     entries.flatten().any(|entry| {
         fs::read_link(entry.path())
             .is_ok_and(|target| target.to_str().is_some_and(|name| sockets.contains(name)))
@@ -98,9 +127,11 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         assert!(children_of(own).contains(&pid));
         assert!(tree_of(own).contains(&pid));
+        assert!(is_alive(pid));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!children_of(own).contains(&pid));
+        assert!(!is_alive(pid));
     }
 
     /// Goal: only the process that listens is named, and only for its own port.

@@ -34,8 +34,8 @@ pub const STOP_GRACE: Duration = Duration::from_secs(5);
 const DROP_GRACE: Duration = Duration::from_millis(300);
 /// How often a target that is starting is asked whether it serves.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
-/// How long a target that left the foreground is given to tell its own parent's end apart.
-const EXIT_NEWS: Duration = Duration::from_millis(20);
+/// How long to listen for news of an end that may be on its way.
+const EXIT_NEWS: Duration = Duration::from_millis(5);
 
 /// Why a target cannot be measured. Each is a sentence that says what to do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -111,7 +111,10 @@ impl LastWords {
         let written = text.lines().rev().filter(|line| !line.trim().is_empty());
         let mut lines: Vec<String> = written.take(LAST_LINES).map(str::to_owned).collect();
         lines.reverse();
-        Self { log: log.to_owned(), lines }
+        Self {
+            log: log.to_owned(),
+            lines,
+        }
     }
 }
 
@@ -121,7 +124,11 @@ impl fmt::Display for LastWords {
             return write!(f, "it wrote nothing to its log {}", self.log.display());
         }
         let lines = self.lines.join("\n    ");
-        write!(f, "its last words were:\n    {lines}\n  (log: {})", self.log.display())
+        write!(
+            f,
+            "its last words were:\n    {lines}\n  (log: {})",
+            self.log.display()
+        )
     }
 }
 
@@ -135,7 +142,9 @@ pub struct Launcher {
 impl Launcher {
     /// The running program.
     pub fn current() -> io::Result<Self> {
-        Ok(Self { program: std::env::current_exe()? })
+        Ok(Self {
+            program: std::env::current_exe()?,
+        })
     }
 }
 
@@ -240,7 +249,9 @@ impl Subject {
         loop {
             self.hear(Duration::ZERO);
             self.check("ended before it served")?;
-            let Err(last_try) = probe.ask() else { return Ok(()) };
+            let Err(last_try) = probe.ask() else {
+                return Ok(());
+            };
             if stop.load(Ordering::Relaxed) {
                 return Err(SubjectError::Interrupted);
             }
@@ -255,6 +266,19 @@ impl Subject {
             }
             thread::sleep(PROBE_INTERVAL);
         }
+    }
+
+    /// A target that answers may all the same have gone into the background just before: its first
+    /// process is gone then, and the supervisor is about to say so.
+    fn ensure_stays(&mut self) -> Result<(), SubjectError> {
+        self.hear(EXIT_NEWS);
+        if !process_tree::is_alive(self.pid) {
+            let deadline = Instant::now() + LAUNCHER_TIMEOUT;
+            while self.exited.is_none() && Instant::now() < deadline {
+                self.hear(EXIT_NEWS);
+            }
+        }
+        self.check("ended before it served")
     }
 
     /// An error with its last words if the target is no longer there.
@@ -284,7 +308,10 @@ impl Subject {
         ordered?;
         let deadline = began + grace + LAUNCHER_TIMEOUT;
         loop {
-            match self.news.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self
+                .news
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(News::Stopped { forced }) => {
                     let duration = began.elapsed();
                     self.collect();
@@ -315,7 +342,10 @@ impl Subject {
     }
 
     fn order(&mut self, line: &str) -> Result<(), SubjectError> {
-        let sent = self.orders.as_mut().map(|orders| writeln!(orders, "{line}"));
+        let sent = self
+            .orders
+            .as_mut()
+            .map(|orders| writeln!(orders, "{line}"));
         match sent {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(SubjectError::Launcher {
@@ -347,11 +377,16 @@ impl Subject {
     }
 
     fn check(&mut self, when: &'static str) -> Result<(), SubjectError> {
-        let Some(exit) = self.exited.clone() else { return Ok(()) };
+        let Some(exit) = self.exited.clone() else {
+            return Ok(());
+        };
         // Whether it left others behind is said right after.
-        self.hear(EXIT_NEWS);
+        self.hear(EXIT_NEWS * 4);
         if let Some(pid) = self.left {
-            return Err(SubjectError::LeftForeground { title: self.title.clone(), pid });
+            return Err(SubjectError::LeftForeground {
+                title: self.title.clone(),
+                pid,
+            });
         }
         Err(SubjectError::Ended {
             title: self.title.clone(),
@@ -376,7 +411,9 @@ fn listen(stdout: ChildStdout) -> Receiver<News> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let Some(news) = parse_news(&line) else { continue };
+            let Some(news) = parse_news(&line) else {
+                continue;
+            };
             if sender.send(news).is_err() {
                 return;
             }
@@ -392,10 +429,16 @@ fn parse_news(line: &str) -> Option<News> {
         "left" => Some(News::Left(rest.split(' ').next()?.parse().ok()?)),
         "exited" => {
             let (kind, number) = rest.split_once(' ')?;
-            let kind = if kind == "code" { "exit status" } else { "killed by signal" };
+            let kind = if kind == "code" {
+                "exit status"
+            } else {
+                "killed by signal"
+            };
             Some(News::Exited(format!("{kind} {number}")))
         }
-        "stopped" => Some(News::Stopped { forced: rest == "by force" }),
+        "stopped" => Some(News::Stopped {
+            forced: rest == "by force",
+        }),
         _ => None,
     }
 }
@@ -409,9 +452,17 @@ mod tests {
     fn news_lines() {
         assert!(matches!(parse_news("pid 42"), Some(News::Started(42))));
         assert!(matches!(parse_news("left 7 8"), Some(News::Left(7))));
-        assert!(matches!(parse_news("stopped by force"), Some(News::Stopped { forced: true })));
-        assert!(matches!(parse_news("stopped gracefully"), Some(News::Stopped { forced: false })));
-        let Some(News::Exited(exit)) = parse_news("exited signal 9") else { panic!("no exit") };
+        assert!(matches!(
+            parse_news("stopped by force"),
+            Some(News::Stopped { forced: true })
+        ));
+        assert!(matches!(
+            parse_news("stopped gracefully"),
+            Some(News::Stopped { forced: false })
+        ));
+        let Some(News::Exited(exit)) = parse_news("exited signal 9") else {
+            panic!("no exit")
+        };
         assert_eq!(exit, "killed by signal 9");
         assert!(parse_news("pid x").is_none());
         assert!(parse_news("").is_none());

@@ -18,7 +18,10 @@ pub(super) fn run(spec: &LaunchSpec) -> ExitCode {
     let mut log = match OpenOptions::new().create(true).append(true).open(&spec.log) {
         Ok(log) => log,
         Err(error) => {
-            eprintln!("millpond launch: cannot write the log {}: {error}", spec.log.display());
+            eprintln!(
+                "millpond launch: cannot write the log {}: {error}",
+                spec.log.display()
+            );
             return ExitCode::from(CANNOT_RUN);
         }
     };
@@ -26,7 +29,11 @@ pub(super) fn run(spec: &LaunchSpec) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(error) => error,
     };
-    let program = spec.command.first().map(|word| word.display().to_string()).unwrap_or_default();
+    let program = spec
+        .command
+        .first()
+        .map(|word| word.display().to_string())
+        .unwrap_or_default();
     // The log is where the lab looks for last words; if even that fails nobody can be told.
     let _ = writeln!(log, "millpond launch: cannot run {program}: {error}");
     ExitCode::from(CANNOT_RUN)
@@ -50,15 +57,25 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &std::fs::File) -> io::Res
         return Ok(());
     }
     let mut words = spec.command.iter();
-    let Some(program) = words.next() else { return Ok(()) };
+    let Some(program) = words.next() else {
+        return Ok(());
+    };
     let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?);
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
     // Whatever the lab's user preloads into the lab must not reach a target: every candidate gets
     // exactly its own allocator.
     command.env_remove("LD_PRELOAD");
     if !spec.preload.is_empty() {
-        let objects: Vec<_> = spec.preload.iter().map(|object| object.as_os_str()).collect();
+        let objects: Vec<_> = spec
+            .preload
+            .iter()
+            .map(|object| object.as_os_str())
+            .collect();
         command.env("LD_PRELOAD", objects.join(std::ffi::OsStr::new(":")));
     }
     Err(command.exec())

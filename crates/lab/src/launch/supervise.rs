@@ -60,7 +60,12 @@ impl Supervisor {
         let target = Pid::from_child(&child);
         let ended = pidfd_open(target, PidfdFlags::empty())?;
         say(&format!("pid {}", target.as_raw_nonzero()))?;
-        Ok(Self { target, ended: Some(ended), go: child.stdin.take(), partial: Vec::new() })
+        Ok(Self {
+            target,
+            ended: Some(ended),
+            go: child.stdin.take(),
+            partial: Vec::new(),
+        })
     }
 
     fn serve(mut self) -> io::Result<()> {
@@ -98,7 +103,9 @@ impl Supervisor {
             Err(error) => return Err(error.into()),
         }
         let ready = |index: usize| {
-            watched.get(index).is_some_and(|fd: &PollFd<'_>| !fd.revents().is_empty())
+            watched
+                .get(index)
+                .is_some_and(|fd: &PollFd<'_>| !fd.revents().is_empty())
         };
         Ok((ready(0), ready(1)))
     }
@@ -178,7 +185,11 @@ impl Supervisor {
             thread::sleep(STOP_POLL);
         }
         // The lab may be gone; the processes are gone too, so there is nothing left to say it to.
-        let _ = say(if forced { "stopped by force" } else { "stopped gracefully" });
+        let _ = say(if forced {
+            "stopped by force"
+        } else {
+            "stopped gracefully"
+        });
         Ok(())
     }
 }

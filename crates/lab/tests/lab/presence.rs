@@ -1,7 +1,5 @@
 //! Is the allocator really there? Proof with real targets, and every way of cheating we know.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use common::{eventually, free_address, probe, python_server, spec, start};
+use crate::common::{eventually, free_address, probe, python_server, spec, start};
 use millpond_lab::allocator::{self, Allocator};
 use millpond_lab::presence::{Presence, PresenceError, prove};
 use millpond_lab::subject::Subject;
@@ -28,7 +26,11 @@ fn compile_c(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Stri
     let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
     fs::write(&file, source).expect("write source");
     let mut compiler = Command::new("cc");
-    compiler.args(["-O0", "-fno-builtin", "-o"]).arg(&program).arg(&file).args(flags);
+    compiler
+        .args(["-O0", "-fno-builtin", "-o"])
+        .arg(&program)
+        .arg(&file)
+        .args(flags);
     assert!(compiler.status().expect("cc").success());
     program.to_str().expect("a plain path").to_owned()
 }
@@ -37,12 +39,17 @@ fn compile_c(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Stri
 fn python_under(directory: &Path, allocator: &Allocator, wrapper: &[&str]) -> (Subject, Vec<i32>) {
     let address = free_address();
     let command = python_server(address);
-    let words: Vec<&str> =
-        wrapper.iter().copied().chain(command.iter().map(String::as_str)).collect();
+    let words: Vec<&str> = wrapper
+        .iter()
+        .copied()
+        .chain(command.iter().map(String::as_str))
+        .collect();
     let mut spec = spec(directory, &words);
     spec.preload.extend(allocator.library.clone());
     let mut subject = start(&spec);
-    subject.wait_ready(&probe(address), BOUND, &RUNNING).expect("ready");
+    subject
+        .wait_ready(&probe(address), BOUND, &RUNNING)
+        .expect("ready");
     let serving = subject.serving(address.port());
     (subject, serving)
 }
@@ -55,7 +62,14 @@ fn python_serves_under_each_allocator() {
         let allocator = installed(name);
         let (_subject, serving) = python_under(directory.path(), &allocator, &[]);
         let presence = prove(&serving, &allocator).unwrap();
-        assert_eq!(presence, Presence { pids: serving.clone(), native: None }, "{name}");
+        assert_eq!(
+            presence,
+            Presence {
+                pids: serving.clone(),
+                native: None
+            },
+            "{name}"
+        );
         if name == "jemalloc" {
             let other = prove(&serving, &installed("mimalloc")).unwrap_err();
             assert!(matches!(other, PresenceError::NotMapped { .. }), "{other}");
@@ -75,7 +89,10 @@ fn wrapper_that_drops_the_preload_is_caught() {
         python_under(directory.path(), &allocator, &[wrapper.to_str().unwrap()]);
     let sentence = prove(&serving, &allocator).unwrap_err().to_string();
     assert!(sentence.starts_with("allocator not in use"), "{sentence}");
-    assert!(sentence.contains("environment lost LD_PRELOAD"), "{sentence}");
+    assert!(
+        sentence.contains("environment lost LD_PRELOAD"),
+        "{sentence}"
+    );
 }
 
 /// Goal: a static program and one with its own malloc are told apart from a working preload.
@@ -118,14 +135,29 @@ fn native_allocator_of_redis_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
     let port = address.port().to_string();
-    let command =
-        ["redis-server", "--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
+    let command = [
+        "redis-server",
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ];
     let mut subject = start(&spec(directory.path(), &command));
     eventually("redis listens", || probe(address).address_taken());
     subject.ensure_alive().unwrap();
     let serving = subject.serving(address.port());
-    let plain = Allocator { name: "glibc".to_owned(), library: None };
-    assert_eq!(prove(&serving, &plain).unwrap().native.as_deref(), Some("jemalloc"));
+    let plain = Allocator {
+        name: "glibc".to_owned(),
+        library: None,
+    };
+    assert_eq!(
+        prove(&serving, &plain).unwrap().native.as_deref(),
+        Some("jemalloc")
+    );
 }
 
 const KNOWN_PROGRAM: &str = "\
@@ -156,7 +188,10 @@ fn heap_calls_are_exact() {
             let mut spec = spec(directory.path(), &[&program, rounds]);
             spec.preload.push(trace.object().to_owned());
             spec.preload.extend(installed(name).library);
-            let variable = (millpond_lab::trace::PATH_VARIABLE.into(), trace.counters().into());
+            let variable = (
+                millpond_lab::trace::PATH_VARIABLE.into(),
+                trace.counters().into(),
+            );
             spec.environment.push(variable);
             let mut subject = start(&spec);
             eventually("its end", || subject.ensure_alive().is_err());
@@ -180,9 +215,16 @@ fn cpp_allocations_do_not_pass_by() {
     let source = "#include <memory>\n#include <cstdlib>\n\
         int main(int, char **words) {\n  for (long i = 0; i < atol(words[1]); i++) {\n\
           int *volatile a = new int; int *volatile b = new int[10]; delete a; delete[] b;\n  }\n}\n";
-    let (file, program) = (directory.path().join("known.cc"), directory.path().join("known"));
+    let (file, program) = (
+        directory.path().join("known.cc"),
+        directory.path().join("known"),
+    );
     fs::write(&file, source).unwrap();
-    let compiled = Command::new("c++").args(["-O0", "-o"]).arg(&program).arg(&file).status();
+    let compiled = Command::new("c++")
+        .args(["-O0", "-o"])
+        .arg(&program)
+        .arg(&file)
+        .status();
     assert!(compiled.unwrap().success());
     for name in ["glibc", "jemalloc", "tcmalloc", "mimalloc"] {
         let count = |rounds: &str| {
@@ -190,14 +232,21 @@ fn cpp_allocations_do_not_pass_by() {
             let mut spec = spec(directory.path(), &[program.to_str().expect("path"), rounds]);
             spec.preload.push(trace.object().to_owned());
             spec.preload.extend(installed(name).library);
-            let variable = (millpond_lab::trace::PATH_VARIABLE.into(), trace.counters().into());
+            let variable = (
+                millpond_lab::trace::PATH_VARIABLE.into(),
+                trace.counters().into(),
+            );
             spec.environment.push(variable);
             let mut subject = start(&spec);
             eventually("its end", || subject.ensure_alive().is_err());
             trace.read().expect("counters")
         };
         let difference = count("500") - count("0");
-        assert_eq!((difference.allocations, difference.frees), (1000, 1000), "{name}");
+        assert_eq!(
+            (difference.allocations, difference.frees),
+            (1000, 1000),
+            "{name}"
+        );
         assert_eq!(difference.requested_bytes, 500 * 44, "{name}");
     }
 }

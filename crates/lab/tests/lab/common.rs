@@ -11,7 +11,9 @@ use millpond_lab::probe::Probe;
 use millpond_lab::subject::{Launcher, Subject};
 
 pub(crate) fn launcher() -> Launcher {
-    Launcher { program: env!("CARGO_BIN_EXE_millpond-lab-launch").into() }
+    Launcher {
+        program: env!("CARGO_BIN_EXE_millpond-lab-launch").into(),
+    }
 }
 
 pub(crate) fn spec(directory: &Path, command: &[&str]) -> LaunchSpec {
@@ -27,7 +29,11 @@ pub(crate) fn free_address() -> SocketAddr {
 }
 
 pub(crate) fn probe(address: SocketAddr) -> Probe {
-    Probe { address, host: address.to_string(), path: "/".to_owned() }
+    Probe {
+        address,
+        host: address.to_string(),
+        path: "/".to_owned(),
+    }
 }
 
 pub(crate) fn start(spec: &LaunchSpec) -> Subject {
@@ -42,11 +48,6 @@ pub(crate) fn python_server(address: SocketAddr) -> Vec<String> {
     let mut command: Vec<String> = words.map(str::to_owned).to_vec();
     command.extend([address.ip().to_string(), address.port().to_string()]);
     command
-}
-
-pub(crate) fn is_alive(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
 }
 
 /// Waits for something that must happen; the bound only ends a broken test.

@@ -1,7 +1,5 @@
 //! Real processes: started, watched, stopped, and never left behind.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,8 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use common::{eventually, free_address, is_alive, launcher, probe, python_server, spec, start};
-use millpond_lab::process_tree;
+use crate::common::{
+    eventually, free_address, launcher, probe, python_server, spec, start,
+};
+use millpond_lab::process_tree::{self, is_alive};
 use millpond_lab::subject::{Subject, SubjectError};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -18,9 +18,9 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn script(directory: &Path, text: &str) -> String {
     let path = directory.join("script.sh");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path.to_str().unwrap().to_owned()
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("write script");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    path.to_str().expect("a plain path").to_owned()
 }
 
 /// Goal: a server is found ready, serves from its own process, and ends at the first request.
@@ -31,7 +31,9 @@ fn a_server_starts_serves_and_stops() {
     let command = python_server(address);
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let mut subject = start(&spec(directory.path(), &words));
-    subject.wait_ready(&probe(address), BOUND, &RUNNING).unwrap();
+    subject
+        .wait_ready(&probe(address), BOUND, &RUNNING)
+        .unwrap();
     subject.ensure_alive().unwrap();
     let serving = subject.serving(address.port());
     assert_eq!(serving.len(), 1);
@@ -47,7 +49,10 @@ fn a_server_starts_serves_and_stops() {
 fn target_waits_before_its_first_instruction() {
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("mark");
-    let command = script(directory.path(), &format!("touch {}; exec sleep 60", mark.display()));
+    let command = script(
+        directory.path(),
+        &format!("touch {}; exec sleep 60", mark.display()),
+    );
     let mut subject =
         Subject::prepare(&launcher(), &spec(directory.path(), &[&command]), "it").unwrap();
     let pid = subject.pid();
@@ -76,7 +81,10 @@ fn dropped_before_go() {
 fn stubborn_target_is_killed_with_its_children() {
     let directory = tempfile::tempdir().unwrap();
     let ready = directory.path().join("ready");
-    let text = format!("trap '' TERM\nsleep 60 &\ntouch {}\nwhile :; do sleep 60; done", ready.display());
+    let text = format!(
+        "trap '' TERM\nsleep 60 &\ntouch {}\nwhile :; do sleep 60; done",
+        ready.display()
+    );
     let subject = start(&spec(directory.path(), &[&script(directory.path(), &text)]));
     eventually("the trap", || ready.exists());
     let tree = process_tree::tree_of(subject.pid());
@@ -114,9 +122,14 @@ fn daemon_is_told_to_stay() {
         note.display()
     );
     let mut subject = start(&spec(directory.path(), &[&script(directory.path(), &text)]));
-    let error = subject.wait_ready(&probe(free_address()), BOUND, &RUNNING).unwrap_err();
+    let error = subject
+        .wait_ready(&probe(free_address()), BOUND, &RUNNING)
+        .unwrap_err();
     let daemon: i32 = fs::read_to_string(&note).unwrap().trim().parse().unwrap();
-    assert!(matches!(error, SubjectError::LeftForeground { pid, .. } if pid == daemon), "{error}");
+    assert!(
+        matches!(error, SubjectError::LeftForeground { pid, .. } if pid == daemon),
+        "{error}"
+    );
     assert!(error.to_string().contains("daemon off"), "{error}");
     drop(subject);
     assert!(!is_alive(daemon));
@@ -128,12 +141,24 @@ fn early_end_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let ready = |command: &[&str]| {
         let mut subject = start(&spec(directory.path(), command));
-        subject.wait_ready(&probe(free_address()), BOUND, &RUNNING).unwrap_err().to_string()
+        subject
+            .wait_ready(&probe(free_address()), BOUND, &RUNNING)
+            .unwrap_err()
+            .to_string()
     };
     let sentence = ready(&["/nowhere/server", "--flag"]);
-    assert!(sentence.contains("ended before it served (exit status 127)"), "{sentence}");
-    assert!(sentence.contains("cannot run /nowhere/server: No such file"), "{sentence}");
-    let sentence = ready(&[&script(directory.path(), "echo port 80 is taken >&2; exit 3")]);
+    assert!(
+        sentence.contains("ended before it served (exit status 127)"),
+        "{sentence}"
+    );
+    assert!(
+        sentence.contains("cannot run /nowhere/server: No such file"),
+        "{sentence}"
+    );
+    let sentence = ready(&[&script(
+        directory.path(),
+        "echo port 80 is taken >&2; exit 3",
+    )]);
     assert!(sentence.contains("exit status 3"), "{sentence}");
     assert!(sentence.contains("port 80 is taken"), "{sentence}");
     let sentence = ready(&[&script(directory.path(), "kill -SEGV $$")]);
@@ -147,11 +172,15 @@ fn silence_is_bounded() {
     let mut subject = start(&spec(directory.path(), &["sleep", "60"]));
     let pid = subject.pid();
     let bound = Duration::from_millis(50);
-    let error = subject.wait_ready(&probe(free_address()), bound, &RUNNING).unwrap_err();
+    let error = subject
+        .wait_ready(&probe(free_address()), bound, &RUNNING)
+        .unwrap_err();
     assert!(matches!(&error, SubjectError::NeverReady { .. }), "{error}");
     assert!(error.to_string().contains("Connection refused"), "{error}");
     let stop = AtomicBool::new(true);
-    let error = subject.wait_ready(&probe(free_address()), BOUND, &stop).unwrap_err();
+    let error = subject
+        .wait_ready(&probe(free_address()), BOUND, &stop)
+        .unwrap_err();
     assert!(matches!(error, SubjectError::Interrupted), "{error}");
     drop(subject);
     assert!(!is_alive(pid));
@@ -173,21 +202,34 @@ fn death_is_noticed() {
             true
         }
     });
-    assert!(sentence.contains("died while it was measured (killed by signal 9)"), "{sentence}");
+    assert!(
+        sentence.contains("died while it was measured (killed by signal 9)"),
+        "{sentence}"
+    );
 }
 
 /// Goal: only the target gets the preloaded objects and variables; CPUs are as asked.
 #[test]
 fn environment_is_the_targets_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let mut spec = spec(directory.path(), &["/bin/sh", "-c", "env; grep Cpus_allowed_list /proc/self/status"]);
+    let mut spec = spec(
+        directory.path(),
+        &[
+            "/bin/sh",
+            "-c",
+            "env; grep Cpus_allowed_list /proc/self/status",
+        ],
+    );
     spec.preload = vec!["/nowhere/a.so".into(), "/nowhere/b.so".into()];
     spec.environment = vec![("MARK".into(), "two words".into())];
     spec.cpus = vec![0];
     let mut subject = start(&spec);
     eventually("its end", || subject.ensure_alive().is_err());
     let log = fs::read_to_string(&spec.log).unwrap();
-    assert!(log.contains("\nLD_PRELOAD=/nowhere/a.so:/nowhere/b.so\n"), "{log}");
+    assert!(
+        log.contains("\nLD_PRELOAD=/nowhere/a.so:/nowhere/b.so\n"),
+        "{log}"
+    );
     assert!(log.contains("\nMARK=two words\n"), "{log}");
     assert!(log.contains("Cpus_allowed_list:\t0\n"), "{log}");
 }
@@ -204,9 +246,14 @@ fn killed_lab_leaves_nothing() {
     let spec = spec(directory.path(), &[&script(directory.path(), &text)]);
     // A stand-in for the lab: it holds the supervisor's stdin, and is then killed.
     let mut supervisor = Command::new(&launcher().program);
-    supervisor.args(["launch", "supervise"]).args(spec.to_arguments());
-    let mut supervisor =
-        supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    supervisor
+        .args(["launch", "supervise"])
+        .args(spec.to_arguments());
+    let mut supervisor = supervisor
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = supervisor.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, b"go\n").unwrap();
     eventually("the runaway", || note.exists());

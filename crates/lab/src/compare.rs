@@ -1,0 +1,533 @@
+//! The whole comparison, top down: try, count, plan, run the rounds, judge, write.
+//!
+//! On the path: `cli` calls `compare` with what the user asked and shows the events and the outcome.
+//! Ctrl-C arrives as a flag: the run in hand ends at once, what was measured is analysed as usual.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millpond_measure::environment::Environment;
+use millpond_measure::record::{
+    ComparisonRecord, Operation, Role, RoundStatus, Settings, Subject as SubjectRecord,
+};
+
+use crate::allocator::{self, Allocator};
+use crate::config::{CompareConfig, ROUNDS_MIN};
+use crate::drive::Driver;
+use crate::error::{LabError, RunError};
+use crate::event::LabEvent;
+use crate::heap_pass::{self, HeapCosts, PrivateDirectory};
+use crate::journal::{Journal, Line};
+use crate::matrix::{self, Candidate};
+use crate::outcome::{self, Collection, CompareOutcome};
+use crate::placement::Placement;
+use crate::plan::{IDLE, Known, Plan};
+use crate::preflight::{self, Findings};
+use crate::scored;
+use crate::session::Workshop;
+use crate::target::Target;
+
+/// So many failed runs of a candidate in a row, and it is not tried again.
+const FAILURES_IN_A_ROW_MAX: u32 = 2;
+/// How far beyond its budget a comparison may drift before it gives up rounds.
+const BUDGET_TOLERANCE: f64 = 1.05;
+
+/// Compares `config.target` under every allocator. `events` hears of progress; raising `stop` ends
+/// the comparison within a second or so, with what was measured until then.
+pub fn compare(
+    config: &CompareConfig,
+    events: &mut dyn FnMut(&LabEvent),
+    stop: &AtomicBool,
+) -> Result<CompareOutcome, LabError> {
+    let mut lab = Lab::new(config, stop)?;
+    let result = lab.run(events);
+    lab.workshop.tidy();
+    result
+}
+
+struct Lab<'a> {
+    config: &'a CompareConfig,
+    stop: &'a AtomicBool,
+    began: Instant,
+    started_unix_s: u64,
+    seed: u64,
+    workshop: Workshop,
+    candidates: Vec<Candidate>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Lab<'a> {
+    /// Everything that can be refused without starting a target.
+    fn new(config: &'a CompareConfig, stop: &'a AtomicBool) -> Result<Self, LabError> {
+        check(config)?;
+        let mut warnings = Vec::new();
+        let allocators = choose_allocators(config, &mut warnings)?;
+        let own = matches!(config.target, Target::Entity { .. });
+        let pools = if own { config.pools.as_slice() } else { &[] };
+        let candidates = matrix::candidates(&allocators, pools);
+        fs::create_dir_all(&config.out).map_err(|error| LabError::Output {
+            path: config.out.clone(),
+            error,
+        })?;
+        let out = fs::canonicalize(&config.out).map_err(|error| LabError::Output {
+            path: config.out.clone(),
+            error,
+        })?;
+        let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
+        let placement = Placement::of_this_machine();
+        if placement.server.is_empty() {
+            warnings.push(
+                "server and generator share one CPU: throughput and latency include the \
+                 generator's own work"
+                    .to_owned(),
+            );
+        }
+        let workshop = Workshop {
+            driver: Driver {
+                target: config.target.clone(),
+                connections: config.connections,
+                value_bytes: config.value_bytes,
+                placement,
+            },
+            launcher: config.launcher.clone(),
+            ready_bound: config.ready_bound,
+            out,
+            random: fastrand::Rng::with_seed(seed),
+        };
+        workshop.prepare()?;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Self {
+            config,
+            stop,
+            began: Instant::now(),
+            started_unix_s: since_epoch.map_or(0, |duration| duration.as_secs()),
+            seed,
+            workshop,
+            candidates,
+            warnings,
+        })
+    }
+
+    fn run(&mut self, events: &mut dyn FnMut(&LabEvent)) -> Result<CompareOutcome, LabError> {
+        for warning in &self.warnings {
+            events(&LabEvent::Note(warning.clone()));
+        }
+        let environment = Environment::capture();
+        let findings = preflight::run(&mut self.workshop, &mut self.candidates, events, self.stop)?;
+        if let Some(native) = &findings.native {
+            matrix::name_native(&mut self.candidates, native);
+            let note = format!("the target brings its own allocator: the baseline is {native}");
+            events(&LabEvent::Note(note));
+        }
+        let mut journal = Journal::create(&self.workshop.raw())?;
+        let heap = self.heap_passes(&mut journal, events)?;
+        let (plan, known) = self.plan(&findings);
+        let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        events(&LabEvent::Planned {
+            rounds: plan.rounds,
+            runs: plan.rounds * count,
+            lines: plan.describe(&self.operation_labels(), count, &known),
+            eta_ns: nanoseconds(plan.duration(count)),
+        });
+        let schedule = matrix::schedule(self.candidates.len(), plan.rounds, self.seed);
+        let mut rounds = Rounds {
+            collection: Collection::new(&self.candidates),
+            failures: Vec::new(),
+            in_a_row: vec![0; self.candidates.len()],
+            runs_done: 0,
+            began: Instant::now(),
+            journal,
+        };
+        self.run_rounds(&plan, &schedule, &mut rounds, events)?;
+        events(&LabEvent::Analysing);
+        for (index, costs) in heap.iter().enumerate() {
+            rounds.collection.add_once(index, costs);
+        }
+        let mut record = self.record(&findings, &plan, &schedule, environment);
+        record.settings.rounds_done = rounds.collection.rounds_done(plan.rounds);
+        record.candidates = rounds.collection.finish();
+        record.interrupted = self.stop.load(Ordering::Relaxed);
+        record.duration_ns = nanoseconds(self.began.elapsed());
+        outcome::finish(record, &self.workshop.out, rounds.failures)
+    }
+
+    fn operation_labels(&self) -> Vec<&'static str> {
+        self.config
+            .target
+            .operations()
+            .iter()
+            .map(|operation| operation.label())
+            .collect()
+    }
+
+    /// Heap costs per candidate, in their order; the second baseline shares the first one's.
+    fn heap_passes(
+        &mut self,
+        journal: &mut Journal,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<Vec<HeapCosts>, LabError> {
+        let mut all = vec![HeapCosts::new(); self.candidates.len()];
+        let directory = PrivateDirectory::create(&mut self.workshop.random).map_err(|error| {
+            LabError::System {
+                what: "create a private temporary directory",
+                error,
+            }
+        })?;
+        let candidates = self.candidates.clone();
+        for (index, candidate) in candidates.iter().enumerate() {
+            if candidate.role == Role::BaselineAgain {
+                continue;
+            }
+            events(&LabEvent::HeapPass {
+                candidate: candidate.name.clone(),
+                number: index + 1,
+                of: candidates.len(),
+            });
+            match heap_pass::run(&mut self.workshop, candidate, &directory, self.stop) {
+                Ok(costs) => {
+                    journal.write_heap(&candidate.name, &costs)?;
+                    if let Some(slot) = all.get_mut(index) {
+                        *slot = costs;
+                    }
+                }
+                Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
+                Err(error) => {
+                    let note = format!("no heap calls for {}: {error}", candidate.name);
+                    events(&LabEvent::Note(note.clone()));
+                    self.warnings.push(note);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn plan(&self, findings: &Findings) -> (Plan, Known) {
+        let known = Known {
+            candidates: u32::try_from(self.candidates.len()).unwrap_or(u32::MAX),
+            left: self.config.time_budget.saturating_sub(self.began.elapsed()),
+            overhead: findings.overhead,
+            slowest_per_s: findings.slowest_per_s.clone(),
+            rounds: self.config.rounds,
+            rate_per_s: self.config.rate_per_s,
+        };
+        (Plan::make(&known), known)
+    }
+
+    fn run_rounds(
+        &mut self,
+        plan: &Plan,
+        schedule: &[Vec<usize>],
+        rounds: &mut Rounds,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<(), LabError> {
+        let runs = plan.rounds * u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        for (round, order) in (0_u32..).zip(schedule) {
+            if self.out_of_time(round, plan) {
+                let note = format!(
+                    "stopped after {round} of {} rounds: the time budget is used up",
+                    plan.rounds
+                );
+                events(&LabEvent::Note(note.clone()));
+                self.warnings.push(note);
+                return Ok(());
+            }
+            let failed_before = rounds.failures.len();
+            let mut done = 0;
+            for (position, &index) in (0_u32..).zip(order) {
+                if self.stop.load(Ordering::Relaxed) {
+                    return self.interrupted(rounds);
+                }
+                done += u32::from(self.one_run(
+                    plan,
+                    (round, position),
+                    index,
+                    runs,
+                    rounds,
+                    events,
+                )?);
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return self.interrupted(rounds);
+            }
+            if done == 0 {
+                let first = rounds
+                    .failures
+                    .get(failed_before)
+                    .or(rounds.failures.last());
+                let first = first.cloned().unwrap_or_default();
+                return Err(LabError::RoundFailed {
+                    round: round + 1,
+                    first,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self, rounds: &Rounds) -> Result<(), LabError> {
+        if rounds.runs_done == 0 {
+            Err(LabError::InterruptedEarly)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// True if it gave a result. A candidate that keeps failing is passed over.
+    fn one_run(
+        &mut self,
+        plan: &Plan,
+        (round, position): (u32, u32),
+        index: usize,
+        runs: u32,
+        rounds: &mut Rounds,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<bool, LabError> {
+        let Some(candidate) = self.candidates.get(index).cloned() else {
+            return Ok(false);
+        };
+        let given_up = rounds
+            .in_a_row
+            .get(index)
+            .is_some_and(|&n| n >= FAILURES_IN_A_ROW_MAX);
+        if given_up {
+            return Ok(false);
+        }
+        let run = round * u32::try_from(self.candidates.len()).unwrap_or(1) + position + 1;
+        events(&LabEvent::RunStarted {
+            candidate: candidate.name.clone(),
+            round: round + 1,
+            run,
+            runs,
+            eta_ns: rounds.eta_ns(plan, run - 1, runs),
+        });
+        let scored = scored::run(
+            &mut self.workshop,
+            &candidate,
+            plan,
+            round,
+            position,
+            self.stop,
+        );
+        rounds.journal.write(&Line::Run {
+            candidate: &candidate.name,
+            measures: &scored.measures,
+            start_ns: nanoseconds(scored.start_duration),
+            stop_ns: scored.stop_duration.map(nanoseconds),
+            rss_bytes: &scored.memory,
+        })?;
+        let failure = match &scored.measures.status {
+            RoundStatus::Failed { reason } => Some(reason.clone()),
+            RoundStatus::Done | RoundStatus::Interrupted => None,
+        };
+        if let Some(count) = rounds.in_a_row.get_mut(index) {
+            *count = if failure.is_some() { *count + 1 } else { 0 };
+        }
+        if let Some(reason) = &failure {
+            let (name, round) = (&candidate.name, round + 1);
+            rounds
+                .failures
+                .push(format!("{name}, round {round}: {reason}"));
+        }
+        let is_done = scored.measures.status == RoundStatus::Done;
+        rounds.runs_done += u32::from(is_done);
+        rounds
+            .collection
+            .add(index, scored.measures, &scored.latencies);
+        events(&LabEvent::RunFinished {
+            candidate: candidate.name,
+            round: round + 1,
+            run,
+            runs,
+            failure,
+            eta_ns: rounds.eta_ns(plan, run, runs),
+        });
+        Ok(is_done)
+    }
+
+    /// Gives up rounds that were not asked for once they no longer fit, but never the first six.
+    fn out_of_time(&self, rounds_done: u32, plan: &Plan) -> bool {
+        if self.config.rounds.is_some() || rounds_done < ROUNDS_MIN {
+            return false;
+        }
+        let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        let needed = self.began.elapsed() + plan.run * count;
+        needed > self.config.time_budget.mul_f64(BUDGET_TOLERANCE)
+    }
+
+    fn record(
+        &self,
+        findings: &Findings,
+        plan: &Plan,
+        schedule: &[Vec<usize>],
+        environment: Environment,
+    ) -> ComparisonRecord {
+        let mut record = ComparisonRecord::new(&self.config.version);
+        record.commit.clone_from(&self.config.commit);
+        record.command.clone_from(&self.config.command);
+        record.started_unix_s = self.started_unix_s;
+        record.subject = self.subject_record(findings);
+        record.settings = self.settings(plan, schedule);
+        record.environment = environment;
+        record.counters.clone_from(&findings.counters);
+        record.analysis.warnings.clone_from(&self.warnings);
+        let left_out = findings.left_out.iter();
+        let left_out = left_out.map(|(name, reason)| format!("{name} was left out: {reason}"));
+        record.analysis.warnings.extend(left_out);
+        record.analysis.warnings.push(format!(
+            "memory after idle was read {} ms after the work; allocators that return memory later \
+             (jemalloc waits 10 s) do not show it here",
+            IDLE.as_millis()
+        ));
+        record
+    }
+
+    fn subject_record(&self, findings: &Findings) -> SubjectRecord {
+        let target = &self.config.target;
+        let command: Vec<String> = match target {
+            Target::Entity { extra } => {
+                let words =
+                    "millpond serve entity --listen 127.0.0.1:PORT --data DIR --pools on|off";
+                let words = words.split(' ').map(str::to_owned);
+                words
+                    .chain(extra.iter().map(|word| word.display().to_string()))
+                    .collect()
+            }
+            Target::Command { words, .. } => words
+                .iter()
+                .map(|word| word.display().to_string())
+                .collect(),
+        };
+        SubjectRecord {
+            title: target.title(),
+            command,
+            url: match target {
+                Target::Entity { .. } => None,
+                Target::Command { url, .. } => Some(url.text.clone()),
+            },
+            driver: findings.server.driver.clone(),
+            engine: findings.server.engine.clone(),
+            native_allocator: findings.native.clone(),
+        }
+    }
+
+    fn settings(&self, plan: &Plan, schedule: &[Vec<usize>]) -> Settings {
+        let driver = &self.workshop.driver;
+        let own = matches!(self.config.target, Target::Entity { .. });
+        let operations = self.config.target.operations();
+        let rates = operations
+            .iter()
+            .map(|operation: &Operation| operation.key().to_owned());
+        let name = |&index: &usize| {
+            self.candidates
+                .get(index)
+                .map(|one| one.name.clone())
+                .unwrap_or_default()
+        };
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Settings {
+            rounds_planned: plan.rounds,
+            rounds_done: 0,
+            connections: narrow(driver.connections),
+            threads: narrow(driver.placement.generator_threads().min(driver.connections)),
+            rate_per_s: rates.zip(plan.rate_per_s.iter().copied()).collect(),
+            memory_requests: plan.requests.iter().sum(),
+            throughput_phase_ns: nanoseconds(plan.throughput_phase),
+            latency_phase_ns: nanoseconds(plan.latency_phase),
+            value_bytes: own.then_some(driver.value_bytes as u64),
+            keys: plan.requests.first().copied().filter(|_| own),
+            placement: Some(driver.placement.describe()),
+            seed: self.seed,
+            schedule: schedule
+                .iter()
+                .map(|order| order.iter().map(name).collect())
+                .collect(),
+        }
+    }
+}
+
+/// What grows while rounds run.
+struct Rounds {
+    collection: Collection,
+    failures: Vec<String>,
+    in_a_row: Vec<u32>,
+    runs_done: u32,
+    began: Instant,
+    journal: Journal,
+}
+
+impl Rounds {
+    /// The time to the end, from the plan at first, then from what runs really took.
+    fn eta_ns(&self, plan: &Plan, run: u32, runs: u32) -> u64 {
+        let per_run = if run == 0 {
+            plan.run
+        } else {
+            self.began.elapsed() / run
+        };
+        nanoseconds(per_run * runs.saturating_sub(run))
+    }
+}
+
+fn check(config: &CompareConfig) -> Result<(), LabError> {
+    let refuse = |sentence: &str| Err(LabError::Setting(sentence.to_owned()));
+    if config.connections == 0 {
+        return refuse("--connections 0 would send nothing; give at least 1");
+    }
+    if config.rounds == Some(0) {
+        return refuse("--rounds 0 would measure nothing; six or more rounds allow a verdict");
+    }
+    if config
+        .rate_per_s
+        .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
+    {
+        return refuse("--rate needs a number of requests per second above 0");
+    }
+    match &config.target {
+        Target::Entity { .. } if config.pools.is_empty() => {
+            refuse("--pools needs on, off, or both")
+        }
+        Target::Entity { .. } => Ok(()),
+        Target::Command { words, .. } => {
+            let Some(program) = words.first() else {
+                return refuse("no command after --: nothing to start under each allocator");
+            };
+            let found = PathBuf::from(program);
+            let exists = if found.components().count() > 1 {
+                found.is_file()
+            } else {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                std::env::split_paths(&path).any(|directory| directory.join(&found).is_file())
+            };
+            if exists {
+                return Ok(());
+            }
+            refuse(&format!("the command {} was not found", program.display()))
+        }
+    }
+}
+
+fn choose_allocators(
+    config: &CompareConfig,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Allocator>, LabError> {
+    if let Some(names) = &config.allocators {
+        if names.is_empty() {
+            return Err(LabError::Setting(
+                "--allocators needs at least one name".to_owned(),
+            ));
+        }
+        return Ok(allocator::select(names)?);
+    }
+    let missing = allocator::missing();
+    warnings.extend(
+        missing
+            .iter()
+            .map(|one| format!("not installed, hence not compared: {one}")),
+    );
+    Ok(allocator::discover())
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,184 @@
+//! The generator as the lab uses it: four kinds of phase, each checked answer by answer.
+//!
+//! On the path: `run` and `heap_pass` call it; it is the only file that knows `millpond_load`.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millpond_http::Method;
+use millpond_io::Address;
+use millpond_load::{LoadConfig, LoadRecord, Mode, Stop, Workload};
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{LoadStatus, Operation};
+
+use crate::error::RunError;
+use crate::placement::Placement;
+use crate::target::Target;
+
+/// A request without an answer this long has failed; generous, because a slow answer is a result
+/// and only silence is a failure.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The seed of keys and values: the same for all, so that all do the same work.
+const WORKLOAD_SEED: u64 = 0x6d69_6c6c;
+
+/// How much a phase does, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Load {
+    /// Exactly this many requests, as fast as answers come: equal work.
+    Work {
+        /// How many.
+        requests: u64,
+    },
+    /// As fast as answers come, for a time: to learn the capacity.
+    Burst {
+        /// How long.
+        duration: Duration,
+    },
+    /// On a fixed grid: latency at the same rate for all.
+    Rate {
+        /// Requests per second.
+        per_s: f64,
+        /// How long.
+        duration: Duration,
+    },
+}
+
+/// What a phase measured.
+#[derive(Clone, Debug)]
+pub(crate) struct PhaseLoad {
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) requests_per_s: f64,
+    pub(crate) response: LatencyHistogram,
+    pub(crate) service: LatencyHistogram,
+    /// Time requests left late by the generator's own fault.
+    pub(crate) lateness: LatencyHistogram,
+    /// CPU of the generator's busiest thread, as a share of one CPU.
+    pub(crate) generator_cpu_share: f64,
+    pub(crate) status: LoadStatus,
+}
+
+/// Everything that stays the same over a comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Driver {
+    pub(crate) target: Target,
+    pub(crate) connections: usize,
+    pub(crate) value_bytes: usize,
+    pub(crate) placement: Placement,
+}
+
+impl Driver {
+    /// Runs one phase. Wrong answers are an error: what answers wrongly must not be timed.
+    pub(crate) fn run(
+        &self,
+        address: SocketAddr,
+        operation: Operation,
+        keys: u64,
+        load: Load,
+        stop: &AtomicBool,
+    ) -> Result<PhaseLoad, RunError> {
+        let config = self.config(address, operation, keys, load);
+        let record = millpond_load::run(&config, &|_| {}, stop)
+            .map_err(|error| RunError::Load(error.to_string()))?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        let failed = record.errors.total();
+        if failed > 0 {
+            return Err(RunError::WrongAnswers {
+                operation: operation.label(),
+                failed,
+                requests: record.requests + failed,
+                detail: failures(&record),
+            });
+        }
+        if record.requests == 0 {
+            return Err(RunError::Load("not one answer came".to_owned()));
+        }
+        Ok(PhaseLoad {
+            requests: record.requests,
+            errors: failed,
+            requests_per_s: record.requests_per_s,
+            response: record.response,
+            service: record.service,
+            lateness: record.lateness,
+            generator_cpu_share: record.generator_cpu_share,
+            status: record.verdict.status,
+        })
+    }
+
+    fn config(
+        &self,
+        address: SocketAddr,
+        operation: Operation,
+        keys: u64,
+        load: Load,
+    ) -> LoadConfig {
+        let value_bytes = self.value_bytes;
+        let (path, host) = match &self.target {
+            Target::Entity { .. } => ("/v0/entity".to_owned(), address.to_string()),
+            Target::Command { url, .. } => (url.path.clone(), url.host.clone()),
+        };
+        let workload = match operation {
+            Operation::Put => Workload::EntityPut {
+                keys,
+                value_bytes,
+                seed: WORKLOAD_SEED,
+            },
+            Operation::Get => Workload::EntityGet {
+                keys,
+                value_bytes,
+                seed: WORKLOAD_SEED,
+            },
+            Operation::Request => Workload::Static {
+                method: Method::Get,
+                fields: Vec::new(),
+                body: Vec::new(),
+            },
+        };
+        let target = millpond_load::Target {
+            address: Address::Inet(address),
+            host,
+            path,
+        };
+        let mut config = LoadConfig::new(target, workload);
+        let nanoseconds = |duration: Duration| {
+            u64::try_from(duration.as_nanos())
+                .unwrap_or(u64::MAX)
+                .max(1)
+        };
+        (config.mode, config.stop) = match load {
+            Load::Work { requests } => (Mode::ClosedLoop, Stop::after_requests(requests)),
+            Load::Burst { duration } => (Mode::ClosedLoop, Stop::after_ns(nanoseconds(duration))),
+            Load::Rate { per_s, duration } => (
+                Mode::ConstantRate { per_s },
+                Stop::after_ns(nanoseconds(duration)),
+            ),
+        };
+        config.connections = self.connections;
+        config.threads = self.placement.generator_threads().min(self.connections);
+        config.timeout_ns = nanoseconds(ANSWER_TIMEOUT);
+        let generator = &self.placement.generator;
+        config.cpus = (!generator.is_empty()).then(|| generator.clone());
+        config
+    }
+}
+
+fn failures(record: &LoadRecord) -> String {
+    let errors = &record.errors;
+    let kinds = [
+        ("connect", errors.connect),
+        ("read", errors.read),
+        ("write", errors.write),
+        ("timeout", errors.timeout),
+        ("status", errors.status),
+        ("content", errors.validation),
+    ];
+    let parts: Vec<String> = kinds
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
+    parts.join(", ")
+}

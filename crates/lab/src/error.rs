@@ -1,0 +1,122 @@
+//! Why a comparison gives no answer. Each is one sentence that says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::allocator::AllocatorError;
+use crate::presence::PresenceError;
+use crate::subject::SubjectError;
+
+/// The comparison as a whole could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// A setting contradicts itself or the machine; nothing was started.
+    #[error("{0}")]
+    Setting(String),
+    /// A wrong or missing allocator.
+    #[error(transparent)]
+    Allocator(#[from] AllocatorError),
+    /// The baseline does not run: there is nothing to compare with.
+    #[error("{candidate}: {reason}")]
+    Baseline {
+        /// Its name.
+        candidate: String,
+        /// Why.
+        reason: RunError,
+    },
+    /// Only the baseline is left.
+    #[error("nothing to compare with {baseline}: {}", reasons.join("; "))]
+    NothingToCompare {
+        /// Its name.
+        baseline: String,
+        /// Why each other candidate was left out.
+        reasons: Vec<String>,
+    },
+    /// Every candidate of a round failed.
+    #[error("every run of round {round} failed; the first one: {first}")]
+    RoundFailed {
+        /// Counted from 1.
+        round: u32,
+        /// The first failure.
+        first: String,
+    },
+    /// Ctrl-C before the first round was measured.
+    #[error("interrupted before anything was measured")]
+    InterruptedEarly,
+    /// The report directory cannot be used.
+    #[error("cannot write {}: {error}; choose another directory with --out", path.display())]
+    Output {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The machine refused something the lab cannot do without.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// One run of one candidate failed; the comparison may go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The target did not start, did not answer, or died.
+    #[error(transparent)]
+    Subject(SubjectError),
+    /// The allocator is not the one the run is named after.
+    #[error(transparent)]
+    Presence(#[from] PresenceError),
+    /// Somebody else answers at the target's address.
+    #[error(
+        "something already listens on {address}, so it is not this target that would be measured; \
+         stop it or change the port"
+    )]
+    AddressTaken {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// The generator could not do its work.
+    #[error("load on the target failed: {0}")]
+    Load(String),
+    /// Wrong answers: a fast server that is wrong has lost.
+    #[error("{failed} of {requests} {operation} requests failed ({detail})")]
+    WrongAnswers {
+        /// Which.
+        operation: &'static str,
+        /// How many.
+        failed: u64,
+        /// Of how many.
+        requests: u64,
+        /// By kind.
+        detail: String,
+    },
+    /// The target's figures could not be read.
+    #[error("cannot read the target's figures: {0}")]
+    Figures(String),
+    /// A directory or file of the run.
+    #[error("cannot prepare {}: {error}", path.display())]
+    Prepare {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<SubjectError> for RunError {
+    fn from(error: SubjectError) -> Self {
+        match error {
+            SubjectError::Interrupted => Self::Interrupted,
+            error => Self::Subject(error),
+        }
+    }
+}

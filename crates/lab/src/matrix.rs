@@ -1,0 +1,173 @@
+//! Who is compared with whom, and in which order.
+//!
+//! On the path: after `allocator`, before `preflight`. Every round contains every candidate once,
+//! in an order drawn anew, so that drift of the machine meets all alike; the baseline is in twice
+//! (A/A), so that a comparison that finds a difference where there is none unmasks itself.
+//!
+//! The baseline is the C library's malloc with pools on: what a user gets who does nothing, so that
+//! each ratio reads "what if I switched". What pools change is a question of its own, asked within
+//! each allocator (`record::PoolsEffect`), so it needs no baseline here.
+
+use fastrand::Rng;
+
+use millpond_measure::record::{PoolSetting, Role};
+
+use crate::allocator::{Allocator, NATIVE};
+
+/// One combination that is measured.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Candidate {
+    /// Unique: `mimalloc, pools on`.
+    pub name: String,
+    /// What is preloaded.
+    pub allocator: Allocator,
+    /// Our pools; `None` for somebody else's server.
+    pub pools: Option<PoolSetting>,
+    /// Baseline, baseline again, or one of the others.
+    pub role: Role,
+}
+
+/// All candidates, the baseline first, its second run next. `pools` is empty for a foreign server.
+#[must_use]
+pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candidate> {
+    let mut settings: Vec<Option<PoolSetting>> = pools.iter().copied().map(Some).collect();
+    if settings.is_empty() {
+        settings.push(None);
+    }
+    // On before off, whatever the order on the command line.
+    settings.sort();
+    settings.dedup();
+    let mut list: Vec<Candidate> = Vec::new();
+    for &setting in &settings {
+        for allocator in allocators {
+            list.push(Candidate {
+                name: name_of(&allocator.name, setting),
+                allocator: allocator.clone(),
+                pools: setting,
+                role: Role::Candidate,
+            });
+        }
+    }
+    let plain = list
+        .iter()
+        .position(|candidate| candidate.allocator.library.is_none());
+    if list.is_empty() {
+        return list;
+    }
+    let mut baseline = list.remove(plain.unwrap_or(0));
+    baseline.role = Role::Baseline;
+    let again = Candidate {
+        name: format!("{} (again)", baseline.name),
+        role: Role::BaselineAgain,
+        ..baseline.clone()
+    };
+    list.splice(0..0, [baseline, again]);
+    list
+}
+
+fn name_of(allocator: &str, pools: Option<PoolSetting>) -> String {
+    match pools {
+        None => allocator.to_owned(),
+        Some(PoolSetting::On) => format!("{allocator}, pools on"),
+        Some(PoolSetting::Off) => format!("{allocator}, pools off"),
+    }
+}
+
+/// Calls the candidates without a preloaded library by what the target brings along.
+pub fn name_native(candidates: &mut [Candidate], native: &str) {
+    let name = format!("{NATIVE} ({native})");
+    for candidate in candidates
+        .iter_mut()
+        .filter(|one| one.allocator.library.is_none())
+    {
+        candidate.name = candidate.name.replace(&candidate.allocator.name, &name);
+        candidate.allocator.name.clone_from(&name);
+    }
+}
+
+/// For each round, the candidates' places in the order in which they run.
+#[must_use]
+pub fn schedule(candidates: usize, rounds: u32, seed: u64) -> Vec<Vec<usize>> {
+    let mut random = Rng::with_seed(seed);
+    (0..rounds)
+        .map(|_| {
+            let mut order: Vec<usize> = (0..candidates).collect();
+            random.shuffle(&mut order);
+            order
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocator::GLIBC;
+
+    fn allocators(names: &[&str]) -> Vec<Allocator> {
+        let library = |name: &&str| (*name != GLIBC).then(|| format!("/lib/{name}.so").into());
+        names
+            .iter()
+            .map(|name| Allocator {
+                name: (*name).to_owned(),
+                library: library(name),
+            })
+            .collect()
+    }
+
+    /// Goal: the default comparison is complete, and its baseline is what a user gets by default.
+    #[test]
+    fn baseline_is_plain_and_runs_twice() {
+        let pools = [PoolSetting::Off, PoolSetting::On];
+        let list = candidates(&allocators(&["jemalloc", "glibc"]), &pools);
+        let names: Vec<&str> = list
+            .iter()
+            .map(|candidate| candidate.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "glibc, pools on",
+                "glibc, pools on (again)",
+                "jemalloc, pools on",
+                "jemalloc, pools off",
+                "glibc, pools off",
+            ]
+        );
+        let roles: Vec<Role> = list.iter().map(|candidate| candidate.role).collect();
+        assert_eq!(
+            roles[..3],
+            [Role::Baseline, Role::BaselineAgain, Role::Candidate]
+        );
+    }
+
+    /// Goal: a server that brings an allocator along is not called glibc.
+    #[test]
+    fn native_baseline_is_named() {
+        let mut list = candidates(&allocators(&["glibc", "mimalloc"]), &[]);
+        name_native(&mut list, "jemalloc");
+        let names: Vec<&str> = list
+            .iter()
+            .map(|candidate| candidate.name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["native (jemalloc)", "native (jemalloc) (again)", "mimalloc"]
+        );
+        assert_eq!(list[0].allocator.name, "native (jemalloc)");
+    }
+
+    /// Goal: every round is complete, orders differ, and a seed gives the same schedule again.
+    #[test]
+    fn rounds_are_complete_and_shuffled() {
+        let rounds = schedule(9, 10, 42);
+        assert_eq!(rounds.len(), 10);
+        for order in &rounds {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..9).collect::<Vec<_>>());
+        }
+        assert!(rounds.windows(2).any(|pair| pair[0] != pair[1]));
+        assert_eq!(rounds, schedule(9, 10, 42));
+        assert_ne!(rounds, schedule(9, 10, 43));
+    }
+}

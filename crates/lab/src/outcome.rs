@@ -1,0 +1,272 @@
+//! From runs to the record that is analysed, written and shown.
+//!
+//! On the path: `compare` adds every run here; at the end, `finish` asks `millpond_measure` for the
+//! verdicts and writes `results.json` and `report.html`. No statistics and no words of judgement are
+//! made here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{
+    CandidateRounds, ComparisonRecord, LatencyCurve, Library, Measure, Operation, RoundStatus,
+};
+
+use crate::error::LabError;
+use crate::matrix::Candidate;
+use crate::scored::RunLatency;
+
+/// Points per halving of the distance to 100 % in a percentile curve.
+const CURVE_TICKS: u32 = 5;
+
+/// A finished comparison.
+#[derive(Debug)]
+pub struct CompareOutcome {
+    /// Everything, as in `results.json`.
+    pub record: ComparisonRecord,
+    /// Where `results.json` is.
+    pub results: PathBuf,
+    /// Where `report.html` is.
+    pub report: PathBuf,
+    /// True if Ctrl-C ended it early; the record holds what was measured until then.
+    pub interrupted: bool,
+    /// One sentence per run that failed.
+    pub failures: Vec<String>,
+}
+
+/// What is collected of the candidates while rounds run.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    candidates: Vec<CandidateRounds>,
+    merged: Vec<BTreeMap<(Operation, &'static str), LatencyHistogram>>,
+}
+
+impl Collection {
+    pub(crate) fn new(candidates: &[Candidate]) -> Self {
+        let entry = |candidate: &Candidate| CandidateRounds {
+            name: candidate.name.clone(),
+            allocator: candidate.allocator.name.clone(),
+            pools: candidate.pools,
+            role: candidate.role,
+            library: candidate.allocator.library.as_deref().map(library),
+            ..CandidateRounds::default()
+        };
+        Self {
+            candidates: candidates.iter().map(entry).collect(),
+            merged: vec![BTreeMap::new(); candidates.len()],
+        }
+    }
+
+    /// Adds one run of the candidate at `index`.
+    pub(crate) fn add(
+        &mut self,
+        index: usize,
+        measures: millpond_measure::record::RoundMeasures,
+        latencies: &[RunLatency],
+    ) {
+        let counts = !matches!(measures.status, RoundStatus::Failed { .. });
+        if let Some(candidate) = self.candidates.get_mut(index) {
+            candidate.rounds.push(measures);
+        }
+        let Some(merged) = self.merged.get_mut(index).filter(|_| counts) else {
+            return;
+        };
+        for one in latencies {
+            for (clock, histogram) in [("response", &one.response), ("service", &one.service)] {
+                merged
+                    .entry((one.operation, clock))
+                    .or_default()
+                    .merge(histogram);
+            }
+        }
+    }
+
+    /// Notes what was found once, outside the rounds, in the candidate's first good round only: it
+    /// is one observation and must not look like ten.
+    pub(crate) fn add_once(&mut self, index: usize, values: &[(Measure, f64)]) {
+        let Some(candidate) = self.candidates.get_mut(index) else {
+            return;
+        };
+        let first = candidate
+            .rounds
+            .iter_mut()
+            .find(|run| run.status == RoundStatus::Done);
+        if let Some(run) = first {
+            for &(measure, value) in values {
+                run.set(measure, value);
+            }
+        }
+    }
+
+    /// Rounds in which every candidate ended.
+    pub(crate) fn rounds_done(&self, planned: u32) -> u32 {
+        let complete = |round: &u32| {
+            self.candidates.iter().all(|candidate| {
+                candidate
+                    .rounds
+                    .iter()
+                    .any(|run| run.round == *round && run.status == RoundStatus::Done)
+            })
+        };
+        u32::try_from((0..planned).filter(complete).count()).unwrap_or(0)
+    }
+
+    /// The candidates with their curves.
+    pub(crate) fn finish(mut self) -> Vec<CandidateRounds> {
+        for (candidate, merged) in self.candidates.iter_mut().zip(self.merged) {
+            candidate.curves = merged
+                .into_iter()
+                .map(|((operation, clock), histogram)| LatencyCurve {
+                    operation,
+                    clock: clock.to_owned(),
+                    count: histogram.count(),
+                    points: histogram.spectrum(CURVE_TICKS),
+                })
+                .collect();
+        }
+        self.candidates
+    }
+}
+
+fn library(path: &Path) -> Library {
+    // `libtcmalloc_minimal.so.4.5.10`: what follows `.so.` is the version, as far as it goes.
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let version = name
+        .as_deref()
+        .and_then(|name| name.split_once(".so."))
+        .map(|(_, v)| v);
+    Library {
+        path: path.display().to_string(),
+        sha256: None,
+        size_bytes: fs::metadata(path).map_or(0, |metadata| metadata.len()),
+        version: version.map(str::to_owned),
+    }
+}
+
+/// Analyses `record` and writes both files.
+pub(crate) fn finish(
+    mut record: ComparisonRecord,
+    out: &Path,
+    failures: Vec<String>,
+) -> Result<CompareOutcome, LabError> {
+    record.analyse();
+    let results = out.join("results.json");
+    let report = out.join("report.html");
+    let json = record.to_json().map_err(|error| LabError::Output {
+        path: results.clone(),
+        error: error.into(),
+    })?;
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(|error| LabError::Output {
+            path: path.to_owned(),
+            error,
+        })
+    };
+    write(&results, &json)?;
+    write(&report, "TEMPORARY")?;
+    Ok(CompareOutcome {
+        interrupted: record.interrupted,
+        record,
+        results,
+        report,
+        failures,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocator::Allocator;
+    use crate::matrix;
+    use millpond_measure::record::{Quantity, RoundMeasures};
+
+    fn collection() -> Collection {
+        let plain = Allocator {
+            name: "glibc".to_owned(),
+            library: None,
+        };
+        let other = Allocator {
+            name: "x".to_owned(),
+            library: Some("/lib/libx.so.4.5".into()),
+        };
+        Collection::new(&matrix::candidates(&[plain, other], &[]))
+    }
+
+    fn run(round: u32, status: RoundStatus) -> RoundMeasures {
+        RoundMeasures {
+            round,
+            status,
+            ..RoundMeasures::default()
+        }
+    }
+
+    /// Goal: a round counts only if every candidate ended in it.
+    #[test]
+    fn incomplete_rounds_do_not_count() {
+        let mut collection = collection();
+        let failed = RoundStatus::Failed {
+            reason: "it died".to_owned(),
+        };
+        for index in 0..3 {
+            collection.add(index, run(0, RoundStatus::Done), &[]);
+        }
+        collection.add(0, run(1, RoundStatus::Done), &[]);
+        collection.add(1, run(1, failed), &[]);
+        collection.add(2, run(1, RoundStatus::Done), &[]);
+        assert_eq!(collection.rounds_done(10), 1);
+        let candidates = collection.finish();
+        assert_eq!(
+            candidates[2].library.as_ref().unwrap().version.as_deref(),
+            Some("4.5")
+        );
+    }
+
+    /// Goal: what was seen once appears once, and not in a run that failed.
+    #[test]
+    fn single_observations_stay_single() {
+        let mut collection = collection();
+        let failed = RoundStatus::Failed {
+            reason: "it died".to_owned(),
+        };
+        collection.add(0, run(0, failed), &[]);
+        collection.add(0, run(1, RoundStatus::Done), &[]);
+        collection.add(0, run(2, RoundStatus::Done), &[]);
+        let measure = Measure::of(Operation::Put, Quantity::HeapCalls);
+        collection.add_once(0, &[(measure, 7.0)]);
+        let candidates = collection.finish();
+        assert_eq!(candidates[0].values(measure), [7.0]);
+        assert_eq!(candidates[0].value(1, measure), Some(7.0));
+    }
+
+    /// Goal: curves hold the samples of every good run and of no failed one.
+    #[test]
+    fn curves_merge_good_runs() {
+        let mut collection = collection();
+        let mut histogram = LatencyHistogram::new();
+        histogram.record_many(1_000, 10);
+        let latency = || {
+            let (response, service) = (histogram.clone(), histogram.clone());
+            [RunLatency {
+                operation: Operation::Get,
+                response,
+                service,
+            }]
+        };
+        let failed = RoundStatus::Failed {
+            reason: "it died".to_owned(),
+        };
+        collection.add(0, run(0, RoundStatus::Done), &latency());
+        collection.add(0, run(1, RoundStatus::Interrupted), &latency());
+        collection.add(0, run(2, failed), &latency());
+        let candidates = collection.finish();
+        let counts: Vec<_> = candidates[0]
+            .curves
+            .iter()
+            .map(|curve| (curve.clock.as_str(), curve.count))
+            .collect();
+        assert_eq!(counts, [("response", 20), ("service", 20)]);
+    }
+}

@@ -1,0 +1,101 @@
+//! Which CPUs the server gets and which the generator.
+//!
+//! Apart if there are two or more: a generator on the server's CPU would be measured as server.
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// CPUs for both sides.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Placement {
+    /// Empty: anywhere.
+    pub server: Vec<usize>,
+    /// Empty: anywhere.
+    pub generator: Vec<usize>,
+}
+
+impl Placement {
+    /// Divides the CPUs this process may use.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        let allowed = sched_getaffinity(None).map_or_else(
+            |_| Vec::new(),
+            |set| {
+                (0..CpuSet::MAX_CPU)
+                    .filter(|&cpu| set.is_set(cpu))
+                    .collect()
+            },
+        );
+        Self::divide(&allowed)
+    }
+
+    /// The last quarter, at least one CPU, for the generator; the rest for the server. A single CPU
+    /// is shared by both.
+    fn divide(allowed: &[usize]) -> Self {
+        if allowed.len() < 2 {
+            return Self {
+                server: Vec::new(),
+                generator: Vec::new(),
+            };
+        }
+        let (server, generator) = allowed.split_at(allowed.len() - (allowed.len() / 4).max(1));
+        Self {
+            server: server.to_vec(),
+            generator: generator.to_vec(),
+        }
+    }
+
+    /// Threads that make sense for the server.
+    #[must_use]
+    pub fn server_threads(&self) -> usize {
+        self.server.len().max(1)
+    }
+
+    /// Threads that make sense for the generator.
+    #[must_use]
+    pub fn generator_threads(&self) -> usize {
+        self.generator.len().max(1)
+    }
+
+    /// For the record: `server 0; generator 1`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        if self.server.is_empty() {
+            return "server and generator share one CPU".to_owned();
+        }
+        let list = |cpus: &[usize]| {
+            cpus.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        format!(
+            "server {}; generator {}",
+            list(&self.server),
+            list(&self.generator)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_divided() {
+        let divide = |count: usize| {
+            let placement = Placement::divide(&(0..count).collect::<Vec<_>>());
+            (placement.server.len(), placement.generator.len())
+        };
+        assert_eq!([divide(0), divide(1), divide(2)], [(0, 0), (0, 0), (1, 1)]);
+        assert_eq!(
+            [divide(3), divide(4), divide(16)],
+            [(2, 1), (3, 1), (12, 4)]
+        );
+        let placement = Placement::divide(&[2, 5, 7]);
+        assert_eq!(placement.describe(), "server 2,5; generator 7");
+        assert_eq!(
+            Placement::divide(&[3]).describe(),
+            "server and generator share one CPU"
+        );
+    }
+}

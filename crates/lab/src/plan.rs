@@ -1,0 +1,234 @@
+//! How much to do in the time there is, once it is known how fast every candidate is.
+//!
+//! On the path: between `preflight` and the first round. Pure arithmetic: figures in, plan out.
+//!
+//! Requests are fixed in number, so that memory is compared at equal work, and chosen so that the
+//! slowest candidate fills its share of the time. Rounds are given up before phases get too short
+//! to mean anything; below six rounds no exact test can say anything, so there the budget gives.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use millpond_measure::units::{format_duration_ns, format_rate};
+
+use crate::config::{ROUNDS_DEFAULT, ROUNDS_MIN};
+
+/// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
+/// then, little enough that all keep up.
+pub const RATE_SHARE: f64 = 0.6;
+/// Shortest useful phase: a garbage of timer ticks and start-up below.
+const PHASE_MIN: Duration = Duration::from_millis(300);
+/// Longer phases buy nothing that more rounds would not buy better.
+const PHASE_MAX: Duration = Duration::from_secs(3);
+/// Between the end of the work and the reading of what was retained.
+pub(crate) const IDLE: Duration = Duration::from_millis(250);
+/// Kept back for the analysis and the report.
+const REPORT_RESERVE: Duration = Duration::from_secs(3);
+
+/// What is known after the preflight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Candidates, the second baseline included.
+    pub candidates: u32,
+    /// Time left of the budget.
+    pub left: Duration,
+    /// From the start of a run to its first request, and from its last request to its end.
+    pub overhead: Duration,
+    /// Closed loop throughput of the slowest candidate, per operation in order.
+    pub slowest_per_s: Vec<f64>,
+    /// Rounds the user insists on.
+    pub rounds: Option<u32>,
+    /// The rate the user insists on.
+    pub rate_per_s: Option<f64>,
+}
+
+/// What will be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: u32,
+    /// Requests of the closed loop, per operation.
+    pub requests: Vec<u64>,
+    /// The constant rate, per operation.
+    pub rate_per_s: Vec<f64>,
+    /// Length of each closed loop phase for the slowest candidate.
+    pub throughput_phase: Duration,
+    /// Length of each constant rate phase.
+    pub latency_phase: Duration,
+    /// Estimate of one run.
+    pub run: Duration,
+    /// True if even the smallest plan needs more than what is left.
+    pub over_budget: bool,
+}
+
+impl Plan {
+    /// The plan for what is known.
+    #[must_use]
+    pub fn make(known: &Known) -> Self {
+        let phases = 2 * u32::try_from(known.slowest_per_s.len()).unwrap_or(1).max(1);
+        let left = known.left.saturating_sub(REPORT_RESERVE);
+        let fixed = known.overhead + IDLE;
+        let phase_for = |rounds: u32| {
+            let runs = known.candidates.max(1) * rounds.max(1);
+            (left / runs).saturating_sub(fixed) / phases
+        };
+        let rounds = known.rounds.unwrap_or_else(|| {
+            let enough = |rounds: &u32| phase_for(*rounds) >= PHASE_MIN;
+            (ROUNDS_MIN..=ROUNDS_DEFAULT)
+                .rev()
+                .find(enough)
+                .unwrap_or(ROUNDS_MIN)
+        });
+        let phase = phase_for(rounds).clamp(PHASE_MIN, PHASE_MAX);
+        let count = |per_s: &f64| (per_s * phase.as_secs_f64()).ceil().max(1.0) as u64;
+        let rate = |per_s: &f64| known.rate_per_s.unwrap_or((per_s * RATE_SHARE).max(1.0));
+        Self {
+            rounds,
+            requests: known.slowest_per_s.iter().map(count).collect(),
+            rate_per_s: known.slowest_per_s.iter().map(rate).collect(),
+            throughput_phase: phase,
+            latency_phase: phase,
+            run: fixed + phase * phases,
+            over_budget: phase_for(rounds) < PHASE_MIN,
+        }
+    }
+
+    /// Estimate of all runs.
+    #[must_use]
+    pub fn duration(&self, candidates: u32) -> Duration {
+        self.run * candidates * self.rounds
+    }
+
+    /// The decisions as sentences.
+    #[must_use]
+    pub fn describe(&self, operations: &[&str], candidates: u32, known: &Known) -> Vec<String> {
+        let nanoseconds = |duration: Duration| format_duration_ns(duration.as_nanos() as f64);
+        let mut lines = vec![format!(
+            "{} rounds of {candidates} candidates, about {} each: {} in all",
+            self.rounds,
+            nanoseconds(self.run),
+            nanoseconds(self.duration(candidates)),
+        )];
+        let mut work = String::from("equal work per run:");
+        let mut rates = String::from("the same rate for all:");
+        for (index, operation) in operations.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            let requests = self.requests.get(index).copied().unwrap_or(0);
+            let rate = self.rate_per_s.get(index).copied().unwrap_or(0.0);
+            let _ = write!(work, "{separator} {requests} {operation}");
+            let _ = write!(rates, "{separator} {operation} at {}/s", format_rate(rate));
+        }
+        lines.extend([work, rates]);
+        if known.rate_per_s.is_none() {
+            lines.push(format!(
+                "(that is {RATE_SHARE} of what the slowest candidate can do)"
+            ));
+        }
+        if known.rounds.is_none() && self.rounds < ROUNDS_DEFAULT {
+            lines.push(format!(
+                "fewer than the usual {ROUNDS_DEFAULT} rounds, to keep the time budget; small \
+                 differences may stay undecided"
+            ));
+        }
+        if known.rounds.is_some_and(|rounds| rounds < ROUNDS_MIN) {
+            lines.push(format!(
+                "below {ROUNDS_MIN} rounds no difference can be called significant, however large"
+            ));
+        }
+        if self.over_budget {
+            lines.push(
+                "this is longer than the time budget allows: fewer candidates (--allocators, \
+                 --pools) or a larger --time-budget help"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> Known {
+        Known {
+            candidates: 9,
+            left: Duration::from_secs(250),
+            overhead: Duration::from_millis(250),
+            slowest_per_s: vec![10_000.0, 40_000.0],
+            rounds: None,
+            rate_per_s: None,
+        }
+    }
+
+    /// Goal: the default comparison keeps all ten rounds and stays inside the budget.
+    #[test]
+    fn default_comparison_fits() {
+        let plan = Plan::make(&known());
+        assert_eq!(plan.rounds, 10);
+        assert!(!plan.over_budget);
+        assert!(plan.duration(9) <= Duration::from_secs(250));
+        assert!(
+            plan.duration(9) >= Duration::from_secs(240),
+            "time is used: {plan:?}"
+        );
+        let seconds = plan.throughput_phase.as_secs_f64();
+        assert_eq!(
+            plan.requests,
+            [10_000.0, 40_000.0].map(|r| (r * seconds).ceil() as u64)
+        );
+        assert_eq!(plan.rate_per_s, [6_000.0, 24_000.0]);
+    }
+
+    /// Goal: rounds go first, then the budget; never below six rounds or useful phases.
+    #[test]
+    fn less_time_means_fewer_rounds_then_an_honest_overrun() {
+        let tight = Known {
+            left: Duration::from_secs(120),
+            ..known()
+        };
+        let plan = Plan::make(&tight);
+        assert!(
+            (ROUNDS_MIN..ROUNDS_DEFAULT).contains(&plan.rounds),
+            "{plan:?}"
+        );
+        assert!(!plan.over_budget);
+        assert!(plan.duration(9) <= tight.left);
+        let impossible = Known {
+            left: Duration::from_secs(5),
+            ..known()
+        };
+        let plan = Plan::make(&impossible);
+        assert_eq!(
+            (plan.rounds, plan.throughput_phase),
+            (ROUNDS_MIN, PHASE_MIN)
+        );
+        assert!(plan.over_budget);
+        let lines = plan.describe(&["PUT", "GET"], 9, &impossible);
+        assert!(
+            lines.iter().any(|line| line.contains("--time-budget")),
+            "{lines:?}"
+        );
+    }
+
+    /// Goal: what the user insists on is done, and its price said.
+    #[test]
+    fn the_users_wishes_win() {
+        let wishes = Known {
+            rounds: Some(3),
+            rate_per_s: Some(500.0),
+            ..known()
+        };
+        let plan = Plan::make(&wishes);
+        assert_eq!(
+            (plan.rounds, plan.rate_per_s.clone()),
+            (3, vec![500.0, 500.0])
+        );
+        assert_eq!(plan.throughput_phase, PHASE_MAX.min(plan.throughput_phase));
+        let lines = plan.describe(&["PUT", "GET"], 9, &wishes);
+        assert!(
+            lines.iter().any(|line| line.contains("below 6 rounds")),
+            "{lines:?}"
+        );
+    }
+}

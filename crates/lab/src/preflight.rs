@@ -1,0 +1,151 @@
+//! Every candidate once, before anything is scored: does it start, is its allocator there, are its
+//! answers right, and how fast is it?
+//!
+//! A candidate that fails here is left out with its reason; without the baseline there is nothing to
+//! compare. The second run of the baseline needs no try of its own.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use millpond_measure::record::{Operation, Role};
+
+use crate::drive::Load;
+use crate::error::{LabError, RunError};
+use crate::event::LabEvent;
+use crate::matrix::Candidate;
+use crate::server_info::ServerInfo;
+use crate::session::{Session, Workshop};
+
+/// Written first, so that reads have something to find.
+const FILL_REQUESTS: u64 = 2_000;
+/// Long enough to leave start-up behind, short enough for nine candidates.
+const BURST: Duration = Duration::from_millis(250);
+
+/// What the preflight found out.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Closed loop throughput of the slowest candidate, per operation in order.
+    pub(crate) slowest_per_s: Vec<f64>,
+    /// The longest time a run spent outside its phases.
+    pub(crate) overhead: Duration,
+    /// The allocator the target brings along.
+    pub(crate) native: Option<String>,
+    /// What our server says about itself.
+    pub(crate) server: ServerInfo,
+    /// One line on hardware counters.
+    pub(crate) counters: String,
+    /// Names and reasons of candidates that were left out.
+    pub(crate) left_out: Vec<(String, String)>,
+}
+
+struct Smoke {
+    per_s: Vec<f64>,
+    overhead: Duration,
+}
+
+/// Tries every candidate; those that fail are removed from `candidates`.
+pub(crate) fn run(
+    workshop: &mut Workshop,
+    candidates: &mut Vec<Candidate>,
+    events: &mut dyn FnMut(&LabEvent),
+    stop: &AtomicBool,
+) -> Result<Findings, LabError> {
+    let mut findings = Findings::default();
+    let to_try: Vec<Candidate> = candidates
+        .iter()
+        .filter(|one| one.role != Role::BaselineAgain)
+        .cloned()
+        .collect();
+    for (index, candidate) in to_try.iter().enumerate() {
+        events(&LabEvent::Preflight {
+            candidate: candidate.name.clone(),
+            number: index + 1,
+            of: to_try.len(),
+        });
+        match smoke(workshop, candidate, &mut findings, stop) {
+            Ok(smoke) => findings.take_in(&smoke),
+            Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
+            Err(reason) if candidate.role == Role::Baseline => {
+                return Err(LabError::Baseline {
+                    candidate: candidate.name.clone(),
+                    reason,
+                });
+            }
+            Err(reason) => {
+                let reason = reason.to_string();
+                events(&LabEvent::Note(format!(
+                    "{} is left out: {reason}",
+                    candidate.name
+                )));
+                candidates.retain(|one| one.name != candidate.name);
+                findings.left_out.push((candidate.name.clone(), reason));
+            }
+        }
+    }
+    let others = candidates
+        .iter()
+        .filter(|one| one.role == Role::Candidate)
+        .count();
+    let wanted_others = to_try.len() > 1;
+    if others == 0 && wanted_others {
+        let reasons = findings
+            .left_out
+            .iter()
+            .map(|(name, why)| format!("{name}: {why}"));
+        return Err(LabError::NothingToCompare {
+            baseline: candidates
+                .first()
+                .map(|one| one.name.clone())
+                .unwrap_or_default(),
+            reasons: reasons.collect(),
+        });
+    }
+    Ok(findings)
+}
+
+impl Findings {
+    fn take_in(&mut self, smoke: &Smoke) {
+        self.overhead = self.overhead.max(smoke.overhead);
+        if self.slowest_per_s.is_empty() {
+            self.slowest_per_s.clone_from(&smoke.per_s);
+        }
+        for (slowest, &per_s) in self.slowest_per_s.iter_mut().zip(&smoke.per_s) {
+            *slowest = slowest.min(per_s);
+        }
+    }
+}
+
+fn smoke(
+    workshop: &mut Workshop,
+    candidate: &Candidate,
+    findings: &mut Findings,
+    stop: &AtomicBool,
+) -> Result<Smoke, RunError> {
+    let began = Instant::now();
+    let mut session = Session::start(workshop, candidate, "preflight", None, stop)?;
+    let mut overhead = began.elapsed();
+    if candidate.role == Role::Baseline {
+        findings.native.clone_from(&session.presence.native);
+        findings.counters = session.counters.describe();
+        findings.server = ServerInfo::ask(&workshop.driver.target.probe(session.address));
+    }
+    let mut per_s = Vec::new();
+    for &operation in workshop.driver.target.operations() {
+        if operation == Operation::Put {
+            let fill = Load::Work {
+                requests: FILL_REQUESTS,
+            };
+            let filled = workshop
+                .driver
+                .run(session.address, operation, FILL_REQUESTS, fill, stop);
+            session.explain(filled)?;
+        }
+        let burst = Load::Burst { duration: BURST };
+        let phase = workshop
+            .driver
+            .run(session.address, operation, FILL_REQUESTS, burst, stop);
+        per_s.push(session.explain(phase)?.requests_per_s);
+    }
+    overhead += session.stop()?.duration;
+    Ok(Smoke { per_s, overhead })
+}

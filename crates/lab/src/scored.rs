@@ -1,0 +1,293 @@
+//! One scored run: the phases, in an order that keeps memory comparable.
+//!
+//! ```text
+//! start -> equal work, closed loop, per operation -> memory -> idle -> memory -> constant rate -> stop
+//! ```
+//!
+//! Memory is read right after the equal work and before the constant rate phases, so every
+//! candidate has done the same number of requests by then, however fast it is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{
+    LoadStatus, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures, RoundStatus,
+};
+use millpond_measure::series::Series;
+
+use crate::drive::{Load, PhaseLoad};
+use crate::edge::Edge;
+use crate::error::RunError;
+use crate::matrix::Candidate;
+use crate::plan::{IDLE, Plan};
+use crate::sampler::Sampler;
+use crate::session::{Session, Workshop};
+
+/// Beyond this share of its CPUs the generator may be the limit.
+const GENERATOR_CPU_LIMIT: f64 = 0.90;
+/// Unless the server's CPUs are this busy: then the server is, whatever the generator does.
+const SERVER_BUSY: f64 = 0.95;
+/// A request is late if it left this long after it was due.
+const LATE_NS: u64 = 1_000_000;
+/// More late requests than this taint the latency of a run.
+const LATE_SENDS_LIMIT: f64 = 0.01;
+
+/// Latencies of one run, for the merged curves of the report.
+#[derive(Debug)]
+pub(crate) struct RunLatency {
+    pub(crate) operation: Operation,
+    pub(crate) response: LatencyHistogram,
+    pub(crate) service: LatencyHistogram,
+}
+
+/// Everything one run gave.
+#[derive(Debug)]
+pub(crate) struct ScoredRun {
+    pub(crate) measures: RoundMeasures,
+    pub(crate) latencies: Vec<RunLatency>,
+    pub(crate) memory: Series,
+    pub(crate) start_duration: Duration,
+    pub(crate) stop_duration: Option<Duration>,
+}
+
+/// Runs `candidate` once. A failure is part of the result, with what was measured before it.
+pub(crate) fn run(
+    workshop: &mut Workshop,
+    candidate: &Candidate,
+    plan: &Plan,
+    round: u32,
+    position: u32,
+    stop: &AtomicBool,
+) -> ScoredRun {
+    let mut scored = ScoredRun {
+        measures: RoundMeasures {
+            round,
+            position,
+            ..RoundMeasures::default()
+        },
+        latencies: Vec::new(),
+        memory: Series::default(),
+        start_duration: Duration::ZERO,
+        stop_duration: None,
+    };
+    match try_run(workshop, candidate, plan, stop, &mut scored) {
+        Ok(()) => {}
+        Err(RunError::Interrupted) => scored.measures.status = RoundStatus::Interrupted,
+        Err(error) => {
+            scored.measures.status = RoundStatus::Failed {
+                reason: error.to_string(),
+            };
+        }
+    }
+    scored
+}
+
+fn try_run(
+    workshop: &mut Workshop,
+    candidate: &Candidate,
+    plan: &Plan,
+    stop: &AtomicBool,
+    scored: &mut ScoredRun,
+) -> Result<(), RunError> {
+    let label = format!("round{}", scored.measures.round + 1);
+    let mut session = Session::start(workshop, candidate, &label, None, stop)?;
+    scored.start_duration = session.start_duration;
+    let sampler = Sampler::start(session.tree.members());
+    let result = phases(workshop, &mut session, plan, stop, scored);
+    scored.memory = sampler.finish();
+    session.explain(result)?;
+    scored.stop_duration = Some(session.stop()?.duration);
+    Ok(())
+}
+
+fn phases(
+    workshop: &Workshop,
+    session: &mut Session,
+    plan: &Plan,
+    stop: &AtomicBool,
+    scored: &mut ScoredRun,
+) -> Result<(), RunError> {
+    let operations = workshop.driver.target.operations();
+    let keys = plan.requests.first().copied().unwrap_or(1);
+    let mut edge = Edge::read(&session.tree, &mut session.counters)?;
+    for (index, &operation) in operations.iter().enumerate() {
+        let requests = plan.requests.get(index).copied().unwrap_or(1);
+        let load = Load::Work { requests };
+        let began = Instant::now();
+        let phase = workshop
+            .driver
+            .run(session.address, operation, keys, load, stop);
+        let phase = session.explain(phase)?;
+        let wall = began.elapsed();
+        let after = Edge::read(&session.tree, &mut session.counters)?;
+        note_throughput(
+            workshop,
+            operation,
+            &phase,
+            &edge,
+            &after,
+            wall,
+            &mut scored.measures,
+        );
+        edge = after;
+    }
+    note_memory(&edge, &mut scored.measures);
+    sleep_unless_stopped(IDLE, stop)?;
+    let rested = Edge::read(&session.tree, &mut session.counters)?;
+    let measures = &mut scored.measures;
+    measures.set(
+        Measure::whole(Quantity::RssAfterIdle),
+        rested.process.rss_bytes as f64,
+    );
+    edge = rested;
+    for (index, &operation) in operations.iter().enumerate() {
+        let per_s = plan.rate_per_s.get(index).copied().unwrap_or(1.0);
+        let load = Load::Rate {
+            per_s,
+            duration: plan.latency_phase,
+        };
+        let phase = workshop
+            .driver
+            .run(session.address, operation, keys, load, stop);
+        let phase = session.explain(phase)?;
+        let after = Edge::read(&session.tree, &mut session.counters)?;
+        note_latency(operation, &phase, &edge, &after, &mut scored.measures);
+        let PhaseLoad {
+            response, service, ..
+        } = phase;
+        scored.latencies.push(RunLatency {
+            operation,
+            response,
+            service,
+        });
+        edge = after;
+    }
+    Ok(())
+}
+
+fn note_throughput(
+    workshop: &Workshop,
+    operation: Operation,
+    phase: &PhaseLoad,
+    before: &Edge,
+    after: &Edge,
+    wall: Duration,
+    measures: &mut RoundMeasures,
+) {
+    let name = format!("{} throughput", operation.key());
+    measures.requests += phase.requests;
+    measures.errors += phase.errors;
+    measures.set(
+        Measure::of(operation, Quantity::Throughput),
+        phase.requests_per_s,
+    );
+    after.note_costs(before, operation, phase.requests, measures);
+    measures.noise.extend(after.noise_since(before, &name));
+    let cpus = workshop.driver.placement.server_threads() as f64;
+    let busy = after.cpu_ns_since(before) as f64 / (wall.as_nanos() as f64 * cpus);
+    let value = phase.generator_cpu_share;
+    if value > GENERATOR_CPU_LIMIT && busy < SERVER_BUSY {
+        let (kind, limit) = (NoiseKind::GeneratorCpu, GENERATOR_CPU_LIMIT);
+        measures.noise.push(NoiseFlag {
+            kind,
+            value,
+            limit,
+            phase: Some(name),
+        });
+    }
+}
+
+fn note_memory(edge: &Edge, measures: &mut RoundMeasures) {
+    let process = &edge.process;
+    measures.set(
+        Measure::whole(Quantity::RssAfterWork),
+        process.rss_bytes as f64,
+    );
+    measures.set(
+        Measure::whole(Quantity::PeakRss),
+        process.peak_rss_bytes as f64,
+    );
+    if let Some(pss_bytes) = process.pss_bytes {
+        measures.set(Measure::whole(Quantity::PssAfterWork), pss_bytes as f64);
+    }
+}
+
+fn note_latency(
+    operation: Operation,
+    phase: &PhaseLoad,
+    before: &Edge,
+    after: &Edge,
+    measures: &mut RoundMeasures,
+) {
+    let name = format!("{} latency", operation.key());
+    measures.requests += phase.requests;
+    measures.errors += phase.errors;
+    measures.noise.extend(after.noise_since(before, &name));
+    let clocks = [
+        (
+            "response",
+            &phase.response,
+            Quantity::ResponseP50,
+            Quantity::ResponseP99,
+        ),
+        (
+            "service",
+            &phase.service,
+            Quantity::ServiceP50,
+            Quantity::ServiceP99,
+        ),
+    ];
+    for (clock, histogram, median, tail) in clocks {
+        for (quantity, percent) in [(median, 50.0), (tail, 99.0)] {
+            // A percentile that too few samples lie beyond is not measured, not guessed.
+            if histogram.can_estimate(percent) {
+                let value = histogram.percentile(percent) as f64;
+                measures.set(Measure::of(operation, quantity), value);
+            }
+        }
+        let key = format!("{}.{clock}", operation.key());
+        measures.latencies.insert(key, histogram.summary());
+    }
+    let mut flag = |kind, value, limit| {
+        measures.noise.push(NoiseFlag {
+            kind,
+            value,
+            limit,
+            phase: Some(name.clone()),
+        });
+    };
+    let late = late_share(&phase.lateness);
+    if late > LATE_SENDS_LIMIT {
+        flag(NoiseKind::LateSends, late, LATE_SENDS_LIMIT);
+    }
+    if phase.status == LoadStatus::Invalid {
+        flag(NoiseKind::GeneratorInvalid, 1.0, 0.0);
+    }
+}
+
+/// The share of requests that the generator itself sent noticeably after they were due.
+fn late_share(lateness: &LatencyHistogram) -> f64 {
+    if lateness.is_empty() {
+        return 0.0;
+    }
+    let late: u64 = lateness
+        .bins()
+        .filter(|&(value, _)| value > LATE_NS)
+        .map(|(_, count)| count)
+        .sum();
+    late as f64 / lateness.count() as f64
+}
+
+fn sleep_unless_stopped(duration: Duration, stop: &AtomicBool) -> Result<(), RunError> {
+    let deadline = Instant::now() + duration;
+    while Instant::now() < deadline {
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        thread::sleep(left.min(Duration::from_millis(20)));
+    }
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! One candidate, started fresh, proved to be what it is called, ready for load.
+//!
+//! On the path: preflight, heap pass and scored runs all begin and end here. Each gets its own
+//! process, its own empty data directory, its own port, and an environment of random size, since
+//! where the stack begins alone can move a program's speed by several percent.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use millpond_measure::counters::{CountFrom, CounterSet};
+use millpond_measure::process::ProcessTree;
+
+use crate::drive::Driver;
+use crate::error::{LabError, RunError};
+use crate::launch::LaunchSpec;
+use crate::matrix::Candidate;
+use crate::port;
+use crate::presence::{self, Presence};
+use crate::subject::{Launcher, STOP_GRACE, StopReport, Subject};
+use crate::target::Target;
+use crate::trace::{PATH_VARIABLE, Trace};
+
+/// More than any layout effect's period; see the module's first lines.
+const PADDING_BYTES_MAX: usize = 4096;
+const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
+
+/// What all sessions of a comparison share.
+#[derive(Debug)]
+pub(crate) struct Workshop {
+    pub(crate) driver: Driver,
+    pub(crate) launcher: Launcher,
+    pub(crate) ready_bound: Duration,
+    pub(crate) out: PathBuf,
+    pub(crate) random: fastrand::Rng,
+}
+
+impl Workshop {
+    /// Creates the report directory's parts; what an earlier comparison left in them is removed.
+    pub(crate) fn prepare(&self) -> Result<(), LabError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| LabError::Output { path, error }
+        };
+        for directory in [self.logs(), self.data_root(), self.raw()] {
+            match fs::remove_dir_all(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(&directory)(error));
+                }
+                _ => {}
+            }
+            fs::create_dir_all(&directory).map_err(failed(&directory))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.out.join("logs")
+    }
+
+    pub(crate) fn raw(&self) -> PathBuf {
+        self.out.join("raw")
+    }
+
+    /// Removes the data directories' parent once nothing runs any more.
+    pub(crate) fn tidy(&self) {
+        // It holds nothing of value; a failure would only leave an empty directory behind.
+        let _ = fs::remove_dir_all(self.data_root());
+    }
+
+    fn data_root(&self) -> PathBuf {
+        self.out.join("data")
+    }
+
+    fn address(&mut self) -> Result<SocketAddr, RunError> {
+        match &self.driver.target {
+            Target::Entity { .. } => port::choose(&mut self.random).ok_or_else(|| {
+                RunError::Load("no free port outside the kernel's own range".to_owned())
+            }),
+            Target::Command { url, .. } => Ok(url.address),
+        }
+    }
+
+    fn spec(
+        &mut self,
+        candidate: &Candidate,
+        label: &str,
+        address: SocketAddr,
+        data: &Path,
+        trace: Option<&Trace>,
+    ) -> LaunchSpec {
+        let placement = &self.driver.placement;
+        let mut preload: Vec<PathBuf> = Vec::new();
+        let padding = "x".repeat(self.random.usize(..PADDING_BYTES_MAX));
+        let mut environment: Vec<(OsString, OsString)> =
+            vec![(PADDING_VARIABLE.into(), padding.into())];
+        if let Some(trace) = trace {
+            preload.push(trace.object().to_owned());
+            environment.push((PATH_VARIABLE.into(), trace.counters().into()));
+        }
+        preload.extend(candidate.allocator.library.clone());
+        LaunchSpec {
+            preload,
+            cpus: placement.server.clone(),
+            environment,
+            log: self
+                .logs()
+                .join(format!("{}-{label}.log", file_name(&candidate.name))),
+            command: self.driver.target.command(
+                &self.launcher.program,
+                address,
+                data,
+                candidate.pools,
+                placement.server_threads(),
+            ),
+        }
+    }
+}
+
+/// A running candidate.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) subject: Subject,
+    pub(crate) address: SocketAddr,
+    pub(crate) tree: ProcessTree,
+    pub(crate) counters: CounterSet,
+    pub(crate) presence: Presence,
+    /// From the word to begin until the first good answer.
+    pub(crate) start_duration: Duration,
+    // After `subject`, so that it is removed when nothing writes to it any more.
+    _data: DataDirectory,
+}
+
+impl Session {
+    /// Starts `candidate`, waits until it serves, and proves its allocator.
+    pub(crate) fn start(
+        workshop: &mut Workshop,
+        candidate: &Candidate,
+        label: &str,
+        trace: Option<&Trace>,
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
+        let address = workshop.address()?;
+        let probe = workshop.driver.target.probe(address);
+        if probe.address_taken() {
+            return Err(RunError::AddressTaken { address });
+        }
+        let data = DataDirectory::create(
+            workshop
+                .data_root()
+                .join(format!("{}-{label}", file_name(&candidate.name))),
+        )?;
+        let spec = workshop.spec(candidate, label, address, &data.path, trace);
+        let title = workshop.driver.target.short_name();
+        let mut subject = Subject::prepare(&workshop.launcher, &spec, &title)?;
+        let pid = u32::try_from(subject.pid()).unwrap_or(0);
+        let counters = CounterSet::attach(pid, CountFrom::Exec);
+        let began = Instant::now();
+        subject.go()?;
+        subject.wait_ready(&probe, workshop.ready_bound, stop)?;
+        let start_duration = began.elapsed();
+        let presence = presence::prove(&subject.serving(address.port()), &candidate.allocator)?;
+        Ok(Self {
+            subject,
+            address,
+            tree: ProcessTree::new(pid),
+            counters,
+            presence,
+            start_duration,
+            _data: data,
+        })
+    }
+
+    /// Prefers the target's own end as the reason of a failure that it probably caused.
+    pub(crate) fn explain<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
+        match result {
+            Err(RunError::Interrupted) => Err(RunError::Interrupted),
+            Err(error) => {
+                self.subject.ensure_alive()?;
+                Err(error)
+            }
+            Ok(value) => {
+                self.subject.ensure_alive()?;
+                Ok(value)
+            }
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(self) -> Result<StopReport, RunError> {
+        Ok(self.subject.stop(STOP_GRACE)?)
+    }
+}
+
+/// A directory that vanishes with its session.
+#[derive(Debug)]
+struct DataDirectory {
+    path: PathBuf,
+}
+
+impl DataDirectory {
+    fn create(path: PathBuf) -> Result<Self, RunError> {
+        match fs::create_dir_all(&path) {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => Err(RunError::Prepare { path, error }),
+        }
+    }
+}
+
+impl Drop for DataDirectory {
+    fn drop(&mut self) {
+        // What cannot be removed now goes with the whole directory at the end.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A candidate's name as a file name: `mimalloc, pools on` becomes `mimalloc-pools-on`.
+fn file_name(name: &str) -> String {
+    name.split(|letter: char| !letter.is_ascii_alphanumeric())
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_file_names() {
+        assert_eq!(file_name("mimalloc, pools on"), "mimalloc-pools-on");
+        assert_eq!(
+            file_name("native (jemalloc) (again)"),
+            "native-jemalloc-again"
+        );
+        assert_eq!(file_name("../x"), "x");
+    }
+}

@@ -1,0 +1,313 @@
+//! Whole comparisons of other people's servers, small but real, and every way they can go wrong.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
+use millpond_measure::record::{Measure, Operation, Quantity, Role, RoundStatus};
+
+use crate::common::{free_address, launcher, probe, python_server};
+
+/// A comparison of `words` at `address`, as short as it can be.
+fn config(directory: &Path, words: &[String], address: std::net::SocketAddr) -> CompareConfig {
+    let url = Url::parse(&format!("http://{address}/")).expect("url");
+    let words = words.iter().map(OsString::from).collect();
+    let mut config = CompareConfig::new(Target::Command { words, url }, launcher());
+    config.allocators = Some(vec!["glibc".to_owned(), "jemalloc".to_owned()]);
+    config.rounds = Some(2);
+    config.time_budget = Duration::from_secs(10);
+    config.connections = 4;
+    config.rate_per_s = Some(200.0);
+    config.out = directory.join("report");
+    config.seed = Some(1);
+    config
+}
+
+fn run(config: &CompareConfig) -> (Result<CompareOutcome, LabError>, Vec<LabEvent>) {
+    let mut events = Vec::new();
+    let result = compare(
+        config,
+        &mut |event| events.push(event.clone()),
+        &AtomicBool::new(false),
+    );
+    (result, events)
+}
+
+fn nginx(directory: &Path, address: std::net::SocketAddr, daemon: &str) -> Vec<String> {
+    let file = directory.join("nginx.conf");
+    let text = format!(
+        "worker_processes 2; pid {0}/pid; error_log {0}/error.log; {daemon}\n\
+         events {{ }}\n\
+         http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p;\n\
+         fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\n\
+         server {{ listen {address}; location / {{ return 200 'hello'; }} }} }}\n",
+        directory.display()
+    );
+    fs::write(&file, text).expect("write");
+    vec![
+        "nginx".to_owned(),
+        "-c".to_owned(),
+        file.display().to_string(),
+    ]
+}
+
+/// Goal: a comparison of nginx with two workers gives every figure, in every place it is promised.
+#[test]
+fn nginx_is_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let words = nginx(directory.path(), address, "daemon off;");
+    let (outcome, events) = run(&config(directory.path(), &words, address));
+    let outcome = outcome.unwrap();
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    let record = &outcome.record;
+    let roles: Vec<Role> = record
+        .candidates
+        .iter()
+        .map(|candidate| candidate.role)
+        .collect();
+    assert_eq!(
+        roles,
+        [Role::Baseline, Role::BaselineAgain, Role::Candidate]
+    );
+    for candidate in &record.candidates {
+        assert_eq!(candidate.rounds.len(), 2);
+        assert!(
+            candidate
+                .rounds
+                .iter()
+                .all(|run| run.status == RoundStatus::Done)
+        );
+        for quantity in [
+            Quantity::Throughput,
+            Quantity::CpuTime,
+            Quantity::PageFaults,
+        ] {
+            let measure = Measure::of(Operation::Request, quantity);
+            assert_eq!(
+                candidate.values(measure).len(),
+                2,
+                "{measure} of {}",
+                candidate.name
+            );
+        }
+        let rss = candidate
+            .median(Measure::whole(Quantity::RssAfterWork))
+            .unwrap();
+        assert!(
+            rss > 1e6,
+            "three processes of nginx need more than {rss} bytes"
+        );
+        assert!(candidate.median(Measure::whole(Quantity::PeakRss)).unwrap() >= rss);
+        assert!(
+            candidate
+                .curves
+                .iter()
+                .any(|curve| curve.clock == "response" && curve.count > 0)
+        );
+    }
+    let requests: Vec<u64> = record.candidates[0]
+        .rounds
+        .iter()
+        .map(|run| run.requests)
+        .collect();
+    assert!(record.settings.memory_requests <= requests[0]);
+    let heap = Measure::of(Operation::Request, Quantity::HeapCalls);
+    assert_eq!(
+        record.candidates[0].values(heap).len(),
+        1,
+        "one pass, one figure"
+    );
+    let library = record.candidates[2].library.as_ref().unwrap();
+    assert!(library.path.contains("libjemalloc"), "{library:?}");
+    assert_eq!(record.settings.rounds_done, 2);
+    assert_eq!(record.settings.schedule.len(), 2);
+    assert!(!record.interrupted);
+    let finished = events
+        .iter()
+        .filter(|event| matches!(event, LabEvent::RunFinished { .. }));
+    assert_eq!(finished.count(), 6);
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(&outcome.results).unwrap()).unwrap();
+    for question in ["throughput", "latency", "memory"] {
+        assert!(
+            json["verdicts"][question]["comparisons"].is_array(),
+            "{question}"
+        );
+    }
+    assert!(fs::metadata(&outcome.report).unwrap().len() > 0);
+    let lines = fs::read_to_string(directory.path().join("report/raw/runs.ndjson")).unwrap();
+    assert_eq!(lines.lines().count(), 2 + 6, "two heap passes and six runs");
+    for line in lines.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+    assert!(!directory.path().join("report/data").exists());
+    assert!(!probe(address).address_taken(), "nginx is gone");
+}
+
+fn sentence(config: &CompareConfig) -> String {
+    run(config).0.unwrap_err().to_string()
+}
+
+/// Goal: what can be refused before anything starts is refused with what to do.
+#[test]
+fn wrong_settings_are_sentences() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let good = config(directory.path(), &python_server(address), address);
+    let with = |change: &dyn Fn(&mut CompareConfig)| {
+        let mut config = good.clone();
+        change(&mut config);
+        sentence(&config)
+    };
+    let unknown = with(&|config| config.allocators = Some(vec!["jemaloc".to_owned()]));
+    assert!(
+        unknown.starts_with("unknown allocator \"jemaloc\""),
+        "{unknown}"
+    );
+    let missing = with(&|config| config.allocators = Some(vec!["x=/no/lib.so".to_owned()]));
+    assert!(missing.contains("/no/lib.so cannot be opened"), "{missing}");
+    assert!(with(&|config| config.connections = 0).contains("--connections"));
+    assert!(with(&|config| config.rounds = Some(0)).contains("--rounds"));
+    assert!(with(&|config| config.rate_per_s = Some(-1.0)).contains("--rate"));
+    let out = with(&|config| config.out = PathBuf::from("/proc/nowhere"));
+    assert!(out.contains("--out"), "{out}");
+    let absent = with(&|config| {
+        let url = Url::parse("http://127.0.0.1:1/").expect("url");
+        config.target = Target::Command {
+            words: vec!["no-such-server".into()],
+            url,
+        };
+    });
+    assert_eq!(absent, "the command no-such-server was not found");
+}
+
+/// Goal: a server that goes into the background is told how to stay.
+#[test]
+fn daemonizing_nginx_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let words = nginx(directory.path(), address, "");
+    let told = sentence(&config(directory.path(), &words, address));
+    assert!(told.contains("nginx left the foreground"), "{told}");
+    assert!(told.contains("daemon off"), "{told}");
+    assert!(!probe(address).address_taken(), "the daemon is gone too");
+}
+
+/// Goal: another server on the address is not measured by mistake.
+#[test]
+fn taken_port_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let told = sentence(&config(directory.path(), &python_server(address), address));
+    assert!(told.contains("something already listens"), "{told}");
+}
+
+/// Goal: a static server gives no comparison at all, with the reason.
+#[test]
+fn static_server_gives_no_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let source = directory.path().join("server.c");
+    let text = "#include <arpa/inet.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int n, char **words) {\n\
+          int one = 1, server = socket(AF_INET, SOCK_STREAM, 0);\n\
+          struct sockaddr_in at = {AF_INET, htons(atoi(words[1])), {htonl(INADDR_LOOPBACK)}};\n\
+          setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);\n\
+          if (bind(server, (void *)&at, sizeof at) || listen(server, 64)) return 1;\n\
+          for (;;) { int client = accept(server, 0, 0); if (fork() == 0) { char b[4096];\n\
+            while (read(client, b, sizeof b) > 0)\n\
+              write(client, \"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok\", 40);\n\
+            _exit(0); } close(client); } }\n";
+    fs::write(&source, text).unwrap();
+    let program = directory.path().join("server");
+    let mut compiler = std::process::Command::new("cc");
+    let status = compiler
+        .args(["-static", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let words = [program.display().to_string(), address.port().to_string()];
+    let told = sentence(&config(directory.path(), &words, address));
+    assert!(told.starts_with("nothing to compare with glibc"), "{told}");
+    assert!(
+        told.contains("allocator not in use") && told.contains("statically"),
+        "{told}"
+    );
+}
+
+/// Goal: a server that dies in the middle gives a sentence with its last words.
+#[test]
+fn dying_server_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let wrapper = directory.path().join("dies.sh");
+    // It serves until it has been asked a while, then goes with a word.
+    let text = "#!/bin/sh\n\"$@\" & server=$!\nsleep 0.6\necho out of cheese >&2\n\
+                kill -9 $server\nexit 9\n";
+    fs::write(&wrapper, text).unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut words = vec![wrapper.display().to_string()];
+    words.extend(nginx(
+        directory.path(),
+        address,
+        "daemon off; master_process off;",
+    ));
+    let told = sentence(&config(directory.path(), &words, address));
+    assert!(
+        told.contains("died while it was measured (exit status 9)"),
+        "{told}"
+    );
+    assert!(told.contains("out of cheese"), "{told}");
+}
+
+/// Goal: Ctrl-C in the middle of the rounds leaves a report of what was measured and no process.
+#[test]
+fn interruption_keeps_what_was_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let words = nginx(directory.path(), address, "daemon off;");
+    let stop = AtomicBool::new(false);
+    let mut finished = 0;
+    let config = config(directory.path(), &words, address);
+    let outcome = compare(
+        &config,
+        &mut |event| {
+            finished += u32::from(matches!(event, LabEvent::RunFinished { .. }));
+            if finished == 4 {
+                stop.store(true, Ordering::Relaxed);
+            }
+        },
+        &stop,
+    );
+    let outcome = outcome.unwrap();
+    assert!(outcome.interrupted && outcome.record.interrupted);
+    assert_eq!(outcome.record.settings.rounds_done, 1);
+    let runs: usize = outcome
+        .record
+        .candidates
+        .iter()
+        .map(|candidate| candidate.rounds.len())
+        .sum();
+    assert_eq!(runs, 4);
+    assert!(outcome.results.exists() && outcome.report.exists());
+    assert!(!probe(address).address_taken());
+}
+
+/// Goal: Ctrl-C before anything was measured says so and leaves nothing behind.
+#[test]
+fn early_interruption_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let config = config(directory.path(), &python_server(address), address);
+    let result = compare(&config, &mut |_| {}, &AtomicBool::new(true));
+    assert!(matches!(result, Err(LabError::InterruptedEarly)));
+    assert!(!probe(address).address_taken());
+}
