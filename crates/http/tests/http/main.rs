@@ -1,4 +1,7 @@
 //! The crate from outside: its parsers against oracles, its server over real sockets.
 
 mod support;
+mod parsing;
+mod bodies;
+mod client;
 mod requests;

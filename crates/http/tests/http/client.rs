@@ -1,0 +1,186 @@
+//! The client connection: pipelined responses cut anywhere, and what a bad server can do.
+
+use millpond_http::{
+    BodyError, ClientConnection, ClientError, ClientEvent, Limits, Method, encode_request,
+};
+use millpond_mempool::{BlockPool, Buffer, PoolMode};
+
+/// An event that owns its bytes; body parts of one response joined.
+#[derive(Debug, Clone, Eq, PartialEq)]
+enum Seen {
+    Head(u16, usize, bool),
+    Body(Vec<u8>),
+    Complete(u16, u64, usize, bool),
+}
+
+fn record(seen: &mut Vec<Seen>, event: ClientEvent<'_>) {
+    match event {
+        ClientEvent::Head {
+            status,
+            head_bytes,
+            keep_alive,
+        } => {
+            seen.push(Seen::Head(status.code(), head_bytes, keep_alive));
+        }
+        ClientEvent::BodyPart(part) => match seen.last_mut() {
+            Some(Seen::Body(body)) => body.extend_from_slice(part),
+            _ => seen.push(Seen::Body(part.to_vec())),
+        },
+        ClientEvent::Complete {
+            status,
+            body_bytes,
+            head_bytes,
+            keep_alive,
+        } => {
+            seen.push(Seen::Complete(
+                status.code(),
+                body_bytes,
+                head_bytes,
+                keep_alive,
+            ));
+        }
+    }
+}
+
+/// Feeds the pieces, then the end of the stream.
+fn feed(methods: &[Method], pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), ClientError>) {
+    let pool = BlockPool::new("test", PoolMode::On);
+    let mut connection = ClientConnection::new(Limits::default());
+    methods.iter().for_each(|&method| connection.expect(method));
+    let mut seen = Vec::new();
+    let mut outcome = Ok(());
+    for piece in pieces {
+        outcome = connection.receive(piece, &pool, &mut |event| record(&mut seen, event));
+        if outcome.is_err() {
+            return (seen, outcome);
+        }
+    }
+    outcome = outcome.and(connection.peer_finished(&mut |event| record(&mut seen, event)));
+    (seen, outcome)
+}
+
+const PIPELINE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n\
+    HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
+    HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\n\r\n\
+    HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: u\r\n\r\n\
+    HTTP/1.1 204 No Content\r\n\r\n\
+    HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n\
+    HTTP/1.1 200 OK\r\n\r\nuntil the end";
+
+const METHODS: [Method; 6] = [
+    Method::Put,
+    Method::Head,
+    Method::Get,
+    Method::Delete,
+    Method::Get,
+    Method::Get,
+];
+
+/// Goal: each response is matched with its request and framed by both.
+#[test]
+fn a_pipeline_is_taken_apart() {
+    let (seen, outcome) = feed(&METHODS, &[PIPELINE]);
+    assert_eq!(outcome, Ok(()));
+    let expected = vec![
+        Seen::Head(200, 38, true),
+        Seen::Body(b"hello".to_vec()),
+        Seen::Complete(200, 5, 38, true),
+        Seen::Head(404, 45, true),
+        Seen::Complete(404, 0, 45, true),
+        Seen::Head(200, 47, true),
+        Seen::Body(b"abcde".to_vec()),
+        Seen::Complete(200, 5, 47, true),
+        Seen::Head(204, 27, true),
+        Seen::Complete(204, 0, 27, true),
+        Seen::Head(200, 38, true),
+        Seen::Complete(200, 0, 38, true),
+        Seen::Head(200, 19, false),
+        Seen::Body(b"until the end".to_vec()),
+        Seen::Complete(200, 13, 19, false),
+    ];
+    assert_eq!(seen, expected);
+}
+
+/// Goal: cut at every byte, in two pieces or byte by byte, the events are the same.
+#[test]
+fn every_cut_gives_the_same_events() {
+    let whole = feed(&METHODS, &[PIPELINE]);
+    for cut in 0..PIPELINE.len() {
+        let (front, back) = PIPELINE.split_at(cut);
+        assert_eq!(feed(&METHODS, &[front, back]), whole, "cut at {cut}");
+    }
+    let bytes: Vec<&[u8]> = PIPELINE.chunks(1).collect();
+    assert_eq!(feed(&METHODS, &bytes), whole);
+}
+
+/// Goal: a server that breaks the protocol is caught, and the error says how.
+#[test]
+fn bad_servers_are_caught() {
+    let outcome = |methods: &[Method], text: &str| feed(methods, &[text.as_bytes()]).1;
+    let get = [Method::Get];
+    assert_eq!(
+        outcome(&[], "HTTP/1.1 200 OK\r\n\r\n"),
+        Err(ClientError::Unasked { count_bytes: 19 })
+    );
+    let twice = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
+    assert_eq!(
+        outcome(&get, twice),
+        Err(ClientError::Unasked { count_bytes: 19 })
+    );
+    let after_close =
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
+    let error = outcome(&[Method::Get, Method::Get], after_close);
+    assert_eq!(error, Err(ClientError::Unasked { count_bytes: 19 }));
+    let early = Err(ClientError::ClosedEarly { unanswered: 1 });
+    assert_eq!(outcome(&get, ""), early);
+    assert_eq!(
+        outcome(&get, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"),
+        early
+    );
+    assert_eq!(outcome(&get, "HTTP/1.1 200 O"), early);
+    let cut_chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    assert_eq!(outcome(&get, cut_chunks), early);
+    let bad_chunk = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz";
+    assert_eq!(
+        outcome(&get, bad_chunk),
+        Err(ClientError::Body(BodyError::BadChunkSize))
+    );
+    let switched = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
+    assert_eq!(outcome(&get, switched), Err(ClientError::SwitchedProtocols));
+    assert!(matches!(
+        outcome(&get, "SSH-2.0-x\r\n"),
+        Err(ClientError::Head(_))
+    ));
+}
+
+/// Goal: a request says what it must and nothing twice.
+#[test]
+fn requests_are_written_completely() {
+    let pool = BlockPool::new("test", PoolMode::On);
+    let mut output = Buffer::new();
+    let mut write = |method, fields: &[(&str, &[u8])], body: &[u8]| {
+        output.clear();
+        encode_request(
+            &mut output,
+            &pool,
+            method,
+            b"/v0?id=1",
+            b"h:80",
+            fields,
+            body,
+        )
+        .unwrap();
+        String::from_utf8(output.to_vec()).unwrap()
+    };
+    assert_eq!(
+        write(Method::Get, &[], b""),
+        "GET /v0?id=1 HTTP/1.1\r\nHost: h:80\r\n\r\n"
+    );
+    assert_eq!(
+        write(Method::Put, &[("X-A", b"b")], b"data"),
+        "PUT /v0?id=1 HTTP/1.1\r\nHost: h:80\r\nX-A: b\r\nContent-Length: 4\r\n\r\ndata"
+    );
+    let empty = write(Method::Post, &[], b"");
+    assert!(empty.contains("\r\nContent-Length: 0\r\n"), "{empty}");
+    assert!(!write(Method::Delete, &[], b"").contains("Content-Length"));
+}

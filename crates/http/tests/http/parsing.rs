@@ -1,0 +1,399 @@
+//! The head parsers against httparse, against a table of violations, and cut at every byte.
+
+use millpond_http::{
+    Framing, HeadFields, Limits, Method, ParseError, Parsed, RequestHead, Version,
+    parse_request_head, parse_response_head,
+};
+use proptest::prelude::*;
+
+fn parse(bytes: &[u8]) -> Result<Parsed<RequestHead>, ParseError> {
+    parse_request_head(bytes, &Limits::default(), &mut HeadFields::new())
+}
+
+fn accepted(bytes: &[u8]) -> RequestHead {
+    match parse(bytes) {
+        Ok(Parsed::Complete(head)) => head,
+        other => panic!("{other:?}: {}", bytes.escape_ascii()),
+    }
+}
+
+/// Everything httparse sees in a request it accepts.
+type Parts = (String, String, u8, Vec<(String, Vec<u8>)>, usize);
+
+fn httparse_parts(bytes: &[u8]) -> Option<Parts> {
+    let mut headers = [httparse::EMPTY_HEADER; 128];
+    let mut request = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = request.parse(bytes).ok()? else {
+        return None;
+    };
+    let fields = request
+        .headers
+        .iter()
+        .map(|h| (h.name.to_owned(), h.value.to_owned()))
+        .collect();
+    let method = request.method?.to_owned();
+    Some((
+        method,
+        request.path?.to_owned(),
+        request.version?,
+        fields,
+        length,
+    ))
+}
+
+fn our_parts(bytes: &[u8]) -> Option<Parts> {
+    let mut fields = HeadFields::new();
+    let parsed = parse_request_head(bytes, &Limits::default(), &mut fields).ok()?;
+    let Parsed::Complete(head) = parsed else {
+        return None;
+    };
+    let text = |part: &[u8]| String::from_utf8(part.to_owned()).unwrap();
+    let list = fields.spans().iter();
+    let list = list
+        .map(|f| (text(f.name.of(bytes)), f.value.of(bytes).to_owned()))
+        .collect();
+    let version = u8::from(head.version == Version::Http11);
+    let method = text(head.method_token.of(bytes));
+    Some((
+        method,
+        text(head.target.of(bytes)),
+        version,
+        list,
+        head.head_bytes,
+    ))
+}
+
+/// Pieces that meet in real and in hostile requests.
+fn line_piece() -> impl Strategy<Value = Vec<u8>> {
+    let known = prop::sample::select(vec![
+        &b"Host: a"[..],
+        b"Host: example.org:8080",
+        b"Content-Length: 5",
+        b"Content-Length: 0",
+        b"Content-Length: +5",
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: xchunked",
+        b"Connection: keep-alive, close",
+        b"Expect: 100-continue",
+        b"X-Space:   padded \t ",
+        b"X-Empty:",
+        b" folded",
+        b"Name : value",
+        b"X: \xff\x80",
+        b"X: a\x00b",
+        b"",
+    ]);
+    let random = proptest::collection::vec(any::<u8>(), 0..20);
+    prop_oneof![8 => known.prop_map(<[u8]>::to_vec), 1 => random]
+}
+
+fn request_line() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => "(GET|PUT|HEAD|POST|OPTIONS|FOO) (/|/a/b\\?c=d&e|/%41~|\\*|http://h:1/x) HTTP/1\\.[01]"
+            .prop_map(String::into_bytes),
+        1 => "[ -~]{0,30}".prop_map(String::into_bytes),
+        1 => proptest::collection::vec(any::<u8>(), 0..30),
+    ]
+}
+
+fn line_end() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![20 => Just(b"\r\n".to_vec()), 1 => Just(b"\n".to_vec()), 1 => Just(b"\r".to_vec())]
+}
+
+prop_compose! {
+    fn request()(
+        line in request_line(),
+        first_end in line_end(),
+        fields in proptest::collection::vec((line_piece(), line_end()), 0..6),
+        last_end in line_end(),
+    ) -> Vec<u8> {
+        let mut bytes = [line, first_end].concat();
+        for (field, end) in fields {
+            bytes.extend_from_slice(&field);
+            bytes.extend_from_slice(&end);
+        }
+        bytes.extend_from_slice(&last_end);
+        bytes
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    /// Goal: whatever we accept, a parser we did not write accepts too and reads the same way.
+    #[test]
+    fn what_we_accept_httparse_reads_the_same(bytes in request()) {
+        if let Some(ours) = our_parts(&bytes) {
+            prop_assert_eq!(Some(ours), httparse_parts(&bytes));
+        }
+    }
+
+    /// Goal: the same after any one byte of a good request is replaced.
+    #[test]
+    fn one_wrong_byte_never_makes_us_read_something_else(
+        place in 0_usize..GOOD.len(), byte in any::<u8>(),
+    ) {
+        let mut bytes = GOOD.to_vec();
+        bytes[place] = byte;
+        if let Some(ours) = our_parts(&bytes) {
+            prop_assert_eq!(Some(ours), httparse_parts(&bytes));
+        }
+    }
+
+    /// Goal: a cut anywhere means `Partial` or the fault the whole has; the rest then decides.
+    #[test]
+    fn a_cut_changes_nothing(bytes in request()) {
+        let whole = parse(&bytes);
+        for cut in 0..bytes.len() {
+            match parse(&bytes[..cut]) {
+                Ok(Parsed::Partial) => {}
+                early => prop_assert_eq!(early, whole, "cut at {}", cut),
+            }
+        }
+    }
+}
+
+const GOOD: &[u8] =
+    b"POST /v0/entity?id=a%20b HTTP/1.1\r\nHost: example.org:80\r\nUser-Agent: x/1.0 \
+    (y; z)\r\nAccept: */*\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\n";
+
+/// Goal: the differential tests are not vacuous: good requests are accepted, part by part.
+#[test]
+fn good_requests_are_accepted() {
+    assert_eq!(our_parts(GOOD), httparse_parts(GOOD));
+    let head = accepted(GOOD);
+    assert_eq!(head.method, Method::Post);
+    assert_eq!(head.path.of(GOOD), b"/v0/entity");
+    assert_eq!(head.query.unwrap().of(GOOD), b"id=a%20b");
+    assert_eq!(head.authority.of(GOOD), b"example.org:80");
+    assert_eq!((head.framing, head.keep_alive), (Framing::Length(12), true));
+    assert_eq!(head.head_bytes, GOOD.len());
+
+    let absolute = b"GET http://h.example:81?q HTTP/1.1\r\nhost: other\r\n\r\n";
+    let head = accepted(absolute);
+    assert_eq!(head.authority.of(absolute), b"h.example:81");
+    assert!(head.path.is_empty());
+    assert_eq!(head.query.unwrap().of(absolute), b"q");
+
+    let chunked = accepted(b"PUT / HTTP/1.1\r\nHost:\r\ntransfer-ENCODING: Chunked\r\n\r\n");
+    assert_eq!(chunked.framing, Framing::Chunked);
+    assert!(!accepted(b"GET / HTTP/1.0\r\n\r\n").keep_alive);
+    assert!(accepted(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
+    let both = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, CLOSE\r\n\r\n";
+    assert!(!accepted(both).keep_alive);
+    accepted(b"OPTIONS * HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n");
+    accepted(b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let waits = b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n";
+    assert!(accepted(waits).expects_continue);
+    let nothing = b"GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n";
+    assert!(
+        !accepted(nothing).expects_continue,
+        "there is no body to wait for"
+    );
+}
+
+/// Requests that must be refused, with the status that says why. Each line names its rule.
+pub(crate) const VIOLATIONS: &[(&str, u16, &[u8])] = &[
+    ("CL and TE", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    ("TE and CL", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"),
+    ("two CL, equal", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n"),
+    ("two CL, unequal", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"),
+    ("CL list", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\n"),
+    ("CL sign", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\n"),
+    ("CL minus", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n"),
+    ("CL hexadecimal", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\n"),
+    ("CL underscore", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1_0\r\n\r\n"),
+    ("CL inner space", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1 0\r\n\r\n"),
+    ("CL empty", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n"),
+    ("CL overflow", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551616\r\n\r\n"),
+    ("CL beyond the limit", 413, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n"),
+    ("TE in 1.0", 400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    ("TE unknown", 501, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n"),
+    ("TE gzip", 501, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"),
+    ("TE identity", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n"),
+    ("TE list", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+    ("TE twice in a list", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n"),
+    ("TE twice", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    ("TE trailing comma", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n"),
+    ("TE parameter", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;q=1\r\n\r\n"),
+    ("TE quoted", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n"),
+    ("TE empty", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n"),
+    ("TE vertical tab", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n"),
+    ("TE form feed", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\x0c\r\n\r\n"),
+    ("TE obs-fold", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n"),
+    ("TE space before colon", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n"),
+    ("TE tab before colon", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\t: chunked\r\n\r\n"),
+    ("obs-fold", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"),
+    ("white space first", 400, b"GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
+    ("bare LF after the request line", 400, b"GET / HTTP/1.1\nHost: a\r\n\r\n"),
+    ("bare LF after a field", 400, b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n"),
+    ("bare LF at the end", 400, b"GET / HTTP/1.1\r\nHost: a\r\n\n"),
+    ("bare CR", 400, b"GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n"),
+    ("CR CR LF", 400, b"GET / HTTP/1.1\r\nHost: a\r\r\n\r\n"),
+    ("NUL in a value", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n"),
+    ("DEL in a value", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x7fb\r\n\r\n"),
+    ("no colon", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n"),
+    ("empty name", 400, b"GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"),
+    ("name with a bracket", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX[]: x\r\n\r\n"),
+    ("name beyond ASCII", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\xe9: x\r\n\r\n"),
+    ("two empty lines first", 400, b"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("bare LF first", 400, b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("two spaces", 400, b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("two spaces later", 400, b"GET /  HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("tab as space", 400, b"GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("space after the version", 400, b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n"),
+    ("no version", 400, b"GET /\r\nHost: a\r\n\r\n"),
+    ("lower-case version", 400, b"GET / http/1.1\r\nHost: a\r\n\r\n"),
+    ("version 1.2", 505, b"GET / HTTP/1.2\r\nHost: a\r\n\r\n"),
+    ("version 2.0", 505, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    ("version 1.10", 400, b"GET / HTTP/1.10\r\nHost: a\r\n\r\n"),
+    ("no method", 400, b" / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method no token", 400, b"G@T / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("relative target", 400, b"GET a HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("fragment", 400, b"GET /#a HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target beyond ASCII", 400, b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target with a quote", 400, b"GET /\" HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("asterisk with GET", 400, b"GET * HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("user information", 400, b"GET http://u@h/ HTTP/1.1\r\nHost: h\r\n\r\n"),
+    ("no host in absolute-form", 400, b"GET http:///x HTTP/1.1\r\nHost: h\r\n\r\n"),
+    ("foreign scheme", 400, b"GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n"),
+    ("CONNECT", 501, b"CONNECT h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n"),
+    ("no Host in 1.1", 400, b"GET / HTTP/1.1\r\n\r\n"),
+    ("two Host", 400, b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
+    ("two Host in 1.0", 400, b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"),
+    ("Host with a path", 400, b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
+    ("Host with user information", 400, b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n"),
+    ("Host list", 400, b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
+    ("Host with a strange port", 400, b"GET / HTTP/1.1\r\nHost: a:8o\r\n\r\n"),
+    ("Host not IPv6", 400, b"GET / HTTP/1.1\r\nHost: [a]\r\n\r\n"),
+    ("unknown expectation", 417, b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n"),
+];
+
+/// Goal: every known trick is refused, with the right status, however it is cut.
+#[test]
+fn violations_are_refused_with_their_status() {
+    for &(rule, status, bytes) in VIOLATIONS {
+        let error = parse(bytes).expect_err(rule);
+        assert_eq!(error.status().code(), status, "{rule}: {error}");
+        for cut in 0..bytes.len() {
+            match parse(&bytes[..cut]) {
+                Ok(Parsed::Partial) => {}
+                Ok(Parsed::Complete(_)) => panic!("{rule}: accepted when cut at {cut}"),
+                Err(early) => assert_eq!(early, error, "{rule}: cut at {cut}"),
+            }
+        }
+    }
+}
+
+/// Goal: each limit refuses one more than it allows, and allows what it says, cut or not.
+#[test]
+fn limits_hold_to_the_byte() {
+    let limits = Limits {
+        request_line_bytes_max: 64,
+        head_bytes_max: 256,
+        fields_max: 3,
+        body_bytes_max: 10,
+        ..Limits::default()
+    };
+    let status = |bytes: &[u8]| {
+        let outcome = |part: &[u8]| parse_request_head(part, &limits, &mut HeadFields::new());
+        let whole = outcome(bytes);
+        for cut in 0..bytes.len() {
+            let early = outcome(&bytes[..cut]);
+            assert!(
+                early == Ok(Parsed::Partial) || early == whole,
+                "cut at {cut}: {early:?}"
+            );
+        }
+        match whole {
+            Ok(Parsed::Complete(_)) => 200,
+            Ok(Parsed::Partial) => 100,
+            Err(error) => error.status().code(),
+        }
+    };
+    let line = |target: usize| {
+        format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(target)).into_bytes()
+    };
+    let fixed = "GET / HTTP/1.1\r\n".len();
+    assert_eq!(status(&line(64 - fixed)), 200);
+    assert_eq!(status(&line(64 - fixed + 1)), 414);
+    assert_eq!(status(&[b"\r\n".to_vec(), line(64 - fixed)].concat()), 200);
+    let head = |value: usize| {
+        format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+            "x".repeat(value)
+        )
+        .into_bytes()
+    };
+    let fixed = head(0).len();
+    assert_eq!(status(&head(256 - fixed)), 200);
+    assert_eq!(status(&head(256 - fixed + 1)), 431);
+    let fields = |count: usize| {
+        format!(
+            "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            "X: y\r\n".repeat(count)
+        )
+        .into_bytes()
+    };
+    assert_eq!(status(&fields(2)), 200);
+    assert_eq!(status(&fields(3)), 431);
+    let body = |length: u64| {
+        format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n").into_bytes()
+    };
+    assert_eq!(status(&body(10)), 200);
+    assert_eq!(status(&body(11)), 413);
+    assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\n"), 100);
+}
+
+/// Goal: responses are read as RFC 9112 6.3 says, by status and by what was asked.
+#[test]
+fn response_framing_depends_on_status_and_method() {
+    let framing = |text: &str, method: Method| {
+        let mut fields = HeadFields::new();
+        match parse_response_head(text.as_bytes(), &Limits::default(), &mut fields) {
+            Ok(Parsed::Complete(head)) => (head.framing(method), head.keep_alive(method)),
+            other => panic!("{other:?}: {text}"),
+        }
+    };
+    let length = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+    assert_eq!(framing(length, Method::Get), (Framing::Length(3), true));
+    assert_eq!(framing(length, Method::Head), (Framing::None, true));
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(framing(chunked, Method::Get), (Framing::Chunked, true));
+    let until_close = "HTTP/1.1 200 OK\r\n\r\n";
+    assert_eq!(
+        framing(until_close, Method::Get),
+        (Framing::UntilClose, false)
+    );
+    assert_eq!(framing(until_close, Method::Head), (Framing::None, true));
+    for status in [204, 304] {
+        let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 3\r\n\r\n");
+        assert_eq!(framing(&text, Method::Get), (Framing::None, true));
+    }
+    let old = "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n";
+    assert_eq!(framing(old, Method::Get), (Framing::Length(3), false));
+    let no_reason = "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(framing(no_reason, Method::Get), (Framing::Length(0), true));
+}
+
+/// Goal: a response that could be read in two ways is not read at all.
+#[test]
+fn doubtful_responses_are_refused() {
+    for text in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 3\r\n\r\n",
+        "HTTP/1.1 600 Big\r\n\r\n",
+        "HTTP/1.1 20 Short\r\n\r\n",
+        "HTTP/1.1  200 OK\r\n\r\n",
+        "HTTP/1.1 2000 OK\r\n\r\n",
+        "ICY 200 OK\r\n\r\n",
+        "HTTP/1.1 200 O\0K\r\n\r\n",
+    ] {
+        let parsed =
+            parse_response_head(text.as_bytes(), &Limits::default(), &mut HeadFields::new());
+        assert!(parsed.is_err(), "{text:?}: {parsed:?}");
+    }
+}
