@@ -1,1 +1,30 @@
 //! What people read: the same record for a terminal, for a browser, and in wrk's format.
+//!
+//! On the path: the last station. Everything here only reads; no number is computed that is not in
+//! the record, so that two readers of one record cannot disagree.
+
+pub mod terminal;
+pub mod html;
+pub mod wrk;
+
+use crate::statistics::{Comparison, Verdict};
+
+/// One character that says what a comparison came to.
+pub(crate) const fn mark(verdict: &Verdict) -> char {
+    match verdict {
+        Verdict::Better => '+',
+        Verdict::Worse => '-',
+        Verdict::Equivalent => '=',
+        Verdict::Undecided { .. } => '?',
+        Verdict::NotTrusted { .. } => '!',
+    }
+}
+
+/// What the marks mean.
+pub(crate) const MARKS: &str =
+    "+ better, - worse than the baseline, = equivalent, ? undecided, ! not to be trusted";
+
+/// The comparison of one candidate among those of a measure.
+pub(crate) fn find<'a>(comparisons: &'a [Comparison], candidate: &str) -> Option<&'a Comparison> {
+    comparisons.iter().find(|one| one.candidate == candidate)
+}

@@ -269,7 +269,7 @@ fn whole_comparisons_of_equals() {
                 !question
                     .best
                     .iter()
-                    .any(|name| name == "mimalloc, pools on"),
+                    .any(|name| name == "mimalloc with pools"),
             );
             let differences = question
                 .comparisons
@@ -301,9 +301,9 @@ fn whole_comparisons_with_planted_effects() {
         let candidates = candidates(&plans, 12, 0.02, 5_000 + seed);
         let analysis = analyse(&candidates);
         let throughput = &analysis.verdicts.throughput;
-        named_best += u32::from(throughput.best == ["mimalloc, pools on"]);
+        named_best += u32::from(throughput.best == ["mimalloc with pools"]);
         assert!(
-            throughput.best.contains(&"mimalloc, pools on".to_owned()),
+            throughput.best.contains(&"mimalloc with pools".to_owned()),
             "{throughput:?}"
         );
         for comparison in &throughput.comparisons {

@@ -224,7 +224,11 @@ impl<'a> Ranking<'a> {
                     format!(" ({first}: {} {baseline})", figures(first))
                 };
                 let plural = what.replace("gives", "give").replace("needs", "need");
-                format!("{} {plural}, {how}{lead}", join(&names))
+                let worse = self.worse;
+                format!(
+                    "{} {plural}, {how}{lead}; the other {worse} are worse",
+                    join(&names)
+                )
             }
         }
     }

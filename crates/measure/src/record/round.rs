@@ -164,7 +164,7 @@ pub struct LatencyCurve {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CandidateRounds {
-    /// Unique in the comparison, e.g. `mimalloc, pools on`.
+    /// Unique in the comparison, e.g. `mimalloc with pools`.
     pub name: String,
     /// e.g. `mimalloc`.
     pub allocator: String,
@@ -181,6 +181,22 @@ pub struct CandidateRounds {
 }
 
 impl CandidateRounds {
+    /// The name that reads well in sentences: `mimalloc with pools`, `glibc with pools (again)`.
+    #[must_use]
+    pub fn standard_name(allocator: &str, pools: Option<PoolSetting>, role: Role) -> String {
+        let pools = match pools {
+            Some(PoolSetting::On) => " with pools",
+            Some(PoolSetting::Off) => " without pools",
+            None => "",
+        };
+        let again = if role == Role::BaselineAgain {
+            " (again)"
+        } else {
+            ""
+        };
+        format!("{allocator}{pools}{again}")
+    }
+
     /// The value of one round.
     #[must_use]
     pub fn value(&self, round: u32, measure: Measure) -> Option<f64> {

@@ -34,17 +34,7 @@ impl Plan {
     }
 
     fn name(&self) -> String {
-        let pools = match self.pools {
-            Some(PoolSetting::On) => ", pools on",
-            Some(PoolSetting::Off) => ", pools off",
-            None => "",
-        };
-        let again = if self.role == Role::BaselineAgain {
-            " (again)"
-        } else {
-            ""
-        };
-        format!("{}{pools}{again}", self.allocator)
+        CandidateRounds::standard_name(self.allocator, self.pools, self.role)
     }
 }
 
@@ -57,12 +47,14 @@ impl Noise {
         (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
     }
 
+    #[allow(dead_code, reason = "only the simulation draws from it")]
     /// Student's t with two degrees of freedom: tails so heavy that it has no variance.
     pub(crate) fn t2(&mut self) -> f64 {
         let chi_square = -2.0 * self.0.f64().max(1e-300).ln();
         self.normal() / (chi_square / 2.0).sqrt()
     }
 
+    #[allow(dead_code, reason = "only the simulation draws from it")]
     /// Normal, but 15 % of the draws come from a neighbour's burst.
     pub(crate) fn contaminated(&mut self, sigma: f64) -> f64 {
         if self.0.f64() < 0.15 {

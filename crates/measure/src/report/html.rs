@@ -1,0 +1,73 @@
+//! One HTML file that a person reads from top to bottom: answers, evidence, circumstances, data.
+//!
+//! Nothing is fetched and nothing runs: the drawings are SVG made here, the style is inline, a
+//! content security policy forbids everything else. Opens from `file://`, prints, follows the
+//! reader's light or dark setting. The raw record stands at the end of the file, so that the
+//! numbers can be analysed again from the report alone.
+
+mod svg;
+mod scale;
+mod forest;
+mod curves;
+mod rounds;
+mod bars;
+mod table;
+mod page;
+
+pub use page::render;
+
+use crate::record::{ComparisonRecord, PoolSetting, Role};
+
+/// Text made safe for HTML, attributes included.
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            letter => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// How a candidate looks in every drawing: hue by allocator, dashes or a hollow mark without pools,
+/// grey for the baseline's double.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Look {
+    /// CSS class that sets `--c`.
+    class: &'static str,
+    /// Without pools.
+    hollow: bool,
+}
+
+const HUES: [&str; 8] = ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7"];
+
+/// The looks of all candidates, in order.
+fn looks(record: &ComparisonRecord) -> Vec<Look> {
+    let mut allocators: Vec<&str> = Vec::new();
+    let mut looks = Vec::with_capacity(record.candidates.len());
+    for candidate in &record.candidates {
+        let known = allocators
+            .iter()
+            .position(|name| *name == candidate.allocator);
+        let place = known.unwrap_or(allocators.len());
+        if known.is_none() {
+            allocators.push(&candidate.allocator);
+        }
+        let again = candidate.role == Role::BaselineAgain;
+        let class = if again {
+            "again"
+        } else {
+            HUES[place % HUES.len()]
+        };
+        looks.push(Look {
+            class,
+            hollow: candidate.pools == Some(PoolSetting::Off),
+        });
+    }
+    looks
+}

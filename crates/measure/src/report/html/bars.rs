@@ -1,0 +1,99 @@
+//! Memory as bars from zero: here, unlike with ratios, the absolute size is what one pays for.
+
+use super::scale::Scale;
+use super::svg::{Anchor, Svg};
+use super::{Look, escape};
+use crate::record::{ComparisonRecord, Measure, Quantity};
+use crate::units::format_bytes;
+
+const WIDTH: f64 = 860.0;
+const LABEL_WIDTH: f64 = 190.0;
+const VALUE_WIDTH: f64 = 190.0;
+const ROW: f64 = 24.0;
+const FOOT: f64 = 28.0;
+
+/// Resident memory after the fixed work (bar) and at its peak (line); empty if not measured.
+pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
+    let rss = Measure::whole(Quantity::RssAfterWork);
+    let peak = Measure::whole(Quantity::PeakRss);
+    let largest = record
+        .candidates
+        .iter()
+        .flat_map(|candidate| [candidate.median(rss), candidate.median(peak)])
+        .flatten()
+        .fold(0.0_f64, f64::max);
+    if largest == 0.0 {
+        return String::new();
+    }
+    let height = 8.0 + ROW * record.candidates.len() as f64 + FOOT;
+    let bottom = height - FOOT;
+    // In MiB, so that ticks are round where the reader counts.
+    let scale = Scale::linear(0.0, largest / MIB * 1.02, LABEL_WIDTH, WIDTH - VALUE_WIDTH);
+    let mut svg = Svg::new(WIDTH, height);
+    for tick in scale.linear_ticks(6) {
+        svg.line("grid", (scale.at(tick), 8.0), (scale.at(tick), bottom));
+        svg.text(
+            "tick",
+            (scale.at(tick), bottom + 16.0),
+            Anchor::Middle,
+            &format!("{tick} MiB"),
+        );
+    }
+    for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
+        let y = 8.0 + ROW * index as f64;
+        svg.text(
+            "label",
+            (LABEL_WIDTH - 12.0, y + 16.0),
+            Anchor::End,
+            &candidate.name,
+        );
+        let mut values = Vec::new();
+        if let Some(value) = candidate.median(rss) {
+            let fill = if look.hollow {
+                "bar hollow"
+            } else {
+                "bar full"
+            };
+            let width = scale.at(value / MIB) - LABEL_WIDTH;
+            svg.rect(
+                &format!("{fill} {}", look.class),
+                (LABEL_WIDTH, y + 4.0),
+                (width, ROW - 8.0),
+            );
+            values.push(format_bytes(value));
+        }
+        if let Some(value) = candidate.median(peak) {
+            let x = scale.at(value / MIB);
+            svg.line(
+                &format!("median {}", look.class),
+                (x, y + 3.0),
+                (x, y + ROW - 3.0),
+            );
+            values.push(format!("peak {}", format_bytes(value)));
+        }
+        let text = values.join(", ");
+        svg.text(
+            "num",
+            (WIDTH - VALUE_WIDTH + 12.0, y + 16.0),
+            Anchor::Start,
+            &text,
+        );
+    }
+    let work = record.settings.memory_requests;
+    let work = if work == 0 {
+        String::new()
+    } else {
+        format!(
+            " after the same {} requests",
+            crate::units::format_count(work as f64)
+        )
+    };
+    format!(
+        "<figure><figcaption>Resident memory <span class=\"hint\">bar:{}; line: the peak</span>\
+         </figcaption>{}</figure>",
+        escape(&work),
+        svg.finish("resident memory per candidate")
+    )
+}
+
+const MIB: f64 = 1024.0 * 1024.0;

@@ -1,0 +1,136 @@
+//! Latency over percentile: the axis gives each further nine the same room, so that the tail, which
+//! users feel, gets as much of the picture as the middle.
+
+use super::scale::Scale;
+use super::svg::{Anchor, Svg};
+use super::{Look, escape};
+use crate::record::{ComparisonRecord, LatencyCurve, Operation};
+use crate::units::format_duration_ns;
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 330.0;
+const LEFT: f64 = 70.0;
+const LEGEND_WIDTH: f64 = 200.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 290.0;
+
+/// How many times rarer than "all": 90 % is 1, 99 % is 2.
+fn nines(percent: f64, count: u64) -> f64 {
+    // The last point (100 %) stands where one sample of all is beyond.
+    let beyond = (1.0 - percent / 100.0).max(1.0 / count.max(1) as f64);
+    -beyond.log10()
+}
+
+/// One figure per operation that has curves.
+pub(super) fn plots(record: &ComparisonRecord, looks: &[Look]) -> String {
+    let mut text = String::new();
+    for operation in Operation::ALL {
+        let curves: Vec<(&str, Look, &LatencyCurve)> = record
+            .candidates
+            .iter()
+            .zip(looks)
+            .filter_map(|(candidate, look)| {
+                let mut curves = candidate.curves.iter();
+                let curve =
+                    curves.find(|one| one.operation == operation && one.clock == "response")?;
+                (!curve.points.is_empty()).then_some((candidate.name.as_str(), *look, curve))
+            })
+            .collect();
+        if !curves.is_empty() {
+            text += &plot(record, operation, &curves);
+        }
+    }
+    text
+}
+
+fn plot(
+    record: &ComparisonRecord,
+    operation: Operation,
+    curves: &[(&str, Look, &LatencyCurve)],
+) -> String {
+    let right = WIDTH - LEGEND_WIDTH;
+    let x = Scale::linear(0.0, nines_shown(curves), LEFT, right);
+    let y = time_axis(curves);
+    let mut svg = Svg::new(WIDTH, HEIGHT);
+    for (percent, label) in [
+        (0.0, "0"),
+        (50.0, "50 %"),
+        (90.0, "90 %"),
+        (99.0, "99 %"),
+        (99.9, "99.9 %"),
+        (99.99, "99.99 %"),
+        (99.999, "99.999 %"),
+    ] {
+        let place = nines(percent, u64::MAX);
+        if x.shows(place) {
+            svg.line("grid", (x.at(place), TOP), (x.at(place), BOTTOM));
+            svg.text("tick", (x.at(place), BOTTOM + 16.0), Anchor::Middle, label);
+        }
+    }
+    for tick in y.decade_ticks() {
+        svg.line("grid", (LEFT, y.at(tick)), (right, y.at(tick)));
+        let label = format_duration_ns(tick)
+            .replace(".00", "")
+            .replace(".0 ", " ");
+        svg.text("tick", (LEFT - 8.0, y.at(tick) + 4.0), Anchor::End, &label);
+    }
+    for (index, (name, look, curve)) in curves.iter().enumerate() {
+        let points: Vec<(f64, f64)> = curve
+            .points
+            .iter()
+            .map(|point| (nines(point.percent, curve.count), point.value_ns as f64))
+            .filter(|(place, _)| x.shows(*place))
+            .map(|(place, value)| (x.at(place), y.at(value)))
+            .collect();
+        let dash = if look.hollow { " dash" } else { "" };
+        let class = format!("curve {}{dash}", look.class);
+        svg.path(&class, &points);
+        let row = TOP + 10.0 + 20.0 * index as f64;
+        svg.line(&class, (right + 18.0, row), (right + 44.0, row));
+        svg.text("label", (right + 50.0, row + 4.0), Anchor::Start, name);
+    }
+    let rate = record
+        .settings
+        .rate_per_s
+        .get(operation.key())
+        .map_or_else(String::new, |rate| {
+            format!(" at {} for all", crate::units::format_rate(*rate))
+        });
+    format!(
+        "<figure><figcaption>{} response time <span class=\"hint\">from the intended start{rate}; all \
+         rounds merged, for the shape only: verdicts use each run's own percentiles</span>\
+         </figcaption>{}</figure>",
+        escape(operation.label()),
+        svg.finish(&format!(
+            "{} response time over percentile",
+            operation.label()
+        ))
+    )
+}
+
+/// The axis ends where about ten samples of the smallest run are left: beyond, chance draws.
+fn nines_shown(curves: &[(&str, Look, &LatencyCurve)]) -> f64 {
+    let count = curves
+        .iter()
+        .map(|(_, _, curve)| curve.count)
+        .min()
+        .unwrap_or(1);
+    ((count as f64 / 10.0).max(10.0)).log10()
+}
+
+fn time_axis(curves: &[(&str, Look, &LatencyCurve)]) -> Scale {
+    let shown = nines_shown(curves);
+    let visible = curves.iter().flat_map(|(_, _, curve)| {
+        curve
+            .points
+            .iter()
+            .filter(move |point| nines(point.percent, curve.count) <= shown)
+    });
+    let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
+    for point in visible {
+        low = low.min((point.value_ns as f64).max(1.0));
+        high = high.max(point.value_ns as f64);
+    }
+    let low = if low.is_finite() { low } else { 1.0 };
+    Scale::logarithmic(low / 1.1, high.max(low) * 1.1, BOTTOM, TOP)
+}

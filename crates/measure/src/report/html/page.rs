@@ -1,0 +1,435 @@
+//! The page from top to bottom.
+
+use super::{Look, bars, curves, escape, forest, looks, rounds, table};
+use crate::record::{
+    CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
+    Role,
+};
+use crate::statistics::{Comparison, Direction};
+use crate::units::{format_bytes, format_count, format_duration_ns, format_percent, format_utc};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole file.
+#[must_use]
+pub fn render(record: &ComparisonRecord) -> String {
+    let looks = looks(record);
+    let mut page = String::with_capacity(256 * 1024);
+    page += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+             style-src 'unsafe-inline'; img-src data:\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <meta name=\"color-scheme\" content=\"light dark\">";
+    page += &format!(
+        "<title>millpond compare: {}</title>\n<style>\n{STYLE}</style></head><body><main>\n",
+        escape(&record.subject.title)
+    );
+    page += &head(record);
+    page += &answers(record);
+    page += &pools_answer(record);
+    page += &warnings(record);
+    page += &section("The answers in pictures", &question_plots(record, &looks));
+    page += &section("What memory pools change", &pools_plots(record, &looks));
+    page += &section("Latency", &curves::plots(record, &looks));
+    page += &section("Throughput, run by run", &throughput_rounds(record, &looks));
+    page += &section("Memory", &bars::plot(record, &looks));
+    page += &section("Every measure", &every_measure(record, &looks));
+    page += &section("How to read this", &how_to_read(record));
+    page += &section("Where and how it was measured", &circumstances(record));
+    page += &data(record);
+    page + "</main></body></html>\n"
+}
+
+/// Nothing at all instead of a heading with nothing below.
+fn section(title: &str, body: &str) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    format!("<section><h2>{}</h2>{body}</section>\n", escape(title))
+}
+
+fn head(record: &ComparisonRecord) -> String {
+    let settings = &record.settings;
+    let mut facts = vec![format!(
+        "{} rounds of {} candidates",
+        settings.rounds_done,
+        record.candidates.len()
+    )];
+    if settings.connections > 0 {
+        facts.push(format!("{} connections", settings.connections));
+    }
+    if record.duration_ns > 0 {
+        facts.push(format_duration_ns(record.duration_ns as f64));
+    }
+    if record.started_unix_s > 0 {
+        facts.push(format_utc(record.started_unix_s));
+    }
+    let stopped = if record.interrupted {
+        let (done, planned) = (settings.rounds_done, settings.rounds_planned);
+        format!("<p class=\"warn\">Stopped early: {done} of {planned} rounds.</p>")
+    } else {
+        String::new()
+    };
+    format!(
+        "<header><h1>Which allocator, and what do pools change?</h1><p class=\"sub\">{}<br>{}</p>\
+         {stopped}</header>\n",
+        escape(&record.subject.title),
+        escape(&facts.join(" \u{b7} "))
+    )
+}
+
+fn answers(record: &ComparisonRecord) -> String {
+    let verdicts = &record.analysis.verdicts;
+    let mut text = String::from("<div class=\"cards\">");
+    for (question, verdict) in [
+        ("Most throughput?", &verdicts.throughput),
+        ("Lowest latency?", &verdicts.latency),
+        ("Least memory?", &verdicts.memory),
+    ] {
+        text += &card(question, verdict);
+    }
+    text + "</div>\n"
+}
+
+fn card(question: &str, verdict: &QuestionVerdict) -> String {
+    let class = if verdict.trusted {
+        "card"
+    } else {
+        "card untrusted"
+    };
+    let sentence = verdict
+        .sentence
+        .split_once(": ")
+        .map_or("", |(_, rest)| rest);
+    let headline = match verdict.best.as_slice() {
+        _ if !verdict.trusted => "No answer".to_owned(),
+        [] => "No answer".to_owned(),
+        [one] => one.clone(),
+        several if several.len() <= 3 => several.join(" / "),
+        several => format!("No single best ({} not separable)", several.len()),
+    };
+    format!(
+        "<div class=\"{class}\"><p class=\"q\">{}</p><p class=\"a\">{}</p><p>{}</p></div>",
+        escape(question),
+        escape(&headline),
+        escape(&capitalised(sentence))
+    )
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        // Names of candidates keep their spelling: only our own words get a capital.
+        Some(first)
+            if ["no ", "all ", "not ", "only "]
+                .iter()
+                .any(|own| text.starts_with(own)) =>
+        {
+            first.to_uppercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn pools_answer(record: &ComparisonRecord) -> String {
+    let effects = &record.analysis.pools_effect;
+    if effects.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "<div class=\"card wide\"><p class=\"q\">What do memory pools change?</p><ul>",
+    );
+    for effect in effects {
+        text += &format!("<li>{}</li>", escape(&effect.sentence));
+    }
+    text + "</ul></div>\n"
+}
+
+fn warnings(record: &ComparisonRecord) -> String {
+    if record.analysis.warnings.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        String::from("<div class=\"card wide untrusted\"><p class=\"q\">Warnings</p><ul>");
+    for warning in &record.analysis.warnings {
+        text += &format!("<li>{}</li>", escape(warning));
+    }
+    text + "</ul></div>\n"
+}
+
+fn look_of(record: &ComparisonRecord, looks: &[Look], name: &str) -> Look {
+    let place = record
+        .candidates
+        .iter()
+        .position(|candidate| candidate.name == name);
+    place
+        .and_then(|place| looks.get(place))
+        .copied()
+        .unwrap_or(Look {
+            class: "h0",
+            hollow: false,
+        })
+}
+
+fn forest_of(
+    record: &ComparisonRecord,
+    looks: &[Look],
+    title: &str,
+    comparisons: &[Comparison],
+    direction: Direction,
+) -> String {
+    let rows: Vec<forest::Row<'_>> = comparisons
+        .iter()
+        .map(|comparison| forest::Row {
+            label: comparison.candidate.clone(),
+            look: look_of(record, looks, &comparison.candidate),
+            comparison,
+        })
+        .collect();
+    forest::plot(title, &rows, direction == Direction::HigherIsBetter)
+}
+
+fn question_plots(record: &ComparisonRecord, looks: &[Look]) -> String {
+    let verdicts = &record.analysis.verdicts;
+    let mut text = String::new();
+    for verdict in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
+        let Some(first) = verdict.measures.first() else {
+            continue;
+        };
+        let labels: Vec<String> = verdict
+            .measures
+            .iter()
+            .map(|measure| measure.label())
+            .collect();
+        let title = if labels.len() == 1 {
+            labels[0].clone()
+        } else {
+            format!("{} (geometric mean)", labels.join(" and "))
+        };
+        let direction = first.quantity.direction();
+        text += &forest_of(record, looks, &title, &verdict.comparisons, direction);
+    }
+    text
+}
+
+fn pools_plots(record: &ComparisonRecord, looks: &[Look]) -> String {
+    let effects = &record.analysis.pools_effect;
+    type Pick = fn(&PoolsEffect) -> Option<&Comparison>;
+    let picks: [(&str, Pick, bool); 3] = [
+        (
+            "Throughput with pools",
+            |effect| effect.throughput.as_ref(),
+            true,
+        ),
+        (
+            "p99 latency with pools",
+            |effect| effect.latency.as_ref(),
+            false,
+        ),
+        ("Memory with pools", |effect| effect.memory.as_ref(), false),
+    ];
+    let mut text = String::new();
+    for (title, pick, higher_is_better) in picks {
+        let rows: Vec<forest::Row<'_>> = effects
+            .iter()
+            .filter_map(|effect| {
+                let comparison = pick(effect)?;
+                let look = look_of(record, looks, &comparison.candidate);
+                Some(forest::Row {
+                    label: effect.allocator.clone(),
+                    look,
+                    comparison,
+                })
+            })
+            .collect();
+        let plot = forest::plot(title, &rows, higher_is_better);
+        // Each row has its own baseline here: the same allocator without pools.
+        text += &match rows.first() {
+            Some(row) => plot.replacen(
+                &format!("ratio to {}", escape(&row.comparison.baseline)),
+                "ratio to the same allocator without pools",
+                1,
+            ),
+            None => plot,
+        };
+    }
+    text
+}
+
+fn throughput_rounds(record: &ComparisonRecord, looks: &[Look]) -> String {
+    Operation::ALL
+        .map(|operation| Measure::of(operation, Quantity::Throughput))
+        .map(|measure| rounds::plot(record, looks, measure))
+        .concat()
+}
+
+fn every_measure(record: &ComparisonRecord, looks: &[Look]) -> String {
+    if record.analysis.details.is_empty() {
+        return String::new();
+    }
+    let mut plots = String::new();
+    for detail in &record.analysis.details {
+        let direction = detail.measure.quantity.direction();
+        let title = detail.measure.label();
+        plots += &forest_of(record, looks, &title, &detail.comparisons, direction);
+    }
+    format!(
+        "{}<details><summary>The same as plots, one per measure</summary>{plots}</details>",
+        table::all_measures(record)
+    )
+}
+
+fn how_to_read(record: &ComparisonRecord) -> String {
+    let baseline = record
+        .candidates
+        .iter()
+        .find(|one| one.role == Role::Baseline);
+    let baseline = baseline.map_or("the baseline", |one| one.name.as_str());
+    let margins: Vec<String> = [
+        ("throughput", Quantity::Throughput),
+        ("p50", Quantity::ResponseP50),
+        ("p99", Quantity::ResponseP99),
+        ("memory", Quantity::RssAfterWork),
+        ("instructions", Quantity::Instructions),
+    ]
+    .map(|(name, quantity)| format!("{name} {}", format_percent(quantity.margin())))
+    .to_vec();
+    format!(
+        "<p>Every round runs every candidate once, in random order, each in a fresh process. All \
+         ratios are against <b>{}</b> in the same round; the estimate is Hodges-Lehmann's, the 95 % \
+         interval is the exact signed-rank one, the p value an exact sign-flip permutation, \
+         corrected for the number of candidates (Holm).</p><ul>\
+         <li><b>better / worse</b>: corrected p \u{2264} 0.05, interval clear of 1, and more than the \
+         margin ({}).</li><li><b>equivalent</b>: the 90 % interval lies within the margin.</li>\
+         <li><b>undecided</b> (?): these rounds cannot tell; the number says about how many more \
+         could.</li><li><b>not trusted</b>: something spoiled the numbers; the sentence says \
+         what.</li></ul><p>A candidate marked (again) is the baseline run a second time. It has to \
+         show no difference; where it does, no difference of that measure is believed. Latency \
+         runs from the <i>intended</i> start of each request at the same rate for all, so a stall \
+         is not hidden by waiting for it. Memory is compared after the same number of requests.</p>",
+        escape(baseline),
+        escape(&margins.join(", "))
+    )
+}
+
+fn circumstances(record: &ComparisonRecord) -> String {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            lines.push((name.to_owned(), value));
+        }
+    };
+    let subject = &record.subject;
+    add("server", subject.command.join(" "));
+    add("URL", subject.url.clone().unwrap_or_default());
+    add("I/O driver", subject.driver.clone().unwrap_or_default());
+    let engine = subject.engine.as_ref();
+    add(
+        "storage engine",
+        engine.map_or_else(String::new, |e| {
+            format!("{} {} ({})", e.name, e.version, e.linkage)
+        }),
+    );
+    add(
+        "native allocator",
+        subject.native_allocator.clone().unwrap_or_default(),
+    );
+    for (name, value) in settings_lines(record) {
+        add(name, value);
+    }
+    add("counters", record.counters.clone());
+    for (name, value) in record.environment.lines() {
+        add(name, value);
+    }
+    add(
+        "millpond",
+        format!(
+            "{} {}",
+            record.version,
+            record.commit.clone().unwrap_or_default()
+        ),
+    );
+    for candidate in &record.candidates {
+        add(
+            &format!("library of {}", candidate.name),
+            library_line(candidate),
+        );
+    }
+    format!(
+        "{}<p>To repeat it:</p><pre>{}</pre>",
+        table::facts(&lines),
+        escape(&record.command.join(" "))
+    )
+}
+
+fn settings_lines(record: &ComparisonRecord) -> Vec<(&'static str, String)> {
+    let settings = &record.settings;
+    let rates: Vec<String> = settings
+        .rate_per_s
+        .iter()
+        .map(|(operation, rate)| format!("{operation} {}", crate::units::format_rate(*rate)))
+        .collect();
+    let phase = |nanos: u64| {
+        if nanos == 0 {
+            String::new()
+        } else {
+            format_duration_ns(nanos as f64)
+        }
+    };
+    let count = |value: u64| {
+        if value == 0 {
+            String::new()
+        } else {
+            format_count(value as f64)
+        }
+    };
+    vec![
+        ("rate of the latency phase", rates.join(", ")),
+        ("throughput phase", phase(settings.throughput_phase_ns)),
+        ("latency phase", phase(settings.latency_phase_ns)),
+        (
+            "requests of the memory phase",
+            count(settings.memory_requests),
+        ),
+        (
+            "keys",
+            settings
+                .keys
+                .map_or_else(String::new, |keys| format_count(keys as f64)),
+        ),
+        (
+            "value size",
+            settings
+                .value_bytes
+                .map_or_else(String::new, |bytes| format_bytes(bytes as f64)),
+        ),
+        ("placement", settings.placement.clone().unwrap_or_default()),
+        ("seed", settings.seed.to_string()),
+    ]
+}
+
+fn library_line(candidate: &CandidateRounds) -> String {
+    candidate
+        .library
+        .as_ref()
+        .map_or_else(String::new, |library| {
+            let version = library.version.clone().unwrap_or_default();
+            let hash = library.sha256.as_deref().map_or_else(String::new, |hash| {
+                format!(", sha256 {}", hash.get(..16).unwrap_or(hash))
+            });
+            format!(
+                "{} {version}, {}{hash}",
+                library.path,
+                format_bytes(library.size_bytes as f64)
+            )
+        })
+}
+
+/// The record itself. `<` is written as an escape, so that no name can end the script element.
+fn data(record: &ComparisonRecord) -> String {
+    let json = serde_json::to_string(record).unwrap_or_else(|_| "null".to_owned());
+    format!(
+        "<script type=\"application/json\" id=\"results\">{}</script>\n",
+        json.replace('<', "\\u003c")
+    )
+}

@@ -1,0 +1,338 @@
+//! The comparison on a terminal: the answers first, then one table, then the warnings.
+//!
+//! At most 100 columns: measures that do not fit are left to the HTML report. Colour only if asked
+//! for, and never as the only carrier of a meaning.
+
+use super::{MARKS, find, mark};
+use crate::record::{CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Role, Unit};
+use crate::statistics::{Comparison, Verdict};
+use crate::units::{format_bytes, format_count, format_duration_ns};
+
+/// How to print.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TerminalOptions {
+    /// ANSI colours.
+    pub colour: bool,
+    /// Columns to use at most.
+    pub width: usize,
+    /// Where the HTML report was written.
+    pub report_path: Option<String>,
+}
+
+impl Default for TerminalOptions {
+    fn default() -> Self {
+        Self {
+            colour: false,
+            width: 100,
+            report_path: None,
+        }
+    }
+}
+
+/// The whole text.
+#[must_use]
+pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
+    let width = options.width.clamp(40, 100);
+    let mut text = String::new();
+    let verdicts = &record.analysis.verdicts;
+    for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
+        text += &wrap(&question.sentence, width, "  ");
+    }
+    if !record.analysis.pools_effect.is_empty() {
+        text += "\nWhat memory pools change (pools on against pools off):\n";
+        for effect in &record.analysis.pools_effect {
+            text += &wrap(&format!("  {}", effect.sentence), width, "    ");
+        }
+    }
+    text.push('\n');
+    text += &wrap(&circumstances(record), width, "  ");
+    text.push('\n');
+    text += &table(record, width, options.colour);
+    text += &wrap(&legend(record), width, "  ");
+    if !record.analysis.warnings.is_empty() {
+        text += "\nWarnings:\n";
+        for warning in &record.analysis.warnings {
+            text += &wrap(&format!("- {warning}"), width, "  ");
+        }
+    }
+    if let Some(path) = &options.report_path {
+        text += &format!("\nReport: {path}\n");
+    }
+    text
+}
+
+/// One sentence on how the numbers came about.
+fn circumstances(record: &ComparisonRecord) -> String {
+    let settings = &record.settings;
+    let mut text = if record.interrupted {
+        let (done, planned) = (settings.rounds_done, settings.rounds_planned);
+        format!("Interrupted after {done} of {planned} rounds")
+    } else {
+        format!("{} rounds", settings.rounds_done)
+    };
+    text += &format!(" of {} candidates", record.candidates.len());
+    if settings.connections > 0 {
+        text += &format!(", {} connections", settings.connections);
+    }
+    if record.duration_ns > 0 {
+        text += &format!(", {}", format_duration_ns(record.duration_ns as f64));
+    }
+    if let Some(engine) = &record.subject.engine {
+        text += &format!("; {} {} ({})", engine.name, engine.version, engine.linkage);
+    }
+    if let Some(driver) = &record.subject.driver {
+        text += &format!("; {driver} driver");
+    }
+    if !record.counters.is_empty() {
+        text += &format!("; {}", record.counters);
+    }
+    text + "."
+}
+
+fn legend(record: &ComparisonRecord) -> String {
+    let baseline = record
+        .candidates
+        .iter()
+        .find(|one| one.role == Role::Baseline);
+    let mut text = format!("Medians over rounds. {MARKS}");
+    if let Some(baseline) = baseline {
+        text = text.replace("the baseline", &baseline.name);
+    }
+    if record
+        .candidates
+        .iter()
+        .any(|one| one.role == Role::BaselineAgain)
+    {
+        text += ". \"(again)\" is the baseline run twice: a difference there is a false alarm";
+    }
+    text + "."
+}
+
+/// A column: its measure and its two header lines.
+struct Column {
+    measure: Measure,
+    head: [String; 2],
+    cells: Vec<(String, Option<Verdict>)>,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|(text, _)| text.len() + 2);
+        cells
+            .chain(self.head.iter().map(String::len))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
+    let names: Vec<&str> = record
+        .candidates
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    let name_width = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(9);
+    let mut columns: Vec<Column> = Vec::new();
+    let mut used = name_width;
+    for measure in interesting(record) {
+        let column = column(record, measure);
+        let more = column.width() + 2;
+        if used + more <= width {
+            used += more;
+            columns.push(column);
+        }
+    }
+    let mut text = String::new();
+    for line in 0..2 {
+        let first = if line == 1 { "candidate" } else { "" };
+        let mut row = format!("{first:<name_width$}");
+        for column in &columns {
+            row += &format!("  {:>width$}", column.head[line], width = column.width());
+        }
+        text += row.trim_end();
+        text.push('\n');
+    }
+    for (index, name) in names.iter().enumerate() {
+        text += &format!("{name:<name_width$}");
+        for column in &columns {
+            let (value, verdict) = &column.cells[index];
+            let mark = verdict.as_ref().map_or(' ', mark);
+            let cell = format!(
+                "{:>width$}",
+                format!("{value} {mark}"),
+                width = column.width()
+            );
+            text += "  ";
+            text += &paint(&cell, verdict.as_ref(), colour);
+        }
+        while text.ends_with(' ') {
+            text.pop();
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn paint(cell: &str, verdict: Option<&Verdict>, colour: bool) -> String {
+    let code = match verdict {
+        _ if !colour => None,
+        Some(Verdict::Better) => Some("32"),
+        Some(Verdict::Worse) => Some("31"),
+        Some(Verdict::NotTrusted { .. }) => Some("33"),
+        Some(Verdict::Undecided { .. }) => Some("2"),
+        Some(Verdict::Equivalent) | None => None,
+    };
+    code.map_or_else(
+        || cell.to_owned(),
+        |code| format!("\x1b[{code}m{cell}\x1b[0m"),
+    )
+}
+
+/// The measures worth a column, the most important first; only those that were taken.
+fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
+    let taken = |measure: &Measure| {
+        record
+            .candidates
+            .iter()
+            .any(|candidate| candidate.median(*measure).is_some())
+    };
+    let per_operation = |quantity: Quantity| -> Vec<Measure> {
+        Operation::ALL
+            .map(|operation| Measure::of(operation, quantity))
+            .into_iter()
+            .chain([Measure::whole(quantity)])
+            .filter(taken)
+            .collect()
+    };
+    let mut measures = per_operation(Quantity::Throughput);
+    let p99 = per_operation(Quantity::ResponseP99);
+    measures.extend(if p99.is_empty() {
+        per_operation(Quantity::ResponseP50)
+    } else {
+        p99
+    });
+    measures.extend(per_operation(Quantity::RssAfterWork));
+    measures.extend(per_operation(Quantity::PeakRss));
+    let instructions = per_operation(Quantity::Instructions);
+    measures.extend(if instructions.is_empty() {
+        per_operation(Quantity::CpuTime)
+    } else {
+        instructions
+    });
+    measures.extend(per_operation(Quantity::HeapCalls));
+    measures.extend(per_operation(Quantity::PageFaults));
+    measures
+}
+
+fn column(record: &ComparisonRecord, measure: Measure) -> Column {
+    let details = record
+        .analysis
+        .details
+        .iter()
+        .find(|detail| detail.measure == measure);
+    let comparisons: &[Comparison] = details.map_or(&[], |detail| &detail.comparisons);
+    let cell = |candidate: &CandidateRounds| {
+        let value = candidate
+            .median(measure)
+            .map_or_else(|| "-".to_owned(), |v| short(measure, v));
+        (
+            value,
+            find(comparisons, &candidate.name).map(|one| one.verdict.clone()),
+        )
+    };
+    Column {
+        measure,
+        head: heads(measure),
+        cells: record.candidates.iter().map(cell).collect(),
+    }
+    .without_idle_marks()
+}
+
+impl Column {
+    /// A value that was not measured needs no mark.
+    fn without_idle_marks(mut self) -> Self {
+        for (text, verdict) in &mut self.cells {
+            if text == "-" {
+                *verdict = None;
+            }
+        }
+        debug_assert!(
+            self.head.iter().all(|line| line.len() <= 12),
+            "{}",
+            self.measure
+        );
+        self
+    }
+}
+
+fn heads(measure: Measure) -> [String; 2] {
+    let second = match measure.quantity {
+        Quantity::Throughput => "req/s",
+        Quantity::ResponseP50 => "p50",
+        Quantity::ResponseP99 => "p99",
+        Quantity::RssAfterWork => "RSS",
+        Quantity::PeakRss => "RSS",
+        Quantity::Instructions => "instr/req",
+        Quantity::CpuTime => "CPU/req",
+        Quantity::HeapCalls => "heap/req",
+        Quantity::PageFaults => "faults/req",
+        other => other.label(),
+    };
+    let first = match (measure.operation, measure.quantity) {
+        (Some(Operation::Request) | None, Quantity::PeakRss) => "peak",
+        (Some(Operation::Request) | None, _) => "",
+        (Some(operation), _) => operation.label(),
+    };
+    [first.to_owned(), second.to_owned()]
+}
+
+/// Without blanks and without a unit that the head names already.
+fn short(measure: Measure, value: f64) -> String {
+    match measure.quantity.unit() {
+        Unit::PerSecond | Unit::Count => format_count(value),
+        Unit::Nanoseconds => format_duration_ns(value).replace(' ', ""),
+        Unit::Bytes => format_bytes(value).replace(' ', "").replace("iB", ""),
+    }
+}
+
+/// Breaks at blanks so that no line is longer than `width`; later lines start with `indent`.
+fn wrap(sentence: &str, width: usize, indent: &str) -> String {
+    let own_indent = &sentence[..sentence.len() - sentence.trim_start().len()];
+    let mut text = String::new();
+    let mut line = own_indent.to_owned();
+    let mut empty = true;
+    // A number and its percent sign stay together.
+    let glued = sentence.replace(" %", "\u{a0}%");
+    for word in glued.split([' ', '\n']).filter(|word| !word.is_empty()) {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            text += &line;
+            text.push('\n');
+            line = indent.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    (text + &line + "\n").replace('\u{a0}', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wraps_at_blanks() {
+        assert_eq!(wrap("one two three", 8, "  "), "one two\n  three\n");
+        assert_eq!(wrap("  a b", 80, "    "), "  a b\n");
+        assert_eq!(wrap("unbreakablylong x", 5, ""), "unbreakablylong\nx\n");
+        assert_eq!(wrap("", 5, ""), "\n");
+    }
+}

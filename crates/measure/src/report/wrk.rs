@@ -1,0 +1,329 @@
+//! wrk's text, byte for byte, and below it what wrk does not know: three clocks and a verdict.
+//!
+//! Scripts all over the world read this format, so its quirks are kept: a unit is left at 85 % of
+//! the next one, hours never appear, values are padded by two blanks where letters are missing.
+
+use crate::histogram::{LatencyHistogram, LatencySummary};
+use crate::record::LoadReport;
+use crate::series::SampleSummary;
+
+/// wrk moves on to the next unit at this share of it.
+const NEXT_UNIT_SHARE: f64 = 0.85;
+
+/// What is printed before the run: `Running 30s test @ http://...`.
+#[must_use]
+pub fn header(url: &str, duration_ns: u64, threads: u32, connections: u32) -> String {
+    let duration = scaled(duration_ns as f64 / 1e9, 60.0, &["s", "m"], 0);
+    format!("Running {duration} test @ {url}\n  {threads} threads and {connections} connections\n")
+}
+
+/// What is printed after the run. `latency` is the clock to show as wrk's latency, `rates` the
+/// requests per second of single threads in slices of 100 ms; `distribution` is `--latency`.
+#[must_use]
+pub fn results(
+    report: &LoadReport,
+    latency: &LatencyHistogram,
+    rates: &SampleSummary,
+    distribution: bool,
+) -> String {
+    let mut text = format!(
+        "  Thread Stats{:>6}{:>11}{:>8}{:>12}\n",
+        "Avg", "Stdev", "Max", "+/- Stdev"
+    );
+    let micros = |nanos: f64| format_time_us(nanos / 1e3);
+    text += &stats_row(
+        "Latency",
+        [
+            micros(latency.mean()),
+            micros(latency.stdev()),
+            micros(latency.max() as f64),
+        ],
+        latency.share_within_stdevs(1.0),
+    );
+    text += &stats_row(
+        "Req/Sec",
+        // wrk keeps rates as whole numbers.
+        [rates.mean, rates.stdev, rates.max.trunc()].map(format_metric),
+        rates.within_stdev_share,
+    );
+    if distribution {
+        text += "  Latency Distribution\n";
+        for percent in [50.0, 75.0, 90.0, 99.0] {
+            let value = padded(&micros(latency.percentile(percent) as f64), 10);
+            text += &format!("{percent:7.0}%{value}\n");
+        }
+    }
+    let seconds = report.duration_ns as f64 / 1e9;
+    text += &format!(
+        "  {} requests in {}, {}B read\n",
+        report.requests,
+        format_time_us(report.duration_ns as f64 / 1e3),
+        format_binary(report.bytes_received as f64)
+    );
+    let errors = &report.errors;
+    if errors.connect + errors.read + errors.write + errors.timeout > 0 {
+        text += &format!(
+            "  Socket errors: connect {}, read {}, write {}, timeout {}\n",
+            errors.connect, errors.read, errors.write, errors.timeout
+        );
+    }
+    if errors.status > 0 {
+        text += &format!("  Non-2xx or 3xx responses: {}\n", errors.status);
+    }
+    let per_s = if seconds > 0.0 {
+        report.bytes_received as f64 / seconds
+    } else {
+        0.0
+    };
+    text += &format!("Requests/sec: {:9.2}\n", report.requests_per_s);
+    text += &format!("Transfer/sec: {:>10}B\n", format_binary(per_s));
+    text
+}
+
+/// Our own block after wrk's: all three clocks, and whether the generator believes itself.
+#[must_use]
+pub fn clocks(report: &LoadReport) -> String {
+    let mut text = format!(
+        "\n  {:<10}{:>10}{:>10}{:>10}{:>10}{:>10}\n",
+        "Clocks", "50%", "90%", "99%", "99.9%", "max"
+    );
+    for (name, clock, what) in [
+        ("Response", &report.response_ns, "from the intended start"),
+        ("Service", &report.service_ns, "from the actual send"),
+        ("Slip", &report.slip_ns, "sent later than intended"),
+    ] {
+        let LatencySummary {
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
+            ..
+        } = *clock;
+        text += &format!("    {name:<8}");
+        for value in [p50, p90, p99, p999, max] {
+            text += &format!("{:>10}", format_time_us(value as f64 / 1e3));
+        }
+        text += &format!("  {what}\n");
+    }
+    if report.errors.validation > 0 {
+        text += &format!("  Wrong content in answers: {}\n", report.errors.validation);
+    }
+    text += &format!("  Verdict: {}", report.verdict.status.label());
+    if !report.verdict.reasons.is_empty() {
+        text += &format!(" ({})", report.verdict.reasons.join("; "));
+    }
+    text.push('\n');
+    if report.interrupted {
+        text += "  Interrupted: these are the results so far.\n";
+    }
+    text
+}
+
+fn stats_row(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> String {
+    format!(
+        "    {name:<10}{}{}{}{:8.2}%\n",
+        padded(&mean, 8),
+        padded(&stdev, 10),
+        padded(&max, 9),
+        within * 100.0
+    )
+}
+
+/// wrk's `print_units`: right-aligned, but so that digits stand below digits whether the unit has
+/// two letters, one or none; what does not fit is cut off.
+fn padded(text: &str, width: usize) -> String {
+    let letters = text
+        .chars()
+        .rev()
+        .take(2)
+        .filter(char::is_ascii_alphabetic)
+        .count();
+    let pad = 2 - letters;
+    let width = width - pad;
+    let cut = &text[..text.len().min(width)];
+    format!("{cut:>width$}{:pad$}", "")
+}
+
+/// Divides by `scale` while there is a next unit and 85 % of it is reached.
+fn scaled(value: f64, scale: f64, units: &[&str], digits: usize) -> String {
+    let mut value = value;
+    let mut index = 0;
+    while index + 1 < units.len() && value >= scale * NEXT_UNIT_SHARE {
+        value /= scale;
+        index += 1;
+    }
+    format!("{value:.digits$}{}", units[index])
+}
+
+/// A time in microseconds as wrk prints it.
+#[must_use]
+pub fn format_time_us(micros: f64) -> String {
+    if micros >= 1_000_000.0 {
+        scaled(micros / 1_000_000.0, 60.0, &["s", "m"], 2)
+    } else {
+        scaled(micros, 1_000.0, &["us", "ms"], 2)
+    }
+}
+
+/// A count as wrk prints it.
+#[must_use]
+pub fn format_metric(value: f64) -> String {
+    scaled(value, 1_000.0, &["", "k", "M", "G", "T"], 2)
+}
+
+/// A size as wrk prints it (the `B` follows it).
+#[must_use]
+pub fn format_binary(value: f64) -> String {
+    scaled(value, 1_024.0, &["", "K", "M", "G", "T"], 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{LoadErrors, LoadStatus, LoadVerdict};
+
+    #[test]
+    fn units_change_at_85_percent() {
+        assert_eq!(format_time_us(849.99), "849.99us");
+        assert_eq!(format_time_us(850.0), "0.85ms");
+        assert_eq!(format_time_us(999_999.0), "1000.00ms");
+        assert_eq!(format_time_us(1_000_000.0), "1.00s");
+        assert_eq!(format_time_us(51_000_000.0), "0.85m");
+        assert_eq!(format_time_us(7_200_000_000.0), "120.00m");
+        assert_eq!(format_metric(849.0), "849.00");
+        assert_eq!(format_metric(56_200.0), "56.20k");
+        assert_eq!(format_binary(870.0), "870.00");
+        assert_eq!(format_binary(871.0), "0.85K");
+        assert_eq!(format_binary(0.97 * 1048576.0), "0.97M");
+        assert!(header("u", 30_000_000_000, 1, 1).starts_with("Running 30s test @ u\n"));
+        assert!(header("u", 60_000_000_000, 1, 1).starts_with("Running 1m test @ u\n"));
+    }
+
+    #[test]
+    fn padding_aligns_digits() {
+        assert_eq!(padded("635.91us", 8), "635.91us");
+        assert_eq!(padded("1.56s", 8), "  1.56s ");
+        assert_eq!(padded("98.30", 8), " 98.30  ");
+        assert_eq!(padded("123456789.00us", 8), "12345678");
+    }
+
+    fn report() -> LoadReport {
+        LoadReport {
+            requests: 22_464_657,
+            duration_ns: 30_000_000_000,
+            requests_per_s: 748_868.53,
+            bytes_received: 19_069_898_000,
+            ..LoadReport::default()
+        }
+    }
+
+    /// Goal: the well-known example of wrk's README, down to the blank.
+    #[test]
+    fn equals_the_readme_of_wrk() {
+        let mut latency = LatencyHistogram::new();
+        latency.record_many(635_910, 1_000);
+        let rates = SampleSummary {
+            mean: 56_200.0,
+            stdev: 8_070.0,
+            max: 62_000.0,
+            within_stdev_share: 0.8654,
+            ..SampleSummary::default()
+        };
+        let text = results(&report(), &latency, &rates, true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "  Thread Stats   Avg      Stdev     Max   +/- Stdev"
+        );
+        // The histogram keeps three digits, wrk keeps every microsecond.
+        assert!(
+            lines[1].starts_with("    Latency   636.16us    0.00us 636.41us"),
+            "{}",
+            lines[1]
+        );
+        assert_eq!(
+            lines[2],
+            "    Req/Sec    56.20k     8.07k   62.00k    86.54%"
+        );
+        assert_eq!(lines[3], "  Latency Distribution");
+        assert_eq!(lines[4], "     50%  636.41us");
+        assert_eq!(lines[8], "  22464657 requests in 30.00s, 17.76GB read");
+        assert_eq!(lines[9], "Requests/sec: 748868.53");
+        assert_eq!(lines[10], "Transfer/sec:    606.21MB");
+        assert_eq!(lines.len(), 11);
+    }
+
+    /// Goal: what wrk 4.1 really printed here, with every figure rubbed out, is what we print with
+    /// every figure rubbed out.
+    #[test]
+    fn layout_equals_a_real_run() {
+        let real = include_str!("wrk_sample.txt");
+        let mut latency = LatencyHistogram::new();
+        (1..=1_000).for_each(|step| latency.record(step * 1_000));
+        let rates = SampleSummary::of([1_200.0, 1_300.0, 1_250.0]);
+        let mut errors = LoadErrors {
+            read: 3,
+            status: 5,
+            ..LoadErrors::default()
+        };
+        errors.timeout = 1;
+        let report = LoadReport { errors, ..report() };
+        let ours = header("http://127.0.0.1:8/", 2_000_000_000, 2, 4)
+            + &results(&report, &latency, &rates, true);
+        let words = |text: &str| -> Vec<Vec<String>> {
+            let rub_out = |word: &str| {
+                if word.starts_with(|c: char| c.is_ascii_digit()) && !word.ends_with('%') {
+                    "#".to_owned()
+                } else if word.starts_with("http") {
+                    "URL".to_owned()
+                } else if word.ends_with('%') && word.contains('.') {
+                    "#%".to_owned()
+                } else {
+                    word.to_owned()
+                }
+            };
+            text.lines()
+                .map(|line| line.split_whitespace().map(rub_out).collect())
+                .collect()
+        };
+        assert_eq!(words(&ours), words(real));
+        // Where a label starts, a column starts.
+        for (own, line) in ours.lines().zip(real.lines()) {
+            let indent = |text: &str| text.len() - text.trim_start().len();
+            if !line.contains("% ") && !line.contains("s") {
+                assert_eq!(indent(own), indent(line), "{own:?} {line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn our_block_says_what_wrk_cannot() {
+        let clean = LoadReport::default();
+        assert!(clocks(&clean).ends_with("  Verdict: OK\n"));
+        let report = LoadReport {
+            slip_ns: LatencySummary {
+                p99: 1_500_000,
+                ..LatencySummary::default()
+            },
+            errors: LoadErrors {
+                validation: 2,
+                ..LoadErrors::default()
+            },
+            verdict: LoadVerdict {
+                status: LoadStatus::Invalid,
+                reasons: vec!["97 % of its CPU used".to_owned(), "late".to_owned()],
+            },
+            interrupted: true,
+            ..LoadReport::default()
+        };
+        let text = clocks(&report);
+        assert!(text.contains("1.50ms") && text.contains("Slip"), "{text}");
+        assert!(
+            text.contains("Verdict: INVALID (97 % of its CPU used; late)"),
+            "{text}"
+        );
+        assert!(text.contains("Wrong content in answers: 2"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+}
