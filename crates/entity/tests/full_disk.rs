@@ -55,10 +55,21 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Goal: on a full disk writes are refused, reads work, and what was acknowledged is still there
-/// once there is room and the server is started again.
+/// Goal: the disk fills while a table is written in the background.
 #[test]
-fn full_disk_refuses_writes_and_keeps_what_it_promised() {
+fn disk_filled_by_tables() {
+    refuses_writes_and_keeps_what_it_promised(3 << 20);
+}
+
+/// Goal: the disk fills under the write-ahead log, in the middle of a commit.
+#[test]
+fn disk_filled_by_the_log() {
+    refuses_writes_and_keeps_what_it_promised(96 << 20);
+}
+
+/// On a full disk writes are refused, reads work, and what was acknowledged is still there once
+/// there is room and the server is started again.
+fn refuses_writes_and_keeps_what_it_promised(memtable_bytes: u64) {
     let directory = tempfile::tempdir().unwrap();
     let disk = match SmallDisk::mount(directory.path(), "12m") {
         Ok(disk) => disk,
@@ -68,7 +79,7 @@ fn full_disk_refuses_writes_and_keeps_what_it_promised() {
         }
     };
     let mut config = EntityConfig::new(directory.path().join("data"));
-    config.memtable_bytes = 3 << 20;
+    config.memtable_bytes = memtable_bytes;
     let mut acknowledged = BTreeMap::new();
     let mut random = fastrand::Rng::with_seed(4);
     {
