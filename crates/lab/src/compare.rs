@@ -169,11 +169,9 @@ impl<'a> Lab<'a> {
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<Vec<HeapCosts>, LabError> {
         let mut all = vec![HeapCosts::new(); self.candidates.len()];
-        let directory = PrivateDirectory::create(&mut self.workshop.random).map_err(|error| {
-            LabError::System {
-                what: "create a private temporary directory",
-                error,
-            }
+        let directory = PrivateDirectory::create().map_err(|error| LabError::System {
+            what: "create a private temporary directory",
+            error,
         })?;
         let candidates = self.candidates.clone();
         for (index, candidate) in candidates.iter().enumerate() {

@@ -90,8 +90,9 @@ pub(crate) struct PrivateDirectory {
 impl PrivateDirectory {
     /// Below the system's temporary directory, under a name that cannot be foreseen. It is created,
     /// never reused: an existing one may be somebody's trap.
-    pub(crate) fn create(random: &mut fastrand::Rng) -> std::io::Result<Self> {
-        let name = format!("millpond-{}-{:016x}", std::process::id(), random.u64(..));
+    pub(crate) fn create() -> std::io::Result<Self> {
+        // Not from the comparison's seed: two comparisons with the same seed must not meet.
+        let name = format!("millpond-{}-{:016x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self { path })

@@ -10,14 +10,14 @@
 
 use fastrand::Rng;
 
-use millpond_measure::record::{PoolSetting, Role};
+use millpond_measure::record::{CandidateRounds, PoolSetting, Role};
 
 use crate::allocator::{Allocator, NATIVE};
 
 /// One combination that is measured.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Candidate {
-    /// Unique: `mimalloc, pools on`.
+    /// Unique: `mimalloc with pools`.
     pub name: String,
     /// What is preloaded.
     pub allocator: Allocator,
@@ -41,7 +41,7 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
     for &setting in &settings {
         for allocator in allocators {
             list.push(Candidate {
-                name: name_of(&allocator.name, setting),
+                name: CandidateRounds::standard_name(&allocator.name, setting, Role::Candidate),
                 allocator: allocator.clone(),
                 pools: setting,
                 role: Role::Candidate,
@@ -56,21 +56,13 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
     }
     let mut baseline = list.remove(plain.unwrap_or(0));
     baseline.role = Role::Baseline;
-    let again = Candidate {
-        name: format!("{} (again)", baseline.name),
+    let mut again = Candidate {
         role: Role::BaselineAgain,
         ..baseline.clone()
     };
+    rename(&mut again, &baseline.allocator.name);
     list.splice(0..0, [baseline, again]);
     list
-}
-
-fn name_of(allocator: &str, pools: Option<PoolSetting>) -> String {
-    match pools {
-        None => allocator.to_owned(),
-        Some(PoolSetting::On) => format!("{allocator}, pools on"),
-        Some(PoolSetting::Off) => format!("{allocator}, pools off"),
-    }
 }
 
 /// Calls the candidates without a preloaded library by what the target brings along.
@@ -80,9 +72,13 @@ pub fn name_native(candidates: &mut [Candidate], native: &str) {
         .iter_mut()
         .filter(|one| one.allocator.library.is_none())
     {
-        candidate.name = candidate.name.replace(&candidate.allocator.name, &name);
-        candidate.allocator.name.clone_from(&name);
+        rename(candidate, &name);
     }
+}
+
+fn rename(candidate: &mut Candidate, allocator: &str) {
+    candidate.name = CandidateRounds::standard_name(allocator, candidate.pools, candidate.role);
+    allocator.clone_into(&mut candidate.allocator.name);
 }
 
 /// For each round, the candidates' places in the order in which they run.
@@ -126,11 +122,11 @@ mod tests {
         assert_eq!(
             names,
             [
-                "glibc, pools on",
-                "glibc, pools on (again)",
-                "jemalloc, pools on",
-                "jemalloc, pools off",
-                "glibc, pools off",
+                "glibc with pools",
+                "glibc with pools (again)",
+                "jemalloc with pools",
+                "jemalloc without pools",
+                "glibc without pools",
             ]
         );
         let roles: Vec<Role> = list.iter().map(|candidate| candidate.role).collect();

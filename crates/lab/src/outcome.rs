@@ -166,7 +166,7 @@ pub(crate) fn finish(
         })
     };
     write(&results, &json)?;
-    write(&report, "TEMPORARY")?;
+    write(&report, &millpond_measure::report::html::render(&record))?;
     Ok(CompareOutcome {
         interrupted: record.interrupted,
         record,

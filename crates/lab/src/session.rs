@@ -218,7 +218,7 @@ impl Drop for DataDirectory {
     }
 }
 
-/// A candidate's name as a file name: `mimalloc, pools on` becomes `mimalloc-pools-on`.
+/// A candidate's name as a file name: `mimalloc with pools` becomes `mimalloc-with-pools`.
 fn file_name(name: &str) -> String {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .filter(|part| !part.is_empty())
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn names_become_file_names() {
-        assert_eq!(file_name("mimalloc, pools on"), "mimalloc-pools-on");
+        assert_eq!(file_name("mimalloc with pools"), "mimalloc-with-pools");
         assert_eq!(
             file_name("native (jemalloc) (again)"),
             "native-jemalloc-again"

@@ -250,7 +250,7 @@ impl Subject {
             self.hear(Duration::ZERO);
             self.check("ended before it served")?;
             let Err(last_try) = probe.ask() else {
-                return Ok(());
+                return self.ensure_stays();
             };
             if stop.load(Ordering::Relaxed) {
                 return Err(SubjectError::Interrupted);

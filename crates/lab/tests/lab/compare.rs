@@ -150,7 +150,7 @@ fn nginx_is_compared() {
 }
 
 fn sentence(config: &CompareConfig) -> String {
-    run(config).0.unwrap_err().to_string()
+    run(config).0.expect_err("a refusal").to_string()
 }
 
 /// Goal: what can be refused before anything starts is refused with what to do.

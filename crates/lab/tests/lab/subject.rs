@@ -7,9 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::common::{
-    eventually, free_address, launcher, probe, python_server, spec, start,
-};
+use crate::common::{eventually, free_address, launcher, probe, python_server, spec, start};
 use millpond_lab::process_tree::{self, is_alive};
 use millpond_lab::subject::{Subject, SubjectError};
 
