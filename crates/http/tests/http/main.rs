@@ -5,3 +5,7 @@ mod parsing;
 mod bodies;
 mod client;
 mod requests;
+mod refusals;
+mod pipelining;
+mod metrics;
+mod oracles;

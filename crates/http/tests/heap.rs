@@ -1,0 +1,186 @@
+//! Heap calls per request, counted in front of the system allocator on the shard's own thread.
+//!
+//! The claim under test: with pools on, a server in steady state calls malloc for no request of any
+//! kind; with pools off, the traffic of a server without pools appears. A comparison of pools on
+//! and off compares two different things only if both halves hold.
+
+#![allow(
+    unsafe_code,
+    reason = "an allocator is unsafe by its trait; this one only counts"
+)]
+
+#[allow(dead_code, reason = "the other test program uses the rest")]
+#[path = "http/support.rs"]
+mod support;
+
+use millpond_http::{
+    Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
+};
+use millpond_mempool::PoolMode;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use support::{RawClient, TestServer, config};
+
+/// Calls on counted threads of any kind but free: each is one malloc, calloc or realloc.
+static HEAP_CALLS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Counting;
+
+fn count() {
+    if IS_COUNTED.get() {
+        HEAP_CALLS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every method hands its arguments to the system's allocator unchanged and returns what
+// that returns, so the trait's contract is kept by it. Counting touches no heap memory: the flag
+// is const-initialised and has no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises about `block`, `layout` and `size` are passed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise that `block` came from here, thus from `System`, is passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Answers the body, using what a service uses: arena, pooled body, fields.
+struct Store;
+
+impl Service for Store {
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let body = request.take_body(&context.pools.blocks).unwrap();
+        // Larger arena objects go to malloc by design.
+        let tag = context
+            .pools
+            .arena
+            .copy_in(&body[..body.len().min(500)])
+            .unwrap();
+        response
+            .send_with(StatusCode::OK, &[("X-Start", tag)], &body)
+            .unwrap();
+        Flow::Done
+    }
+}
+
+/// One exchange: the bytes to send, in parts, and how many responses to read.
+type Exchange = (&'static str, Vec<Vec<u8>>, usize);
+
+fn exchanges() -> Vec<Exchange> {
+    let get = b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n".to_vec();
+    let put = |size: usize| {
+        let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n");
+        [head.as_bytes(), &vec![b'x'; size]].concat()
+    };
+    let chunked = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+        5\r\nhello\r\n3\r\nabc\r\n0\r\n\r\n"
+        .to_vec();
+    let cut = |bytes: &[u8], at: usize| vec![bytes[..at].to_vec(), bytes[at..].to_vec()];
+    vec![
+        ("one request", vec![get.clone()], 1),
+        ("a pipeline of 16", vec![get.repeat(16)], 16),
+        ("a pipeline of 200", vec![get.repeat(200)], 200),
+        ("a cut head", cut(&get, 20), 1),
+        ("a body of 1 KiB", vec![put(1024)], 1),
+        ("a cut body", cut(&put(1024), 500), 1),
+        ("a body of 20 KiB", cut(&put(20_000), 10_000), 1),
+        ("chunks", vec![chunked.clone()], 1),
+        ("cut chunks", cut(&chunked, 70), 1),
+    ]
+}
+
+fn run(client: &mut RawClient, parts: &[Vec<u8>], responses: usize) {
+    for part in parts {
+        client.send(part);
+    }
+    for _ in 0..responses {
+        assert_eq!(client.response().status, 200);
+    }
+}
+
+/// Heap calls of the shard during `rounds` repetitions, after as many to warm up.
+fn heap_calls(client: &mut RawClient, exchange: &Exchange, rounds: usize) -> u64 {
+    let (_, parts, responses) = exchange;
+    (0..rounds).for_each(|_| run(client, parts, *responses));
+    // The shard may still be busy after its last send of the warm-up: freeing, setting timers. It
+    // handles the next exchange only after that.
+    run(client, parts, *responses);
+    let before = HEAP_CALLS.load(Ordering::Relaxed);
+    (0..rounds).for_each(|_| run(client, parts, *responses));
+    HEAP_CALLS.load(Ordering::Relaxed) - before
+}
+
+fn server<S: Service + 'static>(mode: PoolMode, make: fn() -> S) -> TestServer {
+    TestServer::start(config(Limits::default(), mode), move |_| {
+        // Called on the shard's thread.
+        IS_COUNTED.set(true);
+        make()
+    })
+}
+
+/// Goal: no heap call per request with pools on, at least one with pools off, for plaintext alone
+/// and pipelined, and for every other kind of exchange. One test, since there is one counter.
+#[test]
+fn pools_take_every_heap_call_off_the_request_path() {
+    const ROUNDS: usize = 300;
+    let allowed = [exchanges()[0].clone(), exchanges()[1].clone()];
+    for exchange in &allowed {
+        let on = server(PoolMode::On, || Plaintext);
+        assert_eq!(
+            heap_calls(&mut on.connect(), exchange, ROUNDS),
+            0,
+            "plaintext {}",
+            exchange.0
+        );
+    }
+    for exchange in &exchanges() {
+        let on = server(PoolMode::On, || Store);
+        assert_eq!(
+            heap_calls(&mut on.connect(), exchange, ROUNDS),
+            0,
+            "{}",
+            exchange.0
+        );
+        let off = server(PoolMode::Off, || Store);
+        let calls = heap_calls(&mut off.connect(), exchange, ROUNDS);
+        println!(
+            "pools off, {}: {:.2} heap calls",
+            exchange.0,
+            calls as f64 / ROUNDS as f64
+        );
+        assert!(
+            calls >= ROUNDS as u64,
+            "{}: {calls} calls are no pool-less server's",
+            exchange.0
+        );
+    }
+}

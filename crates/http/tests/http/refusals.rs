@@ -1,0 +1,230 @@
+//! Everything a server must refuse, over real sockets: the status, then the end.
+
+use crate::parsing::VIOLATIONS;
+use crate::support::{Echo, PATIENCE, TestServer};
+use millpond_http::{Limits, Plaintext};
+use std::io::{ErrorKind, Read, Write};
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+fn assert_refused(server: &TestServer, what: &str, bytes: &[u8], status: u16) {
+    let mut client = server.connect();
+    let response = client.ask(bytes);
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (status, Some("close")),
+        "{what}"
+    );
+    assert!(
+        response.text().ends_with('\n') && response.text().len() > 10,
+        "{what}: a sentence"
+    );
+    client.expect_end();
+}
+
+/// Goal: each violation is answered with its status; a request smuggled behind it is never served.
+#[test]
+fn violations_are_answered_and_nothing_behind_them_is() {
+    let server = TestServer::with_limits(Limits::default(), |_| Echo);
+    for &(rule, status, bytes) in VIOLATIONS {
+        let smuggled = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_refused(&server, rule, &[bytes, smuggled].concat(), status);
+    }
+    assert_eq!(server.stop().requests, 0);
+}
+
+/// Goal: chunk tricks are refused where they occur, with the request before them answered.
+#[test]
+fn malformed_chunks_are_refused() {
+    let server = TestServer::with_limits(Limits::default(), |_| Echo);
+    for body in [
+        "0x5\r\nhello\r\n",
+        "5\nhello\r\n",
+        "5\r\nhelloX\r\n",
+        "5 \r\nhello",
+        ";a\r\n",
+    ] {
+        let head = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_refused(&server, body, format!("{head}{body}").as_bytes(), 400);
+        // The same when the head came first and the body waits in pooled memory.
+        let mut client = server.connect();
+        client.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response().text(), "GET /first\n");
+        client.send(head);
+        client.send("1\r\na\r\n");
+        client.send(body);
+        assert_eq!(client.response().status, 400, "{body:?}");
+        client.expect_end();
+    }
+}
+
+/// Goal: each limit on size has its status over the wire.
+#[test]
+fn size_limits_have_their_statuses() {
+    let limits = Limits {
+        body_bytes_max: 1000,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Echo);
+    let long_line = format!("GET /{} HTTP/1.1\r\n", "x".repeat(9000));
+    assert_refused(&server, "request line", long_line.as_bytes(), 414);
+    let endless_line = format!("GET /{}", "x".repeat(9000));
+    assert_refused(
+        &server,
+        "endless request line",
+        endless_line.as_bytes(),
+        414,
+    );
+    let long_head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(17_000));
+    assert_refused(&server, "head", long_head.as_bytes(), 431);
+    let fields = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+        "A: b\r\n".repeat(100)
+    );
+    assert_refused(&server, "fields", fields.as_bytes(), 431);
+    let long_body = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n";
+    assert_refused(&server, "body", long_body, 413);
+    let chunked = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let long_chunks = format!("{chunked}1f4\r\n{}\r\n1f5\r\n", "x".repeat(500));
+    assert_refused(&server, "chunks", long_chunks.as_bytes(), 413);
+    let trailer = format!("{chunked}0\r\nX: {}", "x".repeat(5000));
+    assert_refused(&server, "trailer", trailer.as_bytes(), 431);
+}
+
+/// Goal: a limit is found however slowly the bytes come, byte by byte included.
+#[test]
+fn a_trickled_head_reaches_the_same_limits() {
+    let limits = Limits {
+        request_line_bytes_max: 64,
+        head_bytes_max: 256,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Echo);
+    for (head, status) in [
+        (format!("GET /{}", "x".repeat(100)), 414),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(400)),
+            431,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n".to_owned(),
+            400,
+        ),
+    ] {
+        let mut client = server.connect();
+        for byte in head.as_bytes().chunks(1) {
+            // The refusal may come before the last byte; the rest then fails or is discarded.
+            if client.stream.write_all(byte).is_err() {
+                break;
+            }
+        }
+        assert_eq!(client.response().status, status, "{head}");
+    }
+}
+
+/// Goal: an answer reaches a client that is still sending a body nobody reads: no reset.
+#[test]
+fn an_early_refusal_survives_the_rest_of_the_body() {
+    let server = TestServer::with_limits(
+        Limits {
+            body_bytes_max: 1000,
+            ..Limits::default()
+        },
+        |_| Echo,
+    );
+    let mut client = server.connect();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+    client.send(vec![b'x'; 100_000]);
+    client.finish();
+    assert_eq!(client.response().status, 413);
+    client.expect_end();
+}
+
+/// Goal: a head that does not end in time is refused although bytes keep coming; an unused
+/// connection closes without a word.
+#[test]
+fn slow_heads_time_out_and_idle_connections_close() {
+    let limits = Limits {
+        head_timeout_ns: 300 * MILLISECOND_NS,
+        idle_timeout_ns: 600 * MILLISECOND_NS,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let mut silent = server.connect();
+    let mut used = server.connect();
+    assert_eq!(used.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status, 200);
+    let mut slow = server.connect();
+    slow.send("GET / HT");
+    slow.stream
+        .set_read_timeout(Some(std::time::Duration::from_millis(20)))
+        .unwrap();
+    let mut first_byte = [0];
+    loop {
+        match slow.stream.read(&mut first_byte) {
+            Ok(count) => break assert_eq!((count, first_byte[0]), (1, b'H')),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        // The whole head has the deadline, not each read.
+        slow.send("X");
+    }
+    slow.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut rest = String::new();
+    slow.stream.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("TTP/1.1 408 "), "{rest}");
+    silent.expect_end();
+    used.expect_end();
+}
+
+/// Goal: a body below the minimum rate is refused, one above it is not.
+#[test]
+fn slow_bodies_time_out() {
+    let limits = Limits {
+        body_grace_ns: 200 * MILLISECOND_NS,
+        body_rate_bytes_per_s_min: 1_000_000,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Echo);
+    let mut client = server.connect();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    assert_eq!(client.response().status, 408);
+    client.expect_end();
+    let mut head = server.connect();
+    head.send("HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    assert_eq!(head.response_to_head().status, 408);
+    head.expect_end();
+
+    let mut client = server.connect();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n");
+    client.send(vec![b'x'; 3_000_000]);
+    assert_eq!(client.response().body.len(), 3_000_006);
+}
+
+/// Goal: one connection more than allowed is told 503; when one leaves, the next is served.
+#[test]
+fn one_connection_too_many_gets_503() {
+    let limits = Limits {
+        connections_max: 2,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut first = server.connect();
+    let mut second = server.connect();
+    assert_eq!(
+        (first.ask(request).status, second.ask(request).status),
+        (200, 200)
+    );
+    let mut third = server.connect();
+    let response = third.response();
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (503, Some("close"))
+    );
+    third.expect_end();
+    assert_eq!(first.ask(request).status, 200, "the others do not notice");
+    first.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(first.response().status, 200);
+    first.expect_end();
+    let mut next = server.connect();
+    assert_eq!(next.ask(request).status, 200);
+}
