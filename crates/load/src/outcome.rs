@@ -150,9 +150,15 @@ impl Outcome {
 
     /// An arrival that was due is given up without having been written.
     pub(crate) fn never_sent(&mut self, intended_ns: u64, now_ns: u64) {
-        self.unsent += 1;
-        self.errors.timeout += 1;
-        self.unanswered.record(now_ns.saturating_sub(intended_ns));
+        self.never_sent_many(intended_ns, now_ns, 1);
+    }
+
+    /// `count` neighbouring arrivals, one of which was due at `intended_ns`, are given up.
+    pub(crate) fn never_sent_many(&mut self, intended_ns: u64, now_ns: u64, count: u64) {
+        self.unsent += count;
+        self.errors.timeout += count;
+        self.unanswered
+            .record_many(now_ns.saturating_sub(intended_ns), count);
     }
 
     /// The run is cut off with this request under way.
@@ -187,12 +193,7 @@ impl Outcome {
         for (sum, count) in self.statuses.iter_mut().zip(&other.statuses) {
             *sum += count;
         }
-        self.errors.connect += other.errors.connect;
-        self.errors.read += other.errors.read;
-        self.errors.write += other.errors.write;
-        self.errors.timeout += other.errors.timeout;
-        self.errors.status += other.errors.status;
-        self.errors.validation += other.errors.validation;
+        add_errors(&mut self.errors, &other.errors);
         self.sent += other.sent;
         self.sent_late += other.sent_late;
         self.resent += other.resent;
@@ -202,6 +203,16 @@ impl Outcome {
         self.received_bytes += other.received_bytes;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
     }
+}
+
+/// Adds counts of failures.
+pub(crate) fn add_errors(sum: &mut LoadErrors, part: &LoadErrors) {
+    sum.connect += part.connect;
+    sum.read += part.read;
+    sum.write += part.write;
+    sum.timeout += part.timeout;
+    sum.status += part.status;
+    sum.validation += part.validation;
 }
 
 #[cfg(test)]

@@ -1,9 +1,33 @@
-//! One run.
+//! One run from the first connection to the record: connect all, warm up, count, drain, judge.
+//!
+//! On the path: `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every
+//! connection has been tried, watches, and merges what the threads counted.
+//! Absent on purpose: signals (the caller raises the stop flag) and printing.
 use crate::config::LoadConfig;
-use crate::error::LoadError;
-use crate::record::LoadRecord;
+use crate::error::{ConnectFailure, LoadError};
+use crate::outcome::{Outcome, add_errors};
+use crate::record::{Ended, LoadRecord};
+use crate::schedule::{Pace, Schedule};
+use crate::shared::Shared;
+use crate::worker::Worker;
+use crate::workload::Requests;
+use millpond_io::{EpollDriver, Shard, ShardConfig, monotonic_ns};
+use millpond_measure::noise::{CpuTimes, MachineNoise};
 use millpond_measure::record::LoadErrors;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// How often the supervising thread looks at flags; bounds how late Ctrl-C is noticed.
+const WATCH: Duration = Duration::from_millis(10);
+/// Between two calls of the progress function.
+const PROGRESS_NS: u64 = 250_000_000;
+/// From setting the schedule to its start: long enough for every thread to see it.
+const START_DELAY_NS: u64 = 10_000_000;
+/// A target without any connection for this long is gone.
+const GONE_AFTER_NS: u64 = 1_000_000_000;
+/// Most arrivals never sent that are recorded one by one.
+const UNSENT_ONE_BY_ONE: u64 = 100_000;
 
 /// How far a run is; handed out about four times a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,11 +46,408 @@ pub struct Progress {
     pub remaining_ns: Option<u64>,
 }
 
-/// Runs `config` to its end; `stop` ends it early with partial results.
+/// Runs `config` to its end and blocks meanwhile. `stop` ends it within some 50 ms, with what was
+/// measured until then.
+///
+/// # Errors
+/// If nothing was measured: a setting is wrong, the target cannot be reached, or the operating
+/// system refuses threads, sockets or memory. Requests that fail are counted in the record.
 pub fn run(
-    _config: &LoadConfig,
-    _progress: &(dyn Fn(&Progress) + Sync),
-    _stop: &AtomicBool,
+    config: &LoadConfig,
+    progress: &(dyn Fn(&Progress) + Sync),
+    stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
-    todo!("the loop follows")
+    config.check()?;
+    let threads = config.threads.min(config.connections);
+    let requests = Requests::new(config)?;
+    let shared = Shared::new(config, config.pace()?, requests, threads);
+    std::thread::scope(|scope| {
+        let workers = start_workers(scope, &shared, threads)?;
+        let watched = Watch::new(&shared, &workers, progress, stop).to_the_end();
+        // Whatever ended the watch ends the threads; those that are done do not mind.
+        shared.cut_off.store(true, Ordering::Release);
+        let ends = workers.into_iter().map(join).collect::<Result<Vec<_>, _>>();
+        Ok(assemble(&shared, &ends?, &watched?))
+    })
+}
+
+/// What a thread leaves behind.
+struct WorkerEnd {
+    outcome: Outcome,
+    cpu_share: f64,
+}
+
+type WorkerHandle<'scope> = ScopedJoinHandle<'scope, Result<WorkerEnd, LoadError>>;
+
+fn start_workers<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    shared: &'env Shared<'env>,
+    threads: usize,
+) -> Result<Vec<WorkerHandle<'scope>>, LoadError> {
+    let connections = shared.config.connections;
+    let supervisor = std::thread::current();
+    let mut workers = Vec::with_capacity(threads);
+    for index in 0..threads {
+        // No connection is lost to the division: the first threads take one more.
+        let share = connections / threads + usize::from(index < connections % threads);
+        let supervisor = supervisor.clone();
+        let body = move || {
+            let end = work(shared, index, share);
+            if end.is_err() {
+                shared.cut_off.store(true, Ordering::Release);
+            }
+            supervisor.unpark();
+            end
+        };
+        let builder = std::thread::Builder::new().name(format!("load-{index}"));
+        match builder.spawn_scoped(scope, body) {
+            Ok(worker) => workers.push(worker),
+            Err(error) => {
+                shared.cut_off.store(true, Ordering::Release);
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(workers)
+}
+
+/// One thread, from its driver to its counts.
+fn work(shared: &Shared<'_>, index: usize, connections: usize) -> Result<WorkerEnd, LoadError> {
+    let pool_mode = shared.config.pool_mode;
+    let cpu = shared
+        .config
+        .cpus
+        .as_ref()
+        .map(|cpus| cpus[index % cpus.len()]);
+    let driver = EpollDriver::new(pool_mode)?;
+    let shard = Shard::new(
+        ShardConfig {
+            index,
+            cpu,
+            pool_mode,
+        },
+        driver,
+    );
+    let mut worker = Worker::new(shared, index, connections);
+    shard.run(&mut worker)?;
+    if let Some(error) = worker.failure {
+        return Err(error.into());
+    }
+    let cpu_share = worker.cpu_share();
+    Ok(WorkerEnd {
+        outcome: worker.outcome,
+        cpu_share,
+    })
+}
+
+fn join(worker: WorkerHandle<'_>) -> Result<WorkerEnd, LoadError> {
+    worker.join().unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(LoadError::Bug {
+            message: text.unwrap_or("unknown panic").to_owned(),
+        })
+    })
+}
+
+/// How the watch ended.
+struct Watched {
+    ended: Ended,
+    /// When all threads were done, or were told to be.
+    end_ns: u64,
+    steal_share: Option<f64>,
+}
+
+/// The supervising thread's view of a run.
+struct Watch<'run, 'scope> {
+    shared: &'run Shared<'run>,
+    workers: &'run [WorkerHandle<'scope>],
+    progress: &'run (dyn Fn(&Progress) + Sync),
+    stop: &'run AtomicBool,
+}
+
+impl<'run, 'scope> Watch<'run, 'scope> {
+    fn new(
+        shared: &'run Shared<'run>,
+        workers: &'run [WorkerHandle<'scope>],
+        progress: &'run (dyn Fn(&Progress) + Sync),
+        stop: &'run AtomicBool,
+    ) -> Self {
+        Self {
+            shared,
+            workers,
+            progress,
+            stop,
+        }
+    }
+
+    fn to_the_end(&self) -> Result<Watched, LoadError> {
+        self.wait_for_connections()?;
+        let Some(schedule) = self.start() else {
+            let end_ns = monotonic_ns();
+            return Ok(Watched {
+                ended: Ended::Interrupted,
+                end_ns,
+                steal_share: None,
+            });
+        };
+        let mut gone = GoneWatch::default();
+        let mut reporter = Reporter::new(schedule.window_start_ns());
+        let mut steal = StealWatch::default();
+        let mut ended = Ended::Complete;
+        while !self.all_done() {
+            std::thread::park_timeout(WATCH);
+            let now_ns = monotonic_ns();
+            steal.look(schedule, now_ns);
+            if self.is_stopped() {
+                ended = Ended::Interrupted;
+                break;
+            }
+            if gone.is_gone(self.shared, now_ns) {
+                ended = Ended::TargetGone;
+                break;
+            }
+            if let Some(news) = reporter.due(self.shared, schedule, now_ns) {
+                (self.progress)(&news);
+            }
+        }
+        Ok(Watched {
+            ended,
+            end_ns: monotonic_ns(),
+            steal_share: steal.share(),
+        })
+    }
+
+    /// Until every connection has been tried once; at least one must be up.
+    fn wait_for_connections(&self) -> Result<(), LoadError> {
+        let config = self.shared.config;
+        let doors = &self.shared.doors;
+        let give_up_ns = monotonic_ns().saturating_add(config.timeout_ns);
+        while doors.settled.load(Ordering::Acquire) < config.connections
+            && !self.is_stopped()
+            && monotonic_ns() < give_up_ns
+            && !self.all_done()
+        {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        if doors.open.load(Ordering::Relaxed) > 0 || self.is_stopped() || self.all_done() {
+            return Ok(());
+        }
+        let timed_out = ConnectFailure::TimedOut {
+            timeout_ns: config.timeout_ns,
+        };
+        Err(LoadError::Unreachable {
+            address: config.target.address.clone(),
+            cause: doors.last_failure().unwrap_or(timed_out),
+        })
+    }
+
+    /// Sets the schedule, unless the run was stopped before.
+    fn start(&self) -> Option<&'run Schedule> {
+        if self.is_stopped() {
+            return None;
+        }
+        let Shared {
+            config,
+            pace,
+            schedule,
+            ..
+        } = self.shared;
+        Some(schedule.get_or_init(|| {
+            let start_ns = monotonic_ns() + START_DELAY_NS;
+            let stop = config.stop;
+            Schedule::new(
+                *pace,
+                start_ns,
+                config.warm_up_ns,
+                stop.duration_ns,
+                stop.requests,
+            )
+        }))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn all_done(&self) -> bool {
+        self.workers.iter().all(ScopedJoinHandle::is_finished)
+    }
+}
+
+/// Notices that a target is gone: no connection is up and none has come up for a while. Wanting
+/// both tells it from a server that closes every connection after its answer.
+#[derive(Default)]
+struct GoneWatch {
+    opened: u64,
+    since_ns: Option<u64>,
+}
+
+impl GoneWatch {
+    fn is_gone(&mut self, shared: &Shared<'_>, now_ns: u64) -> bool {
+        let doors = &shared.doors;
+        let opened = doors.opened.load(Ordering::Relaxed);
+        if doors.open.load(Ordering::Relaxed) > 0 || opened != self.opened {
+            self.opened = opened;
+            self.since_ns = None;
+            return false;
+        }
+        now_ns - *self.since_ns.get_or_insert(now_ns) >= GONE_AFTER_NS
+    }
+}
+
+/// The hypervisor's share of the machine during the window.
+#[derive(Default)]
+struct StealWatch {
+    first: Option<CpuTimes>,
+    last: Option<CpuTimes>,
+    next_ns: u64,
+}
+
+impl StealWatch {
+    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+        // The kernel's own resolution is 10 ms per CPU; reading it often would only cost.
+        if schedule.is_in_window(now_ns) && now_ns >= self.next_ns {
+            self.next_ns = now_ns + PROGRESS_NS;
+            self.last = CpuTimes::read();
+            self.first = self.first.or(self.last);
+        }
+    }
+
+    fn share(&self) -> Option<f64> {
+        let (first, last) = (self.first?, self.last?);
+        (last.total_ns > first.total_ns)
+            .then(|| MachineNoise::between(&first, &last, 0).steal_share)
+    }
+}
+
+/// Turns boards into progress.
+struct Reporter {
+    last_ns: u64,
+    last_completed: u64,
+}
+
+impl Reporter {
+    fn new(window_start_ns: u64) -> Self {
+        Self {
+            last_ns: monotonic_ns().min(window_start_ns),
+            last_completed: 0,
+        }
+    }
+
+    fn due(&mut self, shared: &Shared<'_>, schedule: &Schedule, now_ns: u64) -> Option<Progress> {
+        let since_ns = now_ns.saturating_sub(self.last_ns);
+        if since_ns < PROGRESS_NS {
+            return None;
+        }
+        let (mut completed, mut errors) = (0, LoadErrors::default());
+        for board in &shared.boards {
+            let (part, failed) = board.read();
+            completed += part;
+            add_errors(&mut errors, &failed);
+        }
+        let fresh = completed.saturating_sub(self.last_completed);
+        let rate_per_s = fresh as f64 * 1e9 / since_ns as f64;
+        let by_time = schedule
+            .window_end_ns()
+            .map(|end_ns| end_ns.saturating_sub(now_ns));
+        let by_count = schedule
+            .requests_max()
+            .filter(|_| rate_per_s > 0.0)
+            .map(|requests_max| {
+                let left = requests_max.saturating_sub(completed + errors.total());
+                (left as f64 / rate_per_s * 1e9) as u64
+            });
+        self.last_ns = now_ns;
+        self.last_completed = completed;
+        Some(Progress {
+            is_warm_up: now_ns < schedule.window_start_ns(),
+            completed,
+            errors,
+            rate_per_s,
+            elapsed_ns: now_ns.saturating_sub(schedule.start_ns()),
+            remaining_ns: by_time.into_iter().chain(by_count).min(),
+        })
+    }
+}
+
+/// Merges the threads' counts and judges the whole.
+fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadRecord {
+    let mut total = Outcome::new();
+    ends.iter().for_each(|end| total.merge(&end.outcome));
+    let config = shared.config;
+    let mut record = LoadRecord {
+        threads: ends.len(),
+        connections: config.connections,
+        pipeline: config.pipeline,
+        generator_cpu_share: ends.iter().map(|end| end.cpu_share).fold(0.0, f64::max),
+        steal_share: watched.steal_share,
+        ended: watched.ended,
+        ..LoadRecord::default()
+    };
+    if let Pace::Constant(rate) = shared.pace {
+        record.rate_per_s = Some(rate.per_s());
+    }
+    if let Some(schedule) = shared.schedule.get() {
+        // A user who interrupts does not hold the backlog against the target.
+        if watched.ended != Ended::Interrupted {
+            count_unclaimed(schedule, watched.end_ns, &mut total);
+        }
+        record.offered = schedule.offered_until(watched.end_ns);
+        (record.duration_ns, record.requests_per_s) = window_of(schedule, watched, &total);
+    }
+    record.requests = total.requests();
+    record.answered_in_window = total.answered_in_window;
+    record.sent = total.sent;
+    record.resent = total.resent;
+    record.sent_late = total.sent_late;
+    record.unsent = total.unsent;
+    record.abandoned = total.abandoned;
+    record.errors = total.errors;
+    record.statuses = total.statuses().collect();
+    record.bytes_received = total.received_bytes;
+    record.response = total.response;
+    record.service = total.service;
+    record.slip = total.slip;
+    record.lateness = total.lateness;
+    record.unanswered = total.unanswered;
+    record.judged()
+}
+
+/// Arrivals no thread had a connection for are requests that were never answered.
+fn count_unclaimed(schedule: &Schedule, end_ns: u64, total: &mut Outcome) {
+    let count = schedule.unclaimed_until(end_ns).size_hint().0 as u64;
+    // A hopeless overload leaves millions; then every so many stand for their neighbours.
+    let stride = count / UNSENT_ONE_BY_ONE + 1;
+    for (place, arrival) in schedule.unclaimed_until(end_ns).enumerate() {
+        let place = place as u64;
+        if place.is_multiple_of(stride) {
+            let stands_for = stride.min(count - place);
+            total.never_sent_many(arrival.intended_ns, end_ns, stands_for);
+        }
+    }
+}
+
+/// Length of the window and the rate of right answers in it.
+fn window_of(schedule: &Schedule, watched: &Watched, total: &Outcome) -> (u64, f64) {
+    let start_ns = schedule.window_start_ns();
+    let end_ns = watched
+        .end_ns
+        .min(schedule.window_end_ns().unwrap_or(u64::MAX));
+    let accounted = total.requests() + total.errors.total() - total.errors.connect;
+    let by_count = schedule
+        .requests_max()
+        .is_some_and(|requests_max| accounted >= requests_max);
+    let (end_ns, answers) = if by_count && total.last_answer_ns <= end_ns {
+        (total.last_answer_ns, total.requests())
+    } else {
+        (end_ns, total.answered_in_window)
+    };
+    let duration_ns = end_ns.saturating_sub(start_ns);
+    let rate_per_s = if duration_ns == 0 {
+        0.0
+    } else {
+        answers as f64 * 1e9 / duration_ns as f64
+    };
+    (duration_ns, rate_per_s)
 }

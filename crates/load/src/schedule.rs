@@ -211,6 +211,20 @@ impl Schedule {
         (index < end).then_some(index)
     }
 
+    /// Whether `now_ns` is inside the window.
+    pub fn is_in_window(&self, now_ns: u64) -> bool {
+        self.window_start_ns <= now_ns && now_ns < self.window_end_ns
+    }
+
+    /// Whether [`Schedule::claim`] has nothing more to give, now or later.
+    pub fn is_exhausted(&self, now_ns: u64) -> bool {
+        let claimed = self.next.load(Ordering::Relaxed);
+        match self.pace {
+            Pace::Closed => now_ns >= self.window_end_ns || claimed >= self.requests_max,
+            Pace::Constant(rate) => claimed >= self.constant_end(rate),
+        }
+    }
+
     /// Counted arrivals that were due before `now_ns`: the offered load. `None` in a closed loop,
     /// where nothing is due by itself.
     pub fn offered_until(&self, now_ns: u64) -> Option<u64> {
@@ -335,7 +349,8 @@ mod tests {
     fn warm_up_precedes_the_window() {
         let schedule = constant(10.0, SECOND_NS, Some(SECOND_NS), None);
         let all: Vec<Arrival> = std::iter::from_fn(|| schedule.claim(0)).collect();
-        let (warm, counted): (Vec<_>, Vec<_>) = all.iter().partition(|arrival| !arrival.counted);
+        let (warm, counted): (Vec<Arrival>, Vec<Arrival>) =
+            all.into_iter().partition(|arrival| !arrival.counted);
         assert_eq!((warm.len(), counted.len()), (10, 10));
         assert!(
             warm.iter()

@@ -1,0 +1,292 @@
+//! One connection's life: connecting, requests in flight in order, answers checked, starting over.
+//!
+//! On the path: `worker` gives it arrivals and received bytes and does its socket calls; answers go
+//! to `outcome`. Absent on purpose: the driver and the schedule, so that this is a state machine;
+//! and allocation per request: the queue of stamps has room for the pipeline from the start.
+use crate::outcome::{InFlight, Outcome};
+use crate::schedule::Arrival;
+use crate::validation::{AnswerCheck, Validator};
+use crate::workload::Requests;
+use millpond_http::{ClientConnection, ClientError, ClientEvent, Limits};
+use millpond_io::SocketId;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+use std::collections::VecDeque;
+
+/// First wait before connecting again after a connection that answered nothing; doubles.
+const BACKOFF_NS_FIRST: u64 = 10_000_000;
+/// Longest wait before connecting again.
+const BACKOFF_NS_MAX: u64 = 500_000_000;
+/// Requests of a closed loop are gathered in one block up to this size.
+const BATCH_BYTES_MAX: usize = 32 << 10;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    /// Connects again from this moment on.
+    Closed { retry_ns: u64 },
+    /// Asked for, not up yet.
+    Connecting { socket: SocketId, since_ns: u64 },
+    /// Up.
+    Open { socket: SocketId },
+}
+
+/// What answers are judged by and counted in; lent by the worker for one call.
+pub(crate) struct Desk<'a> {
+    pub(crate) requests: &'a Requests,
+    pub(crate) validator: &'a Validator,
+    pub(crate) outcome: &'a mut Outcome,
+    pub(crate) now_ns: u64,
+    pub(crate) in_window: bool,
+}
+
+/// One connection. Invariant: `in_flight` is in the order of writing, and its last `unwritten`
+/// entries are exactly the requests in `out`.
+pub(crate) struct Session {
+    pub(crate) state: State,
+    /// Whether the first attempt to connect has ended, well or badly.
+    pub(crate) has_settled: bool,
+    /// Whether it stands in the worker's queue of free connections.
+    pub(crate) is_queued: bool,
+    /// The kernel has not taken all of the last batch.
+    pub(crate) is_blocked: bool,
+    /// The server announced that it closes; requests behind the last answer will not be answered.
+    pub(crate) is_last: bool,
+    /// Since when there has been room for a request.
+    pub(crate) free_since_ns: u64,
+    http: ClientConnection,
+    check: AnswerCheck,
+    in_flight: VecDeque<InFlight>,
+    out: Buffer,
+    unwritten: usize,
+    pipeline: usize,
+    has_answered: bool,
+    /// Connections in a row that ended without an answer.
+    failures: u32,
+}
+
+impl Session {
+    pub(crate) fn new(pipeline: usize) -> Self {
+        Self {
+            state: State::Closed { retry_ns: 0 },
+            has_settled: false,
+            is_queued: false,
+            is_blocked: false,
+            is_last: false,
+            free_since_ns: 0,
+            http: ClientConnection::new(client_limits()),
+            check: AnswerCheck::default(),
+            in_flight: VecDeque::with_capacity(pipeline),
+            out: Buffer::new(),
+            unwritten: 0,
+            pipeline,
+            has_answered: false,
+            failures: 0,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> Option<SocketId> {
+        match self.state {
+            State::Closed { .. } => None,
+            State::Connecting { socket, .. } | State::Open { socket } => Some(socket),
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    pub(crate) fn in_flight_len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether the next request may leave here.
+    pub(crate) fn can_take(&self) -> bool {
+        self.is_open() && !self.is_blocked && !self.is_last && self.in_flight.len() < self.pipeline
+    }
+
+    /// The connection stands.
+    pub(crate) fn opened(&mut self, socket: SocketId, now_ns: u64) {
+        self.state = State::Open { socket };
+        self.free_since_ns = now_ns;
+    }
+
+    /// Appends a request to the next batch; true if it is the first of the batch.
+    pub(crate) fn take(
+        &mut self,
+        arrival: &Arrival,
+        requests: &Requests,
+        pool: &BlockPool,
+        expect_full: bool,
+    ) -> Result<bool, PoolError> {
+        debug_assert!(self.can_take());
+        let request_bytes = requests.request_bytes();
+        if self.out.spare_bytes() < request_bytes {
+            let free = if expect_full {
+                self.pipeline - self.in_flight.len()
+            } else {
+                1
+            };
+            let batch_bytes = (free * request_bytes)
+                .min(BATCH_BYTES_MAX)
+                .max(request_bytes);
+            self.out.reserve(pool, batch_bytes)?;
+        }
+        requests.append(arrival.number, &mut self.out);
+        let Arrival {
+            number,
+            intended_ns,
+            counted,
+        } = *arrival;
+        self.in_flight.push_back(InFlight {
+            number,
+            intended_ns,
+            written_ns: 0,
+            counted,
+        });
+        self.http.expect(requests.method());
+        self.unwritten += 1;
+        Ok(self.unwritten == 1)
+    }
+
+    /// The batch leaves now: stamps its requests and gives out its bytes. In a closed loop the
+    /// write is the intended start.
+    pub(crate) fn written(
+        &mut self,
+        now_ns: u64,
+        is_closed_loop: bool,
+        mut each: impl FnMut(&InFlight),
+    ) -> Buffer {
+        let first = self.in_flight.len() - self.unwritten;
+        for request in self.in_flight.range_mut(first..) {
+            request.written_ns = now_ns;
+            if is_closed_loop {
+                request.intended_ns = now_ns;
+            }
+            each(request);
+        }
+        self.unwritten = 0;
+        std::mem::take(&mut self.out)
+    }
+
+    /// The kernel has taken all of the last batch.
+    pub(crate) fn drained(&mut self, now_ns: u64) {
+        self.is_blocked = false;
+        self.free_since_ns = now_ns;
+    }
+
+    /// Takes in what arrived. After an error the connection is of no use.
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        pool: &BlockPool,
+        desk: &mut Desk<'_>,
+    ) -> Result<(), ClientError> {
+        let was_full = self.in_flight.len() == self.pipeline;
+        let (http, mut answers) = self.split(desk);
+        let result = http.receive(bytes, pool, &mut |event| answers.on(&event));
+        if was_full && self.in_flight.len() < self.pipeline {
+            self.free_since_ns = desk.now_ns;
+        }
+        result
+    }
+
+    /// The peer sends nothing more; an answer that ends so is complete now.
+    pub(crate) fn peer_finished(&mut self, desk: &mut Desk<'_>) -> Result<(), ClientError> {
+        let (http, mut answers) = self.split(desk);
+        http.peer_finished(&mut |event| answers.on(&event))
+    }
+
+    fn split<'s, 'd>(
+        &'s mut self,
+        desk: &'s mut Desk<'d>,
+    ) -> (&'s mut ClientConnection, Answers<'s, 'd>) {
+        let answers = Answers {
+            in_flight: &mut self.in_flight,
+            check: &mut self.check,
+            is_last: &mut self.is_last,
+            has_answered: &mut self.has_answered,
+            desk,
+        };
+        (&mut self.http, answers)
+    }
+
+    /// The oldest request's write, if it was written.
+    pub(crate) fn oldest_written_ns(&self) -> Option<u64> {
+        self.in_flight.front().map(|request| request.written_ns)
+    }
+
+    /// Empties the queue: the connection is over. The caller says what becomes of each.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = InFlight> + '_ {
+        self.unwritten = 0;
+        self.out = Buffer::new();
+        self.in_flight.drain(..)
+    }
+
+    /// The connection is gone; says when to try again. One that answered is replaced at once.
+    pub(crate) fn closed(&mut self, now_ns: u64) {
+        debug_assert!(
+            self.in_flight.is_empty(),
+            "requests of a lost connection are accounted for"
+        );
+        let wait_ns = if self.has_answered {
+            self.failures = 0;
+            0
+        } else {
+            let wait_ns = BACKOFF_NS_FIRST << self.failures.min(8);
+            self.failures = self.failures.saturating_add(1);
+            wait_ns.min(BACKOFF_NS_MAX)
+        };
+        self.state = State::Closed {
+            retry_ns: now_ns + wait_ns,
+        };
+        self.has_answered = false;
+        self.is_blocked = false;
+        self.is_last = false;
+        self.http = ClientConnection::new(client_limits());
+    }
+}
+
+/// A generator reads whatever a server sends; only heads are bounded.
+fn client_limits() -> Limits {
+    Limits {
+        body_bytes_max: u64::MAX,
+        ..Limits::default()
+    }
+}
+
+/// The parts of a session that answers touch, apart from the parser that calls back.
+struct Answers<'s, 'd> {
+    in_flight: &'s mut VecDeque<InFlight>,
+    check: &'s mut AnswerCheck,
+    is_last: &'s mut bool,
+    has_answered: &'s mut bool,
+    desk: &'s mut Desk<'d>,
+}
+
+impl Answers<'_, '_> {
+    fn on(&mut self, event: &ClientEvent<'_>) {
+        let Some(request) = self.in_flight.front().copied() else {
+            return;
+        };
+        let desk = &mut *self.desk;
+        match *event {
+            ClientEvent::Head { status, .. } => self.check.begin(status.code()),
+            ClientEvent::BodyPart(part) => {
+                let value = desk.requests.expected_value(request.number);
+                self.check.part(desk.validator, value, part);
+            }
+            ClientEvent::Complete {
+                status, keep_alive, ..
+            } => {
+                let value = desk.requests.expected_value(request.number);
+                let judgement = self.check.finish(desk.validator, value);
+                let (now_ns, in_window) = (desk.now_ns, desk.in_window);
+                desk.outcome
+                    .answered(&request, status.code(), judgement, now_ns, in_window);
+                self.in_flight.pop_front();
+                *self.has_answered = true;
+                *self.is_last |= !keep_alive;
+            }
+        }
+    }
+}

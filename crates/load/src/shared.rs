@@ -1,0 +1,121 @@
+//! What the threads of a run share: read-only plans, one schedule, and a few counters.
+//!
+//! On the path: `run` makes it, every `worker` reads it. Absent on purpose: locks on the way of a
+//! request. A request touches only the schedule's index; boards are written fifty times a second.
+use crate::config::LoadConfig;
+use crate::error::ConnectFailure;
+use crate::outcome::Outcome;
+use crate::schedule::{Pace, Schedule};
+use crate::validation::Validator;
+use crate::workload::Requests;
+use millpond_measure::record::LoadErrors;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Everything shared.
+pub(crate) struct Shared<'run> {
+    pub(crate) config: &'run LoadConfig,
+    pub(crate) pace: Pace,
+    pub(crate) requests: Requests,
+    pub(crate) validator: Validator,
+    /// Set once every connection has been tried; requests leave from its start on.
+    pub(crate) schedule: OnceLock<Schedule>,
+    /// Ends every thread at its next housekeeping.
+    pub(crate) cut_off: AtomicBool,
+    pub(crate) doors: Doors,
+    pub(crate) boards: Vec<Board>,
+}
+
+impl<'run> Shared<'run> {
+    pub(crate) fn new(
+        config: &'run LoadConfig,
+        pace: Pace,
+        requests: Requests,
+        threads: usize,
+    ) -> Self {
+        Self {
+            config,
+            pace,
+            requests,
+            validator: Validator::new(config.validation),
+            schedule: OnceLock::new(),
+            cut_off: AtomicBool::new(false),
+            doors: Doors::default(),
+            boards: (0..threads).map(|_| Board::default()).collect(),
+        }
+    }
+}
+
+/// How the connections of all threads fare.
+#[derive(Debug, Default)]
+pub(crate) struct Doors {
+    /// Connections whose first attempt has ended.
+    pub(crate) settled: AtomicUsize,
+    /// Connections up now.
+    pub(crate) open: AtomicUsize,
+    /// Connections that ever came up: tells a dead target from one that closes after each answer.
+    pub(crate) opened: AtomicU64,
+    last_failure: Mutex<Option<ConnectFailure>>,
+}
+
+impl Doors {
+    /// A connection did not come up.
+    pub(crate) fn failed(&self, failure: ConnectFailure) {
+        *self
+            .last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<ConnectFailure> {
+        *self
+            .last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread's running totals, for progress. Alone on its cache lines, so that writing it does
+/// not slow another thread.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Board {
+    completed: AtomicU64,
+    errors: [AtomicU64; 6],
+}
+
+impl Board {
+    pub(crate) fn publish(&self, outcome: &Outcome) {
+        let LoadErrors {
+            connect,
+            read,
+            write,
+            timeout,
+            status,
+            validation,
+        } = outcome.errors;
+        self.completed.store(outcome.requests(), Ordering::Relaxed);
+        for (slot, count) in self
+            .errors
+            .iter()
+            .zip([connect, read, write, timeout, status, validation])
+        {
+            slot.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Right answers and failures so far.
+    pub(crate) fn read(&self) -> (u64, LoadErrors) {
+        let [connect, read, write, timeout, status, validation] =
+            std::array::from_fn(|index| self.errors[index].load(Ordering::Relaxed));
+        let errors = LoadErrors {
+            connect,
+            read,
+            write,
+            timeout,
+            status,
+            validation,
+        };
+        (self.completed.load(Ordering::Relaxed), errors)
+    }
+}

@@ -1,0 +1,610 @@
+//! One thread of the generator: an io shard that gives arrivals to its free connections.
+//!
+//! Per tick: events are taken in (answers free connections), then due arrivals are spread over the
+//! free connections, then each connection that got some sends them in one call, stamped just before
+//! it. Between ticks the thread sleeps until its next arrival (see `pacing`).
+//! A thread with a free connection holds at most one arrival that is not due yet, so an arrival
+//! wakes one thread and not all of them.
+//! Absent on purpose: timers per request. Timeouts are found by a sweep: late by a sixteenth of
+//! the timeout at most, for nothing per request.
+use crate::error::ConnectFailure;
+use crate::outcome::{InFlight, Outcome, Phase};
+use crate::pacing::SpinWindow;
+use crate::schedule::{Arrival, Pace, Schedule};
+use crate::session::{Desk, Session, State};
+use crate::shared::Shared;
+use millpond_http::ClientError;
+use millpond_io::{
+    Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
+    monotonic_ns,
+};
+use millpond_mempool::PoolError;
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// How often flags are looked at and totals published.
+const HOUSEKEEPING_NS: u64 = 20_000_000;
+/// The same while the run has not begun, so that it begins on time.
+const HOUSEKEEPING_NS_BEFORE_START: u64 = 1_000_000;
+/// Connections being opened at once: more would overflow a listener's queue and wait a second.
+const CONNECTING_MAX: usize = 128;
+/// No slot of the driver belongs to this session index.
+const NOBODY: u32 = u32::MAX;
+
+/// A request to write: new, or again because its connection was closed under it by announcement.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    arrival: Arrival,
+    is_repeat: bool,
+}
+
+/// One thread's connections and counts.
+pub(crate) struct Worker<'run> {
+    shared: &'run Shared<'run>,
+    board_index: usize,
+    pub(crate) outcome: Outcome,
+    sessions: Vec<Session>,
+    /// Which session a socket belongs to, by the socket's slot.
+    by_slot: Vec<u32>,
+    /// Sessions that may have room for a request, each at most once; longest waiting first.
+    free: VecDeque<u32>,
+    /// Sessions with a batch to send in this tick.
+    dirty: Vec<u32>,
+    /// Sessions to connect.
+    closed: VecDeque<u32>,
+    connecting: usize,
+    /// An arrival claimed but not due yet.
+    held: Option<Arrival>,
+    /// Requests to write again, before all others.
+    repeats: VecDeque<Arrival>,
+    in_flight: usize,
+    spin: SpinWindow,
+    /// When the current sleep should end; `None` while polling.
+    sleep_until_ns: Option<u64>,
+    had_events: bool,
+    /// The clock at the end of the last tick.
+    now_ns: u64,
+    next_housekeeping_ns: u64,
+    next_sweep_ns: u64,
+    cpu: CpuShare,
+    is_done: bool,
+    /// Ended the run for want of memory.
+    pub(crate) failure: Option<PoolError>,
+}
+
+impl<'run> Worker<'run> {
+    /// A worker with `connections` sessions of its own.
+    pub(crate) fn new(shared: &'run Shared<'run>, board_index: usize, connections: usize) -> Self {
+        let pipeline = shared.config.pipeline;
+        let gap_ns = match shared.pace {
+            Pace::Closed => 0,
+            Pace::Constant(rate) => rate.offset_ns(shared.boards.len() as u64),
+        };
+        Self {
+            shared,
+            board_index,
+            outcome: Outcome::new(),
+            sessions: (0..connections).map(|_| Session::new(pipeline)).collect(),
+            by_slot: Vec::with_capacity(connections),
+            free: VecDeque::with_capacity(connections),
+            dirty: Vec::with_capacity(connections),
+            closed: (0..connections as u32).collect(),
+            connecting: 0,
+            held: None,
+            repeats: VecDeque::new(),
+            in_flight: 0,
+            spin: SpinWindow::new(gap_ns),
+            sleep_until_ns: None,
+            had_events: false,
+            now_ns: 0,
+            next_housekeeping_ns: 0,
+            next_sweep_ns: 0,
+            cpu: CpuShare::default(),
+            is_done: false,
+            failure: None,
+        }
+    }
+
+    /// CPU this thread used inside the window, as a share of one CPU.
+    pub(crate) fn cpu_share(&self) -> f64 {
+        self.cpu.share()
+    }
+
+    // ---- connections ----
+
+    /// Opens what is due, within the limit of connections being opened at once.
+    fn open_due<D: Driver>(&mut self, driver: &mut D, now_ns: u64) -> Result<(), IoError> {
+        for _ in 0..self.closed.len() {
+            if self.connecting >= CONNECTING_MAX {
+                break;
+            }
+            let Some(index) = self.closed.pop_front() else {
+                break;
+            };
+            let State::Closed { retry_ns } = self.sessions[index as usize].state else {
+                continue;
+            };
+            if retry_ns > now_ns {
+                self.closed.push_back(index);
+                continue;
+            }
+            self.connect(driver, index, now_ns)?;
+        }
+        Ok(())
+    }
+
+    fn connect<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        index: u32,
+        now_ns: u64,
+    ) -> Result<(), IoError> {
+        let socket = driver.connect(&self.shared.config.target.address)?;
+        let slot = socket.slot();
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, NOBODY);
+        }
+        self.by_slot[slot] = index;
+        self.sessions[index as usize].state = State::Connecting {
+            socket,
+            since_ns: now_ns,
+        };
+        self.connecting += 1;
+        Ok(())
+    }
+
+    fn session_of(&self, socket: SocketId) -> Option<u32> {
+        let index = *self.by_slot.get(socket.slot())?;
+        let session = self.sessions.get(index as usize)?;
+        (session.socket() == Some(socket)).then_some(index)
+    }
+
+    fn connected(&mut self, index: u32, socket: SocketId, now_ns: u64) {
+        self.connecting -= 1;
+        self.shared.doors.open.fetch_add(1, Ordering::Relaxed);
+        self.shared.doors.opened.fetch_add(1, Ordering::Relaxed);
+        self.settle(index);
+        self.sessions[index as usize].opened(socket, now_ns);
+        self.offer(index);
+    }
+
+    fn connect_failed(&mut self, index: u32, failure: ConnectFailure, now_ns: u64) {
+        self.connecting -= 1;
+        self.outcome.errors.connect += 1;
+        self.shared.doors.failed(failure);
+        self.settle(index);
+        self.sessions[index as usize].closed(now_ns);
+        self.closed.push_back(index);
+    }
+
+    fn settle(&mut self, index: u32) {
+        let session = &mut self.sessions[index as usize];
+        if !session.has_settled {
+            session.has_settled = true;
+            self.shared.doors.settled.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A connection is over (its socket is closed already): its requests have failed, unless the
+    /// server had announced that it would not answer them.
+    fn lost(&mut self, index: u32, phase: Phase, now_ns: u64) {
+        let session = &mut self.sessions[index as usize];
+        let was_announced = session.is_last;
+        for request in session.drain() {
+            self.in_flight -= 1;
+            if was_announced {
+                let InFlight {
+                    number,
+                    intended_ns,
+                    counted,
+                    ..
+                } = request;
+                self.repeats.push_back(Arrival {
+                    number,
+                    intended_ns,
+                    counted,
+                });
+            } else {
+                self.outcome.failed(&request, phase, now_ns);
+            }
+        }
+        session.closed(now_ns);
+        self.shared.doors.open.fetch_sub(1, Ordering::Relaxed);
+        self.closed.push_back(index);
+    }
+
+    /// Puts a session with room into the queue of free ones.
+    fn offer(&mut self, index: u32) {
+        let session = &mut self.sessions[index as usize];
+        if !session.is_queued && session.can_take() {
+            session.is_queued = true;
+            self.free.push_back(index);
+        }
+    }
+
+    // ---- answers ----
+
+    /// Feeds a session; afterwards it is free, still waiting, or over.
+    fn feed<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        index: u32,
+        socket: SocketId,
+        input: Input<'_>,
+    ) {
+        let (now_ns, in_window) = (shard.now_ns, self.is_in_window(shard.now_ns));
+        let session = &mut self.sessions[index as usize];
+        let before = session.in_flight_len();
+        let mut desk = Desk {
+            requests: &self.shared.requests,
+            validator: &self.shared.validator,
+            outcome: &mut self.outcome,
+            now_ns,
+            in_window,
+        };
+        let result: Result<(), ClientError> = match input {
+            Input::Bytes(bytes) => session.receive(bytes, &shard.pools.blocks, &mut desk),
+            Input::End => session.peer_finished(&mut desk),
+        };
+        self.in_flight -= before - session.in_flight_len();
+        if let Input::Bytes(bytes) = input
+            && in_window
+        {
+            self.outcome.received_bytes += bytes.len() as u64;
+        }
+        let is_over = result.is_err() || session.is_last || matches!(input, Input::End);
+        if is_over {
+            shard.driver.close(socket);
+            self.lost(index, Phase::Read, now_ns);
+        } else {
+            self.offer(index);
+        }
+    }
+
+    fn is_in_window(&self, now_ns: u64) -> bool {
+        self.shared
+            .schedule
+            .get()
+            .is_some_and(|schedule| schedule.is_in_window(now_ns))
+    }
+
+    // ---- requests ----
+
+    /// The next request that is due, if any.
+    fn next_due(&mut self, schedule: &Schedule, now_ns: u64) -> Option<Owed> {
+        if let Some(arrival) = self.repeats.pop_front() {
+            return Some(Owed {
+                arrival,
+                is_repeat: true,
+            });
+        }
+        if self.held.is_none() {
+            self.held = schedule.claim(now_ns);
+        }
+        let arrival = self.held.take_if(|arrival| arrival.intended_ns <= now_ns)?;
+        Some(Owed {
+            arrival,
+            is_repeat: false,
+        })
+    }
+
+    /// Spreads due requests over free connections, the longest free first.
+    fn dispatch<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, schedule: &Schedule) {
+        let is_closed_loop = self.shared.pace == Pace::Closed;
+        let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
+        while let Some(&index) = self.free.front() {
+            if !self.sessions[index as usize].can_take() {
+                self.sessions[index as usize].is_queued = false;
+                self.free.pop_front();
+                continue;
+            }
+            let Some(owed) = self.next_due(schedule, self.now_ns) else {
+                break;
+            };
+            self.free.pop_front();
+            let session = &mut self.sessions[index as usize];
+            session.is_queued = false;
+            let pool = &shard.pools.blocks;
+            match session.take(&owed.arrival, &self.shared.requests, pool, is_closed_loop) {
+                Ok(true) => self.dirty.push(index),
+                Ok(false) => {}
+                Err(error) => {
+                    // Without memory nothing can be measured; the arrival ends as cut off.
+                    self.failure = Some(error);
+                    self.is_done = true;
+                    self.shared.cut_off.store(true, Ordering::Release);
+                    return;
+                }
+            }
+            self.in_flight += 1;
+            if owed.is_repeat {
+                self.outcome.resent += 1;
+            } else if owed.arrival.counted {
+                self.outcome.sent += 1;
+                self.outcome.sent_late += u64::from(self.now_ns >= window_end_ns);
+            }
+            self.offer(index);
+        }
+    }
+
+    /// One send per connection with a batch, stamped just before.
+    fn flush<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let is_closed_loop = self.shared.pace == Pace::Closed;
+        for position in 0..self.dirty.len() {
+            let index = self.dirty[position] as usize;
+            let session = &mut self.sessions[index];
+            let State::Open { socket } = session.state else {
+                continue;
+            };
+            self.now_ns = monotonic_ns();
+            let (now_ns, free_since_ns) = (self.now_ns, session.free_since_ns);
+            let lateness = &mut self.outcome.lateness;
+            let batch = session.written(now_ns, is_closed_loop, |request| {
+                if request.counted && !is_closed_loop {
+                    lateness.record(now_ns - request.intended_ns.max(free_since_ns));
+                }
+            });
+            if shard.driver.send(socket, batch) == SendOutcome::Blocked {
+                session.is_blocked = true;
+            }
+        }
+        self.dirty.clear();
+    }
+
+    // ---- the rest ----
+
+    /// Everything that is not per request.
+    fn keep_house<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let now_ns = self.now_ns;
+        self.shared.boards[self.board_index].publish(&self.outcome);
+        if self.shared.cut_off.load(Ordering::Acquire) {
+            return self.cut_off(shard);
+        }
+        if now_ns >= self.next_sweep_ns {
+            self.sweep_timeouts(shard);
+            self.next_sweep_ns = now_ns + (self.shared.config.timeout_ns / 16).min(100_000_000);
+        }
+        if let Err(error) = self.open_due(shard.driver, now_ns) {
+            // Not fatal in the middle of a run: descriptors may come free again.
+            self.reconnect_refused(&error);
+        }
+        let Some(schedule) = self.shared.schedule.get() else {
+            self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS_BEFORE_START;
+            return;
+        };
+        self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
+        if schedule.is_in_window(now_ns) {
+            self.cpu.sample(now_ns);
+        }
+        let drain_end_ns = schedule.window_end_ns().map_or(u64::MAX, |end_ns| {
+            end_ns.saturating_add(self.shared.config.timeout_ns)
+        });
+        if now_ns >= drain_end_ns {
+            self.give_up(shard);
+        } else if self.held.is_none()
+            && self.repeats.is_empty()
+            && self.in_flight == 0
+            && schedule.is_exhausted(now_ns)
+        {
+            self.is_done = true;
+        }
+    }
+
+    fn reconnect_refused(&mut self, error: &IoError) {
+        let errno = match error {
+            IoError::System { error, .. } => *error,
+            _ => Errno::MFILE,
+        };
+        self.outcome.errors.connect += 1;
+        self.shared.doors.failed(ConnectFailure::Refused(errno));
+    }
+
+    fn sweep_timeouts<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let (now_ns, timeout_ns) = (self.now_ns, self.shared.config.timeout_ns);
+        for index in 0..self.sessions.len() {
+            let session = &self.sessions[index];
+            let (socket, since_ns) = match session.state {
+                State::Closed { .. } => continue,
+                State::Connecting { socket, since_ns } => (socket, Some(since_ns)),
+                State::Open { socket } => (socket, session.oldest_written_ns()),
+            };
+            if since_ns.is_none_or(|since_ns| now_ns.saturating_sub(since_ns) < timeout_ns) {
+                continue;
+            }
+            let is_open = session.is_open();
+            shard.driver.close(socket);
+            if is_open {
+                self.lost(index as u32, Phase::Timeout, now_ns);
+            } else {
+                self.connect_failed(
+                    index as u32,
+                    ConnectFailure::TimedOut { timeout_ns },
+                    now_ns,
+                );
+            }
+        }
+    }
+
+    /// The drain is over: what is not answered has timed out, what was not sent never will be.
+    fn give_up<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let now_ns = self.now_ns;
+        for arrival in self.repeats.drain(..).chain(self.held.take()) {
+            if arrival.counted {
+                self.outcome.never_sent(arrival.intended_ns, now_ns);
+            }
+        }
+        for session in &mut self.sessions {
+            if let Some(socket) = session.socket() {
+                shard.driver.close(socket);
+            }
+            session.drain().for_each(|request| {
+                self.outcome.failed(&request, Phase::Timeout, now_ns);
+            });
+        }
+        self.is_done = true;
+    }
+
+    /// The run is cut off: requests under way are neither answered nor failed.
+    fn cut_off<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let now_ns = self.now_ns;
+        for session in &mut self.sessions {
+            if let Some(socket) = session.socket() {
+                shard.driver.close(socket);
+            }
+            session
+                .drain()
+                .for_each(|request| self.outcome.cut_off(&request, now_ns));
+        }
+        self.is_done = true;
+    }
+}
+
+/// What a session is fed with.
+#[derive(Clone, Copy)]
+enum Input<'a> {
+    Bytes(&'a [u8]),
+    End,
+}
+
+impl<D: Driver> Protocol<D> for Worker<'_> {
+    fn started(&mut self, shard: &mut ShardContext<'_, D>) -> Result<(), IoError> {
+        self.open_due(shard.driver, shard.now_ns)
+    }
+
+    fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
+        self.had_events = true;
+        let now_ns = shard.now_ns;
+        match event {
+            Event::Connected { socket } => {
+                if let Some(index) = self.session_of(socket) {
+                    self.connected(index, socket, now_ns);
+                }
+                if !self.closed.is_empty()
+                    && let Err(error) = self.open_due(shard.driver, now_ns)
+                {
+                    self.reconnect_refused(&error);
+                }
+            }
+            Event::Received { socket, bytes } => {
+                if let Some(index) = self.session_of(socket) {
+                    self.feed(shard, index, socket, Input::Bytes(bytes));
+                }
+            }
+            Event::PeerFinished { socket } => {
+                if let Some(index) = self.session_of(socket) {
+                    self.feed(shard, index, socket, Input::End);
+                }
+            }
+            Event::Failed { socket, error } => {
+                let Some(index) = self.session_of(socket) else {
+                    return;
+                };
+                if self.sessions[index as usize].is_open() {
+                    let phase = if error == Errno::PIPE {
+                        Phase::Write
+                    } else {
+                        Phase::Read
+                    };
+                    self.lost(index, phase, now_ns);
+                } else {
+                    self.connect_failed(index, ConnectFailure::Refused(error), now_ns);
+                }
+            }
+            Event::SendDrained { socket } => {
+                if let Some(index) = self.session_of(socket) {
+                    self.sessions[index as usize].drained(now_ns);
+                    self.offer(index);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tick_ended(&mut self, shard: &mut ShardContext<'_, D>) {
+        if let Some(sleep_until_ns) = self.sleep_until_ns.take()
+            && !self.had_events
+            && shard.now_ns >= sleep_until_ns
+        {
+            self.spin.observe(shard.now_ns - sleep_until_ns);
+        }
+        self.had_events = false;
+        self.now_ns = monotonic_ns();
+        if self.now_ns >= self.next_housekeeping_ns {
+            self.keep_house(shard);
+        }
+        let shared = self.shared;
+        if let Some(schedule) = shared.schedule.get()
+            && !self.is_done
+            && self.now_ns >= schedule.start_ns()
+        {
+            self.dispatch(shard, schedule);
+            self.flush(shard);
+            // Lets the last answer end the run at once instead of at the next housekeeping.
+            if self.in_flight == 0 && self.held.is_none() {
+                self.next_housekeeping_ns = self
+                    .next_housekeeping_ns
+                    .min(self.now_ns + HOUSEKEEPING_NS_BEFORE_START);
+            }
+        }
+    }
+
+    fn stop_requested(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.cut_off(shard);
+    }
+
+    fn finished(&self) -> bool {
+        self.is_done
+    }
+
+    fn wait_plan(&mut self, _now_ns: u64) -> WaitPlan {
+        let start_ns = self.shared.schedule.get().map(Schedule::start_ns);
+        let due_ns = match (start_ns, self.held) {
+            (Some(start_ns), _) if self.now_ns < start_ns => Some(start_ns),
+            (_, Some(arrival)) if !self.free.is_empty() => Some(arrival.intended_ns),
+            _ => None,
+        };
+        let Some(due_ns) = due_ns.filter(|&due_ns| due_ns < self.next_housekeeping_ns) else {
+            return WaitPlan {
+                deadline_ns: Some(self.next_housekeeping_ns),
+                spin_ns: 0,
+            };
+        };
+        let spin_ns = self.spin.width_ns();
+        let sleep_until_ns = due_ns.saturating_sub(spin_ns);
+        self.sleep_until_ns = (sleep_until_ns > self.now_ns).then_some(sleep_until_ns);
+        WaitPlan {
+            deadline_ns: Some(due_ns),
+            spin_ns,
+        }
+    }
+}
+
+/// CPU time of the calling thread over wall time, between the first and the last sample.
+#[derive(Debug, Default)]
+struct CpuShare {
+    first: Option<(u64, u64)>,
+    last: (u64, u64),
+}
+
+impl CpuShare {
+    fn sample(&mut self, now_ns: u64) {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        // Neither part of a thread's CPU time is ever negative.
+        let cpu_ns = cpu.tv_sec.cast_unsigned() * 1_000_000_000 + cpu.tv_nsec.cast_unsigned();
+        self.last = (now_ns, cpu_ns);
+        self.first.get_or_insert(self.last);
+    }
+
+    fn share(&self) -> f64 {
+        let Some((first_ns, first_cpu_ns)) = self.first else {
+            return 0.0;
+        };
+        let (wall_ns, cpu_ns) = (self.last.0 - first_ns, self.last.1 - first_cpu_ns);
+        if wall_ns == 0 {
+            0.0
+        } else {
+            cpu_ns as f64 / wall_ns as f64
+        }
+    }
+}
