@@ -36,9 +36,11 @@ pub(crate) struct BlockClass {
     uncut: NonNull<u8>,
     uncut_count: usize,
     block_bytes: usize,
-    pub(crate) live_count: usize,
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
+    /// Blocks lent, ever, without and with a new chunk, and blocks taken back, ever. What is live
+    /// is the difference: that leaves one count to write per call.
+    hits: u64,
+    misses: u64,
+    returns: u64,
     chunks: Vec<OwnedChunk>,
 }
 
@@ -50,9 +52,9 @@ impl BlockClass {
             uncut: NonNull::dangling(),
             uncut_count: 0,
             block_bytes,
-            live_count: 0,
             hits: 0,
             misses: 0,
+            returns: 0,
             chunks: Vec::new(),
         }
     }
@@ -64,8 +66,15 @@ impl BlockClass {
             Some(block) => block,
             None => self.cut()?,
         };
-        self.live_count += 1;
+        self.hits += 1;
         Some(block)
+    }
+
+    /// A block of a new chunk. Only when `take` found nothing.
+    pub(crate) fn take_from_new_chunk(&mut self) -> Result<NonNull<u8>, PoolError> {
+        self.add_chunk()?;
+        self.misses += 1;
+        Ok(self.cut().expect("a new chunk holds at least two blocks"))
     }
 
     fn cut(&mut self) -> Option<NonNull<u8>> {
@@ -83,21 +92,23 @@ impl BlockClass {
     /// `take` of this class gave the block out, and nobody uses it any more.
     #[inline]
     pub(crate) unsafe fn put(&mut self, block: NonNull<u8>) {
-        self.live_count -= 1;
+        self.returns += 1;
         // SAFETY: blocks are at least 64 bytes, 16-aligned, inside a mapped chunk; unused now.
         unsafe { self.free.push(block) };
     }
 
-    /// Adds a chunk, to be called only when `take` found nothing: what was uncut would be lost.
-    pub(crate) fn add_chunk(&mut self) -> Result<(), PoolError> {
+    fn add_chunk(&mut self) -> Result<(), PoolError> {
         assert_eq!(
             self.uncut_count, 0,
             "a chunk is cut to its end before the next one is asked for"
         );
-        let requested_bytes = CHUNK_BYTES;
-        self.chunks
-            .try_reserve(1)
-            .map_err(|_| PoolError::OutOfMemory { requested_bytes })?;
+        let refused = PoolError::OutOfMemory {
+            requested_bytes: CHUNK_BYTES,
+        };
+        // The free list counts in 32 bits: 256 GiB of the smallest blocks.
+        let block_count = (self.chunks.len() + 1).saturating_mul(self.blocks_per_chunk());
+        u32::try_from(block_count).map_err(|_| refused)?;
+        self.chunks.try_reserve(1).map_err(|_| refused)?;
         let chunk = Chunk::map()?;
         self.uncut = chunk.start();
         self.uncut_count = self.blocks_per_chunk();
@@ -169,6 +180,21 @@ impl BlockClass {
         self.block_bytes
     }
 
+    /// Blocks lent.
+    pub(crate) fn live_count(&self) -> usize {
+        (self.hits + self.misses - self.returns) as usize
+    }
+
+    /// Blocks lent, ever, without asking for memory.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// Blocks lent, ever, for which a chunk was mapped.
+    pub(crate) fn misses(&self) -> u64 {
+        self.misses
+    }
+
     /// Blocks that can be lent without asking for memory.
     pub(crate) fn cached_count(&self) -> usize {
         self.free.len() + self.uncut_count
@@ -197,10 +223,9 @@ mod tests {
     use super::*;
 
     fn take(class: &mut BlockClass) -> NonNull<u8> {
-        class.take().unwrap_or_else(|| {
-            class.add_chunk().unwrap();
-            class.take().unwrap()
-        })
+        class
+            .take()
+            .unwrap_or_else(|| class.take_from_new_chunk().unwrap())
     }
 
     /// Goal: idle chunks leave, chunks with one live block stay, and what is left still serves
@@ -244,6 +269,6 @@ mod tests {
         assert_eq!(class.release_idle(Release::All), 1);
         assert_eq!((class.cached_count(), class.take()), (0, None));
         take(&mut class);
-        assert_eq!((class.cached_count(), class.live_count), (63, 1));
+        assert_eq!((class.cached_count(), class.live_count()), (63, 1));
     }
 }

@@ -143,10 +143,10 @@ impl BlockPool {
         let class = &self.local().classes()[index];
         ClassStats {
             block_bytes: class.block_bytes(),
-            live_objects: class.live_count as u64,
+            live_objects: class.live_count() as u64,
             cached_objects: class.cached_count() as u64,
-            hits: class.hits,
-            misses: class.misses,
+            hits: class.hits(),
+            misses: class.misses(),
         }
     }
 

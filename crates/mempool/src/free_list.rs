@@ -11,10 +11,13 @@ struct Link {
 }
 
 /// Free blocks of one size, newest first.
-/// Invariant: every listed block is at least 16 bytes, 16-aligned, writable, and lent to nobody.
+/// Invariant: every listed block is at least 16 bytes, 16-aligned, writable, and lent to nobody;
+/// there are at most `u32::MAX`.
 pub(crate) struct FreeList {
     newest: Option<NonNull<Link>>,
-    len: usize,
+    /// 32 bits wide, so that the compiler cannot update it together with a 64-bit count beside it:
+    /// loading both at once right after one was stored stalls the processor.
+    len: u32,
 }
 
 impl FreeList {
@@ -29,7 +32,7 @@ impl FreeList {
     /// Blocks in the list.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Adds a block. One store into it.

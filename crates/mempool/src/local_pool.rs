@@ -53,10 +53,7 @@ impl LocalPool {
         remote: &RemoteFrees,
     ) -> Result<NonNull<u8>, PoolError> {
         let found = match self.classes[class.index()].take() {
-            Some(block) => {
-                self.classes[class.index()].hits += 1;
-                block
-            }
+            Some(block) => block,
             None => self.allocate_slow(class, remote)?,
         };
         self.note_live(asked_bytes);
@@ -72,19 +69,14 @@ impl LocalPool {
     ) -> Result<NonNull<u8>, PoolError> {
         self.drain(remote);
         if let Some(block) = self.classes[class.index()].take() {
-            self.classes[class.index()].hits += 1;
             return Ok(block);
         }
         self.make_room(CHUNK_BYTES)?;
-        let mapped = self.classes[class.index()].add_chunk();
-        if mapped.is_err() {
+        let taken = self.classes[class.index()].take_from_new_chunk();
+        if taken.is_err() {
             self.budget.give_back(CHUNK_BYTES);
         }
-        mapped?;
-        self.classes[class.index()].misses += 1;
-        Ok(self.classes[class.index()]
-            .take()
-            .expect("a fresh chunk holds at least two blocks"))
+        taken
     }
 
     /// A block straight from malloc.
@@ -189,7 +181,7 @@ impl LocalPool {
 
     /// Blocks lent and not known to be back.
     pub(crate) fn live_count(&self) -> usize {
-        let pooled: usize = self.classes.iter().map(|class| class.live_count).sum();
+        let pooled: usize = self.classes.iter().map(BlockClass::live_count).sum();
         pooled + self.direct_live_count
     }
 
@@ -202,7 +194,7 @@ impl LocalPool {
     pub(crate) fn stats(&self, name: &'static str, mode: PoolMode) -> PoolStats {
         let sum =
             |figure: fn(&BlockClass) -> usize| -> usize { self.classes.iter().map(figure).sum() };
-        let lent_bytes = sum(|class| class.live_count * class.block_bytes());
+        let lent_bytes = sum(|class| class.live_count() * class.block_bytes());
         let pooled_live_bytes = self.live_bytes - self.direct_live_bytes;
         let rounding_bytes = lent_bytes - pooled_live_bytes;
         PoolStats {
@@ -215,8 +207,8 @@ impl LocalPool {
             waste_bytes: (rounding_bytes + sum(BlockClass::tail_bytes)) as u64,
             reserved_bytes: self.budget.reserved_bytes() as u64,
             high_water_bytes: self.high_water_bytes as u64,
-            hits: self.classes.iter().map(|class| class.hits).sum(),
-            misses: self.direct_misses + self.classes.iter().map(|class| class.misses).sum::<u64>(),
+            hits: self.classes.iter().map(BlockClass::hits).sum(),
+            misses: self.direct_misses + self.classes.iter().map(BlockClass::misses).sum::<u64>(),
             remote_frees: self.remote_frees,
         }
         .checked()
