@@ -1,2 +1,27 @@
-//! The `millpond` command.
-fn main() {}
+//! The `millpond` command: flags, output and exit status. What it does is in the crates below.
+//!
+//! On the path: a command line becomes a configuration in [`flags`], which checks all that can be
+//! checked before a file or a socket is opened; a crate does the work; [`output`] shows it.
+//! Absent on purpose: logic.
+
+mod flags;
+mod output;
+
+use clap::Parser;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // The lab's own stage between itself and a target: its words are not for clap to judge.
+    if words.get(1).is_some_and(|word| word == "launch") {
+        return millpond_lab::launch::main(words.into_iter().skip(2));
+    }
+    match flags::Cli::try_parse_from(words) {
+        Ok(cli) => cli
+            .run()
+            .unwrap_or_else(|failure| output::report(&failure))
+            .into(),
+        Err(error) => output::report_usage(&error).into(),
+    }
+}

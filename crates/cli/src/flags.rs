@@ -1,0 +1,131 @@
+//! The command line: one file for each command, with its flags, their help and their tests.
+
+mod compare;
+mod load;
+mod serve;
+mod url;
+
+use crate::output::{Exit, Failure};
+use clap::{Parser, Subcommand};
+use millpond_mempool::PoolMode;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "millpond",
+    version,
+    about = "Which allocator gives a server the most throughput, the lowest latency, the least memory?",
+    after_help = "Examples:
+  millpond compare
+  millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
+  millpond serve entity --data ./data
+  millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
+
+Exit status: 0 done; 1 failed; 2 wrong usage; 4 the measurement is not to be trusted;
+130 interrupted, with what was measured until then printed."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Compare(compare::CompareFlags),
+    Load(load::LoadFlags),
+    Serve(serve::ServeFlags),
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Compare(flags) => flags.run(),
+            Command::Load(flags) => flags.run(),
+            Command::Serve(flags) => flags.run(),
+        }
+    }
+}
+
+/// Raised by Ctrl-C or SIGTERM; the second one ends the process at once.
+fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag down, and raises it.
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| Failure::failed(format!("Ctrl-C cannot be watched for: {error}")))?;
+    }
+    Ok(stop)
+}
+
+/// `on` or `off`.
+fn parse_pools(text: &str) -> Result<PoolMode, String> {
+    match text {
+        "on" => Ok(PoolMode::On),
+        "off" => Ok(PoolMode::Off),
+        _ => Err("write on or off".to_owned()),
+    }
+}
+
+/// A count of at least one, `10k` included.
+fn parse_count(text: &str) -> Result<u64, String> {
+    match millpond_measure::units::parse_count(text) {
+        Ok(0) => Err("it has to be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A length of time that is not nothing.
+fn parse_duration_ns(text: &str) -> Result<u64, String> {
+    match millpond_measure::units::parse_duration_ns(text) {
+        Ok(0) => Err("it has to be longer than nothing".to_owned()),
+        Ok(duration_ns) => Ok(duration_ns),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    millpond_measure::units::parse_bytes(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Goal: clap's own consistency check of all flags, and every command's help has examples.
+    #[test]
+    fn flags_are_consistent_and_every_command_shows_examples() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        command.build();
+        for subcommand in command
+            .get_subcommands_mut()
+            .filter(|it| it.get_name() != "help")
+        {
+            let help = subcommand.render_long_help().to_string();
+            assert!(help.contains("Examples:"), "{}", subcommand.get_name());
+        }
+    }
+
+    /// Goal: numbers that would measure nothing are refused.
+    #[test]
+    fn nothing_is_not_a_count() {
+        assert_eq!(parse_count("10k"), Ok(10_000));
+        assert_eq!(parse_duration_ns("5m"), Ok(300_000_000_000));
+        assert_eq!(parse_bytes("1K"), Ok(1024));
+        for text in ["0", "-1", "many", ""] {
+            assert!(
+                parse_count(text).is_err() && parse_duration_ns(text).is_err(),
+                "{text}"
+            );
+        }
+        assert!(parse_pools("yes").is_err());
+    }
+}

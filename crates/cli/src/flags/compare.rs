@@ -1,0 +1,302 @@
+//! `millpond compare`: the main job.
+
+use super::url::Url;
+use super::{interrupt_flag, parse_count, parse_duration_ns};
+use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
+use clap::Args;
+use millpond_lab::{CompareConfig, CompareOutcome, LabEvent, Launcher, Target};
+use millpond_measure::record::PoolSetting;
+use millpond_measure::report::terminal::{self, TerminalOptions};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Compare a server under every memory allocator
+///
+/// Without a command: `millpond serve entity` on RocksDB, PUT and then GET, under each allocator that
+/// is installed, with memory pools on and off. With a command: your server, which has to stay in the
+/// foreground and answer at --url. Prints which is best in throughput, latency and memory, with
+/// intervals, and writes report.html and results.json.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond compare
+  millpond compare --rounds 20 --time-budget 15m
+  millpond compare --allocators glibc,jemalloc --pools off
+  millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
+
+An allocator is glibc, jemalloc, tcmalloc, mimalloc, or NAME=/path/to/library.so.")]
+pub(crate) struct CompareFlags {
+    /// Allocators to compare [default: all that are installed]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    allocators: Option<Vec<String>>,
+    /// Memory pools of our own server: on, off, or both
+    #[arg(long, value_name = "on,off", value_delimiter = ',', value_parser = parse_setting)]
+    pools: Option<Vec<PoolSetting>>,
+    /// Rounds; each runs every candidate once [default: 10, fewer if the time budget demands it]
+    #[arg(long, value_name = "N", value_parser = parse_rounds)]
+    rounds: Option<u32>,
+    /// Longest the whole comparison may take
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "270s")]
+    time_budget: u64,
+    /// Connections of the load generator
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
+    connections: u64,
+    /// Requests per second while latency is measured [default: 0.6 of what the slowest can do]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    rate: Option<u64>,
+    /// Where your server answers
+    #[arg(long, value_name = "URL", requires = "command")]
+    url: Option<String>,
+    /// Where report.html, results.json and the logs go
+    #[arg(long, value_name = "DIR", default_value = "millpond-report")]
+    out: PathBuf,
+    /// Random choices follow from it; the record names the one that was drawn
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write the record (results.json) to FILE as well
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+    /// Your server and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn parse_setting(text: &str) -> Result<PoolSetting, String> {
+    match text {
+        "on" => Ok(PoolSetting::On),
+        "off" => Ok(PoolSetting::Off),
+        _ => Err("write on, off or on,off".to_owned()),
+    }
+}
+
+fn parse_rounds(text: &str) -> Result<u32, String> {
+    u32::try_from(parse_count(text)?).map_err(|_| "that would take years".to_owned())
+}
+
+impl CompareFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let config = self.config()?;
+        let stop = interrupt_flag()?;
+        let mut progress = Progress::new();
+        let outcome =
+            millpond_lab::compare(&config, &mut |event| show(&mut progress, event), &stop)
+                .map_err(Failure::failed)?;
+        progress.clear();
+        for failure in &outcome.failures {
+            output::note(failure);
+        }
+        let options = TerminalOptions {
+            colour: output::colour(),
+            width: output::width(),
+            report_path: Some(outcome.report.display().to_string()),
+        };
+        output::print(terminal::render(&outcome.record, &options))?;
+        if let Some(file) = &self.json {
+            file.write(&outcome.record.to_json().map_err(Failure::failed)?)?;
+        }
+        Ok(exit_of(&outcome))
+    }
+
+    fn config(&self) -> Result<CompareConfig, Failure> {
+        let target = self.target()?;
+        let launcher = Launcher::current().map_err(|error| {
+            Failure::failed(format!("this program cannot find its own file: {error}"))
+        })?;
+        let mut config = CompareConfig::new(target, launcher);
+        config.allocators.clone_from(&self.allocators);
+        if let Some(pools) = &self.pools {
+            config.pools.clone_from(pools);
+        }
+        config.rounds = self.rounds;
+        config.time_budget = Duration::from_nanos(self.time_budget);
+        config.connections = self.connections as usize;
+        config.rate_per_s = self.rate.map(|rate| rate as f64);
+        config.out.clone_from(&self.out);
+        config.seed = self.seed;
+        config.commit = option_env!("MILLPOND_COMMIT").map(str::to_owned);
+        config.command = std::env::args_os()
+            .map(|word| word.display().to_string())
+            .collect();
+        Ok(config)
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        match (&self.url, self.command.is_empty()) {
+            (None, true) => Ok(Target::Entity { extra: Vec::new() }),
+            (None, false) => Err(Failure::usage(
+                "a server of yours needs --url, the address at which it answers",
+            )),
+            (Some(url), _) => {
+                if self.pools.is_some() {
+                    return Err(Failure::usage(
+                        "--pools is about our own server: leave it out",
+                    ));
+                }
+                Url::parse(url).map_err(Failure::usage)?;
+                let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
+                Ok(Target::Command {
+                    words: self.command.clone(),
+                    url,
+                })
+            }
+        }
+    }
+}
+
+/// Not to be trusted is the whole, not a part: on a machine with neighbours, memory and instructions
+/// still stand when latency does not, and the report marks each answer by itself.
+fn exit_of(outcome: &CompareOutcome) -> Exit {
+    let verdicts = &outcome.record.analysis.verdicts;
+    let answers = [&verdicts.throughput, &verdicts.latency, &verdicts.memory];
+    if outcome.interrupted {
+        Exit::Interrupted
+    } else if answers.iter().any(|answer| answer.trusted) {
+        Exit::Success
+    } else {
+        Exit::NotTrusted
+    }
+}
+
+fn show(progress: &mut Progress, event: &LabEvent) {
+    match event {
+        LabEvent::Note(line) => progress.line(line),
+        LabEvent::Preflight {
+            candidate,
+            number,
+            of,
+        } => {
+            progress.update(format!("trying out {number} of {of}: {candidate}"));
+        }
+        LabEvent::HeapPass {
+            candidate,
+            number,
+            of,
+        } => {
+            progress.update(format!(
+                "counting heap calls, {number} of {of}: {candidate}"
+            ));
+        }
+        LabEvent::Planned {
+            rounds,
+            runs,
+            lines,
+            eta_ns,
+        } => {
+            for line in lines {
+                progress.line(line);
+            }
+            let left = whole_seconds(*eta_ns);
+            progress.line(format!("{rounds} rounds, {runs} runs, about {left}"));
+        }
+        LabEvent::RunStarted {
+            candidate,
+            round,
+            run,
+            runs,
+            eta_ns,
+        } => {
+            let left = whole_seconds(*eta_ns);
+            progress.update(format!(
+                "run {run} of {runs} (round {round}), about {left} left: {candidate}"
+            ));
+        }
+        LabEvent::RunFinished {
+            candidate,
+            round,
+            failure: Some(failure),
+            ..
+        } => {
+            progress.line(format!("round {round}, {candidate}: {failure}"));
+        }
+        LabEvent::Analysing => progress.update("working out the answers"),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(words: &[&str]) -> Result<CompareFlags, String> {
+        let words = ["millpond", "compare"].iter().chain(words);
+        match Cli::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Compare(flags) => Ok(flags),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn config(words: &[&str]) -> Result<CompareConfig, String> {
+        parse(words)?.config().map_err(|failure| match failure {
+            Failure::Usage(sentence) | Failure::Failed(sentence) => sentence,
+        })
+    }
+
+    /// Goal: the help's defaults are the library's.
+    #[test]
+    fn defaults_are_those_of_the_lab() {
+        let config = config(&[]).unwrap();
+        let library = CompareConfig::new(Target::Entity { extra: Vec::new() }, config.launcher);
+        assert_eq!(config.time_budget, library.time_budget);
+        assert_eq!(config.connections, library.connections);
+        assert_eq!(config.out, library.out);
+        assert_eq!(
+            (config.rounds, config.rate_per_s),
+            (library.rounds, library.rate_per_s)
+        );
+        assert_eq!(config.pools, library.pools);
+        assert_eq!(config.target, library.target);
+    }
+
+    /// Goal: each flag reaches the field it names, and the command's own flags are left alone.
+    #[test]
+    fn flags_reach_the_configuration() {
+        let words = "--allocators glibc,mine=/a.so --rounds 8 --time-budget 5m --connections 16 \
+                     --rate 2k --out elsewhere --seed 7 --url http://127.0.0.1:81/x -- nginx -c x -t";
+        let config = config(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let allocators = ["glibc", "mine=/a.so"].map(str::to_owned).to_vec();
+        assert_eq!(config.allocators, Some(allocators));
+        assert_eq!(
+            (config.rounds, config.connections, config.seed),
+            (Some(8), 16, Some(7))
+        );
+        assert_eq!(config.time_budget, Duration::from_secs(300));
+        assert_eq!(config.rate_per_s, Some(2_000.0));
+        let Target::Command { words, url } = config.target else {
+            unreachable!()
+        };
+        assert_eq!(words, ["nginx", "-c", "x", "-t"].map(OsString::from));
+        assert_eq!(
+            (url.text.as_str(), url.path.as_str()),
+            ("http://127.0.0.1:81/x", "/x")
+        );
+        let pools = super::tests::config(&["--pools", "off"]).unwrap().pools;
+        assert_eq!(pools, [PoolSetting::Off]);
+    }
+
+    /// Goal: contradictions are refused with what to write in their place.
+    #[test]
+    fn wrong_usage_is_named() {
+        for (words, part) in [
+            (&["--", "nginx"][..], "needs --url"),
+            (&["--url", "http://127.0.0.1/"], "CMD"),
+            (&["--url", "ftp://x/", "--", "nginx"], "begin with http://"),
+            (
+                &["--url", "http://127.0.0.1/", "--pools", "on", "--", "x"],
+                "leave it out",
+            ),
+            (&["--pools", "maybe"], "on, off"),
+            (&["--rounds", "0"], "at least 1"),
+            (&["--rounds", "10G"], "years"),
+            (&["--time-budget", "soon"], "--time-budget"),
+            (&["nginx"], "nginx"),
+        ] {
+            let error = config(words).unwrap_err();
+            assert!(error.contains(part), "{words:?}: {error}");
+        }
+    }
+}

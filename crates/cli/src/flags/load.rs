@@ -1,0 +1,465 @@
+//! `millpond load`: the load generator, with the flags of wrk and wrk2.
+
+use super::url::Url;
+use super::{interrupt_flag, parse_bytes, parse_count, parse_duration_ns, parse_pools};
+use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
+use clap::Args;
+use millpond_http::Method;
+use millpond_io::Address;
+use millpond_load::{Ended, LoadConfig, LoadRecord, Mode, Stop, Target, Workload};
+use millpond_measure::record::{LoadReport, LoadStatus};
+use millpond_measure::report::wrk;
+use millpond_measure::series::Series;
+use millpond_measure::units::{format_count, format_rate};
+use millpond_mempool::PoolMode;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+/// wrk's own defaults.
+const THREADS_DEFAULT: u64 = 2;
+const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
+
+/// Put a server under load and time its answers
+///
+/// Three clocks are always on: response (from when a request was meant to leave), service (from when
+/// it left) and slip (the difference, which is the generator's or the server's backlog). Without
+/// --rate each connection asks again as soon as it is answered; with it, requests leave on a fixed
+/// schedule whatever the server does.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond load http://127.0.0.1:8080/plaintext
+  millpond load -t 2 -c 64 -d 30s --latency http://127.0.0.1:8080/plaintext
+  millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
+  millpond load --put --keys 100k --value-size 1KiB --requests 100k http://127.0.0.1:8080
+  millpond load --get --keys 100k --value-size 1KiB -c 64 -d 10s http://127.0.0.1:8080
+
+--put and --get speak to `millpond serve entity`: --put writes each of --keys values once, in order,
+and again from the first; --get reads them in random order and checks every byte.")]
+pub(crate) struct LoadFlags {
+    /// http://HOST[:PORT]/PATH
+    url: String,
+    /// Threads [default: 2, or 1 with a single connection]
+    #[arg(short, long, value_name = "N", value_parser = parse_count)]
+    threads: Option<u64>,
+    /// Connections of all threads together
+    #[arg(short, long, value_name = "N", value_parser = parse_count, default_value = "10")]
+    connections: u64,
+    /// How long requests are counted [default: 10s, or until --requests]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration_ns)]
+    duration: Option<u64>,
+    /// Requests per second of all connections together; without it, as fast as answers come
+    #[arg(short = 'R', long, value_name = "N", value_parser = parse_rate)]
+    rate: Option<f64>,
+    /// Stop after so many requests
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    requests: Option<u64>,
+    /// Requests sent on a connection before its first answer has come
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1")]
+    pipeline: u64,
+    /// Unanswered for longer than this is an error
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s")]
+    timeout: u64,
+    /// A header field `Name: value`; may be given several times
+    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parse_header)]
+    header: Vec<(String, String)>,
+    /// Method of the request
+    #[arg(long, value_name = "METHOD", value_parser = parse_method, default_value = "GET",
+        conflicts_with_all = ["put", "get"])]
+    method: Method,
+    /// Body of the request, or @FILE to read it from there
+    #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["put", "get"])]
+    body: Option<String>,
+    /// Write the values of an entity server
+    #[arg(long, conflicts_with = "get", requires = "keys")]
+    put: bool,
+    /// Read back the values that --put wrote, and check them
+    #[arg(long, requires = "keys")]
+    get: bool,
+    /// How many ids --put and --get use
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    keys: Option<u64>,
+    /// Size of a value in --put and --get
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1KiB")]
+    value_size: u64,
+    /// Random numbers start here: the same seed asks for the same keys in the same order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print the whole spectrum of latencies
+    #[arg(short = 'L', long)]
+    latency: bool,
+    /// Memory pools of the generator itself
+    #[arg(long, value_name = "on|off", value_parser = parse_pools, default_value = "on")]
+    pools: PoolMode,
+    /// Write the record of the run to FILE
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+    /// wrk's Lua scripts are not built yet
+    #[arg(short, long, value_name = "FILE", value_parser = refuse_script, hide = true)]
+    script: Option<String>,
+}
+
+fn refuse_script(_: &str) -> Result<String, String> {
+    Err("Lua scripts are not built yet: use --method, --header and --body".to_owned())
+}
+
+fn parse_method(text: &str) -> Result<Method, String> {
+    match Method::from_token(text.as_bytes()) {
+        Method::Extension | Method::Connect => {
+            Err("write GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH or TRACE".to_owned())
+        }
+        method => Ok(method),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    parse_count(text).map(|per_s| per_s as f64)
+}
+
+/// A header field as RFC 9110 allows it, so that no request can be smuggled in a value.
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as `Name: value`")?;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(format!("`{name}` cannot be the name of a header field"));
+    }
+    let value = value.trim_matches([' ', '\t']);
+    if value
+        .bytes()
+        .any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
+    {
+        return Err(format!("the value of {name} holds a control character"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl LoadFlags {
+    /// The run these flags describe; all is checked before a name is looked up.
+    fn config(&self) -> Result<LoadConfig, Failure> {
+        let url = Url::parse(&self.url).map_err(Failure::usage)?;
+        let threads = self
+            .threads
+            .unwrap_or(THREADS_DEFAULT.min(self.connections));
+        if threads > self.connections {
+            return Err(Failure::usage(format!(
+                "--threads {threads} is more than --connections {}: each thread needs a connection",
+                self.connections
+            )));
+        }
+        let workload = self.workload()?;
+        let path = match &workload {
+            Workload::Static { .. } => url.path.clone(),
+            // The server's root stands for the one path that these workloads can mean.
+            _ if url.path == "/" => "/v0/entity".to_owned(),
+            _ => url.path.clone(),
+        };
+        // Not yet looked up: the rest of the configuration is checked first.
+        let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
+        let target = Target {
+            address: nowhere,
+            host: url.host_field.clone(),
+            path,
+        };
+        let mut config = LoadConfig {
+            threads: threads as usize,
+            connections: self.connections as usize,
+            pipeline: self.pipeline as usize,
+            mode: self
+                .rate
+                .map_or(Mode::ClosedLoop, |per_s| Mode::ConstantRate { per_s }),
+            stop: self.stop(),
+            timeout_ns: self.timeout,
+            pool_mode: self.pools,
+            ..LoadConfig::new(target, workload)
+        };
+        config.check().map_err(Failure::usage)?;
+        if let Workload::Static { body, .. } = &mut config.workload {
+            *body = self.read_body()?;
+        }
+        config.target.address = Address::resolve(&url.authority).map_err(Failure::failed)?;
+        Ok(config)
+    }
+
+    /// With a number of requests alone there is no time limit, as in ab; with neither, wrk's ten
+    /// seconds.
+    fn stop(&self) -> Stop {
+        let duration_ns = match (self.duration, self.requests) {
+            (None, None) => Some(DURATION_NS_DEFAULT),
+            (given, _) => given,
+        };
+        Stop {
+            duration_ns,
+            requests: self.requests,
+        }
+    }
+
+    fn workload(&self) -> Result<Workload, Failure> {
+        let (keys, seed) = (self.keys.unwrap_or_default(), self.seed);
+        let value_bytes = self.value_size as usize;
+        if self.put {
+            return Ok(Workload::EntityPut {
+                keys,
+                value_bytes,
+                seed,
+            });
+        }
+        if self.get {
+            return Ok(Workload::EntityGet {
+                keys,
+                value_bytes,
+                seed,
+            });
+        }
+        if self.keys.is_some() {
+            return Err(Failure::usage("--keys needs --put or --get"));
+        }
+        // The body may be a file, which is read once all else is known to be right.
+        let fields = self.header.clone();
+        Ok(Workload::Static {
+            method: self.method,
+            fields,
+            body: Vec::new(),
+        })
+    }
+
+    fn read_body(&self) -> Result<Vec<u8>, Failure> {
+        let text = self.body.as_deref().unwrap_or_default();
+        let Some(file) = text.strip_prefix('@') else {
+            return Ok(text.as_bytes().to_vec());
+        };
+        std::fs::read(file).map_err(|error| {
+            Failure::failed(format!("--body @{file}: the file cannot be read: {error}"))
+        })
+    }
+}
+
+impl LoadFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let config = self.config()?;
+        let stop = interrupt_flag()?;
+        let expected_ns = config.stop.duration_ns.unwrap_or_default();
+        let (threads, connections) = (config.threads as u32, config.connections as u32);
+        if expected_ns > 0 {
+            output::print(wrk::header(&self.url, expected_ns, threads, connections))?;
+        }
+        let watcher = Mutex::new((Progress::new(), Series::default()));
+        let watch = |now: &millpond_load::Progress| {
+            // Poisoned only if showing progress panicked, which loses progress, not the run.
+            if let Ok(mut watcher) = watcher.lock() {
+                let (progress, rates) = &mut *watcher;
+                if !now.is_warm_up {
+                    rates.push(now.elapsed_ns, now.rate_per_s / f64::from(threads));
+                }
+                progress.update(progress_line(now));
+            }
+        };
+        let record = millpond_load::run(&config, &watch, &stop).map_err(Failure::failed)?;
+        let (mut progress, rates) = watcher.into_inner().unwrap_or_else(PoisonError::into_inner);
+        progress.clear();
+
+        let report = LoadReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            url: self.url,
+            ..record.to_report()
+        };
+        let latency = if self.rate.is_some() {
+            &record.response
+        } else {
+            &record.service
+        };
+        output::print(wrk::results(
+            &report,
+            latency,
+            &rates.summary(),
+            self.latency,
+        ))?;
+        output::print(wrk::clocks(&report))?;
+        if let Some(file) = &self.json {
+            file.write(&report.to_json().map_err(Failure::failed)?)?;
+        }
+        Ok(exit_of(&record))
+    }
+}
+
+/// A record that says of itself that it is wrong must not look like success to a script.
+fn exit_of(record: &LoadRecord) -> Exit {
+    match record.ended {
+        Ended::Interrupted => Exit::Interrupted,
+        Ended::TargetGone => {
+            output::note("the target went away; the figures are those until then");
+            Exit::Failed
+        }
+        Ended::Complete if record.verdict.status == LoadStatus::Invalid => Exit::NotTrusted,
+        Ended::Complete => Exit::Success,
+    }
+}
+
+fn progress_line(now: &millpond_load::Progress) -> String {
+    let phase = if now.is_warm_up {
+        "warming up"
+    } else {
+        "measuring"
+    };
+    let mut line = format!("{phase}: {} requests", format_count(now.completed as f64));
+    if now.rate_per_s > 0.0 {
+        line += &format!(", {}", format_rate(now.rate_per_s));
+    }
+    if now.errors.total() > 0 {
+        line += &format!(", {} errors", now.errors.total());
+    }
+    if let Some(remaining_ns) = now.remaining_ns {
+        line += &format!(", {} left", whole_seconds(remaining_ns));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(line: &str) -> Result<LoadFlags, String> {
+        let words = ["millpond", "load"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        match Cli::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Load(flags) => Ok(flags),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn config(line: &str) -> Result<LoadConfig, String> {
+        parse(line)?.config().map_err(|failure| match failure {
+            Failure::Usage(sentence) | Failure::Failed(sentence) => sentence,
+        })
+    }
+
+    /// Goal: wrk's and wrk2's command lines mean what they mean there.
+    #[test]
+    fn the_flags_of_wrk_are_understood() {
+        let config = config(
+            "-t2 -c64 -d30s -R20k --timeout 5s -H Accept:text/plain --latency \
+             http://127.0.0.1:8080/plaintext?a=b",
+        )
+        .unwrap();
+        assert_eq!(
+            (config.threads, config.connections, config.pipeline),
+            (2, 64, 1)
+        );
+        assert_eq!(config.stop, Stop::after_ns(30_000_000_000));
+        assert_eq!(config.mode, Mode::ConstantRate { per_s: 20_000.0 });
+        assert_eq!(config.timeout_ns, 5_000_000_000);
+        assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.target.path, "/plaintext?a=b");
+        let Workload::Static { fields, .. } = &config.workload else {
+            unreachable!()
+        };
+        assert_eq!(fields[..], [("Accept".to_owned(), "text/plain".to_owned())]);
+    }
+
+    /// Goal: the defaults are wrk's, and one connection needs one thread.
+    #[test]
+    fn the_defaults_are_those_of_wrk() {
+        let config = config("http://127.0.0.1/").unwrap();
+        assert_eq!((config.threads, config.connections), (2, 10));
+        assert_eq!(config.stop, Stop::after_ns(10_000_000_000));
+        assert_eq!(config.mode, Mode::ClosedLoop);
+        assert_eq!(
+            super::tests::config("-c1 http://127.0.0.1/")
+                .unwrap()
+                .threads,
+            1
+        );
+        let counted = super::tests::config("--requests 5k http://127.0.0.1/").unwrap();
+        assert_eq!(counted.stop, Stop::after_requests(5_000));
+    }
+
+    /// Goal: the entity workloads take the server's root for its only path.
+    #[test]
+    fn entity_workloads_know_their_path() {
+        let line = "--put --keys 1k --value-size 64 --requests 1k http://127.0.0.1:1";
+        let put = config(line).unwrap();
+        assert_eq!(put.target.path, "/v0/entity");
+        let expected = Workload::EntityPut {
+            keys: 1_000,
+            value_bytes: 64,
+            seed: 1,
+        };
+        assert_eq!(put.workload, expected);
+        let get = config("--get --keys 7 --seed 3 http://127.0.0.1:1/other").unwrap();
+        assert_eq!(get.target.path, "/other");
+        assert_eq!(
+            get.workload,
+            Workload::EntityGet {
+                keys: 7,
+                value_bytes: 1024,
+                seed: 3
+            }
+        );
+    }
+
+    /// Goal: a body comes from the command line or from a file.
+    #[test]
+    fn bodies_come_from_text_or_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("body");
+        std::fs::write(&file, b"\x00from file").unwrap();
+        let body = |line: &str| match config(line).unwrap().workload {
+            Workload::Static { method, body, .. } => (method, body),
+            other => unreachable!("{other:?}"),
+        };
+        let url = "http://127.0.0.1/";
+        assert_eq!(body(&format!("--method POST --body ab {url}")).1, b"ab");
+        let from_file = format!("--method PUT --body @{} {url}", file.display());
+        assert_eq!(body(&from_file), (Method::Put, b"\x00from file".to_vec()));
+        let error = config(&format!("--body @{}.absent {url}", file.display())).unwrap_err();
+        assert!(error.contains("cannot be read"), "{error}");
+    }
+
+    /// Goal: what cannot be measured is refused with the flag's name and the reason.
+    #[test]
+    fn wrong_usage_is_named() {
+        let url = "http://127.0.0.1/";
+        for (line, part) in [
+            (String::new(), "<URL>"),
+            ("ftp://x/".to_owned(), "begin with http://"),
+            (format!("-c 0 {url}"), "at least 1"),
+            (
+                format!("-t 4 -c 2 {url}"),
+                "--threads 4 is more than --connections 2",
+            ),
+            (format!("-d 0s {url}"), "--duration"),
+            (format!("-d soon {url}"), "--duration"),
+            (format!("-R fast {url}"), "--rate"),
+            (format!("-H NoColon {url}"), "Name: value"),
+            (format!("-H Na me:x {url}"), "--header"),
+            (format!("-s script.lua {url}"), "not built yet"),
+            (format!("--method CONNECT {url}"), "GET, HEAD"),
+            (format!("--put {url}"), "--keys"),
+            (format!("--put --get --keys 1 {url}"), "--get"),
+            (format!("--keys 5 {url}"), "--keys needs --put or --get"),
+            (format!("--put --keys 5 --body x {url}"), "--body"),
+            (format!("--pipeline 99k {url}"), "pipeline"),
+            (
+                format!("--json /nowhere/at/all.json {url}"),
+                "does not exist",
+            ),
+        ] {
+            let error = config(&line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    /// Goal: a header value cannot carry a second request.
+    #[test]
+    fn headers_are_held_to_their_grammar() {
+        let field = ("X-A".to_owned(), "b: c".to_owned());
+        assert_eq!(parse_header("X-A: b: c "), Ok(field));
+        for text in ["", ":", "a b: c", "a: b\r\nc: d", "a\t: b"] {
+            assert!(parse_header(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! `millpond serve`: the servers.
+
+use super::{parse_bytes, parse_count, parse_pools};
+use crate::output::{self, Exit, Failure, JsonFile};
+use clap::{Args, Subcommand};
+use millpond_entity::{EntityConfig, SyncPolicy};
+use millpond_http::{DriverChoice, Limits, Plaintext, ServeConfig, ServeReport};
+use millpond_io::Address;
+use millpond_mempool::PoolMode;
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+/// Run a server
+///
+/// It listens until SIGTERM or SIGINT (Ctrl-C), then answers what was asked and exits; a second
+/// signal ends it at once. SIGUSR1 prints the accounting of the pools, which GET /metrics also shows.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond serve plaintext --shards 1
+  millpond serve entity --data ./data --listen 127.0.0.1:8080
+  curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
+pub(crate) struct ServeFlags {
+    #[command(subcommand)]
+    server: ServerFlags,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServerFlags {
+    Plaintext(PlaintextFlags),
+    Entity(EntityFlags),
+}
+
+/// Answer "Hello, World!" to GET / and GET /plaintext
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond serve plaintext
+  millpond serve plaintext --listen 127.0.0.1:0 --shards 1 --pools off")]
+struct PlaintextFlags {
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
+/// Keep values under ids, durably: GET, PUT, DELETE /v0/entity?id=ID
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond serve entity --data ./data
+  millpond serve entity --data ./data --sync interval:100 --block-cache 512MiB
+  curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
+  curl 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
+struct EntityFlags {
+    #[command(flatten)]
+    common: CommonFlags,
+    /// Where the data lives; the directory is made, the one it stands in has to exist
+    #[arg(long, value_name = "DIR", default_value = "millpond-data")]
+    data: PathBuf,
+    /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
+    /// when power fails
+    #[arg(long, value_name = "always|interval:MS|off", default_value_t = SyncPolicy::Always)]
+    sync: SyncPolicy,
+    /// Memory for blocks of tables read from disk
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
+    block_cache: u64,
+    /// Memory for writes that are not yet in tables
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "48MiB")]
+    memtable: u64,
+    /// Largest value; a larger one is answered with 413
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
+    max_value: u64,
+}
+
+/// What every server takes.
+#[derive(Args, Debug)]
+struct CommonFlags {
+    /// Where to listen; port 0 takes a free one, which is printed
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    listen: Address,
+    /// Threads, each with sockets, timers and memory of its own [default: one per CPU it may use]
+    #[arg(long, value_name = "N", value_parser = parse_shards)]
+    shards: Option<usize>,
+    /// Kernel interface that moves the bytes
+    #[arg(long, value_name = "auto|epoll", value_parser = parse_driver, default_value = "auto")]
+    driver: DriverChoice,
+    /// Memory pools, or one malloc and one free in the place of every pool call
+    #[arg(long, value_name = "on|off", value_parser = parse_pools, default_value = "on")]
+    pools: PoolMode,
+    /// Open connections of the whole server; one more is answered with 503
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "16384")]
+    max_connections: u64,
+    /// Do not bind each shard to one CPU
+    #[arg(long)]
+    no_pin: bool,
+    /// Write how it went to FILE when the server stops
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+}
+
+/// More threads than any machine has CPUs is a slip of the finger.
+const SHARDS_MAX: u64 = 1024;
+
+fn parse_shards(text: &str) -> Result<usize, String> {
+    match parse_count(text)? {
+        shards if shards <= SHARDS_MAX => Ok(shards as usize),
+        _ => Err(format!("it can be at most {SHARDS_MAX}")),
+    }
+}
+
+fn parse_driver(text: &str) -> Result<DriverChoice, String> {
+    match text {
+        "auto" => Ok(DriverChoice::Auto),
+        "epoll" => Ok(DriverChoice::Epoll),
+        "uring" => Err(
+            "the io_uring driver is not built yet: use epoll, or auto, which takes \
+                        the best there is"
+                .to_owned(),
+        ),
+        _ => Err("write auto or epoll".to_owned()),
+    }
+}
+
+impl ServeFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        match self.server {
+            ServerFlags::Plaintext(flags) => flags.run(),
+            ServerFlags::Entity(flags) => flags.run(),
+        }
+    }
+}
+
+impl PlaintextFlags {
+    fn run(self) -> Result<Exit, Failure> {
+        let config = self.common.config("plaintext")?;
+        let make = |_| Ok::<_, Infallible>(Plaintext);
+        let report = millpond_http::serve(&config, make, announce).map_err(Failure::failed)?;
+        self.common.finish(&report)
+    }
+}
+
+impl EntityFlags {
+    fn run(self) -> Result<Exit, Failure> {
+        let config = self.common.config("entity")?;
+        let entity = EntityConfig {
+            sync: self.sync,
+            value_bytes_max: self.max_value,
+            block_cache_bytes: self.block_cache,
+            memtable_bytes: self.memtable,
+            ..EntityConfig::new(self.data)
+        };
+        let report = millpond_entity::serve(&entity, &config, |address, engine| {
+            announce(address);
+            let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
+            output::note(format!(
+                "{name} {version} ({linkage}) keeps the data in {}",
+                entity.data.display()
+            ));
+        })
+        .map_err(Failure::failed)?;
+        self.common.finish(&report)
+    }
+}
+
+/// The only line on stdout, so that a script can read the port from it.
+fn announce(address: &Address) {
+    // A script that has closed its end has lost interest in the line, not in the server.
+    let _ = output::print(format!("listening on {address}\n"));
+}
+
+impl CommonFlags {
+    fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
+        let shards = match self.shards {
+            Some(shards) => shards,
+            None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
+        };
+        // The kernel spreads connections over the shards: each gets its share, rounded up.
+        let connections_max = self.max_connections.div_ceil(shards as u64) as usize;
+        let limits = Limits {
+            connections_max,
+            ..Limits::default()
+        };
+        limits.check().map_err(Failure::usage)?;
+        Ok(ServeConfig {
+            shards,
+            pin: !self.no_pin,
+            pool_mode: self.pools,
+            limits,
+            driver: self.driver,
+            ..ServeConfig::new(name, self.listen.clone())
+        })
+    }
+
+    fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {
+        let Some(file) = &self.json else {
+            return Ok(Exit::Success);
+        };
+        let record = serde_json::json!({
+            "requests": report.requests,
+            "shards": report.shards.len(),
+            "aborted": report.is_aborted,
+        });
+        file.write(&format!("{record:#}\n"))?;
+        Ok(Exit::Success)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(line: &str) -> Result<ServeFlags, String> {
+        let words = ["millpond", "serve"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        match Cli::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Serve(flags) => Ok(flags),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn config(line: &str) -> ServeConfig {
+        match parse(line).unwrap().server {
+            ServerFlags::Plaintext(flags) => flags.common.config("plaintext").unwrap(),
+            ServerFlags::Entity(flags) => flags.common.config("entity").unwrap(),
+        }
+    }
+
+    /// Goal: each flag reaches the field it names.
+    #[test]
+    fn flags_reach_the_configuration() {
+        let config = config(
+            "plaintext --listen [::1]:0 --shards 3 --driver epoll --pools off \
+             --max-connections 10 --no-pin",
+        );
+        assert_eq!(config.listen.to_string(), "[::1]:0");
+        assert_eq!((config.shards, config.pin), (3, false));
+        assert_eq!(config.driver, DriverChoice::Epoll);
+        assert_eq!(config.pool_mode, PoolMode::Off);
+        assert_eq!(
+            config.limits.connections_max, 4,
+            "10 over 3 shards, rounded up"
+        );
+    }
+
+    /// Goal: the defaults are safe: reachable from this machine only, every CPU used, pools on.
+    #[test]
+    fn defaults_stay_on_this_machine() {
+        let config = config("entity");
+        assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.pool_mode, PoolMode::On);
+        assert!(config.pin && config.shards >= 1);
+    }
+
+    /// Goal: the help's defaults are the library's.
+    #[test]
+    fn defaults_of_the_store_are_the_library_s() {
+        let ServerFlags::Entity(flags) = parse("entity").unwrap().server else {
+            unreachable!()
+        };
+        let library = EntityConfig::new(PathBuf::new());
+        assert_eq!(flags.sync, library.sync);
+        assert_eq!(flags.block_cache, library.block_cache_bytes);
+        assert_eq!(flags.memtable, library.memtable_bytes);
+        assert_eq!(flags.max_value, library.value_bytes_max);
+    }
+
+    /// Goal: what cannot be served is refused with the flag's name and what to write in its place.
+    #[test]
+    fn wrong_values_are_named() {
+        for (line, part) in [
+            ("plaintext --listen 8080", "--listen"),
+            ("plaintext --shards 0", "at least 1"),
+            ("plaintext --shards 5000", "at most 1024"),
+            ("plaintext --driver uring", "not built yet"),
+            ("plaintext --driver kqueue", "auto or epoll"),
+            ("plaintext --pools yes", "on or off"),
+            ("plaintext --data x", "--data"),
+            ("entity --sync sometimes", "interval:MS"),
+            ("entity --block-cache lots", "--block-cache"),
+            ("", "plaintext"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Where results, progress and errors go, and what the exit status says.
+//!
+//! Results go to stdout, everything else to stderr, so that a pipe gets results only. A reader that
+//! has seen enough (`| head`) is not an error. On a terminal, progress is one line that is written
+//! over; elsewhere it is plain lines, few enough for a log. `NO_COLOR` and `TERM=dumb` are obeyed.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The exit statuses of every command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Exit {
+    /// Done.
+    Success,
+    /// Something failed; one sentence on stderr says what.
+    Failed,
+    /// The command line is wrong; nothing was done.
+    Usage,
+    /// The measurement was made and printed, but its own checks say not to rely on it.
+    NotTrusted,
+    /// Ended early by the user; what was measured until then is printed.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Success => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::NotTrusted => 4,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The flags contradict each other or name what does not exist: status 2.
+    Usage(String),
+    /// The work failed: status 1.
+    Failed(String),
+}
+
+impl Failure {
+    pub(crate) fn usage(sentence: impl Display) -> Self {
+        Self::Usage(sentence.to_string())
+    }
+
+    pub(crate) fn failed(sentence: impl Display) -> Self {
+        Self::Failed(sentence.to_string())
+    }
+}
+
+/// Says in one sentence what went wrong.
+pub(crate) fn report(failure: &Failure) -> Exit {
+    let (sentence, exit) = match failure {
+        Failure::Usage(sentence) => (sentence, Exit::Usage),
+        Failure::Failed(sentence) => (sentence, Exit::Failed),
+    };
+    note(sentence);
+    exit
+}
+
+/// Help and version are results; the rest of what clap stops for is a wrong command line.
+pub(crate) fn report_usage(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        return match print(error.render()) {
+            Ok(()) => Exit::Success,
+            Err(failure) => report(&failure),
+        };
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    // A stderr that cannot be written to leaves nobody to tell.
+    let _ = write!(io::stderr(), "millpond: {text}");
+    Exit::Usage
+}
+
+/// A line on stderr, signed.
+pub(crate) fn note(sentence: impl Display) {
+    // As above: nobody is left to tell.
+    let _ = writeln!(io::stderr(), "millpond: {sentence}");
+}
+
+/// Writes a result to stdout.
+pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match write!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!(
+            "stdout cannot be written: {error}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A file named on the command line for the record of a run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct JsonFile(PathBuf);
+
+impl JsonFile {
+    /// Flag parser. The directory is looked at now: a record that turns out after minutes to have
+    /// nowhere to go would be lost.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let path = Path::new(text);
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        if path.file_name().is_none() || path.is_dir() {
+            return Err("it has to name a file".to_owned());
+        }
+        if !directory.is_dir() {
+            return Err(format!(
+                "the directory {} does not exist",
+                directory.display()
+            ));
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Writes the record, whole or not at all.
+    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            Failure::failed(format!("{} cannot be written: {error}", self.0.display()))
+        };
+        // A pipe or a device has no name to rename over.
+        if self.0.exists() && !self.0.is_file() {
+            return std::fs::write(&self.0, text).map_err(failed);
+        }
+        let mut partial = self.0.clone().into_os_string();
+        partial.push(".partial");
+        std::fs::write(&partial, text)
+            .and_then(|()| std::fs::rename(&partial, &self.0))
+            .map_err(failed)
+    }
+}
+
+/// A time to wait, as a person counts it: `8 s`, `4 min 5 s`.
+pub(crate) fn whole_seconds(duration_ns: u64) -> String {
+    let seconds = duration_ns.div_ceil(1_000_000_000);
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, 0) => format!("{minutes} min"),
+        (minutes, seconds) => format!("{minutes} min {seconds} s"),
+    }
+}
+
+/// Whether a result may be coloured: a terminal reads it, and nobody asked for none.
+pub(crate) fn colour() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !refused && !is_dumb()
+}
+
+/// Columns of the terminal; a result that goes elsewhere gets what reports are made for.
+pub(crate) fn width() -> usize {
+    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0))
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb")
+}
+
+/// Seldom enough that the log of a run of minutes stays readable.
+const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Shows how far long work is.
+pub(crate) struct Progress {
+    terminal: bool,
+    shown: bool,
+    last_plain: Option<Instant>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self {
+            terminal: io::stderr().is_terminal() && !is_dumb(),
+            shown: false,
+            last_plain: None,
+        }
+    }
+
+    /// Where things stand now: replaces the line on a terminal, and is a line now and then elsewhere.
+    pub(crate) fn update(&mut self, state: impl Display) {
+        if self.terminal {
+            self.shown = true;
+            // The line is cut at the right edge, not wrapped, so that one \r is enough to return.
+            let _ = write!(io::stderr(), "\r\x1b[?7l\x1b[K{state}\x1b[?7h");
+        } else if self
+            .last_plain
+            .is_none_or(|at| at.elapsed() >= PLAIN_LINE_INTERVAL)
+        {
+            self.last_plain = Some(Instant::now());
+            let _ = writeln!(io::stderr(), "{state}");
+        }
+    }
+
+    /// A line that stays, above the one that changes.
+    pub(crate) fn line(&mut self, text: impl Display) {
+        self.clear();
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// Takes the changing line away, before results are printed.
+    pub(crate) fn clear(&mut self) {
+        if self.shown {
+            self.shown = false;
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a record file is refused before the run where it could not be written after it.
+    #[test]
+    fn a_record_needs_a_directory_that_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        assert!(JsonFile::parse(&path("record.json")).is_ok());
+        assert!(JsonFile::parse("record.json").is_ok());
+        let error = JsonFile::parse(&path("absent/record.json")).unwrap_err();
+        assert!(error.contains("does not exist"), "{error}");
+        assert!(JsonFile::parse(&directory.path().display().to_string()).is_err());
+        assert!(JsonFile::parse("").is_err());
+    }
+
+    /// Goal: a wait is never shown as shorter than it is, and reads as a person would say it.
+    #[test]
+    fn waits_are_rounded_up() {
+        for (duration_ns, text) in [
+            (0, "0 s"),
+            (1, "1 s"),
+            (59_000_000_000, "59 s"),
+            (59_000_000_001, "1 min"),
+            (245_000_000_000, "4 min 5 s"),
+        ] {
+            assert_eq!(whole_seconds(duration_ns), text);
+        }
+    }
+
+    /// Goal: an older record stays whole until the new one is, and no partial file is left.
+    #[test]
+    fn a_record_replaces_an_older_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record.json");
+        let file = JsonFile::parse(&path.display().to_string()).unwrap();
+        for number in [1, 2] {
+            file.write(&format!("record {number}\n")).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "record 2\n");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
