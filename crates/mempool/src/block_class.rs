@@ -31,16 +31,17 @@ struct OwnedChunk {
 /// Blocks of one size.
 /// Invariant: `chunks` is sorted by address; the `uncut_count` blocks from `uncut` on are the last
 /// of one chunk of it and have never been lent; every other block is live or in `free`.
+#[repr(C)]
 pub(crate) struct BlockClass {
     free: FreeList,
-    uncut: NonNull<u8>,
-    uncut_count: usize,
-    block_bytes: usize,
     /// Blocks lent, ever, without and with a new chunk, and blocks taken back, ever. What is live
     /// is the difference: that leaves one count to write per call.
     hits: u64,
     misses: u64,
     returns: u64,
+    block_bytes: usize,
+    uncut: NonNull<u8>,
+    uncut_count: usize,
     chunks: Vec<OwnedChunk>,
 }
 

@@ -304,7 +304,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the pool lives until its last block is back.
         let core = unsafe { self.core.as_ref() };
-        if core.owner.load(Ordering::Relaxed) != thread_number::current() {
+        if !thread_number::is_current(core.owner.load(Ordering::Relaxed)) {
             return self.drop_away();
         }
         // SAFETY: numbers are never reused, so this is the owner's thread, and nothing on it holds

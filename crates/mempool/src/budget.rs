@@ -4,10 +4,11 @@
 use crate::PoolError;
 
 /// Bytes a pool has reserved, under its limit.
-/// Invariant: `reserved_bytes <= limit_bytes`.
+/// Invariant: `reserved_bytes <= limit_bytes`. In this order: see `LocalPool`.
+#[repr(C)]
 pub(crate) struct Budget {
-    limit_bytes: usize,
     reserved_bytes: usize,
+    limit_bytes: usize,
 }
 
 impl Budget {

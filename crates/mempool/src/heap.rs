@@ -14,6 +14,7 @@ pub(crate) const HEAP_BYTES_MIN: usize = HEAP_ALIGN_BYTES;
 const HEAP_ALIGN_BYTES: usize = 16;
 
 /// One malloc of `size_bytes`, which is at least `HEAP_BYTES_MIN`. The content is undefined.
+#[inline]
 pub(crate) fn allocate(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
     assert!(size_bytes >= HEAP_BYTES_MIN);
     let refused = PoolError::OutOfMemory {
@@ -28,6 +29,7 @@ pub(crate) fn allocate(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
 ///
 /// # Safety
 /// `start` came from [`allocate`] with the same `size_bytes`, and is not used again.
+#[inline]
 pub(crate) unsafe fn free(start: NonNull<u8>, size_bytes: usize) {
     // SAFETY: the same layout passed the checks of `allocate`.
     unsafe {

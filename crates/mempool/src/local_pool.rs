@@ -14,33 +14,39 @@ use std::array;
 use std::ptr::NonNull;
 
 /// One thread's blocks and their books.
+///
+/// In this order, because the compiler merges updates of neighbouring numbers into one wide one,
+/// and a wide load right after a narrow store stalls: no two written by the same call are
+/// neighbours, but for the pair that is always written together.
+#[repr(C)]
 pub(crate) struct LocalPool {
-    classes: [BlockClass; CLASS_COUNT],
-    budget: Budget,
-    /// Bytes asked for by the holders of all live blocks.
-    live_bytes: usize,
+    /// Bytes asked for by the holders of blocks of the classes.
+    pooled_live_bytes: usize,
     high_water_bytes: usize,
-    /// Blocks straight from malloc, counted in `live_bytes` too.
-    direct_live_count: usize,
+    /// The same for blocks straight from malloc, and what of the budget is used.
     direct_live_bytes: usize,
+    budget: Budget,
+    /// Blocks lent straight from malloc, ever, and taken back, ever.
     direct_misses: u64,
     remote_frees: u64,
+    direct_returns: u64,
+    classes: [BlockClass; CLASS_COUNT],
 }
 
 impl LocalPool {
     pub(crate) fn new(limit_bytes: usize) -> Self {
         let mut sizes = block_sizes();
         Self {
+            pooled_live_bytes: 0,
+            high_water_bytes: 0,
+            direct_live_bytes: 0,
+            budget: Budget::new(limit_bytes),
+            direct_misses: 0,
+            remote_frees: 0,
+            direct_returns: 0,
             classes: array::from_fn(|_| {
                 BlockClass::new(sizes.next().expect("there are CLASS_COUNT sizes"))
             }),
-            budget: Budget::new(limit_bytes),
-            live_bytes: 0,
-            high_water_bytes: 0,
-            direct_live_count: 0,
-            direct_live_bytes: 0,
-            direct_misses: 0,
-            remote_frees: 0,
         }
     }
 
@@ -56,7 +62,8 @@ impl LocalPool {
             Some(block) => block,
             None => self.allocate_slow(class, remote)?,
         };
-        self.note_live(asked_bytes);
+        self.pooled_live_bytes += asked_bytes;
+        self.note_high_water();
         Ok(found)
     }
 
@@ -98,9 +105,8 @@ impl LocalPool {
             }
         };
         self.direct_misses += 1;
-        self.direct_live_count += 1;
         self.direct_live_bytes += asked_bytes;
-        self.note_live(asked_bytes);
+        self.note_high_water();
         Ok(block)
     }
 
@@ -115,11 +121,16 @@ impl LocalPool {
     }
 
     #[inline]
-    fn note_live(&mut self, asked_bytes: usize) {
-        self.live_bytes += asked_bytes;
-        if self.live_bytes > self.high_water_bytes {
-            self.high_water_bytes = self.live_bytes;
+    fn note_high_water(&mut self) {
+        let live_bytes = self.live_bytes();
+        if live_bytes > self.high_water_bytes {
+            self.high_water_bytes = live_bytes;
         }
+    }
+
+    #[inline]
+    fn live_bytes(&self) -> usize {
+        self.pooled_live_bytes + self.direct_live_bytes
     }
 
     /// Takes a block back.
@@ -129,19 +140,22 @@ impl LocalPool {
     #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, asked_bytes: usize, class: SizeClass) {
         match self.classes.get_mut(class.index()) {
-            // SAFETY: the caller's promise, passed on.
-            Some(home) => unsafe { home.put(block) },
+            Some(home) => {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { home.put(block) };
+                self.pooled_live_bytes -= asked_bytes;
+            }
             None => {
                 // SAFETY: blocks outside the classes came from `heap::allocate(asked_bytes)`.
                 unsafe { heap::free(block, asked_bytes) };
                 self.note_direct_freed(1, asked_bytes);
             }
         }
-        self.live_bytes -= asked_bytes;
     }
 
+    #[inline]
     fn note_direct_freed(&mut self, count: usize, bytes: usize) {
-        self.direct_live_count -= count;
+        self.direct_returns += count as u64;
         self.direct_live_bytes -= bytes;
         self.budget.give_back(bytes);
     }
@@ -152,7 +166,6 @@ impl LocalPool {
         let (count, bytes) = remote.take_direct();
         if count > 0 {
             self.note_direct_freed(count, bytes);
-            self.live_bytes -= bytes;
             self.remote_frees += count as u64;
         }
         self.absorb(remote.take());
@@ -182,7 +195,7 @@ impl LocalPool {
     /// Blocks lent and not known to be back.
     pub(crate) fn live_count(&self) -> usize {
         let pooled: usize = self.classes.iter().map(BlockClass::live_count).sum();
-        pooled + self.direct_live_count
+        pooled + (self.direct_misses - self.direct_returns) as usize
     }
 
     /// The classes, smallest first.
@@ -195,14 +208,13 @@ impl LocalPool {
         let sum =
             |figure: fn(&BlockClass) -> usize| -> usize { self.classes.iter().map(figure).sum() };
         let lent_bytes = sum(|class| class.live_count() * class.block_bytes());
-        let pooled_live_bytes = self.live_bytes - self.direct_live_bytes;
-        let rounding_bytes = lent_bytes - pooled_live_bytes;
+        let rounding_bytes = lent_bytes - self.pooled_live_bytes;
         PoolStats {
             name,
             kind: "block",
             mode,
             live_objects: self.live_count() as u64,
-            live_bytes: self.live_bytes as u64,
+            live_bytes: self.live_bytes() as u64,
             cached_bytes: sum(|class| class.cached_count() * class.block_bytes()) as u64,
             waste_bytes: (rounding_bytes + sum(BlockClass::tail_bytes)) as u64,
             reserved_bytes: self.budget.reserved_bytes() as u64,

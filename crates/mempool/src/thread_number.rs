@@ -7,32 +7,46 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// No thread's number: a pool without an owner.
-pub(crate) const NOBODY: u64 = 0;
+pub(crate) const NOBODY: u64 = u64::MAX;
+/// The number of every thread that never asked for one, and so owns nothing.
+const UNNUMBERED: u64 = 0;
 
-/// The calling thread's number. One thread-local load after a thread's first call.
-#[inline]
+// Constant start and nothing to drop: usable until the thread's very last instruction.
+thread_local!(static NUMBER: Cell<u64> = const { Cell::new(UNNUMBERED) });
+
+/// The calling thread's number.
 pub(crate) fn current() -> u64 {
-    // Constant start and nothing to drop: usable until the thread's very last instruction.
-    thread_local!(static NUMBER: Cell<u64> = const { Cell::new(NOBODY) });
-    NUMBER.with(|number| match number.get() {
-        NOBODY => {
-            let fresh = next();
-            number.set(fresh);
-            fresh
-        }
-        known => known,
-    })
+    if NUMBER.get() == UNNUMBERED {
+        NUMBER.set(next());
+    }
+    NUMBER.get()
+}
+
+/// Whether the calling thread has this number. One thread-local load.
+#[inline]
+pub(crate) fn is_current(number: u64) -> bool {
+    NUMBER.get() == number
 }
 
 #[cold]
 fn next() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(NOBODY);
+    static LAST: AtomicU64 = AtomicU64::new(UNNUMBERED);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a thread that never asked is taken for nobody's owner, not even of an orphaned pool.
+    #[test]
+    fn unnumbered_thread_owns_nothing() {
+        let owner = current();
+        assert!(is_current(owner));
+        std::thread::spawn(move || assert!(!is_current(owner) && !is_current(NOBODY)))
+            .join()
+            .unwrap();
+    }
 
     /// Goal: stable inside a thread, different between threads, also when one follows the other.
     #[test]
@@ -43,7 +57,7 @@ mod tests {
                 .join()
                 .unwrap();
             assert_eq!(pair.0, pair.1);
-            assert!(!seen.contains(&pair.0) && pair.0 != NOBODY);
+            assert!(!seen.contains(&pair.0) && pair.0 != NOBODY && pair.0 != UNNUMBERED);
             seen.push(pair.0);
         }
     }
