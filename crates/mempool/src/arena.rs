@@ -171,7 +171,7 @@ impl Arena {
         let start = self.room_start.get();
         let room_bytes = self.room_end.get().addr() - start.addr();
         let is_chunked = self.mode == PoolMode::On && len <= CHUNKED_BYTES_MAX;
-        let fits = is_chunked && len <= room_bytes;
+        let fits = is_chunked && len <= room_bytes && len > 0;
         match NonNull::new(start) {
             Some(start) if fits => {
                 // SAFETY: `len` bytes from `start` are inside the chunk.
