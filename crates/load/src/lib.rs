@@ -1,17 +1,34 @@
-//! The load generator: closed and open loop with three clocks.
+//! The load generator: closed and open loop, with three clocks that are always on.
+//!
+//! | clock | from | to |
+//! |---|---|---|
+//! | *response* | the intended start, fixed before the run | the last byte of the answer |
+//! | *service* | the actual write | the last byte of the answer |
+//! | *slip* | the intended start | the actual write |
+//!
+//! Slip + service = response for every request. A generator that waits for a slow server before it
+//! sends the next request would not see the slow moment (coordinated omission); here the schedule
+//! is fixed, so response sees it and service shows how much of it was the server's own work.
+//!
+//! A request travels `schedule` -> `workload` -> `session` (`worker` makes the socket calls) ->
+//! `validation` -> `outcome`; `run` merges the threads into a [`LoadRecord`], which judges itself.
+//!
+//! Absent on purpose: name resolution, flags, printing and signals (the command line's work),
+//! correction of latencies afterwards, and TLS.
+
 pub mod config;
 pub mod schedule;
 mod values;
 mod workload;
-pub mod validation;
-mod outcome;
 mod session;
 mod pacing;
-mod shared;
 mod worker;
+pub mod validation;
+mod outcome;
+mod shared;
+pub mod run;
 pub mod record;
 mod verdict;
-pub mod run;
 pub mod error;
 
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};

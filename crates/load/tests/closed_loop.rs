@@ -1,0 +1,473 @@
+//! The closed loop against a server that counts for itself.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+mod support;
+
+use millpond_http::Method;
+use millpond_load::{BodyCheck, Ended, LoadError, Progress, Stop, Workload};
+use millpond_measure::record::LoadStatus;
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::{MS, Reply, TestServer, check_identities, get, run, target, try_run};
+
+/// Goal: exactly N requests leave and exactly N answers are counted, over threads, connections and
+/// pipelines that do not divide N.
+#[test]
+fn n_requests_are_exactly_n() {
+    for (threads, connections, pipeline, requests) in [
+        (1, 1, 1, 1),
+        (1, 1, 1, 257),
+        (2, 5, 1, 1_003),
+        (2, 3, 7, 2_001),
+        (8, 3, 2, 100),
+    ] {
+        let server = TestServer::start(|_| Reply::ok(b"hello"));
+        let mut config = get(server.address);
+        config.threads = threads;
+        config.connections = connections;
+        config.pipeline = pipeline;
+        config.stop = Stop::after_requests(requests);
+        config.validation.body = BodyCheck::Exact;
+        let record = run(&config);
+        check_identities(&record);
+        assert_eq!((record.requests, record.errors.total()), (requests, 0));
+        assert_eq!(server.requests(), requests);
+        assert_eq!(server.connections(), connections);
+        assert_eq!(record.threads, threads.min(connections));
+        assert_eq!(record.ended, Ended::Complete);
+        assert_eq!(record.statuses.get(&200), Some(&requests));
+        assert!(record.requests_per_s > 0.0 && record.duration_ns > 0);
+        // Due when written: a closed loop has no slip.
+        assert_eq!((record.slip.max(), record.offered), (0, None));
+    }
+}
+
+/// Goal: a pipelined batch leaves in one send, and each of its answers is timed by itself.
+#[test]
+fn pipelines_are_exactly_as_deep_as_asked() {
+    let server = TestServer::start(|_| Reply::ok(b"x"));
+    let mut config = get(server.address);
+    config.pipeline = 16;
+    config.stop = Stop::after_requests(160);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(record.requests, 160);
+    let seen = server.seen();
+    assert_eq!(seen[0].behind, 15, "the first batch arrives whole");
+    assert!(seen.iter().all(|request| request.behind < 16));
+}
+
+/// Goal: a run by time counts only what began in the window, and warm-up is left out of the record
+/// but not out of the server's own count.
+#[test]
+fn time_ends_the_window_and_warm_up_is_not_counted() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.connections = 2;
+    config.warm_up_ns = 200 * MS;
+    config.stop = Stop::after_ns(300 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(record.duration_ns, 300 * MS);
+    assert!(record.requests > 0);
+    assert!(server.requests() > record.requests);
+    let rate = record.answered_in_window as f64 / 0.3;
+    assert!((record.requests_per_s - rate).abs() < 1.0);
+    // Only requests under way at the two edges tell the two counts apart.
+    assert!(record.answered_in_window.abs_diff(record.requests) <= 4);
+}
+
+/// Goal: a PUT run of K requests writes each of K keys once, and a GET run proves every value.
+#[test]
+fn entities_are_written_once_and_read_back_exactly() {
+    let store: &'static Mutex<std::collections::HashMap<String, Vec<u8>>> =
+        Box::leak(Box::default());
+    let server = TestServer::start(move |seen| {
+        let mut store = store.lock().unwrap();
+        if seen.head.starts_with("PUT ") {
+            store.insert(seen.target().to_owned(), seen.body.clone());
+            return Reply::status(201, b"");
+        }
+        store
+            .get(seen.target())
+            .map_or(Reply::status(404, b""), |value| Reply::ok(value))
+    });
+    let (keys, value_bytes, seed) = (500, 700, 11);
+    let mut config = get(server.address);
+    config.target = target(server.address, "/v0/entity");
+    config.threads = 2;
+    config.connections = 4;
+    config.pipeline = 3;
+    config.stop = Stop::after_requests(keys);
+    config.workload = Workload::EntityPut {
+        keys,
+        value_bytes,
+        seed,
+    };
+    config.validation = millpond_load::Validation::for_workload(&config.workload);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!((record.requests, record.errors.total()), (keys, 0));
+    let targets: HashSet<String> = server
+        .seen()
+        .iter()
+        .map(|seen| seen.target().to_owned())
+        .collect();
+    let expected: HashSet<String> = (0..keys)
+        .map(|key| format!("/v0/entity?id=k{key:09}"))
+        .collect();
+    assert_eq!(targets, expected);
+
+    config.workload = Workload::EntityGet {
+        keys,
+        value_bytes,
+        seed,
+    };
+    config.validation = millpond_load::Validation::for_workload(&config.workload);
+    config.stop = Stop::after_requests(1_000);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!((record.requests, record.errors.total()), (1_000, 0));
+
+    // One flipped bit in one value, one value cut, one missing: each is an error of its kind.
+    for (key, change) in [(1, Change::Flip), (2, Change::Cut), (3, Change::Remove)] {
+        let mut store = store.lock().unwrap();
+        let target = format!("/v0/entity?id=k{key:09}");
+        match change {
+            Change::Flip => store.get_mut(&target).unwrap()[350] ^= 4,
+            Change::Cut => store.get_mut(&target).unwrap().truncate(699),
+            Change::Remove => drop(store.remove(&target)),
+        }
+    }
+    config.stop = Stop::after_requests(5_000);
+    let before = server.requests();
+    let record = run(&config);
+    check_identities(&record);
+    let asked = |key: u64| {
+        let target = format!("/v0/entity?id=k{key:09}");
+        let seen = server.seen();
+        let of_run = seen.iter().filter(|seen| seen.number >= before);
+        of_run.filter(|seen| seen.target() == target).count() as u64
+    };
+    assert_eq!(record.errors.validation, asked(1) + asked(2));
+    assert_eq!(record.errors.status, asked(3));
+    assert!(record.errors.validation > 0 && record.errors.status > 0);
+    assert_eq!(record.requests + record.errors.total(), 5_000);
+    assert_ne!(record.verdict.status, LoadStatus::Ok);
+}
+
+enum Change {
+    Flip,
+    Cut,
+    Remove,
+}
+
+/// Goal: a server that closes after each answer is followed with new connections; nothing is lost
+/// and nothing counts as an error.
+#[test]
+fn announced_closes_are_no_errors() {
+    let server = TestServer::start(|_| {
+        Reply::raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok".to_vec())
+            .then_close()
+    });
+    let mut config = get(server.address);
+    config.connections = 2;
+    config.stop = Stop::after_requests(50);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, record.errors.total()),
+        (50, 0),
+        "{:?}",
+        record.errors
+    );
+    assert_eq!(server.requests(), 50);
+    assert!(server.connections() >= 50);
+}
+
+/// Goal: requests pipelined behind an announced close are written again, not counted as failed.
+#[test]
+fn requests_behind_an_announced_close_are_repeated() {
+    let server = TestServer::start(|seen| {
+        if seen.in_connection == 4 {
+            let last = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            return Reply::raw(last.to_vec()).then_close();
+        }
+        Reply::ok(b"")
+    });
+    let mut config = get(server.address);
+    config.pipeline = 4;
+    config.stop = Stop::after_requests(40);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, record.errors.total()),
+        (40, 0),
+        "{:?}",
+        record.errors
+    );
+    assert!(record.resent > 0);
+    assert_eq!(record.sent, 40);
+}
+
+/// Goal: bodies without a length end with the connection and count as right.
+#[test]
+fn answers_that_end_with_the_connection_are_complete() {
+    let server = TestServer::start(|_| {
+        Reply::raw(b"HTTP/1.0 200 OK\r\n\r\nuntil the end".to_vec()).then_close()
+    });
+    let mut config = get(server.address);
+    config.stop = Stop::after_requests(5);
+    config.validation.body = BodyCheck::Exact;
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, record.errors.total()),
+        (5, 0),
+        "{:?}",
+        record.errors
+    );
+}
+
+/// Goal: each way an answer can be wrong has its own count, and none is a latency sample.
+#[test]
+fn wrong_answers_are_errors_of_their_kind() {
+    let server = TestServer::start(|seen| match seen.number % 5 {
+        1 => Reply::status(500, b"oops"),
+        2 => Reply::ok(b"hellO"),
+        3 => Reply::raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n".to_vec()),
+        4 => Reply::raw(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel".to_vec()).then_close(),
+        _ => Reply::ok(b"hello"),
+    });
+    let mut config = get(server.address);
+    config.stop = Stop::after_requests(50);
+    config.validation.body = BodyCheck::Exact;
+    let record = run(&config);
+    check_identities(&record);
+    let errors = record.errors;
+    assert_eq!(
+        (errors.status, errors.validation, errors.read),
+        (10, 10, 20),
+        "{errors:?}"
+    );
+    assert_eq!(
+        (record.requests, errors.connect, errors.timeout),
+        (10, 0, 0)
+    );
+    assert_eq!(server.requests(), 50);
+    assert_eq!(record.verdict.status, LoadStatus::Invalid);
+}
+
+/// Goal: a server that closes without a word fails the requests it left, and is not hammered.
+#[test]
+fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
+    let server = TestServer::start(|_| Reply::silence().then_close());
+    let mut config = get(server.address);
+    config.stop = Stop::after_ns(400 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(record.requests, 0);
+    assert_eq!(record.errors.read, server.requests());
+    // Waits of 10, 20, 40, 80, 160, 320 ms: a spinning client would try thousands of times.
+    assert!(
+        (2..=8).contains(&server.connections()),
+        "{}",
+        server.connections()
+    );
+    assert!(
+        record
+            .verdict
+            .reasons
+            .iter()
+            .any(|reason| reason.contains("no request"))
+    );
+}
+
+/// Goal: a server that never answers yields timeouts with their ages, and the run ends.
+#[test]
+fn a_silent_server_yields_timeouts() {
+    let server = TestServer::start(|_| Reply::silence());
+    let mut config = get(server.address);
+    config.connections = 3;
+    config.timeout_ns = 200 * MS;
+    config.stop = Stop::after_requests(6);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!((record.requests, record.errors.timeout), (0, 6));
+    assert_eq!(record.unanswered.count(), 6);
+    assert!(record.unanswered.min() >= 199 * MS);
+    assert_eq!(server.requests(), 6);
+}
+
+/// Goal: nothing listens: one clear sentence, and no record that could be mistaken for a result.
+#[test]
+fn an_unreachable_target_is_one_clear_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut config = get(address);
+    config.connections = 4;
+    let error = try_run(&config).unwrap_err();
+    assert!(matches!(error, LoadError::Unreachable { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&address.to_string()) && text.contains("refused"),
+        "{text}"
+    );
+}
+
+/// Goal: a target that dies ends the run soon, with what was measured and the errors counted.
+#[test]
+fn a_target_that_dies_ends_the_run_soon() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.connections = 4;
+    config.stop = Stop::after_ns(60_000 * MS);
+    let start = Instant::now();
+    let record = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            server.die();
+        });
+        run(&config)
+    });
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "a minute was asked for"
+    );
+    check_identities(&record);
+    assert_eq!(record.ended, Ended::TargetGone);
+    assert!(
+        record.requests > 0 && record.errors.connect > 0,
+        "{:?}",
+        record.errors
+    );
+    // Backing off: four connections trying for about a second.
+    assert!(record.errors.connect < 200, "{:?}", record.errors);
+    assert_eq!(record.verdict.status, LoadStatus::Invalid);
+}
+
+/// Goal: the stop flag ends the run with partial results; requests under way are not errors.
+#[test]
+fn the_stop_flag_gives_partial_results() {
+    let server = TestServer::start(|_| Reply::ok(b"hello").after(Duration::from_millis(1)));
+    let mut config = get(server.address);
+    config.connections = 2;
+    config.stop = Stop::after_ns(60_000 * MS);
+    let stop = AtomicBool::new(false);
+    let news = Mutex::new(Vec::<Progress>::new());
+    let start = Instant::now();
+    let record = millpond_load::run(
+        &config,
+        &|progress| {
+            let mut news = news.lock().unwrap();
+            news.push(*progress);
+            stop.store(news.len() == 3, Ordering::SeqCst);
+        },
+        &stop,
+    )
+    .unwrap();
+    assert!(start.elapsed() < Duration::from_secs(30));
+    check_identities(&record);
+    assert_eq!(
+        (record.ended, record.errors.total()),
+        (Ended::Interrupted, 0)
+    );
+    assert!(record.requests > 0 && record.requests_per_s > 0.0);
+    assert!(record.to_report().interrupted);
+    let news = news.into_inner().unwrap();
+    assert!(
+        news.windows(2)
+            .all(|pair| pair[0].completed <= pair[1].completed)
+    );
+    assert!(news[2].completed > 0 && news[2].rate_per_s > 0.0);
+    assert!(news[2].remaining_ns.unwrap() > 30_000 * MS);
+}
+
+/// Goal: bodies larger than any socket buffer go out whole and come back compared.
+#[test]
+fn large_bodies_survive_both_ways() {
+    let server = TestServer::start(|seen| Reply::ok(&seen.body));
+    let mut config = get(server.address);
+    config.connections = 2;
+    let body: Vec<u8> = (0..5_000_000u32)
+        .map(|index| (index * 7 / 3) as u8)
+        .collect();
+    config.workload = Workload::Static {
+        method: Method::Post,
+        fields: vec![],
+        body,
+    };
+    config.validation.body = BodyCheck::Exact;
+    config.timeout_ns = 60_000 * MS;
+    config.stop = Stop::after_requests(6);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, record.errors.total()),
+        (6, 0),
+        "{:?}",
+        record.errors
+    );
+    assert!(
+        server
+            .seen()
+            .iter()
+            .all(|seen| seen.body.len() == 5_000_000)
+    );
+}
+
+/// Goal: settings that cannot be run are refused by name before anything is connected.
+#[test]
+fn wrong_settings_are_refused_by_name() {
+    let server = TestServer::start(|_| Reply::ok(b""));
+    let refused = |change: &dyn Fn(&mut millpond_load::LoadConfig)| {
+        let mut config = get(server.address);
+        change(&mut config);
+        match try_run(&config).unwrap_err() {
+            LoadError::Setting { name, .. } => name,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(refused(&|config| config.connections = 0), "connections");
+    assert_eq!(refused(&|config| config.pipeline = 0), "pipeline");
+    assert_eq!(refused(&|config| config.stop.duration_ns = None), "stop");
+    assert_eq!(refused(&|config| config.stop.requests = Some(0)), "stop");
+    assert_eq!(refused(&|config| config.timeout_ns = 0), "timeout");
+    assert_eq!(refused(&|config| config.cpus = Some(vec![])), "cpus");
+    assert_eq!(refused(&|config| config.target.path = "x".into()), "path");
+    assert_eq!(
+        refused(&|config| config.target.path = "/a b".into()),
+        "path"
+    );
+    assert_eq!(
+        refused(&|config| config.target.host = "a\r\nb".into()),
+        "host"
+    );
+    let rate = millpond_load::Mode::ConstantRate { per_s: 0.0 };
+    assert_eq!(refused(&|config| config.mode = rate), "rate");
+    assert_eq!(
+        refused(&|config| {
+            let fields = vec![("Content-Length".into(), "3".into())];
+            config.workload = Workload::Static {
+                method: Method::Get,
+                fields,
+                body: vec![],
+            };
+        }),
+        "header"
+    );
+    assert_eq!(
+        refused(&|config| {
+            config.workload = Workload::EntityGet {
+                keys: 0,
+                value_bytes: 1,
+                seed: 0,
+            };
+        }),
+        "keys"
+    );
+    assert_eq!(server.requests(), 0);
+}

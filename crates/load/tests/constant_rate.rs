@@ -1,0 +1,194 @@
+//! The open loop: a schedule that no answer can move.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+mod support;
+
+use millpond_load::{Ended, Mode, Stop};
+use millpond_measure::record::LoadStatus;
+use std::time::Duration;
+use support::{MS, Reply, TestServer, check_identities, get, run};
+
+/// Goal: a stall of 200 ms of one moment is seen by every request that was due in it, though only
+/// those in flight were served slowly. (A closed loop would see it once per connection.)
+#[test]
+fn a_stall_is_not_omitted() {
+    let server = TestServer::start(|seen| {
+        let stall = if seen.number == 200 { 200 } else { 0 };
+        Reply::ok(b"hello").after(Duration::from_millis(stall))
+    });
+    let mut config = get(server.address);
+    config.mode = Mode::ConstantRate { per_s: 500.0 };
+    config.stop = Stop::after_ns(1_000 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, record.offered),
+        (500, Some(500)),
+        "{:?}",
+        record.errors
+    );
+    assert_eq!(server.requests(), 500);
+    // 100 requests were due during the stall and waited 200, 198, ... 2 ms: a fifth of the run.
+    assert!(record.response.percentile(99.0) >= 150 * MS);
+    assert!(record.response.percentile(90.0) >= 80 * MS);
+    assert!(record.service.max() >= 199 * MS);
+    // Only one of them was served slowly: the server answered the others as soon as it got them.
+    let slow = |histogram: &millpond_measure::histogram::LatencyHistogram, limit_ns: u64| {
+        histogram
+            .bins()
+            .filter(|&(ns, _)| ns >= limit_ns)
+            .map(|(_, count)| count)
+            .sum::<u64>()
+    };
+    let (slow_service, slow_response) = (
+        slow(&record.service, 150 * MS),
+        slow(&record.response, 150 * MS),
+    );
+    assert!(
+        slow_service < slow_response,
+        "{slow_service} {slow_response}"
+    );
+    assert!(slow(&record.slip, 150 * MS) >= 20);
+}
+
+/// Goal: a stalled connection keeps no arrival that another connection could take.
+#[test]
+fn free_connections_take_over_from_a_stalled_one() {
+    let server = TestServer::start(|seen| {
+        let stall = if seen.number == 50 { 400 } else { 0 };
+        Reply::ok(b"hello").after(Duration::from_millis(stall))
+    });
+    let mut config = get(server.address);
+    config.connections = 4;
+    config.mode = Mode::ConstantRate { per_s: 200.0 };
+    config.stop = Stop::after_ns(1_000 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(record.requests, 200, "{:?}", record.errors);
+    let seen = server.seen();
+    let stalled = seen.iter().find(|seen| seen.number == 50).unwrap();
+    let during = seen.iter().filter(|other| {
+        other.connection != stalled.connection
+            && other.at > stalled.at
+            && other.at < stalled.at + Duration::from_millis(350)
+    });
+    assert!(
+        during.count() >= 30,
+        "about 70 are due while one connection stalls"
+    );
+}
+
+/// Goal: the server sees the whole schedule: the count to the last request and the mean rate.
+#[test]
+fn the_server_sees_the_schedule() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.threads = 2;
+    config.connections = 8;
+    config.mode = Mode::ConstantRate { per_s: 1_000.0 };
+    config.stop = Stop {
+        duration_ns: Some(60_000 * MS),
+        requests: Some(700),
+    };
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, server.requests()),
+        (700, 700),
+        "{:?}",
+        record.errors
+    );
+    assert_eq!(record.rate_per_s, Some(1_000.0));
+    // The last of 700 is due 699 ms after the first: it cannot have come earlier.
+    let mut arrivals: Vec<_> = server.seen().iter().map(|seen| seen.at).collect();
+    arrivals.sort();
+    let span = arrivals[699] - arrivals[0];
+    assert!(
+        span >= Duration::from_millis(400),
+        "{span:?}: requests were sent before they were due"
+    );
+    assert!(record.duration_ns >= 699 * MS);
+}
+
+/// Goal: an offered load beyond capacity is neither dropped silently nor reported as healthy.
+#[test]
+fn overload_is_told_with_every_request_accounted_for() {
+    let server = TestServer::start(|_| Reply::ok(b"hello").after(Duration::from_millis(20)));
+    let mut config = get(server.address);
+    config.mode = Mode::ConstantRate { per_s: 500.0 };
+    config.stop = Stop::after_ns(500 * MS);
+    config.timeout_ns = 300 * MS;
+    let record = run(&config);
+    check_identities(&record);
+    let accounted = record.requests + record.errors.total();
+    assert_eq!(
+        (accounted, record.offered),
+        (250, Some(250)),
+        "{:?}",
+        record.errors
+    );
+    assert!(
+        record.unsent > 150,
+        "one connection at 20 ms serves at most 40 of 250"
+    );
+    assert_eq!(record.unanswered.count(), record.errors.timeout);
+    assert!(
+        record.unanswered.max() >= 700 * MS,
+        "the first unsent one waited longest"
+    );
+    assert_eq!(record.verdict.status, LoadStatus::Invalid);
+    assert!(
+        record
+            .verdict
+            .reasons
+            .iter()
+            .any(|reason| reason.contains("rate was missed"))
+    );
+    // The rate is what the window saw, not what the drain added.
+    assert!(record.requests_per_s <= 52.0, "{}", record.requests_per_s);
+}
+
+/// Goal: what is unanswered when the drain ends is a timeout of at least its age, not a success
+/// and not lost.
+#[test]
+fn requests_open_at_the_end_are_timeouts_with_their_age() {
+    let server = TestServer::start(|seen| {
+        if seen.number >= 10 {
+            Reply::silence()
+        } else {
+            Reply::ok(b"")
+        }
+    });
+    let mut config = get(server.address);
+    config.connections = 50;
+    config.mode = Mode::ConstantRate { per_s: 100.0 };
+    config.stop = Stop::after_ns(300 * MS);
+    config.timeout_ns = 500 * MS;
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.requests, record.errors.timeout),
+        (10, 20),
+        "{:?}",
+        record.errors
+    );
+    assert_eq!((record.ended, record.unsent), (Ended::Complete, 0));
+    assert!(
+        record.unanswered.min() >= 490 * MS,
+        "{}",
+        record.unanswered.min()
+    );
+}
+
+/// Goal: warm-up at a constant rate is sent and not counted.
+#[test]
+fn warm_up_is_sent_and_not_counted() {
+    let server = TestServer::start(|_| Reply::ok(b""));
+    let mut config = get(server.address);
+    config.connections = 2;
+    config.mode = Mode::ConstantRate { per_s: 200.0 };
+    config.warm_up_ns = 250 * MS;
+    config.stop = Stop::after_requests(40);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!((record.requests, server.requests()), (40, 90));
+}

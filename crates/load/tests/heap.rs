@@ -1,0 +1,154 @@
+//! Goal: a request costs the generator no heap call: a run of many requests makes as many calls as
+//! a run of few. The server of this test allocates nothing per request either, so the calls of the
+//! whole process can be counted.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+#![allow(unsafe_code)]
+
+use millpond_http::Method;
+use millpond_io::Address;
+use millpond_load::{LoadConfig, Mode, Stop, Target, Validation, Workload};
+use millpond_mempool::PoolMode;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+struct CountingAllocator;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: all work is the system allocator's; counting is one atomic addition.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size_bytes: usize) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(start, layout, size_bytes) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Answers every `request_bytes` received with `answer`, from buffers on its threads' stacks.
+fn start_server(request_bytes: impl Fn(SocketAddr) -> usize, answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let request_bytes = request_bytes(address);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.set_nodelay(true).unwrap();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 65_536];
+                let mut received = 0;
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    received += count;
+                    while received >= request_bytes {
+                        received -= request_bytes;
+                        if stream.write_all(answer).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn heap_calls_of(config: &LoadConfig, requests: u64) -> u64 {
+    let config = LoadConfig {
+        stop: Stop::after_requests(requests),
+        ..config.clone()
+    };
+    let before = CALLS.load(Ordering::Relaxed);
+    let record = millpond_load::run(&config, &|_| {}, &AtomicBool::new(false)).unwrap();
+    let calls = CALLS.load(Ordering::Relaxed) - before;
+    assert_eq!(
+        (record.requests, record.errors.total()),
+        (requests, 0),
+        "{:?}",
+        record.errors
+    );
+    calls
+}
+
+fn check(what: &str, config: &LoadConfig) {
+    // The first run warms the process up: thread-local storage, lazily made tables.
+    heap_calls_of(config, 500);
+    let few = heap_calls_of(config, 500);
+    let many = heap_calls_of(config, 10_500);
+    // The supervising thread reads /proc/stat four times a second, whatever the requests do.
+    assert!(
+        many < few + 500,
+        "{what}: {few} calls for 500 requests, {many} for 10,500"
+    );
+}
+
+fn config(address: SocketAddr, path: &str, workload: Workload) -> LoadConfig {
+    let host = address.to_string();
+    let target = Target {
+        address: Address::Inet(address),
+        host,
+        path: path.into(),
+    };
+    let mut config = LoadConfig::new(target, workload);
+    config.connections = 4;
+    config.timeout_ns = 30_000_000_000;
+    config
+}
+
+#[test]
+fn requests_cost_no_heap_calls() {
+    let get = Workload::Static {
+        method: Method::Get,
+        fields: vec![],
+        body: vec![],
+    };
+    let address = start_server(
+        |address| format!("GET / HTTP/1.1\r\nHost: {address}\r\n\r\n").len(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    );
+    let mut closed = config(address, "/", get);
+    check("closed loop", &closed);
+    closed.pipeline = 16;
+    check("pipelined", &closed);
+    let mut open = LoadConfig {
+        pipeline: 1,
+        ..closed
+    };
+    open.mode = Mode::ConstantRate { per_s: 20_000.0 };
+    check("constant rate", &open);
+
+    let address = start_server(
+        |address| {
+            let line = "PUT /v0/entity?id=k000000000 HTTP/1.1";
+            format!("{line}\r\nHost: {address}\r\nContent-Length: 1024\r\n\r\n").len() + 1_024
+        },
+        b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n",
+    );
+    let put = Workload::EntityPut {
+        keys: 10_500,
+        value_bytes: 1_024,
+        seed: 1,
+    };
+    let mut puts = config(address, "/v0/entity", put);
+    puts.validation = Validation::for_workload(&puts.workload);
+    check("entity puts", &puts);
+
+    // The count is one that can fail: without pools each request costs at least one pair of calls.
+    puts.pool_mode = PoolMode::Off;
+    assert!(heap_calls_of(&puts, 3_000) > heap_calls_of(&puts, 500) + 5_000);
+}
