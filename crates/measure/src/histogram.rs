@@ -158,13 +158,18 @@ impl LatencyHistogram {
     }
 
     /// Points of the curve value over percentile, denser towards the tail: `ticks` per halving of
-    /// what is left, ending at 100 %. Small enough to keep in a record (about 120 points for 5).
+    /// what is left, ending at 100 %. Small enough to keep in a record (about 70 points for 5): a
+    /// point that adds no sample is left out.
     #[must_use]
     pub fn spectrum(&self, ticks: u32) -> Vec<SpectrumPoint> {
         self.inner
             .iter_quantiles(ticks.max(1))
+            .filter(|step| {
+                step.count_since_last_iteration() > 0 || step.quantile_iterated_to() >= 1.0
+            })
             .map(|step| SpectrumPoint {
-                percent: step.quantile_iterated_to() * 100.0,
+                // Eight decimals tell apart what an hour at a million per second can.
+                percent: (step.quantile_iterated_to() * 1e10).round() / 1e8,
                 value_ns: step.value_iterated_to().min(self.max()),
                 count: step.count_since_last_iteration(),
             })

@@ -116,7 +116,9 @@ pub struct RoundMeasures {
     /// How it ended.
     #[serde(flatten)]
     pub status: RoundStatus,
-    /// The numbers. A measure that was not taken is absent, never zero.
+    /// The numbers. A measure that was not taken is absent, never zero. Reading leaves out keys that
+    /// this version does not know.
+    #[serde(deserialize_with = "known_measures")]
     pub measures: BTreeMap<Measure, f64>,
     /// What disturbed the run.
     pub noise: Vec<NoiseFlag>,
@@ -126,6 +128,17 @@ pub struct RoundMeasures {
     pub errors: u64,
     /// Full latency figures per clock, e.g. `put.response`.
     pub latencies: BTreeMap<String, LatencySummary>,
+}
+
+fn known_measures<'de, D>(deserializer: D) -> Result<BTreeMap<Measure, f64>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    let all = BTreeMap::<String, f64>::deserialize(deserializer)?;
+    Ok(all
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.parse().ok()?, value)))
+        .collect())
 }
 
 impl RoundMeasures {

@@ -34,6 +34,11 @@ fn escape(text: &str) -> String {
     safe
 }
 
+/// The same for running text: a number and its percent sign stay on one line.
+fn prose(text: &str) -> String {
+    escape(text).replace(" %", "\u{a0}%")
+}
+
 /// How a candidate looks in every drawing: hue by allocator, dashes or a hollow mark without pools,
 /// grey for the baseline's double.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

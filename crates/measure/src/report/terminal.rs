@@ -139,12 +139,16 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
         .max(9);
     let mut columns: Vec<Column> = Vec::new();
     let mut used = name_width;
-    for measure in interesting(record) {
-        let column = column(record, measure);
-        let more = column.width() + 2;
-        if used + more <= width {
+    // All operations of a quantity or none: half a comparison misleads.
+    for group in interesting(record).chunk_by(|a, b| a.quantity == b.quantity) {
+        let group: Vec<Column> = group
+            .iter()
+            .map(|&measure| column(record, measure))
+            .collect();
+        let more: usize = group.iter().map(|column| column.width() + 2).sum();
+        if used + more <= width || columns.is_empty() {
             used += more;
-            columns.push(column);
+            columns.extend(group);
         }
     }
     let mut text = String::new();

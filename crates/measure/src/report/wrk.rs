@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(lines[4], "     50%  636.41us");
         assert_eq!(lines[8], "  22464657 requests in 30.00s, 17.76GB read");
         assert_eq!(lines[9], "Requests/sec: 748868.53");
-        assert_eq!(lines[10], "Transfer/sec:    606.21MB");
+        assert_eq!(lines[10], "Transfer/sec:    606.22MB");
         assert_eq!(lines.len(), 11);
     }
 

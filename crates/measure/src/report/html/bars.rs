@@ -6,8 +6,8 @@ use super::{Look, escape};
 use crate::record::{ComparisonRecord, Measure, Quantity};
 use crate::units::format_bytes;
 
-const WIDTH: f64 = 860.0;
-const LABEL_WIDTH: f64 = 190.0;
+const WIDTH: f64 = 1020.0;
+const LABEL_WIDTH: f64 = 210.0;
 const VALUE_WIDTH: f64 = 190.0;
 const ROW: f64 = 24.0;
 const FOOT: f64 = 28.0;
@@ -41,12 +41,7 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
     }
     for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
         let y = 8.0 + ROW * index as f64;
-        svg.text(
-            "label",
-            (LABEL_WIDTH - 12.0, y + 16.0),
-            Anchor::End,
-            &candidate.name,
-        );
+        svg.name((LABEL_WIDTH - 12.0, y + 16.0), Anchor::End, &candidate.name);
         let mut values = Vec::new();
         if let Some(value) = candidate.median(rss) {
             let fill = if look.hollow {

@@ -4,13 +4,14 @@
 use super::scale::Scale;
 use super::svg::{Anchor, Svg};
 use super::{Look, escape};
+use crate::histogram::SpectrumPoint;
 use crate::record::{ComparisonRecord, LatencyCurve, Operation};
 use crate::units::format_duration_ns;
 
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 1020.0;
 const HEIGHT: f64 = 330.0;
 const LEFT: f64 = 70.0;
-const LEGEND_WIDTH: f64 = 200.0;
+const LEGEND_WIDTH: f64 = 245.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 
@@ -19,6 +20,14 @@ fn nines(percent: f64, count: u64) -> f64 {
     // The last point (100 %) stands where one sample of all is beyond.
     let beyond = (1.0 - percent / 100.0).max(1.0 / count.max(1) as f64);
     -beyond.log10()
+}
+
+/// Below this percentile a curve says how fast the fastest requests are: not the question.
+const PERCENT_MIN: f64 = 5.0;
+
+/// Whether a point is drawn.
+fn is_shown(point: &SpectrumPoint, count: u64, nines_max: f64) -> bool {
+    point.percent >= PERCENT_MIN && nines(point.percent, count) <= nines_max
 }
 
 /// One figure per operation that has curves.
@@ -49,11 +58,11 @@ fn plot(
     curves: &[(&str, Look, &LatencyCurve)],
 ) -> String {
     let right = WIDTH - LEGEND_WIDTH;
-    let x = Scale::linear(0.0, nines_shown(curves), LEFT, right);
-    let y = time_axis(curves);
+    let nines_max = nines_shown(curves);
+    let x = Scale::linear(0.0, nines_max, LEFT, right);
+    let y = time_axis(curves, nines_max);
     let mut svg = Svg::new(WIDTH, HEIGHT);
     for (percent, label) in [
-        (0.0, "0"),
         (50.0, "50 %"),
         (90.0, "90 %"),
         (99.0, "99 %"),
@@ -78,16 +87,20 @@ fn plot(
         let points: Vec<(f64, f64)> = curve
             .points
             .iter()
-            .map(|point| (nines(point.percent, curve.count), point.value_ns as f64))
-            .filter(|(place, _)| x.shows(*place))
-            .map(|(place, value)| (x.at(place), y.at(value)))
+            .filter(|point| is_shown(point, curve.count, nines_max))
+            .map(|point| {
+                (
+                    x.at(nines(point.percent, curve.count)),
+                    y.at(point.value_ns as f64),
+                )
+            })
             .collect();
         let dash = if look.hollow { " dash" } else { "" };
         let class = format!("curve {}{dash}", look.class);
         svg.path(&class, &points);
         let row = TOP + 10.0 + 20.0 * index as f64;
         svg.line(&class, (right + 18.0, row), (right + 44.0, row));
-        svg.text("label", (right + 50.0, row + 4.0), Anchor::Start, name);
+        svg.name((right + 50.0, row + 4.0), Anchor::Start, name);
     }
     let rate = record
         .settings
@@ -118,13 +131,12 @@ fn nines_shown(curves: &[(&str, Look, &LatencyCurve)]) -> f64 {
     ((count as f64 / 10.0).max(10.0)).log10()
 }
 
-fn time_axis(curves: &[(&str, Look, &LatencyCurve)]) -> Scale {
-    let shown = nines_shown(curves);
+fn time_axis(curves: &[(&str, Look, &LatencyCurve)], nines_max: f64) -> Scale {
     let visible = curves.iter().flat_map(|(_, _, curve)| {
         curve
             .points
             .iter()
-            .filter(move |point| nines(point.percent, curve.count) <= shown)
+            .filter(move |point| is_shown(point, curve.count, nines_max))
     });
     let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
     for point in visible {

@@ -8,9 +8,9 @@ use super::{Look, escape};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::format_percent;
 
-const WIDTH: f64 = 860.0;
-const LABEL_WIDTH: f64 = 190.0;
-const TEXT_WIDTH: f64 = 260.0;
+const WIDTH: f64 = 1020.0;
+const LABEL_WIDTH: f64 = 210.0;
+const TEXT_WIDTH: f64 = 300.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 8.0;
 const FOOT: f64 = 26.0;
@@ -86,12 +86,7 @@ fn axis(rows: &[Row<'_>], margin: f64, from: f64, to: f64) -> Scale {
 }
 
 fn draw_row(svg: &mut Svg, row: &Row<'_>, scale: &Scale, y: f64, right: f64) {
-    svg.text(
-        "label",
-        (LABEL_WIDTH - 12.0, y + 4.0),
-        Anchor::End,
-        &row.label,
-    );
+    svg.name((LABEL_WIDTH - 12.0, y + 4.0), Anchor::End, &row.label);
     let comparison = row.comparison;
     let trusted = !matches!(comparison.verdict, Verdict::NotTrusted { .. });
     if let Some(estimate) = comparison.estimate() {
@@ -127,7 +122,7 @@ fn draw_row(svg: &mut Svg, row: &Row<'_>, scale: &Scale, y: f64, right: f64) {
     let class = format!("verdict v-{}", comparison.verdict.label().replace(' ', "-"));
     svg.text(
         &class,
-        (right + 138.0, y + 4.0),
+        (right + 172.0, y + 4.0),
         Anchor::Start,
         &short(&verdict),
     );

@@ -1,6 +1,6 @@
 //! The page from top to bottom.
 
-use super::{Look, bars, curves, escape, forest, looks, rounds, table};
+use super::{Look, bars, curves, escape, forest, looks, prose, rounds, table};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
     Role,
@@ -112,7 +112,7 @@ fn card(question: &str, verdict: &QuestionVerdict) -> String {
         "<div class=\"{class}\"><p class=\"q\">{}</p><p class=\"a\">{}</p><p>{}</p></div>",
         escape(question),
         escape(&headline),
-        escape(&capitalised(sentence))
+        prose(&capitalised(sentence))
     )
 }
 
@@ -140,7 +140,7 @@ fn pools_answer(record: &ComparisonRecord) -> String {
         "<div class=\"card wide\"><p class=\"q\">What do memory pools change?</p><ul>",
     );
     for effect in effects {
-        text += &format!("<li>{}</li>", escape(&effect.sentence));
+        text += &format!("<li>{}</li>", prose(&effect.sentence));
     }
     text + "</ul></div>\n"
 }
@@ -152,7 +152,7 @@ fn warnings(record: &ComparisonRecord) -> String {
     let mut text =
         String::from("<div class=\"card wide untrusted\"><p class=\"q\">Warnings</p><ul>");
     for warning in &record.analysis.warnings {
-        text += &format!("<li>{}</li>", escape(warning));
+        text += &format!("<li>{}</li>", prose(warning));
     }
     text + "</ul></div>\n"
 }
@@ -308,7 +308,7 @@ fn how_to_read(record: &ComparisonRecord) -> String {
          runs from the <i>intended</i> start of each request at the same rate for all, so a stall \
          is not hidden by waiting for it. Memory is compared after the same number of requests.</p>",
         escape(baseline),
-        escape(&margins.join(", "))
+        prose(&margins.join(", "))
     )
 }
 

@@ -6,8 +6,8 @@ use super::svg::{Anchor, Svg};
 use super::{Look, escape};
 use crate::record::{ComparisonRecord, Measure, RoundStatus};
 
-const WIDTH: f64 = 860.0;
-const LABEL_WIDTH: f64 = 190.0;
+const WIDTH: f64 = 1020.0;
+const LABEL_WIDTH: f64 = 210.0;
 const ROW: f64 = 22.0;
 const FOOT: f64 = 28.0;
 
@@ -48,12 +48,7 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look], measure: Measure) 
     }
     for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
         let y = 8.0 + ROW * (index as f64 + 0.5);
-        svg.text(
-            "label",
-            (LABEL_WIDTH - 12.0, y + 4.0),
-            Anchor::End,
-            &candidate.name,
-        );
+        svg.name((LABEL_WIDTH - 12.0, y + 4.0), Anchor::End, &candidate.name);
         if let Some(median) = candidate.median(measure) {
             let x = scale.at(median);
             svg.line(

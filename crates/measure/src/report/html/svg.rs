@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use super::escape;
 
+/// Letters that fit in front of a row.
+const NAME_MAX: usize = 27;
+
 /// Which side of its point a text stands on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Anchor {
@@ -74,6 +77,18 @@ impl Svg {
             at.1,
             escape(text)
         ));
+    }
+
+    /// The name of a candidate: shortened to what the column holds, in full for the pointer.
+    pub(super) fn name(&mut self, at: (f64, f64), anchor: Anchor, name: &str) {
+        if name.chars().count() <= NAME_MAX {
+            return self.text("label", at, anchor, name);
+        }
+        let mut short: String = name.chars().take(NAME_MAX - 1).collect();
+        short.push('\u{2026}');
+        self.push(format_args!("<g><title>{}</title>", escape(name)));
+        self.text("label", at, anchor, &short);
+        self.push(format_args!("</g>"));
     }
 
     /// A line through all points.

@@ -1,0 +1,436 @@
+//! The analysis of awkward comparisons: what is missing, failed, disturbed or cut short makes the
+//! answer weaker and says so; it never makes it wrong or makes it fail.
+
+mod synthetic;
+
+use millpond_measure::analysis::analyse;
+use millpond_measure::record::{
+    CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, PoolSetting, Quantity, Role,
+    RoundStatus,
+};
+use millpond_measure::statistics::{Comparison, Verdict};
+use synthetic::{Plan, candidates, nine_plans};
+
+const THROUGHPUT: Measure = Measure::of(Operation::Put, Quantity::Throughput);
+const BEST: &str = "mimalloc with pools";
+
+fn nine() -> Vec<CandidateRounds> {
+    candidates(&nine_plans(), 10, 0.02, 42)
+}
+
+fn of<'a>(comparisons: &'a [Comparison], name: &str) -> &'a Comparison {
+    comparisons
+        .iter()
+        .find(|one| one.candidate == name)
+        .unwrap()
+}
+
+fn flag(candidates: &mut [CandidateRounds], rounds: usize, kind: NoiseKind, phase: Option<&str>) {
+    for candidate in candidates {
+        for round in candidate.rounds.iter_mut().take(rounds) {
+            let phase = phase.map(str::to_owned);
+            round.noise.push(NoiseFlag {
+                kind,
+                value: 0.34,
+                limit: 0.05,
+                phase,
+            });
+        }
+    }
+}
+
+/// Goal: the ordinary case: three trusted answers, each question's comparisons complete, the A/A
+/// candidate among them and never best.
+#[test]
+fn the_ordinary_case() {
+    let analysis = analyse(&nine());
+    let verdicts = &analysis.verdicts;
+    for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
+        assert!(question.trusted, "{}", question.sentence);
+        assert_eq!(question.comparisons.len(), 8);
+        assert!(!question.best.is_empty());
+        assert!(!question.best.iter().any(|name| name.ends_with("(again)")));
+        assert!(
+            !of(&question.comparisons, "glibc with pools (again)")
+                .verdict
+                .is_difference()
+        );
+    }
+    assert_eq!(verdicts.throughput.best, [BEST]);
+    assert!(
+        verdicts
+            .throughput
+            .sentence
+            .contains("mimalloc with pools gives the most: 1.1")
+    );
+    assert_eq!(
+        of(&verdicts.memory.comparisons, "tcmalloc with pools").verdict,
+        Verdict::Worse
+    );
+    assert_eq!(analysis.warnings, Vec::<String>::new());
+    assert_eq!(analysis.pools_effect.len(), 4);
+}
+
+/// Goal: without a PMU there are no instruction measures, and nothing else changes.
+#[test]
+fn no_pmu() {
+    let with = analyse(&nine());
+    let mut without = nine();
+    let counted =
+        |measure: &Measure| matches!(measure.quantity, Quantity::Instructions | Quantity::Cycles);
+    for round in without.iter_mut().flat_map(|one| &mut one.rounds) {
+        round.measures.retain(|measure, _| !counted(measure));
+    }
+    let without = analyse(&without);
+    assert_eq!(with.verdicts, without.verdicts);
+    assert!(
+        !without
+            .details
+            .iter()
+            .any(|detail| counted(&detail.measure))
+    );
+}
+
+/// Goal: a candidate that always fails is not judged, costs the others nothing, and its reason is
+/// told; one failed run of ten is left out and warned of.
+#[test]
+fn failed_runs() {
+    let mut all = nine();
+    let failed = || RoundStatus::Failed {
+        reason: "the server died".to_owned(),
+    };
+    all[3]
+        .rounds
+        .iter_mut()
+        .for_each(|round| round.status = failed());
+    all[7].rounds[4].status = failed();
+    let analysis = analyse(&all);
+    let throughput = &analysis.verdicts.throughput;
+    let dead = of(&throughput.comparisons, "jemalloc with pools");
+    assert!(matches!(&dead.verdict, Verdict::NotTrusted { reason }
+        if reason == "10 of 10 runs of jemalloc with pools failed: the server died"));
+    assert_eq!((dead.ratio, dead.rounds), (None, 0));
+    assert_eq!(throughput.best, [BEST]);
+    assert_eq!(of(&throughput.comparisons, BEST).rounds, 9);
+    assert!(
+        analysis
+            .warnings
+            .iter()
+            .any(|w| w.contains("1 of 10 runs failed: the server died"))
+    );
+}
+
+/// Goal: Ctrl-C after one round: figures are shown, nothing is claimed, and it is said how many
+/// rounds it takes.
+#[test]
+fn one_round_only() {
+    let mut all = nine();
+    all.iter_mut().for_each(|one| one.rounds.truncate(1));
+    // The last candidate was in the middle of its run: GET and memory are missing.
+    let last = &mut all[8].rounds[0];
+    last.status = RoundStatus::Interrupted;
+    last.measures
+        .retain(|measure, _| measure.operation == Some(Operation::Put));
+    let analysis = analyse(&all);
+    for detail in &analysis.details {
+        for comparison in &detail.comparisons {
+            let silent = matches!(
+                comparison.verdict,
+                Verdict::Undecided { .. } | Verdict::NotTrusted { .. }
+            );
+            assert!(silent, "{}", comparison.sentence);
+        }
+    }
+    let throughput = &analysis.verdicts.throughput;
+    assert!(
+        throughput
+            .sentence
+            .contains("no difference that 1 round can show"),
+        "{throughput:?}"
+    );
+    let other = of(&throughput.comparisons, BEST);
+    assert!(other.ratio.is_some() && other.confidence == 0.0);
+    assert!(matches!(other.verdict, Verdict::Undecided { rounds_needed } if rounds_needed >= 8));
+    let put = analysis
+        .details
+        .iter()
+        .find(|detail| detail.measure == THROUGHPUT)
+        .unwrap();
+    assert!(
+        of(&put.comparisons, "mimalloc without pools")
+            .ratio
+            .is_some()
+    );
+    assert!(
+        analysis
+            .warnings
+            .iter()
+            .any(|w| w.contains("1 round of 9 candidates"))
+    );
+}
+
+/// Goal: nothing at all, no baseline's rounds, a single candidate: words, not failures.
+#[test]
+fn next_to_nothing() {
+    assert_eq!(
+        analyse(&[]).warnings,
+        ["there is no baseline: nothing can be compared"]
+    );
+    let mut all = nine();
+    all.iter_mut().for_each(|one| one.rounds.clear());
+    let analysis = analyse(&all);
+    assert_eq!(
+        analysis.verdicts.throughput.sentence,
+        "Throughput: not measured."
+    );
+    assert!(analysis.details.is_empty());
+    let alone = analyse(&nine()[..1]);
+    assert_eq!(
+        alone.verdicts.memory.sentence,
+        "Memory: only glibc with pools was measured."
+    );
+    assert!(alone.verdicts.memory.comparisons.is_empty());
+}
+
+/// Goal: a busy machine takes away every answer that depends on time, and only those; the sentence
+/// says why and what work per request says instead.
+#[test]
+fn a_busy_machine() {
+    let mut all = nine();
+    flag(&mut all, 6, NoiseKind::ForeignCpu, None);
+    let analysis = analyse(&all);
+    let throughput = &analysis.verdicts.throughput;
+    assert!(!throughput.trusted && throughput.best.is_empty());
+    assert!(
+        throughput.sentence.starts_with(
+            "Throughput: not to be trusted: other programs used the CPUs (up to 34 %) in 6 of 10 \
+             rounds. Work per request instead: mimalloc with pools needs the least cycles"
+        ),
+        "{}",
+        throughput.sentence
+    );
+    assert!(!analysis.verdicts.latency.trusted);
+    assert_eq!(analysis.verdicts.memory, analyse(&nine()).verdicts.memory);
+    assert!(
+        analysis.pools_effect[0]
+            .sentence
+            .contains("throughput is not to be trusted")
+    );
+    // Two disturbed rounds of ten are borne.
+    let mut few = nine();
+    flag(&mut few, 2, NoiseKind::ForeignCpu, None);
+    assert!(analyse(&few).verdicts.throughput.trusted);
+}
+
+/// Goal: a flag touches the measures of its kind and phase and no others.
+#[test]
+fn flags_touch_what_they_can_have_changed() {
+    let trusted = |kind, phase| {
+        let mut all = nine();
+        flag(&mut all, 10, kind, phase);
+        let analysis = analyse(&all);
+        let of_measure = |measure: Measure| {
+            let detail = analysis
+                .details
+                .iter()
+                .find(|detail| detail.measure == measure)
+                .unwrap();
+            !matches!(
+                of(&detail.comparisons, BEST).verdict,
+                Verdict::NotTrusted { .. }
+            )
+        };
+        [
+            of_measure(THROUGHPUT),
+            of_measure(Measure::of(Operation::Get, Quantity::Throughput)),
+            of_measure(Measure::of(Operation::Put, Quantity::ResponseP99)),
+            of_measure(Measure::whole(Quantity::RssAfterWork)),
+        ]
+    };
+    assert_eq!(
+        trusted(NoiseKind::GeneratorCpu, None),
+        [false, false, true, true]
+    );
+    assert_eq!(
+        trusted(NoiseKind::LateSends, None),
+        [true, true, false, true]
+    );
+    assert_eq!(
+        trusted(NoiseKind::Steal, Some("put throughput")),
+        [false, true, true, true]
+    );
+    assert_eq!(
+        trusted(NoiseKind::Steal, Some("memory")),
+        [true, true, true, true]
+    );
+    assert_eq!(
+        trusted(NoiseKind::GeneratorInvalid, Some("put")),
+        [false, true, false, true]
+    );
+}
+
+/// Goal: if the baseline differs from itself, no difference of that measure is believed, but "the
+/// same" still is, and the A/A line shows the false alarm.
+#[test]
+fn a_baseline_unlike_itself() {
+    let mut all = nine();
+    for round in &mut all[1].rounds {
+        let value = round.get(THROUGHPUT).unwrap();
+        round.set(THROUGHPUT, value * 1.5);
+    }
+    let analysis = analyse(&all);
+    let put = analysis
+        .details
+        .iter()
+        .find(|detail| detail.measure == THROUGHPUT)
+        .unwrap();
+    assert_eq!(
+        of(&put.comparisons, "glibc with pools (again)").verdict,
+        Verdict::Better
+    );
+    assert!(
+        put.comparisons
+            .iter()
+            .all(|one| { one.candidate.ends_with("(again)") || !one.verdict.is_difference() })
+    );
+    let reason = &of(&put.comparisons, BEST).sentence;
+    assert!(
+        reason.contains("the baseline run twice differs from itself"),
+        "{reason}"
+    );
+    assert!(
+        analysis
+            .warnings
+            .iter()
+            .any(|w| w.starts_with("PUT throughput: the baseline run twice"))
+    );
+    // Memory was not touched.
+    assert_eq!(analysis.verdicts.memory, analyse(&nine()).verdicts.memory);
+}
+
+/// Goal: heap calls that pools remove altogether: zero against something is a certain difference
+/// without a ratio, zero against zero is equality.
+#[test]
+fn zeros() {
+    let mut all = nine();
+    let calls = Measure::of(Operation::Get, Quantity::HeapCalls);
+    for candidate in &mut all {
+        let value = if candidate.pools == Some(PoolSetting::On) {
+            0.0
+        } else {
+            11.0
+        };
+        candidate
+            .rounds
+            .iter_mut()
+            .for_each(|round| round.set(calls, value));
+    }
+    let analysis = analyse(&all);
+    let detail = analysis
+        .details
+        .iter()
+        .find(|detail| detail.measure == calls)
+        .unwrap();
+    let off = of(&detail.comparisons, "jemalloc without pools");
+    assert_eq!((off.verdict.clone(), off.ratio), (Verdict::Worse, None));
+    assert!(off.sentence.ends_with("11.0 against 0"), "{}", off.sentence);
+    let on = of(&detail.comparisons, "jemalloc with pools");
+    assert_eq!(
+        (on.verdict.clone(), on.ratio),
+        (Verdict::Equivalent, Some(1.0))
+    );
+    let pools = &analysis.pools_effect[0].details;
+    let pools = &pools
+        .iter()
+        .find(|detail| detail.measure == calls)
+        .unwrap()
+        .comparisons[0];
+    assert_eq!(
+        (pools.verdict.clone(), pools.ratio),
+        (Verdict::Better, Some(0.0))
+    );
+}
+
+/// Goal: somebody else's server: one kind of request, no pools; nothing is said about them.
+#[test]
+fn somebody_elses_server() {
+    let plans: Vec<Plan> = nine_plans()
+        .into_iter()
+        .filter(|plan| plan.pools == Some(PoolSetting::On))
+        .map(|plan| Plan {
+            pools: None,
+            ..plan
+        })
+        .collect();
+    let mut all = candidates(&plans, 10, 0.02, 3);
+    for round in all.iter_mut().flat_map(|one| &mut one.rounds) {
+        let old = std::mem::take(&mut round.measures);
+        for (measure, value) in old {
+            match measure.operation {
+                Some(Operation::Get) => {
+                    round.set(Measure::of(Operation::Request, measure.quantity), value)
+                }
+                Some(_) => {}
+                None => round.set(measure, value),
+            }
+        }
+    }
+    let analysis = analyse(&all);
+    assert!(analysis.pools_effect.is_empty());
+    assert_eq!(analysis.verdicts.throughput.measures.len(), 1);
+    assert_eq!(analysis.verdicts.throughput.best, ["mimalloc"]);
+    assert!(
+        analysis.verdicts.throughput.comparisons[1]
+            .sentence
+            .contains(": throughput ")
+    );
+}
+
+/// Goal: without p99 (too few requests) the median answers, and the sentence says so.
+#[test]
+fn too_few_requests_for_a_p99() {
+    let mut all = nine();
+    for round in all.iter_mut().flat_map(|one| &mut one.rounds) {
+        round
+            .measures
+            .retain(|measure, _| measure.quantity != Quantity::ResponseP99);
+    }
+    let latency = analyse(&all).verdicts.latency;
+    assert!(
+        latency.sentence.contains("too few requests for a p99"),
+        "{}",
+        latency.sentence
+    );
+}
+
+/// Goal: the order of rounds and candidates in the record decides nothing.
+#[test]
+fn order_does_not_matter() {
+    let plain = analyse(&nine());
+    let mut shuffled = nine();
+    shuffled.iter_mut().for_each(|one| one.rounds.reverse());
+    shuffled.reverse();
+    let other = analyse(&shuffled);
+    assert_eq!(
+        plain.verdicts.throughput.best,
+        other.verdicts.throughput.best
+    );
+    for comparison in &plain.verdicts.throughput.comparisons {
+        let same = of(
+            &other.verdicts.throughput.comparisons,
+            &comparison.candidate,
+        );
+        assert_eq!(comparison.verdict, same.verdict);
+    }
+    let unmarked: Vec<CandidateRounds> = nine()
+        .into_iter()
+        .filter(|one| one.role != Role::BaselineAgain)
+        .collect();
+    let warnings = analyse(&unmarked).warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|w| w.contains("the baseline was not run twice")),
+        "{warnings:?}"
+    );
+}

@@ -1,0 +1,226 @@
+//! What people and programs get to read: the JSON contract, the terminal's width, the page that
+//! needs nothing but itself.
+
+mod synthetic;
+
+use millpond_measure::record::{
+    ComparisonRecord, FORMAT_VERSION, LoadReport, NoiseFlag, NoiseKind,
+};
+use millpond_measure::report::{html, terminal};
+use synthetic::{nine_plans, record};
+
+fn sample() -> ComparisonRecord {
+    record(&nine_plans(), 10, 0.03, 7)
+}
+
+/// Goal: the names that other tools rely on (DESIGN.md, section 1) are in results.json, and the
+/// file reads back to the same record.
+#[test]
+fn results_json_keeps_its_contract() {
+    let record = sample();
+    let text = record.to_json().unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["format_version"], FORMAT_VERSION);
+    for candidate in json["candidates"].as_array().unwrap() {
+        assert!(candidate["name"].is_string());
+        assert!(["on", "off"].contains(&candidate["pools"].as_str().unwrap()));
+        for round in candidate["rounds"].as_array().unwrap() {
+            assert_eq!(round["status"], "done");
+            assert!(round["measures"]["put.throughput_per_s"].as_f64().unwrap() > 0.0);
+            assert!(round["measures"]["rss_after_work_bytes"].as_f64().unwrap() > 0.0);
+        }
+    }
+    for question in ["throughput", "latency", "memory"] {
+        let verdict = &json["verdicts"][question];
+        assert!(
+            verdict["best"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(serde_json::Value::is_string)
+        );
+        let comparisons = verdict["comparisons"].as_array().unwrap();
+        assert_eq!(comparisons.len(), 8);
+        for comparison in comparisons {
+            for key in ["ratio", "low", "high", "p"] {
+                assert!(comparison[key].is_number(), "{question} {key}");
+            }
+            for key in ["candidate", "baseline", "verdict", "sentence"] {
+                assert!(comparison[key].is_string(), "{question} {key}");
+            }
+            let words = ["better", "worse", "equivalent", "undecided", "not_trusted"];
+            assert!(words.contains(&comparison["verdict"].as_str().unwrap()));
+        }
+    }
+    let back: ComparisonRecord = serde_json::from_str(&text).unwrap();
+    assert!(
+        back.to_json().unwrap() == text,
+        "the text differs after reading and writing"
+    );
+    assert!(
+        back == record,
+        "the record differs after writing and reading"
+    );
+}
+
+/// Goal: a record of a later version, with fields and measures we do not know, still opens, and
+/// its rounds give the same verdicts.
+#[test]
+fn a_later_version_opens() {
+    let record = sample();
+    let mut json = serde_json::to_value(&record).unwrap();
+    json["format_version"] = 99.into();
+    json["moon_phase"] = "full".into();
+    json["candidates"][0]["rounds"][0]["measures"]["put.happiness_per_s"] = 5.into();
+    json["candidates"][0]["rounds"][0]["colour"] = "blue".into();
+    let mut back: ComparisonRecord = serde_json::from_value(json).unwrap();
+    assert_eq!(back.format_version, 99);
+    back.analyse();
+    assert!(
+        back.analysis.verdicts == record.analysis.verdicts,
+        "the verdicts differ"
+    );
+}
+
+/// Goal: the JSON of `load` has every name of the contract, with the percentiles under each clock.
+#[test]
+fn load_json_keeps_its_contract() {
+    let json = serde_json::to_value(LoadReport::default()).unwrap();
+    for key in ["requests", "errors", "duration_ns", "requests_per_s"] {
+        assert!(!json[key].is_null(), "{key}");
+    }
+    for clock in ["response_ns", "service_ns", "slip_ns"] {
+        for figure in ["min", "mean", "stdev", "p50", "p90", "p99", "p999", "max"] {
+            assert!(json[clock][figure].is_u64(), "{clock}.{figure}");
+        }
+    }
+    for phase in ["connect", "read", "write", "timeout", "status"] {
+        assert_eq!(json["errors"][phase], 0);
+    }
+    assert_eq!(json["verdict"]["status"], "OK");
+    assert!(json["verdict"]["reasons"].is_array());
+}
+
+/// Goal: three answers first, nothing wider than asked for, all candidates in the table, no colour
+/// unless asked.
+#[test]
+fn terminal_text_answers_first_and_fits() {
+    let mut record = sample();
+    record
+        .analysis
+        .warnings
+        .push("something long that has to be broken ".repeat(6));
+    for width in [80, 100] {
+        let options = terminal::TerminalOptions {
+            width,
+            ..Default::default()
+        };
+        let text = terminal::render(&record, &options);
+        let starts: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with(' '))
+            .take(3)
+            .collect();
+        assert!(starts[0].starts_with("Throughput: "), "{text}");
+        assert!(starts[1].starts_with("Latency: "), "{text}");
+        assert!(starts[2].starts_with("Memory: "), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line:?}");
+        }
+        for candidate in &record.candidates {
+            let row = |line: &&str| line.starts_with(&candidate.name);
+            assert!(text.lines().any(|line| row(&line)), "{}", candidate.name);
+        }
+        assert!(!text.contains('\x1b'));
+    }
+    let coloured = terminal::TerminalOptions {
+        colour: true,
+        ..Default::default()
+    };
+    assert!(terminal::render(&record, &coloured).contains("\x1b[32m"));
+    // An empty record (Ctrl-C before the first run ended) prints too.
+    let empty = terminal::render(
+        &ComparisonRecord::new("0"),
+        &terminal::TerminalOptions::default(),
+    );
+    assert!(empty.contains("0 rounds of 0 candidates"), "{empty}");
+}
+
+/// Goal: the page fetches nothing and runs nothing, holds the record whole, and shows every
+/// candidate; its tags are balanced.
+#[test]
+fn html_stands_alone() {
+    let record = sample();
+    let page = html::render(&record);
+    assert!(page.contains("default-src 'none'"));
+    for forbidden in [
+        "src=", "href=", "@import", "url(", "<link", "<iframe", "onclick", "onload",
+    ] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    assert_eq!(page.matches("<script").count(), 1, "the data block only");
+    for tag in [
+        "svg", "figure", "section", "table", "tr", "td", "div", "ul", "details", "g", "p",
+    ] {
+        let open =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(open, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    let (_, rest) = page.split_once("id=\"results\">").unwrap();
+    let (json, _) = rest.split_once("</script>").unwrap();
+    let back: ComparisonRecord = serde_json::from_str(json).unwrap();
+    assert!(back == record, "the record inside the page differs");
+    for candidate in &record.candidates {
+        assert!(page.contains(&candidate.name));
+    }
+    assert!(
+        !page.contains("NaN") && !page.contains(">inf"),
+        "no number without a value is drawn"
+    );
+    assert!(page.len() < 1 << 20, "{} bytes", page.len());
+}
+
+/// Goal: a hostile name can neither break the page nor the data block.
+#[test]
+fn html_is_escaped() {
+    let mut record = sample();
+    let name = "</script><script>alert(1)</script>\"'&";
+    record.candidates[3].name = name.to_owned();
+    record.subject.title = name.to_owned();
+    record.analyse();
+    let page = html::render(&record);
+    assert_eq!(page.matches("<script").count(), 1);
+    assert_eq!(page.matches("</script>").count(), 1);
+    let (_, rest) = page.split_once("id=\"results\">").unwrap();
+    let back: ComparisonRecord =
+        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(back.candidates[3].name, name);
+}
+
+/// Goal: half a comparison, a disturbed one, one without any measure: a page all the same.
+#[test]
+fn html_of_awkward_records() {
+    let mut record = sample();
+    record.interrupted = true;
+    for candidate in &mut record.candidates {
+        candidate.rounds.truncate(1);
+        candidate.curves.clear();
+        let phase = None;
+        candidate.rounds[0].noise.push(NoiseFlag {
+            kind: NoiseKind::Steal,
+            value: 0.2,
+            limit: 0.01,
+            phase,
+        });
+    }
+    record.analyse();
+    let page = html::render(&record);
+    assert!(
+        page.contains("Stopped early") && page.contains("No answer"),
+        "{}",
+        &page[..4000]
+    );
+    assert!(!page.contains("NaN"));
+    let empty = html::render(&ComparisonRecord::new("0"));
+    assert!(empty.ends_with("</html>\n") && !empty.contains("NaN"));
+}
