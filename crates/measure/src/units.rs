@@ -53,8 +53,8 @@ fn scaled(
     let (value, suffix) = split(text).ok_or_else(unreadable)?;
     let scale = scale_of(suffix).ok_or_else(unreadable)?;
     let product = value * scale;
-    // 2^63: well past any time or size here, and exact in f64 on this side.
-    if product >= 9.223_372_036_854_775_8e18 {
+    // Well past any time or size here, and still exact enough as a float.
+    if product >= 9e18 {
         return Err(UnitError::TooLarge {
             text: text.to_owned(),
             what,

@@ -22,7 +22,7 @@ fn of<'a>(comparisons: &'a [Comparison], name: &str) -> &'a Comparison {
     comparisons
         .iter()
         .find(|one| one.candidate == name)
-        .unwrap()
+        .expect("the candidate was compared")
 }
 
 fn flag(candidates: &mut [CandidateRounds], rounds: usize, kind: NoiseKind, phase: Option<&str>) {
@@ -368,7 +368,7 @@ fn somebody_elses_server() {
         for (measure, value) in old {
             match measure.operation {
                 Some(Operation::Get) => {
-                    round.set(Measure::of(Operation::Request, measure.quantity), value)
+                    round.set(Measure::of(Operation::Request, measure.quantity), value);
                 }
                 Some(_) => {}
                 None => round.set(measure, value),

@@ -181,7 +181,7 @@ fn fill(entry: &mut RoundMeasures, plan: &Plan, weather: f64, jitter: &mut dyn F
                 operation,
             },
             value,
-        )
+        );
     };
     for (operation, rate, p50, p99, work) in [
         (Put, 21_000.0, 900_000.0, 3_100_000.0, 41_000.0),

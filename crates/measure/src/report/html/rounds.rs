@@ -1,10 +1,10 @@
 //! Every single run as a dot, one line per candidate: how much runs of the same thing differ is
-//! seen before any statistics. Disturbed runs are hollow squares of noise: drawn as crosses.
+//! seen before any statistics. Disturbed runs are hollow.
 
 use super::scale::Scale;
 use super::svg::{Anchor, Svg};
 use super::{Look, escape};
-use crate::record::{ComparisonRecord, Measure, RoundStatus};
+use crate::record::{CandidateRounds, ComparisonRecord, Measure, RoundStatus};
 
 const WIDTH: f64 = 1020.0;
 const LABEL_WIDTH: f64 = 210.0;
@@ -47,39 +47,14 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look], measure: Measure) 
         );
     }
     for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
-        let y = 8.0 + ROW * (index as f64 + 0.5);
-        svg.name((LABEL_WIDTH - 12.0, y + 4.0), Anchor::End, &candidate.name);
-        if let Some(median) = candidate.median(measure) {
-            let x = scale.at(median);
-            svg.line(
-                &format!("median {}", look.class),
-                (x, y - 9.0),
-                (x, y + 9.0),
-            );
-        }
-        for round in &candidate.rounds {
-            let Some(value) = round.get(measure) else {
-                continue;
-            };
-            let mut title = format!("round {}: {}", round.round + 1, unit.format(value));
-            for flag in &round.noise {
-                title += &format!("; {}", flag.kind.label());
-            }
-            if round.status == RoundStatus::Interrupted {
-                title += "; interrupted";
-            }
-            let fill = if round.noise.is_empty() {
-                "full"
-            } else {
-                "hollow"
-            };
-            svg.dot(
-                &format!("run {fill} {}", look.class),
-                (scale.at(value), y),
-                3.5,
-                &title,
-            );
-        }
+        draw_row(
+            &mut svg,
+            candidate,
+            *look,
+            measure,
+            &scale,
+            8.0 + ROW * (index as f64 + 0.5),
+        );
     }
     format!(
         "<figure><figcaption>{} of every run <span class=\"hint\">bar: median; hollow: a disturbed \
@@ -87,4 +62,50 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look], measure: Measure) 
         escape(&measure.label()),
         svg.finish(&format!("{} of every run", measure.label()))
     )
+}
+
+fn draw_row(
+    svg: &mut Svg,
+    candidate: &CandidateRounds,
+    look: Look,
+    measure: Measure,
+    scale: &Scale,
+    y: f64,
+) {
+    svg.name((LABEL_WIDTH - 12.0, y + 4.0), Anchor::End, &candidate.name);
+    if let Some(median) = candidate.median(measure) {
+        let x = scale.at(median);
+        svg.line(
+            &format!("median {}", look.class),
+            (x, y - 9.0),
+            (x, y + 9.0),
+        );
+    }
+    for round in &candidate.rounds {
+        let Some(value) = round.get(measure) else {
+            continue;
+        };
+        let mut title = format!(
+            "round {}: {}",
+            round.round + 1,
+            measure.quantity.unit().format(value)
+        );
+        for flag in &round.noise {
+            title += &format!("; {}", flag.kind.label());
+        }
+        if round.status == RoundStatus::Interrupted {
+            title += "; interrupted";
+        }
+        let fill = if round.noise.is_empty() {
+            "full"
+        } else {
+            "hollow"
+        };
+        svg.dot(
+            &format!("run {fill} {}", look.class),
+            (scale.at(value), y),
+            3.5,
+            &title,
+        );
+    }
 }
