@@ -1,0 +1,163 @@
+//! The load generator as a process.
+
+use crate::support::{Running, Server, millpond, run};
+use serde_json::Value;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+fn record(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Goal: the record has every field that other tools rely on, and counts what was asked for.
+#[test]
+fn the_record_has_its_fields() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let server = Server::start(&["plaintext"]);
+    let words = [
+        "load",
+        "-c",
+        "4",
+        "--requests",
+        "500",
+        "--pipeline",
+        "3",
+        "--latency",
+        "--json",
+    ];
+    let finished = run(millpond(&words).arg(&file).arg(server.url("/plaintext")));
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    assert!(finished.stdout.contains("Requests/sec:"), "{finished:?}");
+    assert!(
+        finished.stdout.contains("Latency Distribution"),
+        "{finished:?}"
+    );
+    assert!(
+        !finished.stdout.contains("measuring"),
+        "progress went to stdout: {finished:?}"
+    );
+
+    let record = record(&file);
+    assert_eq!(record["requests"], 500);
+    assert!(record["requests_per_s"].as_f64().unwrap() > 0.0);
+    assert!(record["duration_ns"].as_u64().unwrap() > 0);
+    for phase in [
+        "connect",
+        "read",
+        "write",
+        "timeout",
+        "status",
+        "validation",
+    ] {
+        assert_eq!(record["errors"][phase], 0, "{phase}");
+    }
+    for clock in ["response_ns", "service_ns", "slip_ns"] {
+        for figure in ["min", "mean", "stdev", "p50", "p90", "p99", "p999", "max"] {
+            assert!(record[clock][figure].is_number(), "{clock}.{figure}");
+        }
+    }
+    assert!(record["verdict"]["status"].is_string() && record["verdict"]["reasons"].is_array());
+    // 4 says that the generator does not believe itself, which a busy machine can bring about.
+    let invalid = record["verdict"]["status"] == "INVALID";
+    assert_eq!(finished.code(), if invalid { 4 } else { 0 });
+}
+
+/// Goal: Ctrl-C ends a run with what it measured, on paper and in the record.
+#[test]
+fn an_interrupted_run_tells_what_it_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let server = Server::start(&["plaintext"]);
+    let words = ["load", "-c", "4", "-d", "10m", "--json"];
+    let load = Running::start(millpond(&words).arg(&file).arg(server.url("/plaintext")));
+    // Until it has certainly begun: the server has seen requests.
+    while metric(&server, "millpond_http_requests_total") < 100.0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    load.signal("INT");
+    let finished = load.finish();
+    assert_eq!(finished.code(), 130, "{finished:?}");
+    assert!(finished.stdout.contains("Requests/sec:"), "{finished:?}");
+    let record = record(&file);
+    assert_eq!(record["interrupted"], true);
+    assert!(record["requests"].as_u64().unwrap() > 0);
+}
+
+fn metric(server: &Server, name: &str) -> f64 {
+    let (_, text) = crate::support::curl(&[&server.url("/metrics")]);
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Goal: a target that is not there is one sentence with its address.
+#[test]
+fn an_unreachable_target_is_named() {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let finished = run(&mut millpond(&[
+        "load",
+        "-d",
+        "1s",
+        &format!("http://{address}/"),
+    ]));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(finished.sentence().contains(&address), "{finished:?}");
+}
+
+/// Goal: what --put wrote --get reads back and checks; a key that was not written is an error.
+#[test]
+fn values_are_written_and_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    let server = Server::start(&["entity", "--data", &data]);
+    let url = server.url("");
+    let load = |words: &[&str]| {
+        let file = directory.path().join("run.json");
+        let finished = run(millpond(&["load", "-c", "4", "--value-size", "100"])
+            .args(words)
+            .arg("--json")
+            .arg(&file)
+            .arg(&url));
+        (finished, record(&file))
+    };
+    let (put, put_record) = load(&["--put", "--keys", "300", "--requests", "300"]);
+    assert_eq!(put_record["statuses"]["201"], 300, "{put:?}");
+    let (get, get_record) = load(&["--get", "--keys", "300", "--requests", "600"]);
+    assert_eq!(get_record["requests"], 600, "{get:?}");
+    assert_eq!(get_record["errors"]["validation"], 0, "{get:?}");
+    let (wrong, wrong_record) =
+        load(&["--get", "--keys", "300", "--requests", "60", "--seed", "2"]);
+    assert_eq!(
+        wrong_record["errors"]["validation"], 60,
+        "other values expected: {wrong:?}"
+    );
+}
+
+/// Goal: the method, the body and the header fields arrive as they were given.
+#[test]
+fn a_request_of_one_s_own_arrives() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    let server = Server::start(&["entity", "--data", &data]);
+    let words = [
+        "load",
+        "-c",
+        "2",
+        "--requests",
+        "20",
+        "--method",
+        "PUT",
+        "--body",
+        "by hand",
+    ];
+    let url = server.url("/v0/entity?id=k");
+    let finished = run(millpond(&words).args(["-H", "X-Note: one"]).arg(&url));
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    assert_eq!(crate::support::curl(&[&url]), (200, b"by hand".to_vec()));
+}

@@ -1,0 +1,133 @@
+//! The servers as processes: start, other people's clients, signals, faults.
+
+use crate::support::{Server, curl, millpond, peer, run};
+use serde_json::Value;
+use std::net::TcpListener;
+
+/// Goal: curl gets its answer, and each of the two signals ends the server with 0 and its record.
+#[test]
+fn a_server_answers_and_stops_on_a_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    for signal in ["TERM", "INT"] {
+        let record = directory.path().join(signal);
+        let server = Server::start(&["plaintext", "--json", &record.display().to_string()]);
+        assert_eq!(
+            curl(&[&server.url("/plaintext")]),
+            (200, b"Hello, World!".to_vec())
+        );
+        assert_eq!(curl(&[&server.url("/absent")]).0, 404);
+        server.process.signal(signal);
+        let finished = server.process.finish();
+        assert_eq!(finished.code(), 0, "{finished:?}");
+        let record = std::fs::read(&record).unwrap();
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        assert_eq!(
+            (&record["requests"], &record["aborted"]),
+            (&2.into(), &false.into())
+        );
+    }
+}
+
+/// Goal: SIGUSR1 prints the pools' books and changes nothing else.
+#[test]
+fn sigusr1_prints_the_accounting() {
+    let server = Server::start(&["plaintext"]);
+    server.process.signal("USR1");
+    assert_eq!(curl(&[&server.url("/")]).0, 200);
+    server.process.signal("TERM");
+    let finished = server.process.finish();
+    assert_eq!(finished.code(), 0);
+    assert!(
+        finished.stderr.contains("reserved = live + cached + waste"),
+        "{finished:?}"
+    );
+}
+
+/// Goal: the other load generators see a correct server, with pools on and off.
+#[test]
+fn wrk_and_ab_see_no_errors() {
+    for pools in ["on", "off"] {
+        let server = Server::start(&["plaintext", "--pools", pools]);
+        let url = server.url("/plaintext");
+        let wrk = peer("wrk", &["-t", "1", "-c", "16", "-d", "1s", &url]);
+        let text = String::from_utf8_lossy(&wrk.stdout).into_owned();
+        assert!(
+            wrk.status.success() && text.contains("requests in"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("errors") && !text.contains("Non-2xx"),
+            "{text}"
+        );
+        let ab = peer("ab", &["-q", "-k", "-n", "2000", "-c", "16", &url]);
+        let text = String::from_utf8_lossy(&ab.stdout).into_owned();
+        let failed = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Failed requests:"));
+        assert_eq!(failed.map(str::trim), Some("0"), "{text}");
+        assert!(!text.contains("Non-2xx"), "{text}");
+    }
+}
+
+/// Goal: what was acknowledged is there after the server was stopped and started again.
+#[test]
+fn an_entity_survives_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    let words = ["entity", "--data", &data];
+    let server = Server::start(&words);
+    let url = server.url("/v0/entity?id=a%00b");
+    assert_eq!(curl(&["-X", "PUT", "--data-binary", "value", &url]).0, 201);
+    assert_eq!(curl(&[&server.url("/v0/status")]).0, 200);
+    server.process.signal("TERM");
+    let finished = server.process.finish();
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert!(
+        finished.stderr.contains("rocksdb"),
+        "the engine is named: {finished:?}"
+    );
+
+    let server = Server::start(&words);
+    let url = server.url("/v0/entity?id=a%00b");
+    assert_eq!(curl(&[&url]), (200, b"value".to_vec()));
+    assert_eq!(curl(&["-X", "DELETE", &url]).0, 202);
+    assert_eq!(curl(&[&url]).0, 404);
+    assert_eq!(curl(&[&server.url("/v0/entity?id=")]).0, 400);
+    // Two servers on one directory would each undo what the other wrote.
+    let second = run(millpond(&[
+        "serve",
+        "entity",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        &data,
+    ])
+    .env("RUST_BACKTRACE", "0"));
+    assert_eq!(second.code(), 1, "{second:?}");
+    assert!(second.sentence().contains(&data), "{second:?}");
+    server.process.signal("TERM");
+    assert_eq!(server.process.finish().code(), 0);
+}
+
+/// Goal: a taken port is one sentence with the address in it.
+#[test]
+fn a_taken_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let finished = run(&mut millpond(&["serve", "plaintext", "--listen", &address]));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(finished.sentence().contains(&address), "{finished:?}");
+    assert_eq!(finished.stdout, "");
+}
+
+/// Goal: a data directory that cannot be made is one sentence with the path in it.
+#[test]
+fn a_data_directory_without_a_parent_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("absent/data");
+    let words = ["serve", "entity", "--listen", "127.0.0.1:0", "--data"];
+    let finished = run(millpond(&words).arg(&data));
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(finished.sentence().contains("absent"), "{finished:?}");
+    assert!(!data.exists());
+}

@@ -1,0 +1,183 @@
+//! Starting `millpond` and other programs, and waiting for them with a bound.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Far beyond what anything here takes, so that a hang ends as a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `millpond` with these words.
+pub(crate) fn millpond(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(command: &mut Command) -> Finished {
+    Running::start(command).finish()
+}
+
+/// A program on its way; killed if a test fails before its end.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("{self:?}"))
+    }
+
+    /// The one line of stderr of a command that failed.
+    pub(crate) fn sentence(&self) -> &str {
+        let text = self.stderr.trim_end();
+        let sentence = text
+            .strip_prefix("millpond: ")
+            .unwrap_or_else(|| panic!("{self:?}"));
+        assert!(!sentence.contains('\n'), "more than one line: {self:?}");
+        sentence
+    }
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take().map(collect);
+        Self {
+            child,
+            stdout: None,
+            stderr,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The first line of stdout; the rest is collected.
+    pub(crate) fn first_line(&mut self) -> String {
+        let mut reader = BufReader::new(self.child.stdout.take().unwrap());
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        self.stdout = Some(collect(reader));
+        line
+    }
+
+    /// Sends a signal by name, as a shell would.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        assert!(
+            Command::new("kill")
+                .args([&format!("-{name}"), &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    pub(crate) fn finish(mut self) -> Finished {
+        if let Some(stdout) = self.child.stdout.take() {
+            self.stdout = Some(collect(stdout));
+        }
+        let status = self.wait();
+        let text = |reader: Option<JoinHandle<String>>| reader.unwrap().join().unwrap();
+        let (stdout, stderr) = (text(self.stdout.take()), text(self.stderr.take()));
+        Finished {
+            status,
+            stdout,
+            stderr,
+        }
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "still running after {PATIENCE:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = reader.read_to_string(&mut text);
+        text
+    })
+}
+
+/// `millpond serve ...` on a free port.
+pub(crate) struct Server {
+    pub(crate) process: Running,
+    /// `127.0.0.1:PORT`.
+    pub(crate) address: String,
+}
+
+impl Server {
+    pub(crate) fn start(words: &[&str]) -> Self {
+        let common = ["--listen", "127.0.0.1:0", "--shards", "1"];
+        let mut process = Running::start(millpond(&["serve"]).args(words).args(common));
+        let line = process.first_line();
+        let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
+        let Some(address) = address else {
+            panic!("{:?}", process.finish())
+        };
+        Self { process, address }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+/// Runs one of the other programs that tests talk to the servers with.
+pub(crate) fn peer(program: &str, words: &[&str]) -> Output {
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output();
+    output.unwrap_or_else(|error| panic!("{program}: {error} (scripts/setup test installs it)"))
+}
+
+/// Status and body of a request made by curl.
+pub(crate) fn curl(words: &[&str]) -> (u16, Vec<u8>) {
+    let output = peer(
+        "curl",
+        &[&["-s", "-w", "%{stderr}%{http_code}"], words].concat(),
+    );
+    let status = String::from_utf8_lossy(&output.stderr);
+    let status = status
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("curl {words:?}: {output:?}"));
+    (status, output.stdout)
+}

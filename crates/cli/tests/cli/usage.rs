@@ -1,0 +1,77 @@
+//! Wrong usage, help, and readers that go away.
+
+use crate::support::{Running, millpond, run};
+
+/// Goal: each wrong command line ends with 2, says what is wrong, and does nothing.
+#[test]
+fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    for (words, part) in [
+        (&[][..], "Usage"),
+        (&["grind"], "grind"),
+        (&["serve"], "Usage"),
+        (&["serve", "files"], "files"),
+        (&["serve", "plaintext", "--listen", "nowhere"], "--listen"),
+        (
+            &["serve", "plaintext", "--driver", "uring"],
+            "not built yet",
+        ),
+        (&["serve", "entity", "--sync", "maybe"], "interval:MS"),
+        (&["load"], "URL"),
+        (&["load", "https://127.0.0.1/"], "TLS"),
+        (
+            &["load", "-t", "3", "-c", "2", "http://127.0.0.1/"],
+            "--threads 3",
+        ),
+        (
+            &["load", "--json", "absent/run.json", "http://127.0.0.1/"],
+            "does not exist",
+        ),
+        (&["compare", "--", "true"], "--url"),
+        (&["compare", "--pools", "half"], "on, off"),
+    ] {
+        let finished = run(millpond(words).current_dir(&directory));
+        assert_eq!(finished.code(), 2, "{words:?}: {finished:?}");
+        assert!(finished.stderr.contains(part), "{words:?}: {finished:?}");
+        assert_eq!(finished.stdout, "", "{words:?}");
+    }
+    assert_eq!(
+        std::fs::read_dir(&directory).unwrap().count(),
+        0,
+        "something was written"
+    );
+}
+
+/// Goal: help and version are results: on stdout, with status 0.
+#[test]
+fn help_is_a_result() {
+    for words in [
+        &["--help"][..],
+        &["--version"],
+        &["load", "--help"],
+        &["serve", "entity", "-h"],
+    ] {
+        let finished = run(&mut millpond(words));
+        assert_eq!(finished.code(), 0, "{words:?}");
+        assert!(
+            finished.stdout.contains("millpond"),
+            "{words:?}: {finished:?}"
+        );
+        assert_eq!(finished.stderr, "", "{words:?}");
+    }
+}
+
+/// Goal: a reader that has seen enough, as `head` does, is not an error.
+#[test]
+fn a_broken_pipe_is_success() {
+    let mut command = std::process::Command::new("sh");
+    let script = "{ sleep 0.2; exec \"$0\" compare --help; } | true; echo ${PIPESTATUS[0]}";
+    // PIPESTATUS needs bash.
+    let shell = command
+        .arg("-c")
+        .arg("exec bash -c \"$0\" \"$1\"")
+        .arg(script);
+    let finished = Running::start(shell.arg(env!("CARGO_BIN_EXE_millpond"))).finish();
+    assert_eq!(finished.stdout.trim(), "0", "{finished:?}");
+    assert_eq!(finished.stderr, "");
+}
