@@ -14,7 +14,7 @@ use millpond_measure::record::{
 };
 
 use crate::allocator::{self, Allocator};
-use crate::config::{CompareConfig, ROUNDS_MIN};
+use crate::config::CompareConfig;
 use crate::drive::Driver;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -344,9 +344,10 @@ impl<'a> Lab<'a> {
         Ok(is_done)
     }
 
-    /// Gives up rounds that were not asked for once they no longer fit, but never the first six.
+    /// Gives up rounds that were not asked for once they no longer fit, but never
+    /// those a verdict needs.
     fn out_of_time(&self, rounds_done: u32, plan: &Plan) -> bool {
-        if self.config.rounds.is_some() || rounds_done < ROUNDS_MIN {
+        if self.config.rounds.is_some() || rounds_done < plan.rounds_min {
             return false;
         }
         let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
@@ -473,7 +474,7 @@ fn check(config: &CompareConfig) -> Result<(), LabError> {
         return refuse("--connections 0 would send nothing; give at least 1");
     }
     if config.rounds == Some(0) {
-        return refuse("--rounds 0 would measure nothing; six or more rounds allow a verdict");
+        return refuse("--rounds 0 would measure nothing; leave it out for the usual ten");
     }
     if config
         .rate_per_s

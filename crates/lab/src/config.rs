@@ -11,8 +11,6 @@ use crate::target::Target;
 /// Ten rounds: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
 pub const ROUNDS_DEFAULT: u32 = 10;
-/// Below six pairs the exact test cannot reach 5 % whatever the data say.
-pub const ROUNDS_MIN: u32 = 6;
 /// Under five minutes in all, with half a minute left for the slowest start and the report.
 pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(270);
 /// Enough connections that group commit has something to group.

@@ -4,19 +4,20 @@
 //!
 //! Requests are fixed in number, so that memory is compared at equal work, and chosen so that the
 //! slowest candidate fills its share of the time. Rounds are given up before phases get too short
-//! to mean anything; below six rounds no exact test can say anything, so there the budget gives.
+//! to mean anything; where fewer rounds could give no verdict at all, the budget gives.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use millpond_measure::statistics::smallest_rounds;
 use millpond_measure::units::{format_duration_ns, format_rate};
 
-use crate::config::{ROUNDS_DEFAULT, ROUNDS_MIN};
+use crate::config::ROUNDS_DEFAULT;
 
 /// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
 /// then, little enough that all keep up.
 pub const RATE_SHARE: f64 = 0.6;
-/// Shortest useful phase: a garbage of timer ticks and start-up below.
+/// Shortest useful phase: below it, start-up and the clocks' steps are too large a part.
 const PHASE_MIN: Duration = Duration::from_millis(300);
 /// Longer phases buy nothing that more rounds would not buy better.
 const PHASE_MAX: Duration = Duration::from_secs(3);
@@ -42,11 +43,23 @@ pub struct Known {
     pub rate_per_s: Option<f64>,
 }
 
+impl Known {
+    /// Below this many rounds no exact test can claim anything, however large the difference: all
+    /// candidates but the baseline are compared with it at once.
+    #[must_use]
+    pub fn rounds_min(&self) -> u32 {
+        let comparisons = self.candidates.saturating_sub(1) as usize;
+        u32::try_from(smallest_rounds(comparisons)).unwrap_or(u32::MAX)
+    }
+}
+
 /// What will be done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Rounds.
     pub rounds: u32,
+    /// Fewer cannot give a verdict.
+    pub rounds_min: u32,
     /// Requests of the closed loop, per operation.
     pub requests: Vec<u64>,
     /// The constant rate, per operation.
@@ -72,18 +85,20 @@ impl Plan {
             let runs = known.candidates.max(1) * rounds.max(1);
             (left / runs).saturating_sub(fixed) / phases
         };
+        let rounds_min = known.rounds_min();
         let rounds = known.rounds.unwrap_or_else(|| {
             let enough = |rounds: &u32| phase_for(*rounds) >= PHASE_MIN;
-            (ROUNDS_MIN..=ROUNDS_DEFAULT)
+            (rounds_min..=ROUNDS_DEFAULT.max(rounds_min))
                 .rev()
                 .find(enough)
-                .unwrap_or(ROUNDS_MIN)
+                .unwrap_or(rounds_min)
         });
         let phase = phase_for(rounds).clamp(PHASE_MIN, PHASE_MAX);
         let count = |per_s: &f64| (per_s * phase.as_secs_f64()).ceil().max(1.0) as u64;
         let rate = |per_s: &f64| known.rate_per_s.unwrap_or((per_s * RATE_SHARE).max(1.0));
         Self {
             rounds,
+            rounds_min,
             requests: known.slowest_per_s.iter().map(count).collect(),
             rate_per_s: known.slowest_per_s.iter().map(rate).collect(),
             throughput_phase: phase,
@@ -116,7 +131,7 @@ impl Plan {
             let requests = self.requests.get(index).copied().unwrap_or(0);
             let rate = self.rate_per_s.get(index).copied().unwrap_or(0.0);
             let _ = write!(work, "{separator} {requests} {operation}");
-            let _ = write!(rates, "{separator} {operation} at {}/s", format_rate(rate));
+            let _ = write!(rates, "{separator} {operation} at {}", format_rate(rate));
         }
         lines.extend([work, rates]);
         if known.rate_per_s.is_none() {
@@ -130,9 +145,11 @@ impl Plan {
                  differences may stay undecided"
             ));
         }
-        if known.rounds.is_some_and(|rounds| rounds < ROUNDS_MIN) {
+        if self.rounds < self.rounds_min {
             lines.push(format!(
-                "below {ROUNDS_MIN} rounds no difference can be called significant, however large"
+                "below {} rounds no difference between so many candidates can be called \
+                 significant, however large",
+                self.rounds_min
             ));
         }
         if self.over_budget {
@@ -180,16 +197,16 @@ mod tests {
         assert_eq!(plan.rate_per_s, [6_000.0, 24_000.0]);
     }
 
-    /// Goal: rounds go first, then the budget; never below six rounds or useful phases.
+    /// Goal: rounds go first, then the budget; never the rounds a verdict needs, or useful phases.
     #[test]
     fn less_time_means_fewer_rounds_then_an_honest_overrun() {
         let tight = Known {
-            left: Duration::from_secs(120),
+            left: Duration::from_secs(145),
             ..known()
         };
         let plan = Plan::make(&tight);
         assert!(
-            (ROUNDS_MIN..ROUNDS_DEFAULT).contains(&plan.rounds),
+            (tight.rounds_min()..ROUNDS_DEFAULT).contains(&plan.rounds),
             "{plan:?}"
         );
         assert!(!plan.over_budget);
@@ -201,7 +218,7 @@ mod tests {
         let plan = Plan::make(&impossible);
         assert_eq!(
             (plan.rounds, plan.throughput_phase),
-            (ROUNDS_MIN, PHASE_MIN)
+            (impossible.rounds_min(), PHASE_MIN)
         );
         assert!(plan.over_budget);
         let lines = plan.describe(&["PUT", "GET"], 9, &impossible);
@@ -227,7 +244,7 @@ mod tests {
         assert_eq!(plan.throughput_phase, PHASE_MAX.min(plan.throughput_phase));
         let lines = plan.describe(&["PUT", "GET"], 9, &wishes);
         assert!(
-            lines.iter().any(|line| line.contains("below 6 rounds")),
+            lines.iter().any(|line| line.contains("below 9 rounds")),
             "{lines:?}"
         );
     }

@@ -19,7 +19,13 @@ use crate::session::{Session, Workshop};
 /// Written first, so that reads have something to find.
 const FILL_REQUESTS: u64 = 2_000;
 /// Long enough to leave start-up behind, short enough for nine candidates.
-const BURST: Duration = Duration::from_millis(250);
+const BURST: Duration = Duration::from_millis(150);
+/// The best of these counts: a neighbour can only make a burst slower than the server is.
+const BURSTS: usize = 2;
+/// Fewer answers than this in a burst say nothing about the rate of a slow server...
+const BURST_ANSWERS_MIN: u64 = 50;
+/// ...which then gets this long once.
+const LONG_BURST: Duration = Duration::from_secs(2);
 
 /// What the preflight found out.
 #[derive(Debug, Default)]
@@ -140,12 +146,42 @@ fn smoke(
                 .run(session.address, operation, FILL_REQUESTS, fill, stop);
             session.explain(filled)?;
         }
-        let burst = Load::Burst { duration: BURST };
-        let phase = workshop
-            .driver
-            .run(session.address, operation, FILL_REQUESTS, burst, stop);
-        per_s.push(session.explain(phase)?.requests_per_s);
+        per_s.push(capacity(workshop, &mut session, operation, stop)?);
     }
     overhead += session.stop()?.duration;
     Ok(Smoke { per_s, overhead })
+}
+
+/// Requests per second in the closed loop, without the patience of a scored run.
+fn capacity(
+    workshop: &Workshop,
+    session: &mut Session,
+    operation: Operation,
+    stop: &AtomicBool,
+) -> Result<f64, RunError> {
+    let mut burst = |duration| {
+        let load = Load::Burst { duration };
+        let phase = workshop
+            .driver
+            .run(session.address, operation, FILL_REQUESTS, load, stop);
+        session.explain(phase)
+    };
+    let (mut best_per_s, mut answers) = (0.0_f64, 0);
+    for _ in 0..BURSTS {
+        let phase = burst(BURST)?;
+        best_per_s = best_per_s.max(phase.requests_per_s);
+        answers += phase.requests;
+    }
+    if answers < BURST_ANSWERS_MIN {
+        let phase = burst(LONG_BURST)?;
+        answers += phase.requests;
+        best_per_s = best_per_s.max(phase.requests_per_s);
+    }
+    if answers == 0 {
+        let seconds = LONG_BURST.as_secs();
+        return Err(RunError::Load(format!(
+            "not one answer came within {seconds} s"
+        )));
+    }
+    Ok(best_per_s)
 }

@@ -124,6 +124,12 @@ fn nginx_is_compared() {
     );
     let library = record.candidates[2].library.as_ref().unwrap();
     assert!(library.path.contains("libjemalloc"), "{library:?}");
+    written_files_agree(&outcome, &events, directory.path());
+    assert!(!probe(address).address_taken(), "nginx is gone");
+}
+
+fn written_files_agree(outcome: &CompareOutcome, events: &[LabEvent], directory: &Path) {
+    let record = &outcome.record;
     assert_eq!(record.settings.rounds_done, 2);
     assert_eq!(record.settings.schedule.len(), 2);
     assert!(!record.interrupted);
@@ -132,21 +138,21 @@ fn nginx_is_compared() {
         .filter(|event| matches!(event, LabEvent::RunFinished { .. }));
     assert_eq!(finished.count(), 6);
     let json: serde_json::Value =
-        serde_json::from_slice(&fs::read(&outcome.results).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(&outcome.results).expect("results.json"))
+            .expect("as promised");
     for question in ["throughput", "latency", "memory"] {
         assert!(
             json["verdicts"][question]["comparisons"].is_array(),
             "{question}"
         );
     }
-    assert!(fs::metadata(&outcome.report).unwrap().len() > 0);
-    let lines = fs::read_to_string(directory.path().join("report/raw/runs.ndjson")).unwrap();
+    assert!(fs::metadata(&outcome.report).expect("as promised").len() > 0);
+    let lines = fs::read_to_string(directory.join("report/raw/runs.ndjson")).expect("as promised");
     assert_eq!(lines.lines().count(), 2 + 6, "two heap passes and six runs");
     for line in lines.lines() {
-        serde_json::from_str::<serde_json::Value>(line).unwrap();
+        serde_json::from_str::<serde_json::Value>(line).expect("as promised");
     }
-    assert!(!directory.path().join("report/data").exists());
-    assert!(!probe(address).address_taken(), "nginx is gone");
+    assert!(!directory.join("report/data").exists());
 }
 
 fn sentence(config: &CompareConfig) -> String {
