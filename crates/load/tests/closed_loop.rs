@@ -3,14 +3,16 @@
 mod support;
 
 use millpond_http::Method;
-use millpond_load::{BodyCheck, Ended, LoadError, Progress, Stop, Workload};
+use millpond_load::{
+    BodyCheck, Ended, LoadConfig, LoadError, LoadRecord, Progress, Stop, Workload,
+};
 use millpond_measure::record::LoadStatus;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::TcpListener;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{MS, Reply, TestServer, check_identities, get, run, target, try_run};
+use support::{MS, Reply, Seen, TestServer, check_identities, get, run, target, try_run};
 
 /// Goal: exactly N requests leave and exactly N answers are counted, over threads, connections and
 /// pipelines that do not divide N.
@@ -79,13 +81,14 @@ fn time_ends_the_window_and_warm_up_is_not_counted() {
     assert!(record.answered_in_window.abs_diff(record.requests) <= 4);
 }
 
-/// Goal: a PUT run of K requests writes each of K keys once, and a GET run proves every value.
-#[test]
-fn entities_are_written_once_and_read_back_exactly() {
-    let store: &'static Mutex<std::collections::HashMap<String, Vec<u8>>> =
-        Box::leak(Box::default());
+/// A key-value server in memory, shared with the test.
+type Store = Arc<Mutex<HashMap<String, Vec<u8>>>>;
+
+fn start_store() -> (TestServer, Store) {
+    let store = Store::default();
+    let shared = Arc::clone(&store);
     let server = TestServer::start(move |seen| {
-        let mut store = store.lock().unwrap();
+        let mut store = shared.lock().unwrap();
         if seen.head.starts_with("PUT ") {
             store.insert(seen.target().to_owned(), seen.body.clone());
             return Reply::status(201, b"");
@@ -94,74 +97,89 @@ fn entities_are_written_once_and_read_back_exactly() {
             .get(seen.target())
             .map_or(Reply::status(404, b""), |value| Reply::ok(value))
     });
-    let (keys, value_bytes, seed) = (500, 700, 11);
-    let mut config = get(server.address);
-    config.target = target(server.address, "/v0/entity");
+    (server, store)
+}
+
+const KEYS: u64 = 500;
+const VALUE_BYTES: usize = 700;
+
+fn entity_target(key: u64) -> String {
+    format!("/v0/entity?id=k{key:09}")
+}
+
+fn fill(server: &TestServer) -> LoadRecord {
+    let workload = Workload::EntityPut {
+        keys: KEYS,
+        value_bytes: VALUE_BYTES,
+        seed: 11,
+    };
+    run(&entity_config(server, workload, KEYS))
+}
+
+fn read(server: &TestServer, requests: u64) -> LoadRecord {
+    let workload = Workload::EntityGet {
+        keys: KEYS,
+        value_bytes: VALUE_BYTES,
+        seed: 11,
+    };
+    run(&entity_config(server, workload, requests))
+}
+
+fn entity_config(server: &TestServer, workload: Workload, requests: u64) -> LoadConfig {
+    let mut config = LoadConfig::new(target(server.address, "/v0/entity"), workload);
     config.threads = 2;
     config.connections = 4;
     config.pipeline = 3;
-    config.stop = Stop::after_requests(keys);
-    config.workload = Workload::EntityPut {
-        keys,
-        value_bytes,
-        seed,
-    };
-    config.validation = millpond_load::Validation::for_workload(&config.workload);
-    let record = run(&config);
-    check_identities(&record);
-    assert_eq!((record.requests, record.errors.total()), (keys, 0));
-    let targets: HashSet<String> = server
-        .seen()
-        .iter()
-        .map(|seen| seen.target().to_owned())
-        .collect();
-    let expected: HashSet<String> = (0..keys)
-        .map(|key| format!("/v0/entity?id=k{key:09}"))
-        .collect();
-    assert_eq!(targets, expected);
+    config.timeout_ns = 30_000 * MS;
+    config.stop = Stop::after_requests(requests);
+    config
+}
 
-    config.workload = Workload::EntityGet {
-        keys,
-        value_bytes,
-        seed,
-    };
-    config.validation = millpond_load::Validation::for_workload(&config.workload);
-    config.stop = Stop::after_requests(1_000);
-    let record = run(&config);
+/// Goal: a PUT run of K requests writes each of K keys once, and a GET run proves every value.
+#[test]
+fn entities_are_written_once_and_read_back_exactly() {
+    let (server, _store) = start_store();
+    let record = fill(&server);
+    check_identities(&record);
+    assert_eq!((record.requests, record.errors.total()), (KEYS, 0));
+    let seen = server.seen();
+    assert_eq!(seen.len() as u64, KEYS);
+    let targets: HashSet<&str> = seen.iter().map(Seen::target).collect();
+    assert!((0..KEYS).all(|key| targets.contains(&*entity_target(key))));
+    let record = read(&server, 1_000);
     check_identities(&record);
     assert_eq!((record.requests, record.errors.total()), (1_000, 0));
+}
 
-    // One flipped bit in one value, one value cut, one missing: each is an error of its kind.
-    for (key, change) in [(1, Change::Flip), (2, Change::Cut), (3, Change::Remove)] {
+/// Goal: one flipped bit, one value cut, one missing: each is an error of its kind, each time.
+#[test]
+fn damaged_entities_are_noticed_every_time() {
+    let (server, store) = start_store();
+    fill(&server);
+    {
         let mut store = store.lock().unwrap();
-        let target = format!("/v0/entity?id=k{key:09}");
-        match change {
-            Change::Flip => store.get_mut(&target).unwrap()[350] ^= 4,
-            Change::Cut => store.get_mut(&target).unwrap().truncate(699),
-            Change::Remove => drop(store.remove(&target)),
-        }
+        store.get_mut(&entity_target(1)).unwrap()[350] ^= 4;
+        store
+            .get_mut(&entity_target(2))
+            .unwrap()
+            .truncate(VALUE_BYTES - 1);
+        store.remove(&entity_target(3)).unwrap();
     }
-    config.stop = Stop::after_requests(5_000);
-    let before = server.requests();
-    let record = run(&config);
+    let record = read(&server, 5_000);
     check_identities(&record);
+    let seen = server.seen();
     let asked = |key: u64| {
-        let target = format!("/v0/entity?id=k{key:09}");
-        let seen = server.seen();
-        let of_run = seen.iter().filter(|seen| seen.number >= before);
-        of_run.filter(|seen| seen.target() == target).count() as u64
+        let wanted = entity_target(key);
+        seen[KEYS as usize..]
+            .iter()
+            .filter(|seen| seen.target() == wanted)
+            .count() as u64
     };
     assert_eq!(record.errors.validation, asked(1) + asked(2));
     assert_eq!(record.errors.status, asked(3));
     assert!(record.errors.validation > 0 && record.errors.status > 0);
     assert_eq!(record.requests + record.errors.total(), 5_000);
     assert_ne!(record.verdict.status, LoadStatus::Ok);
-}
-
-enum Change {
-    Flip,
-    Cut,
-    Remove,
 }
 
 /// Goal: a server that closes after each answer is followed with new connections; nothing is lost
@@ -423,7 +441,7 @@ fn large_bodies_survive_both_ways() {
 #[test]
 fn wrong_settings_are_refused_by_name() {
     let server = TestServer::start(|_| Reply::ok(b""));
-    let refused = |change: &dyn Fn(&mut millpond_load::LoadConfig)| {
+    let refused = |change: &dyn Fn(&mut LoadConfig)| {
         let mut config = get(server.address);
         change(&mut config);
         match try_run(&config).unwrap_err() {
