@@ -1,6 +1,7 @@
 //! File descriptors: none leaks, and running out of them is survived.
 //!
 //! One test, because both count and limit what belongs to the whole process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{
     Driver, EpollDriver, Errno, Event, ListenOptions, Listener, ShardPools, SocketId, monotonic_ns,
@@ -196,8 +197,8 @@ impl DescriptorLimit {
         let before = getrlimit(Resource::Nofile);
         let open = open_numbers();
         // The limit is on the number: the first that leaves `count` free ones below it.
-        let free = (0..).filter(|number| !open.contains(number));
-        let current = free.skip(count).next();
+        let mut free = (0..).filter(|number| !open.contains(number));
+        let current = free.nth(count);
         setrlimit(Resource::Nofile, Rlimit { current, ..before }).unwrap();
         Self { before }
     }

@@ -1,4 +1,5 @@
 //! Listening: what is refused, and with which sentence.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{Address, IoError, ListenOptions, Listener};
 use std::net::{SocketAddr, TcpStream};

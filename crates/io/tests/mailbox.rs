@@ -1,4 +1,5 @@
 //! The mailbox between threads and a shard.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{Driver, EpollDriver, Event, Mailbox, MailboxFull, ShardPools};
 use millpond_mempool::PoolMode;

@@ -1,4 +1,5 @@
 //! The shard's loop: events, timers, wait plans and its end.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{
     Driver, EpollDriver, Event, IoError, ListenOptions, Listener, Protocol, Shard, ShardConfig,

@@ -1,4 +1,5 @@
 //! The timer wheel against a model that scans a list.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::timer_wheel::GRANULE_NS;
 use millpond_io::{TimerId, TimerWheel};
