@@ -6,6 +6,7 @@
 
 use crate::connections::Connections;
 use crate::counters::HttpCounters;
+use crate::date::StandingLines;
 use crate::encode::Persistence;
 use crate::response::Response;
 use crate::server::{Marks, send_unanswered};
@@ -19,7 +20,7 @@ pub struct Completions<'a> {
     pub(crate) counters: &'a mut HttpCounters,
     pub(crate) marks: &'a mut Marks,
     pub(crate) blocks: &'a BlockPool,
-    pub(crate) standing_lines: &'a [u8],
+    pub(crate) standing_lines: &'a StandingLines,
     pub(crate) pools: &'a mut ShardPools,
     pub(crate) is_draining: bool,
     /// Connections to go on with.

@@ -1,4 +1,5 @@
-//! The `Server` and `Date` lines of every response, written once a second.
+//! The `Server` and `Date` lines of every response, written once a second, behind the status line
+//! of the most frequent response.
 //!
 //! On the path: `server` refreshes it at the first event of a new second; `encode` copies it.
 
@@ -7,7 +8,9 @@ use std::io::Write;
 use std::time::SystemTime;
 
 const SECOND_NS: u64 = 1_000_000_000;
-const TEXT_BYTES: usize = "Server: millpond\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n".len();
+const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
+const LINES: &str = "Server: millpond\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+const TEXT_BYTES: usize = OK_LINE.len() + LINES.len();
 
 /// Lines that stand in every response head.
 #[derive(Clone, Debug)]
@@ -45,12 +48,19 @@ impl StandingLines {
         let date = HttpDate::from(wall_clock);
         let mut rest = &mut self.text[..];
         // Cannot fail: an HTTP date has one length, which `TEXT_BYTES` was measured with.
-        let written = write!(rest, "Server: millpond\r\nDate: {date}\r\n");
+        let written = write!(rest, "{OK_LINE}Server: millpond\r\nDate: {date}\r\n");
         debug_assert!(written.is_ok() && rest.is_empty());
     }
 
+    /// The lines.
     #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn lines(&self) -> &[u8] {
+        &self.text[OK_LINE.len()..]
+    }
+
+    /// The status line of 200 OK and the lines, so that one copy writes both.
+    #[inline]
+    pub(crate) fn after_ok(&self) -> &[u8; TEXT_BYTES] {
         &self.text
     }
 }
@@ -65,8 +75,8 @@ mod tests {
     fn the_date_is_an_imf_fixdate() {
         let mut lines = StandingLines::new();
         lines.write(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
-        let expected = b"Server: millpond\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
-        assert_eq!(lines.as_bytes(), expected);
+        assert_eq!(lines.lines(), LINES.as_bytes());
+        assert_eq!(lines.after_ok()[..], *[OK_LINE, LINES].concat().as_bytes());
     }
 
     /// Goal: within one second the text is reused, after it the wall clock is asked again.
@@ -76,8 +86,8 @@ mod tests {
         lines.refresh(SECOND_NS);
         lines.text[0] = b'#';
         lines.refresh(SECOND_NS);
-        assert_eq!(lines.as_bytes()[0], b'#');
+        assert_eq!(lines.after_ok()[0], b'#');
         lines.refresh(3 * SECOND_NS);
-        assert_eq!(lines.as_bytes()[0], b'S');
+        assert_eq!(lines.after_ok()[0], b'H');
     }
 }

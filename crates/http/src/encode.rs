@@ -5,6 +5,7 @@
 //! Absent on purpose: checks of what the caller says. Field values come from our own code; a
 //! service that echoes a peer's bytes into a field must have validated them.
 
+use crate::date::StandingLines;
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -21,11 +22,12 @@ pub(crate) enum Persistence {
 }
 
 impl Persistence {
-    fn line(self) -> &'static [u8] {
+    /// The end of the head, from the end of the last field's line on.
+    fn head_end(self) -> &'static [u8] {
         match self {
-            Self::Silent => b"",
-            Self::KeepAlive => b"Connection: keep-alive\r\n",
-            Self::Close => b"Connection: close\r\n",
+            Self::Silent => b"\r\n\r\n",
+            Self::KeepAlive => b"\r\nConnection: keep-alive\r\n\r\n",
+            Self::Close => b"\r\nConnection: close\r\n\r\n",
         }
     }
 }
@@ -33,8 +35,7 @@ impl Persistence {
 /// A response to write.
 pub(crate) struct ResponseParts<'a> {
     pub(crate) status: StatusCode,
-    /// `Server` and `Date` lines, with their line ends.
-    pub(crate) standing_lines: &'a [u8],
+    pub(crate) standing_lines: &'a StandingLines,
     pub(crate) content_type: Option<&'a [u8]>,
     pub(crate) fields: &'a [(&'a str, &'a [u8])],
     pub(crate) persistence: Persistence,
@@ -43,14 +44,13 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) is_head: bool,
 }
 
-const CONTENT_TYPE: &[u8] = b"Content-Type: ";
 const CONTENT_LENGTH: &[u8] = b"Content-Length: ";
 const LINE_END: &[u8] = b"\r\n";
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = 20;
 
-/// Everything but the fields' and the body's own bytes; checked against the parts in the test.
-const RESPONSE_FIXED_BYTES_MAX: usize = 192;
+/// Room for everything but the fields' and the body's own bytes, with the longest of each.
+const RESPONSE_FIXED_BYTES_MAX: usize = 256;
 
 /// Appends one response. On failure nothing was appended.
 #[inline]
@@ -59,7 +59,8 @@ pub(crate) fn encode_response(
     blocks: &BlockPool,
     parts: &ResponseParts<'_>,
 ) -> Result<(), PoolError> {
-    let body = if parts.is_head || parts.status.forbids_body() {
+    let forbids_body = parts.status.forbids_body();
+    let body = if parts.is_head || forbids_body {
         &[]
     } else {
         parts.body
@@ -70,34 +71,36 @@ pub(crate) fn encode_response(
         .map(|(name, value)| name.len() + value.len() + 4)
         .sum();
     let content_type_bytes = parts.content_type.map_or(0, <[u8]>::len);
-    output.reserve(
-        blocks,
-        RESPONSE_FIXED_BYTES_MAX
-            + parts.standing_lines.len()
-            + content_type_bytes
-            + fields_bytes
-            + body.len(),
-    )?;
-    append_status_line(output, parts.status);
-    output.append_within_capacity(parts.standing_lines);
-    if let Some(content_type) = parts.content_type {
-        output.append_within_capacity(CONTENT_TYPE);
-        output.append_within_capacity(content_type);
-        output.append_within_capacity(LINE_END);
+    let head_bytes_max = RESPONSE_FIXED_BYTES_MAX + content_type_bytes + fields_bytes;
+    output.reserve(blocks, head_bytes_max + body.len())?;
+    if parts.status == StatusCode::OK {
+        output.append_within_capacity(parts.standing_lines.after_ok());
+    } else {
+        append_status_line(output, parts.status);
+        output.append_within_capacity(parts.standing_lines.lines());
     }
     for (name, value) in parts.fields {
         append_field(output, name.as_bytes(), value);
     }
-    if !parts.status.forbids_body() {
-        append_content_length(output, parts.body.len() as u64);
+    if let Some(content_type) = parts.content_type {
+        output.append_within_capacity(b"Content-Type: ");
+        output.append_within_capacity(content_type);
+        output.append_within_capacity(LINE_END);
     }
-    output.append_within_capacity(parts.persistence.line());
-    output.append_within_capacity(LINE_END);
+    let mut end = parts.persistence.head_end();
+    if forbids_body {
+        end = &end[LINE_END.len()..];
+    } else {
+        let mut digits = itoa::Buffer::new();
+        output.append_within_capacity(CONTENT_LENGTH);
+        output.append_within_capacity(digits.format(parts.body.len()).as_bytes());
+    }
+    output.append_within_capacity(end);
     output.append_within_capacity(body);
     Ok(())
 }
 
-#[inline]
+#[cold]
 fn append_status_line(output: &mut Buffer, status: StatusCode) {
     if let Some(line) = status.status_line() {
         output.append_within_capacity(line);
@@ -107,14 +110,6 @@ fn append_status_line(output: &mut Buffer, status: StatusCode) {
     output.append_within_capacity(b"HTTP/1.1 ");
     output.append_within_capacity(digits.format(status.code()).as_bytes());
     output.append_within_capacity(b" \r\n");
-}
-
-#[inline]
-fn append_content_length(output: &mut Buffer, length: u64) {
-    let mut digits = itoa::Buffer::new();
-    output.append_within_capacity(CONTENT_LENGTH);
-    output.append_within_capacity(digits.format(length).as_bytes());
-    output.append_within_capacity(LINE_END);
 }
 
 fn append_field(output: &mut Buffer, name: &[u8], value: &[u8]) {
@@ -161,9 +156,68 @@ pub fn encode_request(
         append_field(output, name.as_bytes(), value);
     }
     if !body.is_empty() || method.announces_empty_body() {
-        append_content_length(output, body.len() as u64);
+        let mut digits = itoa::Buffer::new();
+        output.append_within_capacity(CONTENT_LENGTH);
+        output.append_within_capacity(digits.format(body.len()).as_bytes());
+        output.append_within_capacity(LINE_END);
     }
     output.append_within_capacity(LINE_END);
     output.append_within_capacity(body);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_mempool::PoolMode;
+
+    /// Goal: the longest head of each kind fits in the room that is reserved for it, exactly: an
+    /// append past the room panics.
+    #[test]
+    fn the_longest_heads_fit_in_their_room() {
+        let blocks = BlockPool::new("test", PoolMode::Off);
+        let standing_lines = &StandingLines::new();
+        for code in StatusCode::CODE_MIN..=StatusCode::CODE_MAX {
+            for persistence in [
+                Persistence::Silent,
+                Persistence::KeepAlive,
+                Persistence::Close,
+            ] {
+                let status = StatusCode::new(code).unwrap();
+                let parts = ResponseParts {
+                    status,
+                    standing_lines,
+                    content_type: Some(b"a/b"),
+                    fields: &[("X", b"y")],
+                    persistence,
+                    body: b"body",
+                    is_head: false,
+                };
+                let mut output = Buffer::new();
+                encode_response(&mut output, &blocks, &parts).unwrap();
+                let text = String::from_utf8(output.to_vec()).unwrap();
+                assert!(text.starts_with(&format!("HTTP/1.1 {code} ")), "{text}");
+                let (head, body) = text.split_once("\r\n\r\n").unwrap();
+                assert_eq!(body, if status.forbids_body() { "" } else { "body" });
+                assert_eq!(
+                    head.contains("Content-Length: 4"),
+                    !status.forbids_body(),
+                    "{head}"
+                );
+                assert_eq!(
+                    head.contains("Connection"),
+                    persistence != Persistence::Silent
+                );
+                assert!(
+                    !head.contains("\r\n\r\n") && head.contains("\r\nX: y\r\n"),
+                    "{head}"
+                );
+                // All but the digits of a longer length, the field and the content type.
+                assert!(
+                    head.len() - 10 + DIGITS_MAX <= RESPONSE_FIXED_BYTES_MAX,
+                    "{head}"
+                );
+            }
+        }
+    }
 }

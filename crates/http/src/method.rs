@@ -29,6 +29,7 @@ pub enum Method {
 
 impl Method {
     /// Methods are case-sensitive: `get` is an extension, not GET (RFC 9110 9.1).
+    #[inline]
     pub fn from_token(token: &[u8]) -> Self {
         match token {
             b"GET" => Self::Get,

@@ -1,6 +1,7 @@
 //! What a service answers with: written at once, behind the answers before it, into the
 //! connection's output.
 
+use crate::date::StandingLines;
 use crate::encode::{Persistence, ResponseParts, encode_response};
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -10,7 +11,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolError};
 pub struct Response<'a> {
     pub(crate) output: &'a mut Buffer,
     pub(crate) blocks: &'a BlockPool,
-    pub(crate) standing_lines: &'a [u8],
+    pub(crate) standing_lines: &'a StandingLines,
     pub(crate) persistence: Persistence,
     pub(crate) is_head: bool,
     pub(crate) sent: Option<StatusCode>,

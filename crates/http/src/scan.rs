@@ -94,48 +94,42 @@ pub(crate) fn target_end(bytes: &[u8], from: usize) -> usize {
 
 #[inline]
 fn run_end(bytes: &[u8], from: usize, inside: impl Fn(u8) -> bool) -> usize {
-    let mut at = from;
-    while let Some(&byte) = bytes.get(at) {
-        if !inside(byte) {
-            break;
-        }
-        at += 1;
-    }
-    at
+    let rest = bytes.get(from..).unwrap_or_default();
+    from + rest
+        .iter()
+        .position(|&byte| !inside(byte))
+        .unwrap_or(rest.len())
 }
 
 /// First position at or after `from` that is not a field value byte; `bytes.len()` when all are.
 #[inline]
 pub(crate) fn field_value_end(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
-    loop {
-        while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-            if has_control(u64::from_le_bytes(*word)) {
-                break;
-            }
+    while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let controls = control_marks(u64::from_le_bytes(*word));
+        if controls == 0 {
             at += 8;
+            continue;
         }
-        // Fewer than eight bytes, or a control (perhaps a harmless tab) within the next eight.
-        let stop = bytes.len().min(at + 8);
-        while at < stop && is_field_value(bytes[at]) {
-            at += 1;
-        }
-        if at < stop || at == bytes.len() {
+        at += (controls.trailing_zeros() / 8) as usize;
+        if bytes[at] != b'\t' {
             return at;
         }
+        at += 1;
     }
+    run_end(bytes, at, is_field_value)
 }
 
-/// Whether any of eight bytes is below SP or DEL. May not be asked for which one: a borrow can mark
-/// a higher byte too.
+/// Marks bytes below SP and DEL by their high bit. Exact up to the first mark; above it a borrow
+/// may have marked innocent bytes too.
 #[inline]
-fn has_control(word: u64) -> bool {
+fn control_marks(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
     let below_space = word.wrapping_sub(ONES * 0x20) & !word;
     let del = word ^ (ONES * 0x7f);
     let is_del = del.wrapping_sub(ONES) & !del;
-    (below_space | is_del) & HIGH != 0
+    (below_space | is_del) & HIGH
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ impl<S: Service> Server<S> {
 
     fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.standing_lines.refresh(shard.now_ns);
-        self.complete(shard, |service, completions| service.woken(completions));
+        self.complete(shard, S::woken);
     }
 
     /// Lets `answer` respond to pending requests, then goes on with their connections.
@@ -198,7 +198,7 @@ impl<S: Service> Server<S> {
             counters,
             marks,
             blocks,
-            standing_lines: standing_lines.as_bytes(),
+            standing_lines,
             pools: shard.pools,
             is_draining: *is_draining,
             answered: &mut self.answered,

@@ -8,6 +8,7 @@
     unsafe_code,
     reason = "an allocator is unsafe by its trait; this one only counts"
 )]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[allow(dead_code, reason = "the other test program uses the rest")]
 #[path = "http/support.rs"]

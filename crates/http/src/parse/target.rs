@@ -66,7 +66,7 @@ fn split_other_form(target: &[u8], start: usize, method: Method) -> Result<Targe
 #[inline]
 fn split_query(target: &[u8], start: usize, path_start: usize, authority: Option<Span>) -> Target {
     let end = start + target.len();
-    match memchr::memchr(b'?', target) {
+    match query_mark(target) {
         Some(mark) => Target {
             path: Span::new(start + path_start, start + mark),
             query: Some(Span::new(start + mark + 1, end)),
@@ -78,6 +78,15 @@ fn split_query(target: &[u8], start: usize, path_start: usize, authority: Option
             authority,
         },
     }
+}
+
+/// Position of the first `?`. Most targets are too short for a vector search to pay.
+#[inline]
+fn query_mark(target: &[u8]) -> Option<usize> {
+    if target.len() <= 16 {
+        return target.iter().position(|&byte| byte == b'?');
+    }
+    memchr::memchr(b'?', target)
 }
 
 /// `uri-host [ ":" port ]` without user information, not empty.

@@ -195,7 +195,7 @@ impl Exchange {
         let mut response = Response {
             output: &mut connection.output,
             blocks: &self.blocks,
-            standing_lines: self.standing_lines.as_bytes(),
+            standing_lines: &self.standing_lines,
             persistence,
             is_head,
             sent: None,
@@ -302,7 +302,7 @@ impl Exchange {
         let text_bytes = REFUSAL_TEXT_BYTES_MAX - rest.len();
         let parts = ResponseParts {
             status: refusal.status(),
-            standing_lines: self.standing_lines.as_bytes(),
+            standing_lines: &self.standing_lines,
             content_type: Some(TEXT_PLAIN.as_bytes()),
             fields: &[],
             persistence: Persistence::Close,

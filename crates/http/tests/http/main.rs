@@ -1,5 +1,7 @@
 //! The crate from outside: its parsers against oracles, its server over real sockets.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 mod parsing;
 mod bodies;
@@ -8,4 +10,5 @@ mod requests;
 mod refusals;
 mod pipelining;
 mod metrics;
+mod signals;
 mod oracles;
