@@ -39,8 +39,10 @@ pub fn analyse(candidates: &[CandidateRounds]) -> Analysis {
         });
     }
     warnings.extend(few_rounds_warning(&field));
+    let verdicts = question::answer_all(&field);
     Analysis {
-        verdicts: question::answer_all(&field),
+        self_check: trust::self_check(&field, &verdicts),
+        verdicts,
         pools_effect: pools::effects(&field),
         details,
         warnings,

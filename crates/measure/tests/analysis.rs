@@ -68,6 +68,8 @@ fn the_ordinary_case() {
         Verdict::Worse
     );
     assert_eq!(analysis.warnings, Vec::<String>::new());
+    let check = &analysis.self_check;
+    assert!(check.starts_with("Self-check: glibc with pools run twice shows no difference: thr"));
     assert_eq!(analysis.pools_effect.len(), 4);
 }
 
@@ -279,6 +281,12 @@ fn a_baseline_unlike_itself() {
         round.set(THROUGHPUT, value * 1.5);
     }
     let analysis = analyse(&all);
+    assert!(
+        analysis.self_check.starts_with("Self-check FAILED"),
+        "{}",
+        analysis.self_check
+    );
+    assert!(!analysis.verdicts.throughput.trusted);
     let put = analysis
         .details
         .iter()
@@ -303,6 +311,15 @@ fn a_baseline_unlike_itself() {
             .warnings
             .iter()
             .any(|w| w.starts_with("PUT throughput: the baseline run twice"))
+    );
+    let pools = analysis.pools_effect[2]
+        .throughput
+        .as_ref()
+        .expect("tcmalloc ran both ways");
+    assert!(
+        matches!(pools.verdict, Verdict::NotTrusted { .. }),
+        "{}",
+        pools.sentence
     );
     // Memory was not touched.
     assert_eq!(analysis.verdicts.memory, analyse(&nine()).verdicts.memory);

@@ -1,7 +1,7 @@
 //! What memory pools change: pools on against pools off, under each allocator.
 
 use super::question::{LATENCY, MEMORY, Question, THROUGHPUT, measures_of};
-use super::{Field, pairing};
+use super::{Field, pairing, trust};
 use crate::record::{CandidateRounds, Measure, MeasureComparisons, PoolSetting, PoolsEffect, Role};
 use crate::statistics::{Comparison, PairedRounds, Verdict, compare_all};
 use crate::units::format_percent;
@@ -12,7 +12,7 @@ pub(super) fn effects(field: &Field<'_>) -> Vec<PoolsEffect> {
     let couples = couples(field);
     let of_question = |question: &Question| {
         let measures = measures_of(field, question.quantities);
-        compare_couples(&couples, &measures)
+        compare_couples(field, &couples, &measures)
     };
     let throughput = of_question(&THROUGHPUT);
     let latency = of_question(&LATENCY);
@@ -20,7 +20,7 @@ pub(super) fn effects(field: &Field<'_>) -> Vec<PoolsEffect> {
     let details: Vec<(Measure, Vec<Comparison>)> = field
         .measures()
         .into_iter()
-        .map(|measure| (measure, compare_couples(&couples, &[measure])))
+        .map(|measure| (measure, compare_couples(field, &couples, &[measure])))
         .collect();
     couples
         .iter()
@@ -62,16 +62,23 @@ fn couples<'a>(field: &Field<'a>) -> Vec<(&'a CandidateRounds, &'a CandidateRoun
         .collect()
 }
 
+/// If the baseline differs from itself in these measures, so might anything.
 fn compare_couples(
+    field: &Field<'_>,
     couples: &[(&CandidateRounds, &CandidateRounds)],
     measures: &[Measure],
 ) -> Vec<Comparison> {
     let Some(rule) = pairing::rule(measures) else {
         return Vec::new();
     };
+    let reason = trust::self_difference_reason(field, &field.compare(measures));
     let rounds: Vec<PairedRounds> = couples
         .iter()
-        .map(|(on, off)| pairing::pair(on, off, measures))
+        .map(|(on, off)| {
+            let mut rounds = pairing::pair(on, off, measures);
+            rounds.trouble = rounds.trouble.or_else(|| reason.clone());
+            rounds
+        })
         .collect();
     compare_all(&rounds, &rule)
 }

@@ -5,7 +5,7 @@
 //! margin, corrected for the choice among all, so that the truly best one is in the set with at
 //! least 95 % (after Hsu, "Multiple Comparisons", 1996, chapter 4).
 
-use super::{Field, pairing};
+use super::{Field, pairing, trust};
 use crate::record::{CandidateRounds, Measure, Operation, Quantity, QuestionVerdict, Verdicts};
 use crate::statistics::{Comparison, Direction, Verdict, compare_chosen};
 use crate::units::format_percent;
@@ -107,8 +107,11 @@ fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
     }
 }
 
-/// The common reason if no comparison is to be trusted.
+/// The reason if the baseline differs from itself, or if no comparison is to be trusted.
 fn distrust(field: &Field<'_>, comparisons: &[Comparison]) -> Option<String> {
+    if let Some(reason) = trust::self_difference_reason(field, comparisons) {
+        return Some(reason);
+    }
     let mut reasons = comparisons
         .iter()
         .filter(|one| !field.is_baseline_again(&one.candidate))

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Field;
 use crate::record::{
-    CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures, RoundStatus,
+    CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
+    RoundStatus, Verdicts,
 };
 use crate::statistics::{Comparison, Rule, Verdict};
 use crate::units::format_percent;
@@ -140,10 +141,9 @@ pub(super) fn distrust_if_baseline_differs_from_itself(
     comparisons: &mut [Comparison],
     rule: &Rule,
 ) {
-    let Some(figures) = self_difference(field, comparisons) else {
+    let Some(reason) = self_difference_reason(field, comparisons) else {
         return;
     };
-    let reason = format!("the baseline run twice differs from itself by as much as {figures}");
     for comparison in comparisons {
         if comparison.verdict.is_difference() && !field.is_baseline_again(&comparison.candidate) {
             comparison.verdict = Verdict::NotTrusted {
@@ -152,6 +152,17 @@ pub(super) fn distrust_if_baseline_differs_from_itself(
             comparison.describe(&rule.label);
         }
     }
+}
+
+/// Why nothing about this measure should be believed, if the A/A candidate shows a difference.
+pub(super) fn self_difference_reason(
+    field: &Field<'_>,
+    comparisons: &[Comparison],
+) -> Option<String> {
+    let figures = self_difference(field, comparisons)?;
+    Some(format!(
+        "the baseline run twice differs from itself ({figures})"
+    ))
 }
 
 fn self_difference(field: &Field<'_>, comparisons: &[Comparison]) -> Option<String> {
@@ -172,6 +183,46 @@ pub(super) fn self_difference_warning(
         "{label}: the baseline run twice differs from itself ({figures}); differences in {label} \
          are not to be trusted"
     ))
+}
+
+/// The sentence on the A/A candidate: whether it behaved, in all three questions.
+pub(super) fn self_check(field: &Field<'_>, verdicts: &Verdicts) -> String {
+    let mut same = Vec::new();
+    let mut differs = Vec::new();
+    for (what, question) in [
+        ("throughput", &verdicts.throughput),
+        ("latency", &verdicts.latency),
+        ("memory", &verdicts.memory),
+    ] {
+        let again = question
+            .comparisons
+            .iter()
+            .find(|one| field.is_baseline_again(&one.candidate));
+        let Some(comparison) = again.filter(|one| one.ratio.is_some()) else {
+            continue;
+        };
+        let text = format!("{what} {}", comparison.ratio_text());
+        if comparison.verdict.is_difference() {
+            &mut differs
+        } else {
+            &mut same
+        }
+        .push(text);
+    }
+    let baseline = &field.baseline.name;
+    match (differs.as_slice(), same.as_slice()) {
+        ([], []) => String::new(),
+        ([], same) => {
+            format!(
+                "Self-check: {baseline} run twice shows no difference: {}.",
+                same.join(", ")
+            )
+        }
+        (differs, _) => format!(
+            "Self-check FAILED: {baseline} run twice differs from itself: {}.",
+            differs.join(", ")
+        ),
+    }
 }
 
 /// What happened to the runs as such.

@@ -135,6 +135,8 @@ pub struct Analysis {
     pub pools_effect: Vec<PoolsEffect>,
     /// Every measure on its own.
     pub details: Vec<MeasureComparisons>,
+    /// What the baseline run twice showed, as one sentence; empty if it was not run twice.
+    pub self_check: String,
     /// What a reader has to know before relying on the answers.
     pub warnings: Vec<String>,
 }

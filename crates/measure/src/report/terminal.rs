@@ -45,6 +45,9 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
         }
     }
     text.push('\n');
+    if !record.analysis.self_check.is_empty() {
+        text += &wrap(&record.analysis.self_check, width, "  ");
+    }
     text += &wrap(&circumstances(record), width, "  ");
     text.push('\n');
     text += &table(record, width, options.colour);

@@ -27,6 +27,7 @@ pub fn render(record: &ComparisonRecord) -> String {
     page += &head(record);
     page += &answers(record);
     page += &pools_answer(record);
+    page += &self_check(record);
     page += &warnings(record);
     page += &section("The answers in pictures", &question_plots(record, &looks));
     page += &section("What memory pools change", &pools_plots(record, &looks));
@@ -143,6 +144,14 @@ fn pools_answer(record: &ComparisonRecord) -> String {
         text += &format!("<li>{}</li>", prose(&effect.sentence));
     }
     text + "</ul></div>\n"
+}
+
+fn self_check(record: &ComparisonRecord) -> String {
+    let sentence = &record.analysis.self_check;
+    if sentence.is_empty() {
+        return String::new();
+    }
+    format!("<p class=\"hint\">{}</p>\n", prose(sentence))
 }
 
 fn warnings(record: &ComparisonRecord) -> String {
