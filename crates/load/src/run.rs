@@ -7,7 +7,7 @@ use crate::config::LoadConfig;
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::{Outcome, add_errors};
 use crate::record::{Ended, LoadRecord};
-use crate::schedule::{Pace, Schedule};
+use crate::schedule::{Arrival, Pace, Schedule};
 use crate::shared::Shared;
 use crate::worker::Worker;
 use crate::workload::Requests;
@@ -73,6 +73,7 @@ pub fn run(
 
 /// What a thread leaves behind.
 struct WorkerEnd {
+    leftover: Option<Arrival>,
     outcome: Outcome,
     cpu_share: f64,
 }
@@ -135,6 +136,7 @@ fn work(shared: &Shared<'_>, index: usize, connections: usize) -> Result<WorkerE
     }
     let cpu_share = worker.cpu_share();
     Ok(WorkerEnd {
+        leftover: worker.leftover,
         outcome: worker.outcome,
         cpu_share,
     })
@@ -391,7 +393,7 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
         if watched.ended != Ended::Interrupted {
-            count_unclaimed(schedule, watched.end_ns, &mut total);
+            count_unsent(schedule, watched.end_ns, ends, &mut total);
         }
         record.offered = schedule.offered_until(watched.end_ns);
         (record.duration_ns, record.requests_per_s) = window_of(schedule, watched, &total);
@@ -414,8 +416,13 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
     record.judged()
 }
 
-/// Arrivals no thread had a connection for are requests that were never answered.
-fn count_unclaimed(schedule: &Schedule, end_ns: u64, total: &mut Outcome) {
+/// Arrivals that no thread had a connection for are requests that were never answered.
+fn count_unsent(schedule: &Schedule, end_ns: u64, ends: &[WorkerEnd], total: &mut Outcome) {
+    for arrival in ends.iter().filter_map(|end| end.leftover) {
+        if arrival.counted && arrival.intended_ns < end_ns {
+            total.never_sent(arrival.intended_ns, end_ns);
+        }
+    }
     let count = schedule.unclaimed_until(end_ns).size_hint().0 as u64;
     // A hopeless overload leaves millions; then every so many stand for their neighbours.
     let stride = count / UNSENT_ONE_BY_ONE + 1;

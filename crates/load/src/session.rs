@@ -45,8 +45,8 @@ pub(crate) struct Session {
     pub(crate) state: State,
     /// Whether the first attempt to connect has ended, well or badly.
     pub(crate) has_settled: bool,
-    /// Whether it stands in the worker's queue of free connections.
-    pub(crate) is_queued: bool,
+    /// Whether it stands in each of the queues of [`crate::free`].
+    pub(crate) is_queued: [bool; 2],
     /// The kernel has not taken all of the last batch.
     pub(crate) is_blocked: bool,
     /// The server announced that it closes; requests behind the last answer will not be answered.
@@ -69,7 +69,7 @@ impl Session {
         Self {
             state: State::Closed { retry_ns: 0 },
             has_settled: false,
-            is_queued: false,
+            is_queued: [false; 2],
             is_blocked: false,
             is_last: false,
             free_since_ns: 0,

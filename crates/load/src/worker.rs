@@ -7,7 +7,9 @@
 //! wakes one thread and not all of them.
 //! Absent on purpose: timers per request. Timeouts are found by a sweep: late by a sixteenth of
 //! the timeout at most, for nothing per request.
+use crate::cpu_share::CpuShare;
 use crate::error::ConnectFailure;
+use crate::free::FreeSessions;
 use crate::outcome::{InFlight, Outcome, Phase};
 use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
@@ -19,7 +21,6 @@ use millpond_io::{
     monotonic_ns,
 };
 use millpond_mempool::PoolError;
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -47,8 +48,8 @@ pub(crate) struct Worker<'run> {
     sessions: Vec<Session>,
     /// Which session a socket belongs to, by the socket's slot.
     by_slot: Vec<u32>,
-    /// Sessions that may have room for a request, each at most once; longest waiting first.
-    free: VecDeque<u32>,
+    /// Sessions with room for a request.
+    free: FreeSessions,
     /// Sessions with a batch to send in this tick.
     dirty: Vec<u32>,
     /// Sessions to connect.
@@ -56,6 +57,8 @@ pub(crate) struct Worker<'run> {
     connecting: usize,
     /// An arrival claimed but not due yet.
     held: Option<Arrival>,
+    /// An arrival claimed and never written, once the worker has ended.
+    pub(crate) leftover: Option<Arrival>,
     /// Requests to write again, before all others.
     repeats: VecDeque<Arrival>,
     in_flight: usize,
@@ -87,11 +90,12 @@ impl<'run> Worker<'run> {
             outcome: Outcome::new(),
             sessions: (0..connections).map(|_| Session::new(pipeline)).collect(),
             by_slot: Vec::with_capacity(connections),
-            free: VecDeque::with_capacity(connections),
+            free: FreeSessions::new(connections),
             dirty: Vec::with_capacity(connections),
             closed: (0..connections as u32).collect(),
             connecting: 0,
             held: None,
+            leftover: None,
             repeats: VecDeque::new(),
             in_flight: 0,
             spin: SpinWindow::new(gap_ns),
@@ -214,13 +218,9 @@ impl<'run> Worker<'run> {
         self.closed.push_back(index);
     }
 
-    /// Puts a session with room into the queue of free ones.
+    /// Lets a session take requests if it has room.
     fn offer(&mut self, index: u32) {
-        let session = &mut self.sessions[index as usize];
-        if !session.is_queued && session.can_take() {
-            session.is_queued = true;
-            self.free.push_back(index);
-        }
+        self.free.offer(&mut self.sessions, index);
     }
 
     // ---- answers ----
@@ -293,18 +293,12 @@ impl<'run> Worker<'run> {
     fn dispatch<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, schedule: &Schedule) {
         let is_closed_loop = self.shared.pace == Pace::Closed;
         let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
-        while let Some(&index) = self.free.front() {
-            if !self.sessions[index as usize].can_take() {
-                self.sessions[index as usize].is_queued = false;
-                self.free.pop_front();
-                continue;
-            }
+        while let Some(index) = self.free.first(&mut self.sessions) {
             let Some(owed) = self.next_due(schedule, self.now_ns) else {
                 break;
             };
-            self.free.pop_front();
+            self.free.take_first(&mut self.sessions, index);
             let session = &mut self.sessions[index as usize];
-            session.is_queued = false;
             let pool = &shard.pools.blocks;
             match session.take(&owed.arrival, &self.shared.requests, pool, is_closed_loop) {
                 Ok(true) => self.dirty.push(index),
@@ -426,13 +420,30 @@ impl<'run> Worker<'run> {
         }
     }
 
+    /// Requests that were written once, were to be written again, and no longer can be.
+    fn drain_repeats(&mut self) -> Vec<InFlight> {
+        let repeats = self.repeats.drain(..);
+        let written = repeats.map(
+            |Arrival {
+                 number,
+                 intended_ns,
+                 counted,
+             }| InFlight {
+                number,
+                intended_ns,
+                written_ns: 0,
+                counted,
+            },
+        );
+        written.collect()
+    }
+
     /// The drain is over: what is not answered has timed out, what was not sent never will be.
     fn give_up<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let now_ns = self.now_ns;
-        for arrival in self.repeats.drain(..).chain(self.held.take()) {
-            if arrival.counted {
-                self.outcome.never_sent(arrival.intended_ns, now_ns);
-            }
+        self.leftover = self.held.take();
+        for request in self.drain_repeats() {
+            self.outcome.failed(&request, Phase::Timeout, now_ns);
         }
         for session in &mut self.sessions {
             if let Some(socket) = session.socket() {
@@ -448,6 +459,10 @@ impl<'run> Worker<'run> {
     /// The run is cut off: requests under way are neither answered nor failed.
     fn cut_off<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let now_ns = self.now_ns;
+        self.leftover = self.held.take();
+        for request in self.drain_repeats() {
+            self.outcome.cut_off(&request, now_ns);
+        }
         for session in &mut self.sessions {
             if let Some(socket) = session.socket() {
                 shard.driver.close(socket);
@@ -576,35 +591,6 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
         WaitPlan {
             deadline_ns: Some(due_ns),
             spin_ns,
-        }
-    }
-}
-
-/// CPU time of the calling thread over wall time, between the first and the last sample.
-#[derive(Debug, Default)]
-struct CpuShare {
-    first: Option<(u64, u64)>,
-    last: (u64, u64),
-}
-
-impl CpuShare {
-    fn sample(&mut self, now_ns: u64) {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        // Neither part of a thread's CPU time is ever negative.
-        let cpu_ns = cpu.tv_sec.cast_unsigned() * 1_000_000_000 + cpu.tv_nsec.cast_unsigned();
-        self.last = (now_ns, cpu_ns);
-        self.first.get_or_insert(self.last);
-    }
-
-    fn share(&self) -> f64 {
-        let Some((first_ns, first_cpu_ns)) = self.first else {
-            return 0.0;
-        };
-        let (wall_ns, cpu_ns) = (self.last.0 - first_ns, self.last.1 - first_cpu_ns);
-        if wall_ns == 0 {
-            0.0
-        } else {
-            cpu_ns as f64 / wall_ns as f64
         }
     }
 }

@@ -192,3 +192,55 @@ fn warm_up_is_sent_and_not_counted() {
     check_identities(&record);
     assert_eq!((record.requests, server.requests()), (40, 90));
 }
+
+/// Goal: with room left in every pipeline, requests still go to idle connections first, so nothing
+/// queues behind a stall that another connection could have served.
+#[test]
+fn pipelines_fill_only_when_no_connection_is_idle() {
+    let server = TestServer::start(|seen| {
+        let stall = if seen.number == 20 { 400 } else { 0 };
+        Reply::ok(b"hello").after(Duration::from_millis(stall))
+    });
+    let mut config = get(server.address);
+    config.connections = 4;
+    config.pipeline = 8;
+    config.mode = Mode::ConstantRate { per_s: 100.0 };
+    config.stop = Stop::after_ns(1_000 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(record.requests, 100, "{:?}", record.errors);
+    let seen = server.seen();
+    let stalled = seen.iter().find(|seen| seen.number == 20).unwrap();
+    // What was sent to the stalled connection meanwhile is read in one go after the stall.
+    let next = seen.iter().find(|seen| {
+        seen.connection == stalled.connection && seen.in_connection == stalled.in_connection + 1
+    });
+    assert!(next.is_none_or(|next| next.behind == 0), "{next:?}");
+}
+
+/// Goal: when a target dies, each arrival that was due until then is accounted for.
+#[test]
+fn a_dying_target_leaves_no_arrival_unaccounted() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.threads = 2;
+    config.connections = 4;
+    config.mode = Mode::ConstantRate { per_s: 400.0 };
+    config.stop = Stop::after_ns(60_000 * MS);
+    let record = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            server.die();
+        });
+        run(&config)
+    });
+    check_identities(&record);
+    assert_eq!(record.ended, Ended::TargetGone);
+    assert!(
+        record.requests > 0 && record.unsent > 0,
+        "{:?}",
+        record.errors
+    );
+    let accounted = record.requests + record.errors.total() - record.errors.connect;
+    assert_eq!(Some(accounted + record.abandoned), record.offered);
+}
