@@ -39,7 +39,7 @@ fn nothing_is_lost_between_threads() {
         let mut is_woken = false;
         driver
             .tick(None, &mut pools, |_, _, event| {
-                is_woken |= matches!(event, Event::Woken)
+                is_woken |= matches!(event, Event::Woken);
             })
             .unwrap();
         if is_woken {
