@@ -187,6 +187,9 @@ pub trait Driver: Sized {
     /// Sends what is queued and a FIN, reads and discards for a bounded time and amount until the
     /// peer finishes too, then closes: so a peer that is still sending can read the answer, which
     /// a plain close would destroy by a reset. No event of this socket follows.
+    ///
+    /// When the peer's whole request was read, [`Self::close`] after [`SendOutcome::Done`] or
+    /// [`Event::SendDrained`] is as safe and cheaper. A socket still connecting is closed at once.
     fn close_after_send(&mut self, socket: SocketId);
 
     /// Sockets alive, those of [`Self::closing_count`] included, the listener not.
