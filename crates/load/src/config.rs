@@ -147,7 +147,7 @@ impl LoadConfig {
         }
     }
 
-    /// Refuses what cannot be run, naming the setting; [`crate::run`] calls it first.
+    /// Refuses what cannot be run, naming the setting; [`crate::run()`] calls it first.
     pub fn check(&self) -> Result<(), LoadError> {
         let refuse = |name, problem: String| Err(LoadError::Setting { name, problem });
         if self.connections == 0 || self.threads == 0 {

@@ -7,10 +7,13 @@
 //! wakes one thread and not all of them.
 //! Absent on purpose: timers per request. Timeouts are found by a sweep: late by a sixteenth of
 //! the timeout at most, for nothing per request.
+mod connections;
+mod housekeeping;
+
 use crate::cpu_share::CpuShare;
 use crate::error::ConnectFailure;
 use crate::free::FreeSessions;
-use crate::outcome::{InFlight, Outcome, Phase};
+use crate::outcome::{Outcome, Phase};
 use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::session::{Desk, Session, State};
@@ -115,116 +118,6 @@ impl<'run> Worker<'run> {
         self.cpu.share()
     }
 
-    // ---- connections ----
-
-    /// Opens what is due, within the limit of connections being opened at once.
-    fn open_due<D: Driver>(&mut self, driver: &mut D, now_ns: u64) -> Result<(), IoError> {
-        for _ in 0..self.closed.len() {
-            if self.connecting >= CONNECTING_MAX {
-                break;
-            }
-            let Some(index) = self.closed.pop_front() else {
-                break;
-            };
-            let State::Closed { retry_ns } = self.sessions[index as usize].state else {
-                continue;
-            };
-            if retry_ns > now_ns {
-                self.closed.push_back(index);
-                continue;
-            }
-            self.connect(driver, index, now_ns)?;
-        }
-        Ok(())
-    }
-
-    fn connect<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        index: u32,
-        now_ns: u64,
-    ) -> Result<(), IoError> {
-        let socket = driver.connect(&self.shared.config.target.address)?;
-        let slot = socket.slot();
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize(slot + 1, NOBODY);
-        }
-        self.by_slot[slot] = index;
-        self.sessions[index as usize].state = State::Connecting {
-            socket,
-            since_ns: now_ns,
-        };
-        self.connecting += 1;
-        Ok(())
-    }
-
-    fn session_of(&self, socket: SocketId) -> Option<u32> {
-        let index = *self.by_slot.get(socket.slot())?;
-        let session = self.sessions.get(index as usize)?;
-        (session.socket() == Some(socket)).then_some(index)
-    }
-
-    fn connected(&mut self, index: u32, socket: SocketId, now_ns: u64) {
-        self.connecting -= 1;
-        self.shared.doors.open.fetch_add(1, Ordering::Relaxed);
-        self.shared.doors.opened.fetch_add(1, Ordering::Relaxed);
-        self.settle(index);
-        self.sessions[index as usize].opened(socket, now_ns);
-        self.offer(index);
-    }
-
-    fn connect_failed(&mut self, index: u32, failure: ConnectFailure, now_ns: u64) {
-        self.connecting -= 1;
-        self.outcome.errors.connect += 1;
-        self.shared.doors.failed(failure);
-        self.settle(index);
-        self.sessions[index as usize].closed(now_ns);
-        self.closed.push_back(index);
-    }
-
-    fn settle(&mut self, index: u32) {
-        let session = &mut self.sessions[index as usize];
-        if !session.has_settled {
-            session.has_settled = true;
-            self.shared.doors.settled.fetch_add(1, Ordering::Release);
-        }
-    }
-
-    /// A connection is over (its socket is closed already): its requests have failed, unless the
-    /// server had announced that it would not answer them.
-    fn lost(&mut self, index: u32, phase: Phase, now_ns: u64) {
-        let session = &mut self.sessions[index as usize];
-        let was_announced = session.is_last;
-        for request in session.drain() {
-            self.in_flight -= 1;
-            if was_announced {
-                let InFlight {
-                    number,
-                    intended_ns,
-                    counted,
-                    ..
-                } = request;
-                self.repeats.push_back(Arrival {
-                    number,
-                    intended_ns,
-                    counted,
-                });
-            } else {
-                self.outcome.failed(&request, phase, now_ns);
-            }
-        }
-        session.closed(now_ns);
-        self.shared.doors.open.fetch_sub(1, Ordering::Relaxed);
-        self.closed.push_back(index);
-    }
-
-    /// Lets a session take requests if it has room.
-    fn offer(&mut self, index: u32) {
-        self.free.offer(&mut self.sessions, index);
-    }
-
-    // ---- answers ----
-
     /// Feeds a session; afterwards it is free, still waiting, or over.
     fn feed<D: Driver>(
         &mut self,
@@ -268,8 +161,6 @@ impl<'run> Worker<'run> {
             .get()
             .is_some_and(|schedule| schedule.is_in_window(now_ns))
     }
-
-    // ---- requests ----
 
     /// The next request that is due, if any.
     fn next_due(&mut self, schedule: &Schedule, now_ns: u64) -> Option<Owed> {
@@ -344,134 +235,6 @@ impl<'run> Worker<'run> {
             }
         }
         self.dirty.clear();
-    }
-
-    // ---- the rest ----
-
-    /// Everything that is not per request.
-    fn keep_house<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let now_ns = self.now_ns;
-        self.shared.boards[self.board_index].publish(&self.outcome);
-        if self.shared.cut_off.load(Ordering::Acquire) {
-            return self.cut_off(shard);
-        }
-        if now_ns >= self.next_sweep_ns {
-            self.sweep_timeouts(shard);
-            self.next_sweep_ns = now_ns + (self.shared.config.timeout_ns / 16).min(100_000_000);
-        }
-        if let Err(error) = self.open_due(shard.driver, now_ns) {
-            // Not fatal in the middle of a run: descriptors may come free again.
-            self.reconnect_refused(&error);
-        }
-        let Some(schedule) = self.shared.schedule.get() else {
-            self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS_BEFORE_START;
-            return;
-        };
-        self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
-        if schedule.is_in_window(now_ns) {
-            self.cpu.sample(now_ns);
-        }
-        let drain_end_ns = schedule.window_end_ns().map_or(u64::MAX, |end_ns| {
-            end_ns.saturating_add(self.shared.config.timeout_ns)
-        });
-        if now_ns >= drain_end_ns {
-            self.give_up(shard);
-        } else if self.held.is_none()
-            && self.repeats.is_empty()
-            && self.in_flight == 0
-            && schedule.is_exhausted(now_ns)
-        {
-            self.is_done = true;
-        }
-    }
-
-    fn reconnect_refused(&mut self, error: &IoError) {
-        let errno = match error {
-            IoError::System { error, .. } => *error,
-            _ => Errno::MFILE,
-        };
-        self.outcome.errors.connect += 1;
-        self.shared.doors.failed(ConnectFailure::Refused(errno));
-    }
-
-    fn sweep_timeouts<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let (now_ns, timeout_ns) = (self.now_ns, self.shared.config.timeout_ns);
-        for index in 0..self.sessions.len() {
-            let session = &self.sessions[index];
-            let (socket, since_ns) = match session.state {
-                State::Closed { .. } => continue,
-                State::Connecting { socket, since_ns } => (socket, Some(since_ns)),
-                State::Open { socket } => (socket, session.oldest_written_ns()),
-            };
-            if since_ns.is_none_or(|since_ns| now_ns.saturating_sub(since_ns) < timeout_ns) {
-                continue;
-            }
-            let is_open = session.is_open();
-            shard.driver.close(socket);
-            if is_open {
-                self.lost(index as u32, Phase::Timeout, now_ns);
-            } else {
-                self.connect_failed(
-                    index as u32,
-                    ConnectFailure::TimedOut { timeout_ns },
-                    now_ns,
-                );
-            }
-        }
-    }
-
-    /// Requests that were written once, were to be written again, and no longer can be.
-    fn drain_repeats(&mut self) -> Vec<InFlight> {
-        let repeats = self.repeats.drain(..);
-        let written = repeats.map(
-            |Arrival {
-                 number,
-                 intended_ns,
-                 counted,
-             }| InFlight {
-                number,
-                intended_ns,
-                written_ns: 0,
-                counted,
-            },
-        );
-        written.collect()
-    }
-
-    /// The drain is over: what is not answered has timed out, what was not sent never will be.
-    fn give_up<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let now_ns = self.now_ns;
-        self.leftover = self.held.take();
-        for request in self.drain_repeats() {
-            self.outcome.failed(&request, Phase::Timeout, now_ns);
-        }
-        for session in &mut self.sessions {
-            if let Some(socket) = session.socket() {
-                shard.driver.close(socket);
-            }
-            session.drain().for_each(|request| {
-                self.outcome.failed(&request, Phase::Timeout, now_ns);
-            });
-        }
-        self.is_done = true;
-    }
-
-    /// The run is cut off: requests under way are neither answered nor failed.
-    fn cut_off<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let now_ns = self.now_ns;
-        self.leftover = self.held.take();
-        for request in self.drain_repeats() {
-            self.outcome.cut_off(&request, now_ns);
-        }
-        for session in &mut self.sessions {
-            if let Some(socket) = session.socket() {
-                shard.driver.close(socket);
-            }
-            session
-                .drain()
-                .for_each(|request| self.outcome.cut_off(&request, now_ns));
-        }
-        self.is_done = true;
     }
 }
 

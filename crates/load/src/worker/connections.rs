@@ -1,0 +1,120 @@
+//! A worker's connections: opening, knowing whose a socket is, and starting over after a loss.
+use super::{CONNECTING_MAX, NOBODY, Worker};
+use crate::error::ConnectFailure;
+use crate::outcome::{InFlight, Phase};
+use crate::schedule::Arrival;
+use crate::session::State;
+use millpond_io::{Driver, IoError, SocketId};
+use std::sync::atomic::Ordering;
+
+impl Worker<'_> {
+    /// Opens what is due, within the limit of connections being opened at once.
+    pub(super) fn open_due<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        now_ns: u64,
+    ) -> Result<(), IoError> {
+        for _ in 0..self.closed.len() {
+            if self.connecting >= CONNECTING_MAX {
+                break;
+            }
+            let Some(index) = self.closed.pop_front() else {
+                break;
+            };
+            let State::Closed { retry_ns } = self.sessions[index as usize].state else {
+                continue;
+            };
+            if retry_ns > now_ns {
+                self.closed.push_back(index);
+                continue;
+            }
+            self.connect(driver, index, now_ns)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn connect<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        index: u32,
+        now_ns: u64,
+    ) -> Result<(), IoError> {
+        let socket = driver.connect(&self.shared.config.target.address)?;
+        let slot = socket.slot();
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, NOBODY);
+        }
+        self.by_slot[slot] = index;
+        self.sessions[index as usize].state = State::Connecting {
+            socket,
+            since_ns: now_ns,
+        };
+        self.connecting += 1;
+        Ok(())
+    }
+
+    pub(super) fn session_of(&self, socket: SocketId) -> Option<u32> {
+        let index = *self.by_slot.get(socket.slot())?;
+        let session = self.sessions.get(index as usize)?;
+        (session.socket() == Some(socket)).then_some(index)
+    }
+
+    pub(super) fn connected(&mut self, index: u32, socket: SocketId, now_ns: u64) {
+        self.connecting -= 1;
+        self.shared.doors.open.fetch_add(1, Ordering::Relaxed);
+        self.shared.doors.opened.fetch_add(1, Ordering::Relaxed);
+        self.settle(index);
+        self.sessions[index as usize].opened(socket, now_ns);
+        self.offer(index);
+    }
+
+    pub(super) fn connect_failed(&mut self, index: u32, failure: ConnectFailure, now_ns: u64) {
+        self.connecting -= 1;
+        self.outcome.errors.connect += 1;
+        self.shared.doors.failed(failure);
+        self.settle(index);
+        self.sessions[index as usize].closed(now_ns);
+        self.closed.push_back(index);
+    }
+
+    pub(super) fn settle(&mut self, index: u32) {
+        let session = &mut self.sessions[index as usize];
+        if !session.has_settled {
+            session.has_settled = true;
+            self.shared.doors.settled.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// A connection is over (its socket is closed already): its requests have failed, unless the
+    /// server had announced that it would not answer them.
+    pub(super) fn lost(&mut self, index: u32, phase: Phase, now_ns: u64) {
+        let session = &mut self.sessions[index as usize];
+        let was_announced = session.is_last;
+        for request in session.drain() {
+            self.in_flight -= 1;
+            if was_announced {
+                let InFlight {
+                    number,
+                    intended_ns,
+                    counted,
+                    ..
+                } = request;
+                self.repeats.push_back(Arrival {
+                    number,
+                    intended_ns,
+                    counted,
+                });
+            } else {
+                self.outcome.failed(&request, phase, now_ns);
+            }
+        }
+        session.closed(now_ns);
+        self.shared.doors.open.fetch_sub(1, Ordering::Relaxed);
+        self.closed.push_back(index);
+    }
+
+    /// Lets a session take requests if it has room.
+    pub(super) fn offer(&mut self, index: u32) {
+        self.free.offer(&mut self.sessions, index);
+    }
+}
