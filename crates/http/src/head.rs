@@ -53,12 +53,18 @@ pub struct FieldSpan {
     pub value: Span,
 }
 
+/// Longest host worth remembering; longer ones are checked each time.
+const LAST_HOST_BYTES: usize = 64;
+
 /// The field lines of one head. One table per shard serves every request: it is large, and
 /// clearing it costs one store.
 #[derive(Clone, Debug)]
 pub struct HeadFields {
     spans: [FieldSpan; FIELDS_CAPACITY],
     count: usize,
+    /// The last Host value found good, if it fits; survives `clear`.
+    last_host: [u8; LAST_HOST_BYTES],
+    last_host_len: u8,
 }
 
 impl Default for HeadFields {
@@ -66,6 +72,8 @@ impl Default for HeadFields {
         Self {
             spans: [FieldSpan::default(); FIELDS_CAPACITY],
             count: 0,
+            last_host: [0; LAST_HOST_BYTES],
+            last_host_len: 0,
         }
     }
 }
@@ -79,6 +87,19 @@ impl HeadFields {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.count = 0;
+    }
+
+    #[inline]
+    pub(crate) fn is_last_host(&self, host: &[u8]) -> bool {
+        self.last_host[..usize::from(self.last_host_len)] == *host
+    }
+
+    #[cold]
+    pub(crate) fn remember_host(&mut self, host: &[u8]) {
+        if let Some(place) = self.last_host.get_mut(..host.len()) {
+            place.copy_from_slice(host);
+            self.last_host_len = host.len() as u8;
+        }
     }
 
     /// False when the table is full.

@@ -60,12 +60,9 @@ fn parse(bytes: &[u8], limits: &Limits, fields: &mut HeadFields) -> Result<Reque
     let head_bytes = parse_fields(bytes, line.end, limits, fields, |name, value| {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
-                if host.replace(value).is_some() {
+                let earlier = host.replace(value);
+                if earlier.is_some() {
                     return Err(ParseError::DuplicateHost);
-                }
-                let text = value.of(bytes);
-                if !text.is_empty() && !target::is_authority(text) {
-                    return Err(ParseError::BadHost);
                 }
             }
             6 if name.eq_ignore_ascii_case(b"expect") => {
@@ -82,8 +79,10 @@ fn parse(bytes: &[u8], limits: &Limits, fields: &mut HeadFields) -> Result<Reque
         Ok(())
     })?;
 
-    if host.is_none() && line.version == Version::Http11 {
-        return Err(ParseError::MissingHost.into());
+    match host {
+        Some(host) => check_host(host.of(bytes), fields)?,
+        None if line.version == Version::Http11 => return Err(ParseError::MissingHost.into()),
+        None => {}
     }
     let framing = framing_fields.framing(line.version, Framing::None)?;
     if let Framing::Length(found_bytes) = framing
@@ -111,9 +110,23 @@ fn parse(bytes: &[u8], limits: &Limits, fields: &mut HeadFields) -> Result<Reque
     })
 }
 
+/// Empty is allowed: the target then needs no authority. Clients repeat their host, so the last
+/// good one is remembered and compared instead of checked again.
+#[inline]
+fn check_host(host: &[u8], fields: &mut HeadFields) -> Result<(), ParseError> {
+    if fields.is_last_host(host) {
+        return Ok(());
+    }
+    if !host.is_empty() && !target::is_authority(host) {
+        return Err(ParseError::BadHost);
+    }
+    fields.remember_host(host);
+    Ok(())
+}
+
 #[inline]
 fn parse_line(bytes: &[u8], start: usize) -> Result<RequestLine, Stop> {
-    let method_end = method_end(bytes, start)?;
+    let (method, method_end) = parse_method(bytes, start)?;
     let target_start = method_end + 1;
     let target_end = scan::target_end(bytes, target_start);
     match byte_at(bytes, target_end)? {
@@ -128,24 +141,24 @@ fn parse_line(bytes: &[u8], start: usize) -> Result<RequestLine, Stop> {
     };
     Ok(RequestLine {
         method_token: Span::new(start, method_end),
-        method: Method::from_token(&bytes[start..method_end]),
+        method,
         target: Span::new(target_start, target_end),
         version,
         end,
     })
 }
 
-/// Position of the space after the method; the most frequent method costs one comparison.
+/// The method and the position of the space after it; the most frequent one costs one comparison.
 #[inline]
-fn method_end(bytes: &[u8], start: usize) -> Result<usize, Stop> {
+fn parse_method(bytes: &[u8], start: usize) -> Result<(Method, usize), Stop> {
     if bytes[start..].starts_with(b"GET ") {
-        return Ok(start + 3);
+        return Ok((Method::Get, start + 3));
     }
     let end = scan::token_end(bytes, start);
     if byte_at(bytes, end)? != b' ' || end == start {
         return Err(ParseError::BadMethod.into());
     }
-    Ok(end)
+    Ok((Method::from_token(&bytes[start..end]), end))
 }
 
 /// `HTTP/` DIGIT `.` DIGIT; returns the position after it.
