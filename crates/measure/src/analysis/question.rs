@@ -7,7 +7,7 @@
 
 use super::{Field, pairing, trust};
 use crate::record::{CandidateRounds, Measure, Operation, Quantity, QuestionVerdict, Verdicts};
-use crate::statistics::{Comparison, Direction, Verdict, compare_chosen};
+use crate::statistics::{Comparison, Direction, Verdict, compare_chosen, smallest_rounds};
 use crate::units::format_percent;
 
 /// A question and the quantities that answer it, the best evidence first.
@@ -212,6 +212,9 @@ impl<'a> Ranking<'a> {
             (_, true) if self.equivalent => {
                 format!("all the same within {}", margin(comparisons))
             }
+            ([first, ..], true) if too_few_rounds(comparisons) => {
+                too_few(&first.name, baseline, &figures(&first.name), comparisons)
+            }
             (_, true) => no_difference(comparisons),
             (several, false) => {
                 let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
@@ -259,6 +262,31 @@ fn margin(comparisons: &[Comparison]) -> String {
     comparisons
         .first()
         .map_or_else(String::new, |one| format_percent(one.margin))
+}
+
+/// Whether no comparison has the rounds without which an exact test cannot claim anything.
+fn too_few_rounds(comparisons: &[Comparison]) -> bool {
+    let smallest = smallest_rounds(comparisons.len());
+    comparisons
+        .iter()
+        .all(|one| (one.rounds as usize) < smallest)
+}
+
+/// What a comparison cut short shows: where it leads, and that this is not yet an answer.
+fn too_few(first: &str, baseline: &str, figures: &str, comparisons: &[Comparison]) -> String {
+    let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
+    let words = if rounds == 1 {
+        "1 round is".to_owned()
+    } else {
+        format!("{rounds} rounds are")
+    };
+    let smallest = smallest_rounds(comparisons.len());
+    let lead = if first == baseline {
+        format!("so far {baseline} is ahead")
+    } else {
+        format!("so far {first} is ahead ({figures} {baseline})")
+    };
+    format!("no answer yet: {words} too few, at least {smallest} are needed; {lead}")
 }
 
 /// "No difference" never stands alone: it comes with what would have been seen.

@@ -185,7 +185,8 @@ pub(super) fn self_difference_warning(
     ))
 }
 
-/// The sentence on the A/A candidate: whether it behaved, in all three questions.
+/// The sentence on the A/A candidate: whether it behaved, in every question that could have called
+/// it different. Too few rounds, or noise, could not: then nothing was checked and nothing is said.
 pub(super) fn self_check(field: &Field<'_>, verdicts: &Verdicts) -> String {
     let mut same = Vec::new();
     let mut differs = Vec::new();
@@ -198,9 +199,12 @@ pub(super) fn self_check(field: &Field<'_>, verdicts: &Verdicts) -> String {
             .comparisons
             .iter()
             .find(|one| field.is_baseline_again(&one.candidate));
-        let Some(comparison) = again.filter(|one| one.ratio.is_some()) else {
+        let Some(comparison) = again.filter(|one| one.detectable.is_some()) else {
             continue;
         };
+        if matches!(comparison.verdict, Verdict::NotTrusted { .. }) {
+            continue;
+        }
         let text = format!("{what} {}", comparison.ratio_text());
         if comparison.verdict.is_difference() {
             &mut differs
@@ -214,7 +218,7 @@ pub(super) fn self_check(field: &Field<'_>, verdicts: &Verdicts) -> String {
         ([], []) => String::new(),
         ([], same) => {
             format!(
-                "Self-check: {baseline} run twice shows no difference: {}.",
+                "Self-check: {baseline} run twice is not called different: {}.",
                 same.join(", ")
             )
         }

@@ -152,8 +152,9 @@ fn judge(
         p_adjusted: measured.then_some(p_adjusted),
         rounds: differences.len() as u32,
         margin: rule.margin,
+        // Below the fewest rounds that can claim anything, no difference is detectable at all.
         detectable: robust_sigma(differences)
-            .filter(|_| differences.len() >= 3)
+            .filter(|_| differences.len() >= smallest_rounds(family))
             .map(|sigma| minimum_detectable_effect(sigma, differences.len(), family).exp() - 1.0),
         candidate_value: median(&mut side(&rounds.pairs, |pair| pair.candidate)),
         baseline_value: median(&mut side(&rounds.pairs, |pair| pair.baseline)),

@@ -90,7 +90,8 @@ pub struct Comparison {
     pub rounds: u32,
     /// The smallest relative difference worth acting on.
     pub margin: f64,
-    /// The smallest relative difference these rounds would have found with 80 % probability.
+    /// The smallest relative difference these rounds would have found with 80 % probability;
+    /// `None` if they are too few to find any.
     pub detectable: Option<f64>,
     /// Median of the candidate over the paired rounds, in the measure's unit.
     pub candidate_value: Option<f64>,

@@ -105,6 +105,7 @@ fn card(question: &str, verdict: &QuestionVerdict) -> String {
     let headline = match verdict.best.as_slice() {
         _ if !verdict.trusted => "No answer".to_owned(),
         [] => "No answer".to_owned(),
+        _ if sentence.starts_with("no answer yet") => "No answer yet".to_owned(),
         [one] => one.clone(),
         several if several.len() <= 3 => several.join(" / "),
         several => format!("No single best ({} not separable)", several.len()),

@@ -84,8 +84,14 @@ impl Svg {
         if name.chars().count() <= NAME_MAX {
             return self.text("label", at, anchor, name);
         }
-        let mut short: String = name.chars().take(NAME_MAX - 1).collect();
-        short.push('\u{2026}');
+        // The end tells apart what the beginning has in common: with pools, without pools.
+        let letters: Vec<char> = name.chars().collect();
+        let (head, tail) = (NAME_MAX / 2 - 1, NAME_MAX / 2 + 1);
+        let short: String = letters[..head]
+            .iter()
+            .chain(std::iter::once(&'\u{2026}'))
+            .chain(&letters[letters.len() - tail..])
+            .collect();
         self.push(format_args!("<g><title>{}</title>", escape(name)));
         self.text("label", at, anchor, &short);
         self.push(format_args!("</g>"));
