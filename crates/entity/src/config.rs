@@ -17,8 +17,9 @@ pub struct EntityConfig {
     pub sync: SyncPolicy,
     /// The largest value; a larger body is answered with 413.
     pub value_bytes_max: u64,
-    /// Memory for blocks of tables. 128 MiB keeps 100,000 values of 1 KiB (104 MB with their
-    /// keys) and their index in memory with room for an uneven spread over the cache's shards.
+    /// Memory for what was read from tables: this much for single values, and a quarter of it on
+    /// top for blocks and indexes. 128 MiB keep 100,000 values of 1 KiB (115 MB with their keys
+    /// and links) where a shard answers at once, with room for an uneven spread over the cache.
     pub block_cache_bytes: u64,
     /// Memory for writes not yet in tables: three memtables of 16 MiB.
     pub memtable_bytes: u64,

@@ -39,7 +39,7 @@ fn on_each_store(scene: impl Fn(&TestServer)) {
     ));
     let (_directory, store) = rocksdb();
     scene(&TestServer::start(&store, |_, http| {
-        http.pool_mode = PoolMode::Off
+        http.pool_mode = PoolMode::Off;
     }));
 }
 

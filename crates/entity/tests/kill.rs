@@ -106,7 +106,7 @@ impl Writer {
             number,
             random: fastrand::Rng::with_seed(seed ^ number as u64),
             sequence: 0,
-            pipeline: if number % 2 == 0 { 1 } else { 8 },
+            pipeline: if number.is_multiple_of(2) { 1 } else { 8 },
             acknowledged: Map::new(),
             unanswered: Vec::new(),
             acknowledged_count: 0,
