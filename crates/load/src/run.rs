@@ -132,7 +132,7 @@ fn work(shared: &Shared<'_>, index: usize, connections: usize) -> Result<WorkerE
     let mut worker = Worker::new(shared, index, connections);
     shard.run(&mut worker)?;
     if let Some(error) = worker.failure {
-        return Err(error.into());
+        return Err(error);
     }
     let cpu_share = worker.cpu_share();
     Ok(WorkerEnd {

@@ -11,7 +11,7 @@ mod connections;
 mod housekeeping;
 
 use crate::cpu_share::CpuShare;
-use crate::error::ConnectFailure;
+use crate::error::{ConnectFailure, LoadError};
 use crate::free::FreeSessions;
 use crate::outcome::{Outcome, Phase};
 use crate::pacing::SpinWindow;
@@ -23,9 +23,7 @@ use millpond_io::{
     Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
     monotonic_ns,
 };
-use millpond_mempool::PoolError;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 /// How often flags are looked at and totals published.
 const HOUSEKEEPING_NS: u64 = 20_000_000;
@@ -75,8 +73,8 @@ pub(crate) struct Worker<'run> {
     next_sweep_ns: u64,
     cpu: CpuShare,
     is_done: bool,
-    /// Ended the run for want of memory.
-    pub(crate) failure: Option<PoolError>,
+    /// Why the run cannot go on.
+    pub(crate) failure: Option<LoadError>,
 }
 
 impl<'run> Worker<'run> {
@@ -196,9 +194,7 @@ impl<'run> Worker<'run> {
                 Ok(false) => {}
                 Err(error) => {
                     // Without memory nothing can be measured; the arrival ends as cut off.
-                    self.failure = Some(error);
-                    self.is_done = true;
-                    self.shared.cut_off.store(true, Ordering::Release);
+                    self.fail(error.into());
                     return;
                 }
             }
@@ -261,7 +257,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
                 if !self.closed.is_empty()
                     && let Err(error) = self.open_due(shard.driver, now_ns)
                 {
-                    self.reconnect_refused(&error);
+                    self.cannot_connect(error);
                 }
             }
             Event::Received { socket, bytes } => {

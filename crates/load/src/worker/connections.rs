@@ -28,12 +28,16 @@ impl Worker<'_> {
                 self.closed.push_back(index);
                 continue;
             }
-            self.connect(driver, index, now_ns)?;
+            if let Err(error) = self.connect(driver, index, now_ns) {
+                self.sessions[index as usize].closed(now_ns);
+                self.closed.push_back(index);
+                return Err(error);
+            }
         }
         Ok(())
     }
 
-    pub(super) fn connect<D: Driver>(
+    fn connect<D: Driver>(
         &mut self,
         driver: &mut D,
         index: u32,

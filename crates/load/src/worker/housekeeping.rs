@@ -1,6 +1,6 @@
 //! A worker's work that is not per request: flags, timeouts, reconnects, and the end of the run.
 use super::{HOUSEKEEPING_NS, HOUSEKEEPING_NS_BEFORE_START, Worker};
-use crate::error::ConnectFailure;
+use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::{InFlight, Phase};
 use crate::schedule::Arrival;
 use crate::session::State;
@@ -20,8 +20,7 @@ impl Worker<'_> {
             self.next_sweep_ns = now_ns + (self.shared.config.timeout_ns / 16).min(100_000_000);
         }
         if let Err(error) = self.open_due(shard.driver, now_ns) {
-            // Not fatal in the middle of a run: descriptors may come free again.
-            self.reconnect_refused(&error);
+            self.cannot_connect(error);
         }
         let Some(schedule) = self.shared.schedule.get() else {
             self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS_BEFORE_START;
@@ -45,13 +44,25 @@ impl Worker<'_> {
         }
     }
 
-    pub(super) fn reconnect_refused(&mut self, error: &IoError) {
+    /// This process cannot open a socket. Before the run that is an error the user has to know;
+    /// in the middle of it descriptors may come free again, and the attempt counts as failed.
+    pub(super) fn cannot_connect(&mut self, error: IoError) {
+        if self.shared.schedule.get().is_none() {
+            return self.fail(error.into());
+        }
         let errno = match error {
-            IoError::System { error, .. } => *error,
+            IoError::System { error, .. } => error,
             _ => Errno::MFILE,
         };
         self.outcome.errors.connect += 1;
         self.shared.doors.failed(ConnectFailure::Refused(errno));
+    }
+
+    /// Ends the run of all threads with an error.
+    pub(super) fn fail(&mut self, error: LoadError) {
+        self.failure = Some(error);
+        self.is_done = true;
+        self.shared.cut_off.store(true, Ordering::Release);
     }
 
     pub(super) fn sweep_timeouts<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
