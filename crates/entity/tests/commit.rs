@@ -13,6 +13,7 @@ use millpond_entity::counters::CommitCounters;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
+use millpond_entity::store::{CachedRead, Durability, Write};
 use millpond_entity::{EntityConfig, Store, SyncPolicy, open};
 use millpond_http::RequestToken;
 use millpond_io::{Driver, EpollDriver};
@@ -89,7 +90,6 @@ fn contents<'a>(store: &impl Store, keys: impl Iterator<Item = &'a Vec<u8>>) -> 
     let mut map = Map::new();
     for key in keys {
         let slow = store.get(key, <[u8]>::to_vec).unwrap();
-        use millpond_entity::store::CachedRead;
         match store.get_cached(key, <[u8]>::to_vec).unwrap() {
             CachedRead::Found(fast) => assert_eq!(Some(fast), slow),
             CachedRead::Absent => assert_eq!(slow, None),
@@ -204,6 +204,55 @@ proptest! {
         let reopened = open_rocksdb(&path);
         assert_nothing_lost(&contents(&reopened, keys.iter()), &known);
     }
+}
+
+/// Goal: while memtables become tables, tables are merged and every cache is warm and too small,
+/// both ways of reading agree with the oracle.
+#[test]
+fn reads_agree_while_tables_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = EntityConfig::new(directory.path().join("data"));
+    config.memtable_bytes = 3 << 20;
+    config.block_cache_bytes = 1 << 20;
+    let store = open(&config).unwrap();
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut oracle = Map::new();
+    for round in 0..400_u32 {
+        let batch: Vec<Change> = (0..50)
+            .map(|_| {
+                let mut value = round.to_le_bytes().to_vec();
+                value.extend((0..random.usize(..2000)).map(|_| random.u8(..)));
+                let key = random.u16(..3000).to_be_bytes().to_vec();
+                (key, (random.u8(..8) > 0).then_some(value))
+            })
+            .collect();
+        let writes = batch.iter().map(|(key, value)| match value {
+            Some(value) => Write::Put { key, value },
+            None => Write::Delete { key },
+        });
+        store.commit(writes, 0, Durability::Written).unwrap();
+        apply(&mut oracle, &batch);
+        let keys: Vec<_> = (0..50)
+            .map(|_| random.u16(..3000).to_be_bytes().to_vec())
+            .collect();
+        let expected: Map = keys
+            .iter()
+            .filter_map(|key| oracle.get_key_value(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        assert_eq!(contents(&store, keys.iter()), expected, "round {round}");
+    }
+    let tables = std::fs::read_dir(directory.path().join("data"))
+        .unwrap()
+        .filter(|entry| {
+            entry
+                .as_ref()
+                .unwrap()
+                .path()
+                .extension()
+                .is_some_and(|e| e == "sst")
+        });
+    assert!(tables.count() > 0, "nothing was ever written to a table");
 }
 
 /// A shard's end of an executor, without sockets: answers are polled instead of woken for.
