@@ -140,6 +140,8 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// No request is read any more; it closes once the output has left.
     pub(crate) is_closing: bool,
+    /// The client said that the request at hand is its last.
+    pub(crate) is_last_request: bool,
     /// The peer will send nothing more.
     pub(crate) is_peer_finished: bool,
     /// At least one byte of the request at hand has come.
@@ -162,6 +164,7 @@ impl Connection {
             is_blocked: false,
             is_paused: false,
             is_closing: false,
+            is_last_request: false,
             is_peer_finished: false,
             is_mid_request: false,
         }
@@ -171,6 +174,12 @@ impl Connection {
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
         self.pending.is_some() || self.is_blocked || self.is_backlogged || self.is_closing
+    }
+
+    /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
+    /// the answer before the peer has read it.
+    pub(crate) fn closes_cleanly(&self) -> bool {
+        (self.is_last_request || self.is_peer_finished) && self.input.is_empty()
     }
 
     /// Between requests, with nothing to send: closing it hurts nobody.

@@ -244,7 +244,11 @@ impl<S: Service> Server<S> {
                 connection.is_closing = true;
             }
             if connection.is_closing && !connection.is_blocked {
-                shard.driver.close_after_send(socket);
+                if connection.closes_cleanly() {
+                    shard.driver.close(socket);
+                } else {
+                    shard.driver.close_after_send(socket);
+                }
                 self.forget(shard, socket);
             }
         }

@@ -122,6 +122,7 @@ impl Exchange {
             }
         }
         if connection.is_closing {
+            connection.is_last_request &= at == bytes.len();
             at = bytes.len();
         }
         let is_mid_request = at < bytes.len() || connection.gathering.is_some();
@@ -171,6 +172,7 @@ impl Exchange {
         } = ready;
         self.counters.requests += 1;
         self.sequence = self.sequence.wrapping_add(1);
+        connection.is_last_request = !head.keep_alive;
         let is_head = head.method == Method::Head;
         let persistence = self.persistence(&head);
         let pending = Pending {
@@ -255,6 +257,7 @@ impl Exchange {
     #[cold]
     pub(super) fn refuse(&mut self, connection: &mut Connection, refusal: Refusal, is_head: bool) {
         connection.is_closing = true;
+        connection.is_last_request = false;
         connection.gathering = None;
         connection.input.release();
         self.marks.mark_dirty(connection);
