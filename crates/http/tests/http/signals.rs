@@ -64,7 +64,18 @@ struct Process {
 
 impl Process {
     fn start() -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Self::start_by(&mut Command::new(std::env::current_exe().unwrap()))
+    }
+
+    /// With so many descriptors for everything: listener, epoll, eventfd, pipes, connections.
+    fn start_with_descriptors(count: usize) -> Self {
+        let limited = format!("ulimit -n {count} && exec \"$0\" \"$@\"");
+        let program = std::env::current_exe().unwrap();
+        Self::start_by(Command::new("sh").arg("-c").arg(limited).arg(program))
+    }
+
+    fn start_by(command: &mut Command) -> Self {
+        let mut child = command
             .args(["--exact", "signals::serve_until_a_signal", "--nocapture"])
             .env(ROLE, "1")
             .stdout(Stdio::piped())
@@ -155,6 +166,41 @@ fn a_second_signal_ends_at_once() {
     server.signal("-TERM");
     waiting.expect_end();
     assert!(server.line("ended ").ends_with(" true"));
+    assert!(server.ends_well());
+}
+
+/// Goal: out of descriptors, the connections idle for longest make room, so that every newcomer
+/// is served; when they leave, the server is as good as before.
+#[test]
+fn running_out_of_descriptors_sheds_idle_connections() {
+    let mut server = Process::start_with_descriptors(48);
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let mut client = RawClient::connect(server.address);
+        assert_eq!(client.ask(NOW).status, 200);
+        clients.push(client);
+    }
+    clients[0].expect_end();
+    drop(clients);
+    let mut client = RawClient::connect(server.address);
+    let text = client
+        .ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        .text();
+    let shed = "millpond_http_connections_shed_total{shard=\"0\"} ";
+    let count: u32 = text
+        .split(shed)
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        (50..100).contains(&count),
+        "{count} connections were closed for others"
+    );
+    server.signal("-TERM");
     assert!(server.ends_well());
 }
 
