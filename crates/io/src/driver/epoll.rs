@@ -42,6 +42,10 @@ use rustix::io::Errno;
 /// Ready sockets taken per wait: 6 KiB of events. More wait for the next tick.
 const EVENTS_PER_WAIT: usize = 512;
 
+/// The longest wait in whole milliseconds that the old call can be told.
+const WAIT_MS_MAX: u64 = i32::MAX as u64;
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Epoll's user data for what is not a socket; a socket's slot never gets this high.
 const WAKE_TOKEN: u64 = u64::MAX;
 const LISTENER_TOKEN: u64 = u64::MAX - 1;
@@ -65,10 +69,22 @@ pub struct EpollDriver {
     deadlines: TimerWheel,
     closing_count: usize,
     now_ns: u64,
+    /// The kernel has no `epoll_pwait2` (before Linux 5.11, and under some emulators): waits are
+    /// rounded up to whole milliseconds.
+    waits_in_whole_ms: bool,
     counters: DriverCounters,
 }
 
 impl EpollDriver {
+    /// A driver that waits as on a kernel without precise waits, for tests of that path.
+    #[doc(hidden)]
+    pub fn with_whole_ms_waits(mode: PoolMode) -> Result<Self, IoError> {
+        Self::new(mode).map(|driver| Self {
+            waits_in_whole_ms: true,
+            ..driver
+        })
+    }
+
     /// A driver without sockets; make it on the thread that ticks it.
     pub fn new(mode: PoolMode) -> Result<Self, IoError> {
         let epoll =
@@ -95,6 +111,7 @@ impl EpollDriver {
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
             now_ns,
+            waits_in_whole_ms: false,
             counters: DriverCounters::default(),
         })
     }
@@ -230,14 +247,13 @@ impl EpollDriver {
             wait_ns = Some(0);
         }
         self.counters.waits += 1;
-        let timeout = wait_ns.map(timespec_of_ns);
-        let count = match epoll::wait(&self.epoll, events, timeout.as_ref()) {
+        let count = match self.wait_for_events(wait_ns, events) {
             Ok(count) => count,
             // A signal for this thread; the caller decides whether to wait again.
             Err(Errno::INTR) => 0,
             Err(error) => {
                 return Err(IoError::System {
-                    call: "epoll_pwait2",
+                    call: "epoll_wait",
                     error,
                 });
             }
@@ -245,6 +261,26 @@ impl EpollDriver {
         self.now_ns = monotonic_ns();
         self.counters.empty_waits += u64::from(count == 0);
         Ok(count)
+    }
+
+    /// One wait, precise where the kernel can; never shorter than asked for.
+    fn wait_for_events(
+        &mut self,
+        wait_ns: Option<u64>,
+        events: &mut [epoll::Event],
+    ) -> Result<usize, Errno> {
+        if !self.waits_in_whole_ms {
+            let timeout = wait_ns.map(timespec_of_ns);
+            match epoll::wait(&self.epoll, &mut *events, timeout.as_ref()) {
+                Err(Errno::NOSYS) => self.waits_in_whole_ms = true,
+                result => return result,
+            }
+        }
+        let timeout = wait_ns.map(|wait_ns| {
+            let wait_ms = wait_ns.div_ceil(NS_PER_MS).min(WAIT_MS_MAX);
+            timespec_of_ns(wait_ms * NS_PER_MS)
+        });
+        epoll::wait(&self.epoll, events, timeout.as_ref())
     }
 
     fn handle_events<H>(

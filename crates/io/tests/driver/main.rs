@@ -50,3 +50,6 @@ all_behaviours_of!(epoll_pools_off, || millpond_io::EpollDriver::new(
     millpond_mempool::PoolMode::Off
 )
 .unwrap());
+all_behaviours_of!(epoll_whole_ms_waits, || {
+    millpond_io::EpollDriver::with_whole_ms_waits(millpond_mempool::PoolMode::On).unwrap()
+});
