@@ -4,7 +4,6 @@
 //! Ctrl-C arrives as a flag: the run in hand ends at once, what was measured is analysed as usual.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +12,6 @@ use millpond_measure::record::{
     ComparisonRecord, Operation, Role, RoundStatus, Settings, Subject as SubjectRecord,
 };
 
-use crate::allocator::{self, Allocator};
 use crate::config::CompareConfig;
 use crate::drive::Driver;
 use crate::error::{LabError, RunError};
@@ -61,9 +59,9 @@ struct Lab<'a> {
 impl<'a> Lab<'a> {
     /// Everything that can be refused without starting a target.
     fn new(config: &'a CompareConfig, stop: &'a AtomicBool) -> Result<Self, LabError> {
-        check(config)?;
+        config.check()?;
         let mut warnings = Vec::new();
-        let allocators = choose_allocators(config, &mut warnings)?;
+        let allocators = config.chosen_allocators(&mut warnings)?;
         let own = matches!(config.target, Target::Entity { .. });
         let pools = if own { config.pools.as_slice() } else { &[] };
         let candidates = matrix::candidates(&allocators, pools);
@@ -466,65 +464,6 @@ impl Rounds {
         };
         nanoseconds(per_run * runs.saturating_sub(run))
     }
-}
-
-fn check(config: &CompareConfig) -> Result<(), LabError> {
-    let refuse = |sentence: &str| Err(LabError::Setting(sentence.to_owned()));
-    if config.connections == 0 {
-        return refuse("--connections 0 would send nothing; give at least 1");
-    }
-    if config.rounds == Some(0) {
-        return refuse("--rounds 0 would measure nothing; leave it out for the usual ten");
-    }
-    if config
-        .rate_per_s
-        .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
-    {
-        return refuse("--rate needs a number of requests per second above 0");
-    }
-    match &config.target {
-        Target::Entity { .. } if config.pools.is_empty() => {
-            refuse("--pools needs on, off, or both")
-        }
-        Target::Entity { .. } => Ok(()),
-        Target::Command { words, .. } => {
-            let Some(program) = words.first() else {
-                return refuse("no command after --: nothing to start under each allocator");
-            };
-            let found = PathBuf::from(program);
-            let exists = if found.components().count() > 1 {
-                found.is_file()
-            } else {
-                let path = std::env::var_os("PATH").unwrap_or_default();
-                std::env::split_paths(&path).any(|directory| directory.join(&found).is_file())
-            };
-            if exists {
-                return Ok(());
-            }
-            refuse(&format!("the command {} was not found", program.display()))
-        }
-    }
-}
-
-fn choose_allocators(
-    config: &CompareConfig,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<Allocator>, LabError> {
-    if let Some(names) = &config.allocators {
-        if names.is_empty() {
-            return Err(LabError::Setting(
-                "--allocators needs at least one name".to_owned(),
-            ));
-        }
-        return Ok(allocator::select(names)?);
-    }
-    let missing = allocator::missing();
-    warnings.extend(
-        missing
-            .iter()
-            .map(|one| format!("not installed, hence not compared: {one}")),
-    );
-    Ok(allocator::discover())
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -1,10 +1,12 @@
 //! What the user wants compared, and the defaults with their reasons.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millpond_measure::record::PoolSetting;
 
+use crate::allocator::{self, Allocator};
+use crate::error::LabError;
 use crate::subject::Launcher;
 use crate::target::Target;
 
@@ -75,4 +77,67 @@ impl CompareConfig {
             command: Vec::new(),
         }
     }
+
+    /// Refuses what can be refused without starting anything.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let refuse = |sentence: &str| Err(LabError::Setting(sentence.to_owned()));
+        if self.connections == 0 {
+            return refuse("--connections 0 would send nothing; give at least 1");
+        }
+        if self.rounds == Some(0) {
+            return refuse("--rounds 0 would measure nothing; leave it out for the usual ten");
+        }
+        if self
+            .rate_per_s
+            .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
+        {
+            return refuse("--rate needs a number of requests per second above 0");
+        }
+        match &self.target {
+            Target::Entity { .. } if self.pools.is_empty() => {
+                refuse("--pools needs on, off, or both")
+            }
+            Target::Entity { .. } => Ok(()),
+            Target::Command { words, .. } => {
+                let Some(program) = words.first() else {
+                    return refuse("no command after --: nothing to start under each allocator");
+                };
+                if is_on_path(Path::new(program)) {
+                    return Ok(());
+                }
+                refuse(&format!("the command {} was not found", program.display()))
+            }
+        }
+    }
+
+    /// The allocators to compare; known ones that are not installed are named in `warnings`.
+    pub(crate) fn chosen_allocators(
+        &self,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Allocator>, LabError> {
+        if let Some(names) = &self.allocators {
+            if names.is_empty() {
+                return Err(LabError::Setting(
+                    "--allocators needs at least one name".to_owned(),
+                ));
+            }
+            return Ok(allocator::select(names)?);
+        }
+        let missing = allocator::missing();
+        warnings.extend(
+            missing
+                .iter()
+                .map(|one| format!("not installed, hence not compared: {one}")),
+        );
+        Ok(allocator::discover())
+    }
+}
+
+/// True if a shell would find the program.
+fn is_on_path(program: &Path) -> bool {
+    if program.components().count() > 1 {
+        return program.is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }

@@ -32,7 +32,7 @@ const LONG_BURST: Duration = Duration::from_secs(2);
 pub(crate) struct Findings {
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub(crate) slowest_per_s: Vec<f64>,
-    /// The longest time a run spent outside its phases.
+    /// The mean time a run spent outside its phases.
     pub(crate) overhead: Duration,
     /// The allocator the target brings along.
     pub(crate) native: Option<String>,
@@ -57,6 +57,7 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<Findings, LabError> {
     let mut findings = Findings::default();
+    let mut overheads: Vec<Duration> = Vec::new();
     let to_try: Vec<Candidate> = candidates
         .iter()
         .filter(|one| one.role != Role::BaselineAgain)
@@ -69,7 +70,10 @@ pub(crate) fn run(
             of: to_try.len(),
         });
         match smoke(workshop, candidate, &mut findings, stop) {
-            Ok(smoke) => findings.take_in(&smoke),
+            Ok(smoke) => {
+                overheads.push(smoke.overhead);
+                findings.take_in(&smoke);
+            }
             Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
             Err(reason) if candidate.role == Role::Baseline => {
                 return Err(LabError::Baseline {
@@ -88,6 +92,8 @@ pub(crate) fn run(
             }
         }
     }
+    let tried = u32::try_from(overheads.len()).unwrap_or(u32::MAX).max(1);
+    findings.overhead = overheads.iter().sum::<Duration>() / tried;
     let others = candidates
         .iter()
         .filter(|one| one.role == Role::Candidate)
@@ -111,7 +117,6 @@ pub(crate) fn run(
 
 impl Findings {
     fn take_in(&mut self, smoke: &Smoke) {
-        self.overhead = self.overhead.max(smoke.overhead);
         if self.slowest_per_s.is_empty() {
             self.slowest_per_s.clone_from(&smoke.per_s);
         }

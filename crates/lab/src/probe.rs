@@ -15,6 +15,17 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// More than any server's metrics; a bound on what a broken one may send.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
+/// Why an attempt was not a good answer.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NotReady {
+    /// Nobody there, no answer, or a server error: it may still be starting.
+    #[error("{0}")]
+    NotYet(String),
+    /// Something listens and talks, or hangs up, but not in HTTP. Waiting seldom helps.
+    #[error("it accepts connections but does not answer in HTTP: {0}")]
+    NotHttp(String),
+}
+
 /// What to ask, and where.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Probe {
@@ -39,13 +50,24 @@ impl Probe {
         TcpStream::connect_timeout(&self.address, STEP_TIMEOUT).is_ok()
     }
 
-    /// One GET. `Ok` for any HTTP answer below status 500; otherwise what came instead, as words.
-    pub fn ask(&self) -> Result<(), String> {
-        let line = self.status_line().map_err(|error| error.to_string())?;
+    /// One GET. `Ok` for any HTTP answer below status 500; otherwise what came instead.
+    pub fn ask(&self) -> Result<(), NotReady> {
+        let stream = self
+            .request()
+            .map_err(|error| NotReady::NotYet(error.to_string()))?;
+        let line = match status_line(stream) {
+            Ok(line) => line,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let seconds = STEP_TIMEOUT.as_secs();
+                return Err(NotReady::NotYet(format!("no answer within {seconds} s")));
+            }
+            // Some servers of other protocols hang up on a word they do not know.
+            Err(error) => return Err(NotReady::NotHttp(error.to_string())),
+        };
         match status_of(&line) {
             Some(status) if status < 500 => Ok(()),
-            Some(status) => Err(format!("status {status}")),
-            None => Err(format!("not HTTP: \"{}\"", line.escape_ascii())),
+            Some(status) => Err(NotReady::NotYet(format!("status {status}"))),
+            None => Err(NotReady::NotHttp(format!("\"{}\"", line.escape_ascii()))),
         }
     }
 
@@ -74,21 +96,21 @@ impl Probe {
         stream.write_all(request.as_bytes())?;
         Ok(stream)
     }
+}
 
-    fn status_line(&self) -> io::Result<Vec<u8>> {
-        let mut stream = self.request()?;
-        let mut line = Vec::with_capacity(64);
-        let mut part = [0_u8; 64];
-        while !line.contains(&b'\n') && line.len() < 256 {
-            match stream.read(&mut part)? {
-                0 => break,
-                n => line.extend_from_slice(part.get(..n).unwrap_or_default()),
-            }
+/// The first line of an answer, empty if the connection ends before one.
+fn status_line(mut stream: TcpStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(64);
+    let mut part = [0_u8; 64];
+    while !line.contains(&b'\n') && line.len() < 256 {
+        match stream.read(&mut part)? {
+            0 => break,
+            n => line.extend_from_slice(part.get(..n).unwrap_or_default()),
         }
-        let end = line.iter().position(|&byte| byte == b'\r' || byte == b'\n');
-        line.truncate(end.unwrap_or(line.len()));
-        Ok(line)
     }
+    let end = line.iter().position(|&byte| byte == b'\r' || byte == b'\n');
+    line.truncate(end.unwrap_or(line.len()));
+    Ok(line)
 }
 
 /// The status of `HTTP/1.x SSS reason`.
@@ -132,11 +154,11 @@ mod tests {
         assert_eq!(answer_once(b"HTTP/1.0 404 Not Found\r\n\r\n").ask(), Ok(()));
         assert_eq!(
             answer_once(b"HTTP/1.1 503 x\r\n\r\n").ask(),
-            Err("status 503".to_owned())
+            Err(NotReady::NotYet("status 503".to_owned()))
         );
         let redis = answer_once(b"-ERR wrong number\r\n").ask().unwrap_err();
-        assert_eq!(redis, "not HTTP: \"-ERR wrong number\"");
-        assert!(answer_once(b"").ask().is_err());
+        assert_eq!(redis, NotReady::NotHttp("\"-ERR wrong number\"".to_owned()));
+        assert!(matches!(answer_once(b"").ask(), Err(NotReady::NotHttp(_))));
     }
 
     /// Goal: an address is free again once nobody listens.

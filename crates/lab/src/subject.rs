@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::launch::LaunchSpec;
-use crate::probe::Probe;
+use crate::probe::{NotReady, Probe};
 use crate::process_tree;
 
 /// How many last lines of a target's log an error repeats.
@@ -32,6 +32,8 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The same for a target that is dropped: an error or an interruption is on its way to the user.
 const DROP_GRACE: Duration = Duration::from_millis(300);
+/// How long an answer in another protocol is believed to be a passing thing.
+const OTHER_PROTOCOL_BOUND: Duration = Duration::from_secs(2);
 /// How often a target that is starting is asked whether it serves.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
 /// How long to listen for news of an end that may be on its way.
@@ -245,7 +247,7 @@ impl Subject {
         bound: Duration,
         stop: &AtomicBool,
     ) -> Result<(), SubjectError> {
-        let deadline = Instant::now() + bound;
+        let began = Instant::now();
         loop {
             self.hear(Duration::ZERO);
             self.check("ended before it served")?;
@@ -255,12 +257,16 @@ impl Subject {
             if stop.load(Ordering::Relaxed) {
                 return Err(SubjectError::Interrupted);
             }
-            if Instant::now() >= deadline {
+            let bound = match last_try {
+                NotReady::NotYet(_) => bound,
+                NotReady::NotHttp(_) => bound.min(OTHER_PROTOCOL_BOUND),
+            };
+            if began.elapsed() >= bound {
                 return Err(SubjectError::NeverReady {
                     title: self.title.clone(),
                     target: probe.to_string(),
                     waited_s: bound.as_secs(),
-                    last_try,
+                    last_try: last_try.to_string(),
                     last_words: Box::new(LastWords::read(&self.log)),
                 });
             }

@@ -264,3 +264,27 @@ fn killed_lab_leaves_nothing() {
     assert!(!is_alive(runaway));
     assert!(tree.iter().all(|&pid| !is_alive(pid)), "{tree:?}");
 }
+
+/// Goal: a server of another protocol is not waited for, and its answer is shown.
+#[test]
+fn redis_is_not_http() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let port = address.port().to_string();
+    let words = [
+        "redis-server",
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "--save",
+        "",
+    ];
+    let mut subject = start(&spec(directory.path(), &words));
+    let error = subject
+        .wait_ready(&probe(address), Duration::from_secs(600), &RUNNING)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("does not answer in HTTP"), "{error}");
+    subject.stop(BOUND).unwrap();
+}
