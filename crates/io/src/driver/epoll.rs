@@ -18,6 +18,7 @@
 //! EAGAIN) and reading more than one buffer per socket and tick (others wait).
 
 mod socket;
+mod whole_ms_wait;
 mod accepting;
 mod receiving;
 mod sending;
@@ -36,15 +37,11 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, Handle, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
 /// Ready sockets taken per wait: 6 KiB of events. More wait for the next tick.
 const EVENTS_PER_WAIT: usize = 512;
-
-/// The longest wait in whole milliseconds that the old call can be told.
-const WAIT_MS_MAX: u64 = i32::MAX as u64;
-const NS_PER_MS: u64 = 1_000_000;
 
 /// Epoll's user data for what is not a socket; a socket's slot never gets this high.
 const WAKE_TOKEN: u64 = u64::MAX;
@@ -276,11 +273,7 @@ impl EpollDriver {
                 result => return result,
             }
         }
-        let timeout = wait_ns.map(|wait_ns| {
-            let wait_ms = wait_ns.div_ceil(NS_PER_MS).min(WAIT_MS_MAX);
-            timespec_of_ns(wait_ms * NS_PER_MS)
-        });
-        epoll::wait(&self.epoll, events, timeout.as_ref())
+        whole_ms_wait::wait(self.epoll.as_fd(), events, wait_ns)
     }
 
     fn handle_events<H>(
