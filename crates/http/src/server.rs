@@ -268,16 +268,24 @@ impl<S: Service> Server<S> {
         self.forget(shard, socket);
     }
 
-    /// No descriptor is left for a waiting peer: the connection idle for longest makes room.
+    /// No descriptor is left for a waiting peer: the connection idle for longest makes room. The
+    /// kernel says so even when nobody waits yet, so a connection accepted just now is spared, and
+    /// nobody is closed while others are about to close by themselves.
     #[cold]
     fn accept_failed<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, error: Errno) {
-        if !matches!(error, Errno::MFILE | Errno::NFILE) {
+        let is_exhausted = matches!(error, Errno::MFILE | Errno::NFILE);
+        let is_freeing = self
+            .connections
+            .iter()
+            .any(|c| c.is_closing && !c.is_blocked);
+        if !is_exhausted || is_freeing {
             return;
         }
+        let now_ns = shard.now_ns;
         let idle = self
             .connections
             .iter()
-            .filter(|connection| connection.is_idle());
+            .filter(|c| c.is_idle() && c.since_ns < now_ns);
         let oldest = idle.min_by_key(|connection| connection.since_ns);
         if let Some(socket) = oldest.map(|connection| connection.socket) {
             self.exchange.counters.connections_shed += 1;
