@@ -10,6 +10,7 @@ mod server;
 mod nginx;
 mod wrk;
 mod perf;
+mod step;
 mod figure;
 mod plaintext;
 mod entity;

@@ -55,23 +55,23 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     let mut cpu_ratios = Vec::new();
     for pair in 0..bench.plan.pairs {
         let (entity_run, plaintext_run) = if pair % 2 == 0 {
-            let first = timed(bench, &entity, &read)?;
-            (first, timed(bench, &plaintext, &constant)?)
+            let first = wrk::timed(bench, &entity, &read)?;
+            (first, wrk::timed(bench, &plaintext, &constant)?)
         } else {
-            let first = timed(bench, &plaintext, &constant)?;
-            (timed(bench, &entity, &read)?, first)
+            let first = wrk::timed(bench, &plaintext, &constant)?;
+            (wrk::timed(bench, &entity, &read)?, first)
         };
         println!(
             "pair {}: entity {:.0}/s, {:.2} us of CPU each; plaintext {:.0}/s, {:.2} us",
             pair + 1,
-            entity_run.per_s,
+            entity_run.requests_per_s,
             entity_run.cpu_us,
-            plaintext_run.per_s,
+            plaintext_run.requests_per_s,
             plaintext_run.cpu_us,
         );
-        ratios.push(entity_run.per_s / plaintext_run.per_s);
+        ratios.push(entity_run.requests_per_s / plaintext_run.requests_per_s);
         cpu_ratios.push(entity_run.cpu_us / plaintext_run.cpu_us);
-        reads_per_s.push(entity_run.per_s);
+        reads_per_s.push(entity_run.requests_per_s);
     }
     let misses = entity.metric("millpond_entity_cold_reads_total")?;
     drop(entity);
@@ -83,23 +83,6 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
         Figure::median("entity_get_over_plaintext_cpu_ratio", cpu_ratios),
         Figure::median("entity_cold_reads", vec![misses]),
     ])
-}
-
-struct Timed {
-    per_s: f64,
-    /// Of the server, per request.
-    cpu_us: f64,
-}
-
-fn timed(bench: &Bench, server: &Server, load: &Load) -> Result<Timed, String> {
-    let before = server.cpu_time()?;
-    let answers = wrk::run(bench, server, load)?;
-    let used = server.cpu_time()?.saturating_sub(before);
-    let cpu_us = used.as_secs_f64() * 1e6 / answers.requests as f64;
-    Ok(Timed {
-        per_s: answers.requests_per_s,
-        cpu_us,
-    })
 }
 
 /// Writes every key once with our own generator, which checks each answer; returns puts per sync.
