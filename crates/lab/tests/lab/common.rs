@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use millpond_lab::allocator::{self, Allocator};
 use millpond_lab::launch::LaunchSpec;
 use millpond_lab::port;
 use millpond_lab::probe::Probe;
@@ -57,4 +58,25 @@ pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// The allocators of this system that can be preloaded. Without any (no root to install them) there
+/// is nothing to prove, and the test that asked says so and passes.
+pub(crate) fn preloadable() -> Vec<Allocator> {
+    let mut found = allocator::discover();
+    found.retain(|one| one.library.is_some());
+    if found.is_empty() {
+        eprintln!("skipped: no allocator is installed; scripts/setup installs them");
+    }
+    found
+}
+
+/// True if the shell would find `program`; otherwise the caller's test is skipped, and says so.
+pub(crate) fn has_program(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    if !found {
+        eprintln!("skipped: {program} is not installed; scripts/setup installs it");
+    }
+    found
 }

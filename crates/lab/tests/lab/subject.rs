@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::common::{eventually, free_address, launcher, probe, python_server, spec, start};
+use crate::common::{
+    eventually, free_address, has_program, launcher, probe, python_server, spec, start,
+};
 use millpond_lab::process_tree::{self, is_alive};
 use millpond_lab::subject::{Subject, SubjectError};
 
@@ -268,6 +270,9 @@ fn killed_lab_leaves_nothing() {
 /// Goal: a server of another protocol is not waited for, and its answer is shown.
 #[test]
 fn redis_is_not_http() {
+    if !has_program("redis-server") {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
     let port = address.port().to_string();
