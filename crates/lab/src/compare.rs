@@ -120,7 +120,7 @@ impl<'a> Lab<'a> {
             events(&LabEvent::Note(note));
         }
         let mut journal = Journal::create(&self.workshop.raw())?;
-        let heap = self.heap_passes(&mut journal, events)?;
+        let heap = self.heap_passes(&findings.slowest_per_s, &mut journal, events)?;
         let (plan, known) = self.plan(&findings);
         let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
         events(&LabEvent::Planned {
@@ -163,6 +163,7 @@ impl<'a> Lab<'a> {
     /// Heap costs per candidate, in their order; the second baseline shares the first one's.
     fn heap_passes(
         &mut self,
+        slowest_per_s: &[f64],
         journal: &mut Journal,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<Vec<HeapCosts>, LabError> {
@@ -181,7 +182,8 @@ impl<'a> Lab<'a> {
                 number: index + 1,
                 of: candidates.len(),
             });
-            match heap_pass::run(&mut self.workshop, candidate, &directory, self.stop) {
+            let workshop = &mut self.workshop;
+            match heap_pass::run(workshop, candidate, &directory, slowest_per_s, self.stop) {
                 Ok(costs) => {
                     journal.write_heap(&candidate.name, &costs)?;
                     if let Some(slot) = all.get_mut(index) {

@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use millpond_measure::record::{Measure, Operation, Quantity};
+use millpond_measure::record::{Measure, Quantity};
 
 use crate::drive::Load;
 use crate::error::RunError;
@@ -17,17 +17,22 @@ use crate::matrix::Candidate;
 use crate::session::{Session, Workshop};
 use crate::trace::{HeapCalls, Trace};
 
-const WARM_UP_REQUESTS: u64 = 2_000;
-const COUNTED_REQUESTS: u64 = 4_000;
+/// More requests make the figure no better: it is a count, not a time.
+const COUNTED_REQUESTS_MAX: u64 = 4_000;
+/// Fewer would show what happens once, not per request.
+const COUNTED_REQUESTS_MIN: u64 = 40;
+/// A slow server gets as many requests as it answers in this time.
+const COUNTED_SECONDS: f64 = 0.5;
 
 /// The costs found, ready for a record.
 pub(crate) type HeapCosts = Vec<(Measure, f64)>;
 
-/// Counts for one candidate.
+/// Counts for one candidate; `slowest_per_s` is what the slowest candidate can do, per operation.
 pub(crate) fn run(
     workshop: &mut Workshop,
     candidate: &Candidate,
     directory: &PrivateDirectory,
+    slowest_per_s: &[f64],
     stop: &AtomicBool,
 ) -> Result<HeapCosts, RunError> {
     let trace = Trace::create(&directory.path).map_err(|error| RunError::Prepare {
@@ -36,9 +41,22 @@ pub(crate) fn run(
     })?;
     let mut session = Session::start(workshop, candidate, "heap", Some(&trace), stop)?;
     let mut costs = HeapCosts::new();
-    for &operation in workshop.driver.target.operations() {
-        let counted = count(workshop, &mut session, &trace, operation, stop)?;
-        let per_request = |value: u64| value as f64 / COUNTED_REQUESTS as f64;
+    let keys = requests_at(slowest_per_s.first().copied());
+    for (index, &operation) in workshop.driver.target.operations().iter().enumerate() {
+        let requests = requests_at(slowest_per_s.get(index).copied());
+        let drive = |session: &mut Session| {
+            let load = Load::Work { requests };
+            let phase = workshop
+                .driver
+                .run(session.address, operation, keys, load, stop);
+            session.explain(phase)
+        };
+        // The first time fills the keys and everything that is made once; only the second counts.
+        drive(&mut session)?;
+        let before = read(&trace)?;
+        drive(&mut session)?;
+        let counted = read(&trace)? - before;
+        let per_request = |value: u64| value as f64 / requests as f64;
         costs.push((
             Measure::of(operation, Quantity::HeapCalls),
             per_request(counted.calls()),
@@ -50,35 +68,21 @@ pub(crate) fn run(
     Ok(costs)
 }
 
-fn count(
-    workshop: &Workshop,
-    session: &mut Session,
-    trace: &Trace,
-    operation: Operation,
-    stop: &AtomicBool,
-) -> Result<HeapCalls, RunError> {
-    let read = || {
-        trace
-            .read()
-            .map_err(|error| RunError::Figures(error.to_string()))
-    };
-    let drive = |session: &mut Session, requests| {
-        let load = Load::Work { requests };
-        let phase = workshop
-            .driver
-            .run(session.address, operation, WARM_UP_REQUESTS, load, stop);
-        session.explain(phase)
-    };
-    drive(session, WARM_UP_REQUESTS)?;
-    let before = read()?;
-    drive(session, COUNTED_REQUESTS)?;
-    let after = read()?;
-    if after.processes == 0 {
+fn requests_at(per_s: Option<f64>) -> u64 {
+    let affordable = per_s.unwrap_or(0.0) * COUNTED_SECONDS;
+    (affordable as u64).clamp(COUNTED_REQUESTS_MIN, COUNTED_REQUESTS_MAX)
+}
+
+fn read(trace: &Trace) -> Result<HeapCalls, RunError> {
+    let calls = trace
+        .read()
+        .map_err(|error| RunError::Figures(error.to_string()))?;
+    if calls.processes == 0 {
         return Err(RunError::Figures(
             "the heap call counter was not loaded into the target".to_owned(),
         ));
     }
-    Ok(after - before)
+    Ok(calls)
 }
 
 /// A directory only this user can look into, for the counter's object; removed when dropped.
