@@ -36,7 +36,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 --put and --get speak to `millpond serve entity`: --put writes each of --keys values once, in order,
 and again from the first; --get reads them in random order and checks every byte.")]
 pub(crate) struct LoadFlags {
-    /// http://HOST[:PORT]/PATH
+    /// Where to ask, as in `http://127.0.0.1:8080/path`
     url: String,
     /// Threads [default: 2, or 1 with a single connection]
     #[arg(short, long, value_name = "N", value_parser = parse_count)]
