@@ -191,7 +191,7 @@ impl Connection {
     }
 
     /// Takes the next request off `source` from `*at` on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance<'s>(
         &mut self,
         source: &'s [u8],

@@ -83,20 +83,16 @@ pub(crate) fn encode_response(
         append_field(output, name.as_bytes(), value);
     }
     if let Some(content_type) = parts.content_type {
-        output.append_within_capacity(b"Content-Type: ");
-        output.append_within_capacity(content_type);
-        output.append_within_capacity(LINE_END);
+        output.append_all_within_capacity([b"Content-Type: ", content_type, LINE_END]);
     }
-    let mut end = parts.persistence.head_end();
+    let end = parts.persistence.head_end();
     if forbids_body {
-        end = &end[LINE_END.len()..];
-    } else {
-        let mut digits = itoa::Buffer::new();
-        output.append_within_capacity(CONTENT_LENGTH);
-        output.append_within_capacity(digits.format(parts.body.len()).as_bytes());
+        output.append_within_capacity(&end[LINE_END.len()..]);
+        return Ok(());
     }
-    output.append_within_capacity(end);
-    output.append_within_capacity(body);
+    let mut digits = itoa::Buffer::new();
+    let length = digits.format(parts.body.len()).as_bytes();
+    output.append_all_within_capacity([CONTENT_LENGTH, length, end, body]);
     Ok(())
 }
 

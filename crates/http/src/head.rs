@@ -31,6 +31,12 @@ impl Span {
         usize::from(self.start)
     }
 
+    /// Offset behind the last byte.
+    #[inline]
+    pub(crate) fn end(self) -> usize {
+        usize::from(self.start) + usize::from(self.length)
+    }
+
     /// The bytes, out of the same head the span was made from.
     #[inline]
     pub fn of(self, head: &[u8]) -> &[u8] {

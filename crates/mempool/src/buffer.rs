@@ -47,6 +47,7 @@ impl Buffer {
     }
 
     /// An empty buffer with room for at least `capacity_bytes`. One pool allocation.
+    #[inline]
     pub fn with_capacity(pool: &BlockPool, capacity_bytes: usize) -> Result<Self, PoolError> {
         Ok(Self {
             block: Some(pool.allocate(capacity_bytes)?),
@@ -151,6 +152,10 @@ impl Buffer {
         if additional_bytes <= self.spare_bytes() {
             return Ok(());
         }
+        if self.block.is_none() {
+            *self = Self::with_capacity(pool, additional_bytes)?;
+            return Ok(());
+        }
         self.make_room(pool, additional_bytes)
     }
 
@@ -208,6 +213,25 @@ impl Buffer {
             ptr::copy_nonoverlapping(source.as_ptr(), room.as_mut_ptr().cast(), source.len());
         }
         self.end += source.len() as u32;
+    }
+
+    /// Appends all `sources` in their order. As [`append_within_capacity`] for each, but the room
+    /// is looked up once.
+    ///
+    /// # Panics
+    /// When they are together longer than [`spare_bytes`](Self::spare_bytes).
+    ///
+    /// [`append_within_capacity`]: Self::append_within_capacity
+    #[inline]
+    pub fn append_all_within_capacity<const COUNT: usize>(&mut self, sources: [&[u8]; COUNT]) {
+        let mut room = self.spare_mut();
+        let room_bytes = room.len();
+        for source in sources {
+            let (place, rest) = room.split_at_mut(source.len());
+            place.write_copy_of_slice(source);
+            room = rest;
+        }
+        self.end += (room_bytes - room.len()) as u32;
     }
 
     /// Appends what `fill` writes: it is given the room behind the last byte and returns the part

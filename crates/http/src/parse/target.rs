@@ -14,22 +14,34 @@ pub(super) struct Target {
     pub(super) authority: Option<Span>,
 }
 
-/// Takes a target apart whose bytes are all known to be target bytes.
+/// Takes a target apart whose bytes are all known to be target bytes, the first `?` at `query_mark`.
 #[inline]
-pub(super) fn split(bytes: &[u8], method: Method, span: Span) -> Result<Target, ParseError> {
+pub(super) fn split(
+    bytes: &[u8],
+    method: Method,
+    span: Span,
+    query_mark: Option<usize>,
+) -> Result<Target, ParseError> {
     let target = span.of(bytes);
     let start = span.start();
     if method == Method::Connect {
         return Err(ParseError::TunnelUnsupported);
     }
     if target[0] == b'/' {
-        return Ok(split_query(target, start, 0, None));
+        return Ok(split_query(span, start, query_mark, None));
     }
-    split_other_form(target, start, method)
+    split_other_form(bytes, method, span, query_mark)
 }
 
 #[cold]
-fn split_other_form(target: &[u8], start: usize, method: Method) -> Result<Target, ParseError> {
+fn split_other_form(
+    bytes: &[u8],
+    method: Method,
+    span: Span,
+    query_mark: Option<usize>,
+) -> Result<Target, ParseError> {
+    let target = span.of(bytes);
+    let start = span.start();
     if target == b"*" {
         if method != Method::Options {
             return Err(ParseError::BadTarget);
@@ -58,35 +70,24 @@ fn split_other_form(target: &[u8], start: usize, method: Method) -> Result<Targe
     if !is_authority(&rest[..authority_bytes]) {
         return Err(ParseError::BadTarget);
     }
-    let path_start = scheme_bytes + authority_bytes;
-    let authority = Span::new(start + scheme_bytes, start + path_start);
-    Ok(split_query(target, start, path_start, Some(authority)))
+    let path_start = start + scheme_bytes + authority_bytes;
+    let authority = Span::new(start + scheme_bytes, path_start);
+    Ok(split_query(span, path_start, query_mark, Some(authority)))
 }
 
 #[inline]
-fn split_query(target: &[u8], start: usize, path_start: usize, authority: Option<Span>) -> Target {
-    let end = start + target.len();
-    match query_mark(target) {
-        Some(mark) => Target {
-            path: Span::new(start + path_start, start + mark),
-            query: Some(Span::new(start + mark + 1, end)),
-            authority,
-        },
-        None => Target {
-            path: Span::new(start + path_start, end),
-            query: None,
-            authority,
-        },
+fn split_query(
+    target: Span,
+    path_start: usize,
+    query_mark: Option<usize>,
+    authority: Option<Span>,
+) -> Target {
+    let end = target.end();
+    Target {
+        path: Span::new(path_start, query_mark.unwrap_or(end)),
+        query: query_mark.map(|mark| Span::new(mark + 1, end)),
+        authority,
     }
-}
-
-/// Position of the first `?`. Most targets are too short for a vector search to pay.
-#[inline]
-fn query_mark(target: &[u8]) -> Option<usize> {
-    if target.len() <= 16 {
-        return target.iter().position(|&byte| byte == b'?');
-    }
-    memchr::memchr(b'?', target)
 }
 
 /// `uri-host [ ":" port ]` without user information, not empty.
