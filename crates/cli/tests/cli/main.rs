@@ -1,6 +1,9 @@
 //! The command as a user meets it: words in, text, files and an exit status out.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test, with the line")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test, with the line"
+)]
 
 mod support;
 mod usage;
