@@ -388,7 +388,9 @@ impl Subject {
         };
         // Whether it left others behind is said right after.
         self.hear(EXIT_NEWS * 4);
-        if let Some(pid) = self.left {
+        // A program that puts itself into the background ends well; one that fails while children
+        // of it still run has died.
+        if let Some(pid) = self.left.filter(|_| exit == EXIT_WELL) {
             return Err(SubjectError::LeftForeground {
                 title: self.title.clone(),
                 pid,
@@ -427,6 +429,9 @@ fn listen(stdout: ChildStdout) -> Receiver<News> {
     });
     receiver
 }
+
+/// How a first process ends that has handed its work over to a background one.
+const EXIT_WELL: &str = "exit status 0";
 
 fn parse_news(line: &str) -> Option<News> {
     let (word, rest) = line.split_once(' ')?;
