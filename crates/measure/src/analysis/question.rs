@@ -204,7 +204,7 @@ impl<'a> Ranking<'a> {
         match (self.best.as_slice(), all) {
             ([only], true) => format!("only {} was measured", only.name),
             ([first], false) if first.name == *baseline => {
-                format!("{baseline} {what}: the other {} are worse", self.worse)
+                format!("{baseline} {what}: {}", the_others_are_worse(self.worse))
             }
             ([first], false) => {
                 format!("{} {what}: {} {baseline}", first.name, figures(&first.name))
@@ -230,11 +230,8 @@ impl<'a> Ranking<'a> {
                     format!(" ({first}: {} {baseline})", figures(first))
                 };
                 let plural = what.replace("gives", "give").replace("needs", "need");
-                let worse = self.worse;
-                format!(
-                    "{} {plural}, {how}{lead}; the other {worse} are worse",
-                    join(&names)
-                )
+                let others = the_others_are_worse(self.worse);
+                format!("{} {plural}, {how}{lead}; {others}", join(&names))
             }
         }
     }
@@ -255,6 +252,13 @@ fn standing(
     match comparison.verdict {
         Verdict::NotTrusted { .. } => None,
         _ => comparison.ratio,
+    }
+}
+
+fn the_others_are_worse(count: usize) -> String {
+    match count {
+        1 => "the other one is worse".to_owned(),
+        count => format!("the other {count} are worse"),
     }
 }
 
