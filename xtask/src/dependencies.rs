@@ -106,6 +106,7 @@ fn complaints(metadata: &Value, rules: &Rules) -> Result<Vec<String>, String> {
         .filter_map(|node| node["id"].as_str())
         .collect();
     let mut complaints = Vec::new();
+    let mut registry = None;
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
         let text = |key: &str| package[key].as_str().unwrap_or_default();
@@ -127,14 +128,12 @@ fn complaints(metadata: &Value, rules: &Rules) -> Result<Vec<String>, String> {
                 text("license")
             ));
         }
-        let source = package["source"].as_str();
-        if source
-            .is_some_and(|source| source != "registry+https://github.com/rust-lang/crates.io-index")
-        {
-            complaints.push(format!(
-                "{name} {version} comes from {}",
-                source.unwrap_or_default()
-            ));
+        // A path of ours has no source. One registry serves all: `.cargo/config.toml` names no other.
+        if let Some(source) = package["source"].as_str() {
+            let registry = *registry.get_or_insert(source);
+            if source != registry || !source.starts_with("registry+") {
+                complaints.push(format!("{name} {version} comes from {source}"));
+            }
         }
     }
     for (name, versions) in versions {
