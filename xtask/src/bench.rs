@@ -1,16 +1,18 @@
 //! The figures this project holds itself to, measured with tools that are not ours.
 //!
-//! wrk is the generator, perf the counter, nginx the rival: a mistake that our own server, generator
-//! and statistics shared would show here. Rivals take turns (A B, B A, ...) and are compared in
+//! wrk is the generator, perf or callgrind the counter, nginx the rival: a mistake that our own
+//! server, generator and statistics shared would show here. Rivals take turns (A B, B A, ...) and are compared in
 //! pairs, so that a machine that slows down slows both. Absent on purpose: any verdict that fails a
 //! build; a figure that misses its target is printed as such and recorded.
 
 mod machine;
+mod command;
 mod server;
 mod nginx;
-mod wrk;
+mod generator;
+mod pairs;
 mod perf;
-mod step;
+mod callgrind;
 mod figure;
 mod plaintext;
 mod entity;
@@ -39,9 +41,9 @@ pub(crate) struct Plan {
 impl Plan {
     /// What the records hold.
     pub(crate) const fn full() -> Self {
-        let run = Duration::from_secs(4);
+        let run = Duration::from_secs(2);
         Self {
-            pairs: 7,
+            pairs: 9,
             run,
             keys: 100_000,
             idle_connections: 1_000,

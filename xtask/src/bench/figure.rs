@@ -85,7 +85,7 @@ fn digits(value: f64) -> String {
 
 /// One line per figure, its target and whether it is met.
 pub(crate) fn table(figures: &[Figure]) -> String {
-    let mut text = format!("{:<44} {:>14} {:>12}\n", "figure", "target", "measured");
+    let mut text = format!("{:<56} {:>12} {:>12}\n", "figure", "target", "measured");
     for figure in figures {
         let met = match figure.is_met() {
             None => "",
@@ -93,7 +93,7 @@ pub(crate) fn table(figures: &[Figure]) -> String {
             Some(false) => "  MISSED",
         };
         let (target, value) = (figure.target_text(), digits(figure.value));
-        let _ = writeln!(text, "{:<44} {target:>14} {value:>12}{met}", figure.name);
+        let _ = writeln!(text, "{:<56} {target:>12} {value:>12}{met}", figure.name);
     }
     text
 }

@@ -12,7 +12,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     let mut runs = Vec::new();
     for _ in 0..bench.plan.pairs.min(3) {
         // A fresh process each time: what an earlier run left would hide what this one takes.
-        let server = Server::millpond(bench, &["plaintext"])?;
+        let server = Server::millpond(bench, &["plaintext"], &[])?;
         server.get("/plaintext")?;
         settle();
         let without = server.resident_bytes()?;
@@ -40,6 +40,8 @@ fn open(server: &Server, count: usize) -> Result<Vec<TcpStream>, String> {
             format!("connection {number}: {error} (ulimit -n has to be above {count})")
         };
         let mut stream = TcpStream::connect(server.address).map_err(failed)?;
+        let patience = Some(Duration::from_secs(30));
+        stream.set_read_timeout(patience).map_err(failed)?;
         stream
             .write_all(b"GET /plaintext HTTP/1.1\r\nHost: bench\r\n\r\n")
             .map_err(failed)?;

@@ -1,11 +1,12 @@
 //! The rival: nginx with one worker that returns the same text from memory.
 
 use super::Bench;
-use super::server::{Server, pinned};
-use std::net::{SocketAddr, TcpListener};
+use super::command::lasting;
+use super::server::{Server, free_address};
 
 const CONFIGURATION: &str = "\
 daemon off;
+master_process MASTER;
 worker_processes 1;
 pid DIRECTORY/nginx.pid;
 error_log DIRECTORY/error.log warn;
@@ -26,28 +27,12 @@ http {
 }
 ";
 
-/// Starts it; the value's process is the worker.
-pub(crate) fn start(bench: &Bench) -> Result<Server, String> {
-    let directory = bench.scratch.join("nginx");
-    let failed = |error: std::io::Error| format!("nginx's directory: {error}");
-    std::fs::create_dir_all(&directory).map_err(failed)?;
-    let address = free_address()?;
-    let text = CONFIGURATION
-        .replace("DIRECTORY", &directory.display().to_string())
-        .replace("ADDRESS", &address.to_string());
-    let file = directory.join("nginx.conf");
-    std::fs::write(&file, text).map_err(failed)?;
-    let mut command = pinned(bench.machine.server_cpu);
-    command.env("PATH", path_with_sbin());
-    command
-        .arg("nginx")
-        .arg("-c")
-        .arg(&file)
-        .arg("-p")
-        .arg(&directory);
-    let mut server = Server::other(command, address)?;
+/// Starts it with master and worker; the value's process is the worker.
+pub(super) fn start(bench: &Bench) -> Result<Server, String> {
+    let mut server = start_as(bench, "on", &[])?;
     let children = format!("/proc/{0}/task/{0}/children", server.pid);
-    let workers = std::fs::read_to_string(&children).map_err(failed)?;
+    let workers =
+        std::fs::read_to_string(&children).map_err(|error| format!("{children}: {error}"))?;
     let worker = workers
         .split_whitespace()
         .next()
@@ -56,11 +41,27 @@ pub(crate) fn start(bench: &Bench) -> Result<Server, String> {
     Ok(server)
 }
 
-/// A port nobody has; the moment until nginx takes it is a risk that a benchmark can run.
-fn free_address() -> Result<SocketAddr, String> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| format!("no port for nginx: {error}"))
+/// Starts it as one process, behind the words of the program that counts.
+pub(super) fn start_alone(bench: &Bench, before: &[String]) -> Result<Server, String> {
+    start_as(bench, "off", before)
+}
+
+fn start_as(bench: &Bench, master: &str, before: &[String]) -> Result<Server, String> {
+    let directory = bench.scratch.join("nginx");
+    let failed = |error: std::io::Error| format!("nginx's directory: {error}");
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    let address = free_address()?;
+    let text = CONFIGURATION
+        .replace("DIRECTORY", &directory.display().to_string())
+        .replace("MASTER", master)
+        .replace("ADDRESS", &address.to_string());
+    let file = directory.join("nginx.conf");
+    std::fs::write(&file, text).map_err(failed)?;
+    let mut command = lasting(bench.machine.server_cpu);
+    command.env("PATH", path_with_sbin());
+    command.args(before).arg("nginx").arg("-c").arg(&file);
+    command.arg("-p").arg(&directory);
+    Server::start(command, address)
 }
 
 /// Debian keeps nginx where a user's PATH may not look.

@@ -1,17 +1,19 @@
-//! Hardware counters of a server while wrk drives it, counted by perf.
+//! Hardware counters of a server while a generator drives it, counted by perf.
 
 use super::Bench;
+use super::command::text_of;
+use super::generator::{self, Answers, Generator};
 use super::server::Server;
-use super::wrk::{self, Answers, Load};
 use std::fmt;
 use std::process::Command;
+use std::time::Duration;
 
 const EVENTS: &str = "instructions:u,instructions:k,cycles:u,cycles:k";
 
 /// Counts over one run of wrk.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Counted {
-    pub(crate) answers: Answers,
+pub(super) struct Counted {
+    pub(super) answers: Answers,
     user_instructions: f64,
     kernel_instructions: f64,
     /// User and kernel.
@@ -20,15 +22,15 @@ pub(crate) struct Counted {
 
 /// Each figure is per request.
 impl Counted {
-    pub(crate) fn user_instructions(&self) -> f64 {
+    pub(super) fn user_instructions(&self) -> f64 {
         self.user_instructions / self.answers.requests as f64
     }
 
-    pub(crate) fn kernel_instructions(&self) -> f64 {
+    pub(super) fn kernel_instructions(&self) -> f64 {
         self.kernel_instructions / self.answers.requests as f64
     }
 
-    pub(crate) fn cycles(&self) -> f64 {
+    pub(super) fn cycles(&self) -> f64 {
         self.cycles / self.answers.requests as f64
     }
 }
@@ -45,7 +47,7 @@ impl fmt::Display for Counted {
 }
 
 /// Whether this machine lets us count; the sentence says why not.
-pub(crate) fn available() -> Result<(), String> {
+pub(super) fn available() -> Result<(), String> {
     let output = Command::new("perf")
         .args(["stat", "-x", ",", "-e", EVENTS, "--", "true"])
         .output()
@@ -56,33 +58,21 @@ pub(crate) fn available() -> Result<(), String> {
         .try_for_each(|event| parse(&text, event).map(|_| ()))
 }
 
-/// Runs wrk as perf's own command, so that the counts cover exactly its requests.
-pub(crate) fn run(bench: &Bench, server: &Server, load: &Load) -> Result<Counted, String> {
+/// Runs the generator as perf's own command, so that the counts cover exactly its requests.
+pub(super) fn run(
+    bench: &Bench,
+    server: &Server,
+    generator: Generator,
+    duration: Duration,
+) -> Result<Counted, String> {
     let file = bench.scratch.join("perf.csv");
-    let output = Command::new("perf")
-        .args([
-            "stat",
-            "-x",
-            ",",
-            "-e",
-            EVENTS,
-            "-p",
-            &server.pid.to_string(),
-            "-o",
-        ])
-        .arg(&file)
-        .arg("--")
-        .args(wrk::words(bench, server, load))
-        .output()
-        .map_err(|error| format!("perf cannot be run (Debian package linux-perf): {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "perf failed: {}",
-            said.lines().next().unwrap_or_default()
-        ));
-    }
-    let answers = wrk::parse(&String::from_utf8_lossy(&output.stdout))?;
+    let (pid, path) = (server.pid.to_string(), file.display().to_string());
+    let words = [
+        "perf", "stat", "-x", ",", "-e", EVENTS, "-p", &pid, "-o", &path, "--",
+    ];
+    let words = words.map(str::to_owned);
+    let mut command = generator.command(bench, server, duration, &words);
+    let answers = generator::parse(&text_of(&mut command)?)?;
     let text = std::fs::read_to_string(&file).map_err(|error| format!("perf's file: {error}"))?;
     let count = |event: &str| parse(&text, event);
     Ok(Counted {

@@ -1,45 +1,57 @@
 //! `serve plaintext` against nginx: work per request, in interleaved pairs.
 
 use super::figure::Figure;
+use super::generator::{Generator, Timed};
+use super::pairs::interleave;
 use super::perf::Counted;
 use super::server::Server;
-use super::wrk::{Load, Timed};
-use super::{Bench, nginx, perf, step, wrk};
-use std::fmt;
+use super::{Bench, callgrind, nginx, perf};
+use std::fmt::Display;
 
 /// nginx needs about 7,000.
 const USER_INSTRUCTIONS_MAX: f64 = 1_500.0;
 const CYCLES_RATIO_MAX: f64 = 0.85;
+const NAMES: [&str; 2] = ["millpond", "nginx"];
 
 /// Ours and nginx, of one pair.
 type Pair<T> = (T, T);
 
 /// Measures both and compares pair by pair.
-pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
+pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     match perf::available() {
         Ok(()) => counted(bench),
         Err(sentence) => {
             println!("{sentence}");
-            println!("CPU time stands in for cycles, and stepping counts the instructions");
-            uncounted(bench)
+            println!("CPU time stands in for cycles, callgrind for the counter of instructions");
+            let mut figures = timed(bench)?;
+            figures.extend(instructions_by_callgrind(bench)?);
+            Ok(figures)
         }
     }
 }
 
 /// With hardware counters: the figures as they are meant.
 fn counted(bench: &Bench) -> Result<Vec<Figure>, String> {
-    let pairs = run_pairs(bench, perf::run)?;
-    let figure = |name, value: fn(&Pair<Counted>) -> f64| {
-        Figure::median(name, pairs.iter().map(value).collect::<Vec<_>>())
-    };
+    let by_wrk = run_pairs(bench, Generator::Wrk, |server| {
+        perf::run(bench, server, Generator::Wrk, bench.plan.run)
+    })?;
+    let by_millpond = run_pairs(bench, Generator::Millpond, |server| {
+        perf::run(bench, server, Generator::Millpond, bench.plan.run)
+    })?;
+    let ratio = |(ours, rival): &Pair<Counted>| ours.cycles() / rival.cycles();
+    let figure = |name, value: fn(&Pair<Counted>) -> f64| median(name, &by_wrk, value);
     Ok(vec![
         figure("plaintext_user_instructions_per_request", |(ours, _)| {
             ours.user_instructions()
         })
         .at_most(USER_INSTRUCTIONS_MAX),
-        figure("plaintext_cycles_over_nginx_ratio", |(ours, rival)| {
-            ours.cycles() / rival.cycles()
-        })
+        median("plaintext_cycles_over_nginx_ratio_by_wrk", &by_wrk, ratio)
+            .at_most(CYCLES_RATIO_MAX),
+        median(
+            "plaintext_cycles_over_nginx_ratio_by_millpond_load",
+            &by_millpond,
+            ratio,
+        )
         .at_most(CYCLES_RATIO_MAX),
         figure("plaintext_kernel_instructions_per_request", |(ours, _)| {
             ours.kernel_instructions()
@@ -62,61 +74,84 @@ fn counted(bench: &Bench) -> Result<Vec<Figure>, String> {
 }
 
 /// Without: CPU time on the same CPU at the same clock is cycles but for a constant.
-fn uncounted(bench: &Bench) -> Result<Vec<Figure>, String> {
-    let pairs = run_pairs(bench, wrk::timed)?;
-    let figure = |name, value: fn(&Pair<Timed>) -> f64| {
-        Figure::median(name, pairs.iter().map(value).collect::<Vec<_>>())
-    };
-    let mut figures = vec![
-        figure("plaintext_cpu_time_over_nginx_ratio", |(ours, rival)| {
-            ours.cpu_us / rival.cpu_us
-        })
+fn timed(bench: &Bench) -> Result<Vec<Figure>, String> {
+    let by_wrk = run_pairs(bench, Generator::Wrk, |server| {
+        Generator::Wrk.timed(bench, server, bench.plan.run)
+    })?;
+    let by_millpond = run_pairs(bench, Generator::Millpond, |server| {
+        Generator::Millpond.timed(bench, server, bench.plan.run)
+    })?;
+    let ratio = |(ours, rival): &Pair<Timed>| ours.cpu_ns / rival.cpu_ns;
+    let ours_ns = |(ours, _): &Pair<Timed>| ours.cpu_ns;
+    let rival_ns = |(_, rival): &Pair<Timed>| rival.cpu_ns;
+    let ours_per_s = |(ours, _): &Pair<Timed>| ours.requests_per_s;
+    let rival_per_s = |(_, rival): &Pair<Timed>| rival.requests_per_s;
+    Ok(vec![
+        median("plaintext_cpu_time_over_nginx_ratio_by_wrk", &by_wrk, ratio)
+            .at_most(CYCLES_RATIO_MAX),
+        median(
+            "plaintext_cpu_time_over_nginx_ratio_by_millpond_load",
+            &by_millpond,
+            ratio,
+        )
         .at_most(CYCLES_RATIO_MAX),
-        figure("plaintext_cpu_per_request_us", |(ours, _)| ours.cpu_us),
-        figure("plaintext_requests_per_s", |(ours, _)| ours.requests_per_s),
-        figure("nginx_cpu_per_request_us", |(_, rival)| rival.cpu_us),
-        figure("nginx_requests_per_s", |(_, rival)| rival.requests_per_s),
-    ];
-    // A round of stepping takes seconds: nothing for a smoke run.
-    if !bench.plan.smoke {
-        let ours = Server::millpond(bench, &["plaintext"])?;
-        let stepped = step::user_instructions(bench, &ours)?;
-        let name = "plaintext_user_instructions_per_request";
-        figures.push(Figure::median(name, stepped).at_most(USER_INSTRUCTIONS_MAX));
-        let stepped = step::user_instructions(bench, &nginx::start(bench)?)?;
-        figures.push(Figure::median(
-            "nginx_user_instructions_per_request",
-            stepped,
-        ));
-    }
-    Ok(figures)
+        median("plaintext_cpu_per_request_by_wrk_ns", &by_wrk, ours_ns),
+        median("nginx_cpu_per_request_by_wrk_ns", &by_wrk, rival_ns),
+        median("plaintext_requests_by_wrk_per_s", &by_wrk, ours_per_s),
+        median("nginx_requests_by_wrk_per_s", &by_wrk, rival_per_s),
+        median(
+            "plaintext_cpu_per_request_by_millpond_load_ns",
+            &by_millpond,
+            ours_ns,
+        ),
+        median(
+            "nginx_cpu_per_request_by_millpond_load_ns",
+            &by_millpond,
+            rival_ns,
+        ),
+        median(
+            "plaintext_requests_by_millpond_load_per_s",
+            &by_millpond,
+            ours_per_s,
+        ),
+        median(
+            "nginx_requests_by_millpond_load_per_s",
+            &by_millpond,
+            rival_per_s,
+        ),
+    ])
 }
 
-fn run_pairs<T: fmt::Display>(
-    bench: &Bench,
-    run: fn(&Bench, &Server, &Load) -> Result<T, String>,
-) -> Result<Vec<Pair<T>>, String> {
-    let ours = Server::millpond(bench, &["plaintext"])?;
-    let rival = nginx::start(bench)?;
-    let load = Load {
-        path: "/plaintext",
-        script: None,
-        duration: bench.plan.run,
-    };
-    // Warm both: first touches of memory and branch history are not what is compared.
-    wrk::run(bench, &ours, &load)?;
-    wrk::run(bench, &rival, &load)?;
-    let mut pairs = Vec::new();
-    for number in 0..bench.plan.pairs {
-        let pair = if number % 2 == 0 {
-            let ours = run(bench, &ours, &load)?;
-            (ours, run(bench, &rival, &load)?)
-        } else {
-            let rival = run(bench, &rival, &load)?;
-            (run(bench, &ours, &load)?, rival)
-        };
-        println!("pair {}: millpond {}; nginx {}", number + 1, pair.0, pair.1);
-        pairs.push(pair);
+/// One method for both servers; nothing but a sentence where valgrind is missing.
+fn instructions_by_callgrind(bench: &Bench) -> Result<Vec<Figure>, String> {
+    if let Err(sentence) = callgrind::available() {
+        println!("instructions are not counted: {sentence}");
+        return Ok(Vec::new());
     }
-    Ok(pairs)
+    let ours = callgrind::user_instructions(bench, "plaintext", |bench, words| {
+        Server::millpond(bench, &["plaintext"], words)
+    })?;
+    let rival = callgrind::user_instructions(bench, "nginx", nginx::start_alone)?;
+    let name = "plaintext_user_instructions_per_request_by_callgrind";
+    let ours = Figure::median(name, vec![ours]).at_most(USER_INSTRUCTIONS_MAX);
+    let name = "nginx_user_instructions_per_request_by_callgrind";
+    Ok(vec![ours, Figure::median(name, vec![rival])])
+}
+
+fn median<T>(name: &'static str, pairs: &[Pair<T>], value: impl Fn(&Pair<T>) -> f64) -> Figure {
+    Figure::median(name, pairs.iter().map(value).collect())
+}
+
+fn run_pairs<T: Display>(
+    bench: &Bench,
+    generator: Generator,
+    run: impl Fn(&Server) -> Result<T, String>,
+) -> Result<Vec<Pair<T>>, String> {
+    println!("driven by {generator:?}");
+    let ours = Server::millpond(bench, &["plaintext"], &[])?;
+    let rival = nginx::start(bench)?;
+    // Warm both: first touches of memory and branch history are not what is compared.
+    generator.run(bench, &ours, bench.plan.run)?;
+    generator.run(bench, &rival, bench.plan.run)?;
+    interleave(bench.plan.pairs, NAMES, || run(&ours), || run(&rival))
 }

@@ -1,62 +1,45 @@
 //! A server on its own CPU, for as long as a value lives.
 
 use super::Bench;
+use super::command::lasting;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest start: a store replays its log.
 const START_MAX: Duration = Duration::from_secs(30);
+/// Longest wait for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest graceful stop.
 const STOP_MAX: Duration = Duration::from_secs(40);
 
 /// A running server; dropping it stops it.
-pub(crate) struct Server {
+pub(super) struct Server {
     child: Child,
-    pub(crate) address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// The process that answers: perf and /proc are asked about this one.
-    pub(crate) pid: u32,
+    pub(super) pid: u32,
 }
 
 impl Server {
-    /// Starts `millpond serve ...` on the server's CPU; it prints its address when it is ready.
-    pub(crate) fn millpond(bench: &Bench, words: &[&str]) -> Result<Self, String> {
-        let mut command = pinned(bench.machine.server_cpu);
-        command.arg(&bench.millpond).arg("serve").args(words);
-        command.args(["--listen", "127.0.0.1:0", "--shards", "1"]);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("the server cannot be started: {error}"))?;
-        let pid = child.id();
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            // A server that fails closes its stdout, which ends this line.
-            let _ = BufReader::new(output).read_line(&mut line);
-        }
-        let address = line
-            .trim()
-            .strip_prefix("listening on ")
-            .and_then(|text| text.parse().ok());
-        let server = Self {
-            child,
-            address: ([127, 0, 0, 1], 0).into(),
-            pid,
-        };
-        let address = address.ok_or("the server did not say where it listens")?;
-        Ok(Self::with_address(server, address))
+    /// Starts `millpond serve ...` behind the words in `before`.
+    pub(super) fn millpond(
+        bench: &Bench,
+        words: &[&str],
+        before: &[String],
+    ) -> Result<Self, String> {
+        let address = free_address()?;
+        let mut command = lasting(bench.machine.server_cpu);
+        command.args(before).arg(&bench.millpond).arg("serve");
+        command.args(words).args(["--shards", "1"]);
+        command.args(["--listen", &address.to_string()]);
+        Self::start(command, address)
     }
 
-    fn with_address(mut self, address: SocketAddr) -> Self {
-        self.address = address;
-        self
-    }
-
-    /// Starts another program that will listen on `address`; ready when it accepts.
-    pub(crate) fn other(mut command: Command, address: SocketAddr) -> Result<Self, String> {
+    /// Starts a program that will listen on `address`; ready when it accepts.
+    pub(super) fn start(mut command: Command, address: SocketAddr) -> Result<Self, String> {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -83,9 +66,10 @@ impl Server {
     }
 
     /// The body of `GET path`.
-    pub(crate) fn get(&self, path: &str) -> Result<String, String> {
+    pub(super) fn get(&self, path: &str) -> Result<String, String> {
         let failed = |error: std::io::Error| format!("GET {path}: {error}");
         let mut stream = TcpStream::connect(self.address).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER_MAX)).map_err(failed)?;
         let head = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).map_err(failed)?;
         let mut answer = String::new();
@@ -101,13 +85,13 @@ impl Server {
     }
 
     /// The sum of a metric over its labels.
-    pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
+    pub(super) fn metric(&self, name: &str) -> Result<f64, String> {
         let text = self.get("/metrics")?;
         sum_metric(&text, name).ok_or_else(|| format!("/metrics has no {name}"))
     }
 
     /// Resident bytes, exact: the faster counters in /proc/PID/status are batched per thread.
-    pub(crate) fn resident_bytes(&self) -> Result<u64, String> {
+    pub(super) fn resident_bytes(&self) -> Result<u64, String> {
         let path = format!("/proc/{}/smaps_rollup", self.pid);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -117,7 +101,7 @@ impl Server {
     }
 
     /// CPU time used so far.
-    pub(crate) fn cpu_time(&self) -> Result<Duration, String> {
+    pub(super) fn cpu_time(&self) -> Result<Duration, String> {
         let mut total_ns = 0;
         let tasks = format!("/proc/{}/task", self.pid);
         let entries = std::fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?;
@@ -152,11 +136,11 @@ impl Drop for Server {
     }
 }
 
-/// A command that will run on one CPU.
-pub(crate) fn pinned(cpu: usize) -> Command {
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &cpu.to_string()]);
-    command
+/// A port nobody has; the moment until the server takes it is a risk that a benchmark can run.
+pub(super) fn free_address() -> Result<SocketAddr, String> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| format!("no port for a server: {error}"))
 }
 
 fn sum_metric(text: &str, name: &str) -> Option<f64> {

@@ -1,0 +1,84 @@
+//! User instructions per request where the machine hides its counters: valgrind's callgrind.
+//!
+//! It counts every instruction of the whole process, so the server runs twice under it, once
+//! without a request: the difference holds neither start nor stop. Callgrind slows the server some
+//! fifty times, so that events come in fuller batches than at full speed, and what a tick costs is
+//! spread over more requests.
+
+use super::Bench;
+use super::command::text_of;
+use super::generator::Generator;
+use super::server::Server;
+use std::process::Command;
+use std::time::Duration;
+
+/// Whether valgrind is here; the sentence says what to do when not.
+pub(super) fn available() -> Result<(), String> {
+    text_of(Command::new("valgrind").arg("--version"))
+        .map(|_| ())
+        .map_err(|error| format!("{error} (install the Debian package valgrind)"))
+}
+
+/// Instructions per request of the server that `start` starts behind the words it is given.
+pub(super) fn user_instructions(
+    bench: &Bench,
+    name: &str,
+    start: impl Fn(&Bench, &[String]) -> Result<Server, String>,
+) -> Result<f64, String> {
+    let seconds = if bench.plan.smoke { 1 } else { 6 };
+    let (idle, _) = count(bench, name, None, &start)?;
+    let (busy, requests) = count(bench, name, Some(Duration::from_secs(seconds)), &start)?;
+    let per_request = (busy - idle) / requests;
+    println!("{name}: {per_request:.0} user instructions per request by callgrind");
+    Ok(per_request)
+}
+
+/// All instructions of one process, driven for so long, and the requests it answered.
+fn count(
+    bench: &Bench,
+    name: &str,
+    duration: Option<Duration>,
+    start: impl Fn(&Bench, &[String]) -> Result<Server, String>,
+) -> Result<(f64, f64), String> {
+    let file = bench.scratch.join(format!("{name}.callgrind"));
+    let log = bench.scratch.join(format!("{name}.valgrind.log"));
+    let words = [
+        "valgrind".to_owned(),
+        "--tool=callgrind".to_owned(),
+        format!("--callgrind-out-file={}", file.display()),
+        format!("--log-file={}", log.display()),
+    ];
+    let _ = std::fs::remove_file(&file);
+    let server = start(bench, &words)?;
+    let requests = match duration {
+        Some(duration) => Generator::Wrk.run(bench, &server, duration)?.requests,
+        None => 0,
+    };
+    // Callgrind writes its file when the program ends.
+    drop(server);
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| format!("callgrind's {}: {error}", file.display()))?;
+    Ok((total(&text)?, requests as f64))
+}
+
+/// The last `totals: N` of the file.
+fn total(text: &str) -> Result<f64, String> {
+    let line = text
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("totals: "));
+    line.and_then(|count| count.trim().parse().ok())
+        .ok_or_else(|| "callgrind's file has no totals".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_read() {
+        let text = "events: Ir\nfn=(1) main\n0 7\n\ntotals: 4215\n";
+        assert_eq!(total(text), Ok(4215.0));
+        assert!(total("events: Ir\n").is_err());
+    }
+}

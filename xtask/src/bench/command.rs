@@ -1,0 +1,38 @@
+//! How every program of a benchmark is started: on one CPU, dying with us, and not for ever.
+//!
+//! The programs that do this are util-linux's and coreutils': `setpriv` has the kernel stop the
+//! program when we end in whatever way, `taskset` binds it, `timeout` bounds it.
+
+use std::process::Command;
+use std::time::Duration;
+
+/// A program that runs until it is stopped. Its process is the one that is started here: each of
+/// these words becomes the next.
+pub(super) fn lasting(cpu: usize) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "taskset", "--cpu-list"]);
+    command.arg(cpu.to_string());
+    command
+}
+
+/// A program that is stopped after `limit`, which none of them should need.
+pub(super) fn bounded(cpu: usize, limit: Duration) -> Command {
+    let mut command = lasting(cpu);
+    let seconds = limit.as_secs_f64().to_string();
+    command.args(["timeout", "--foreground", "--kill-after", "10", &seconds]);
+    command
+}
+
+/// Runs it to its end; its text, or what it said instead.
+pub(super) fn text_of(command: &mut Command) -> Result<String, String> {
+    let name = format!("{command:?}").replace('"', "");
+    let output = command
+        .output()
+        .map_err(|error| format!("{name} cannot be run: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim().lines().last().unwrap_or_default();
+        return Err(format!("{name} ended with {}: {said}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,166 @@
+//! One run of a load generator, and the numbers in its text.
+//!
+//! wrk is not ours, so it is the judge. But one core of it is busier than the server: the faster
+//! the server, the more often it sleeps, and waking is what it then pays for. Our own generator
+//! leaves no such gap; each figure's name says which one drove.
+
+use super::Bench;
+use super::command::{bounded, text_of};
+use super::server::Server;
+use std::fmt;
+use std::process::Command;
+use std::time::Duration;
+
+/// Connections of every run, as the figures ask.
+pub(super) const CONNECTIONS: usize = 64;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Generator {
+    Wrk,
+    /// `millpond load`.
+    Millpond,
+    /// `millpond load --get`: random keys of a filled store, each value checked.
+    MillpondGet,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Answers {
+    pub(super) requests: u64,
+    pub(super) requests_per_s: f64,
+}
+
+impl Generator {
+    /// The program's words after those that bind and bound it.
+    fn words(self, bench: &Bench, server: &Server, duration: Duration) -> Vec<String> {
+        let seconds = format!("{}s", duration.as_secs());
+        let keys = bench.plan.keys.to_string();
+        let millpond = bench.millpond.display().to_string();
+        let (program, own_words, path) = match self {
+            Self::Wrk => (vec!["wrk"], vec![], "/plaintext"),
+            Self::Millpond => (vec![millpond.as_str(), "load"], vec![], "/plaintext"),
+            Self::MillpondGet => (
+                vec![millpond.as_str(), "load"],
+                vec!["--get", "--value-size", "1KiB", "--keys", &keys],
+                "/",
+            ),
+        };
+        let connections = CONNECTIONS.to_string();
+        let shape = ["-t", "1", "-c", &connections, "-d", &seconds];
+        // A server that is counted by callgrind answers late; a run with timeouts is refused.
+        let patience = ["--timeout", "20s"];
+        let url = format!("http://{}{path}", server.address);
+        [&program[..], &shape, &patience, &own_words]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .chain([url])
+            .collect()
+    }
+
+    /// As a command on the generator's CPU. `before` may put words of a program in front.
+    pub(super) fn command(
+        self,
+        bench: &Bench,
+        server: &Server,
+        duration: Duration,
+        before: &[String],
+    ) -> Command {
+        let limit = duration + Duration::from_secs(60);
+        let mut command = bounded(bench.machine.generator_cpu, limit);
+        command
+            .args(before)
+            .args(self.words(bench, server, duration));
+        command
+    }
+
+    /// Runs it alone.
+    pub(super) fn run(
+        self,
+        bench: &Bench,
+        server: &Server,
+        duration: Duration,
+    ) -> Result<Answers, String> {
+        parse(&text_of(&mut self.command(bench, server, duration, &[]))?)
+    }
+
+    /// Runs it and sees what the server's threads used meanwhile.
+    pub(super) fn timed(
+        self,
+        bench: &Bench,
+        server: &Server,
+        duration: Duration,
+    ) -> Result<Timed, String> {
+        let before = server.cpu_time()?;
+        let answers = self.run(bench, server, duration)?;
+        let used = server.cpu_time()?.saturating_sub(before);
+        Ok(Timed {
+            requests_per_s: answers.requests_per_s,
+            cpu_ns: used.as_nanos() as f64 / answers.requests as f64,
+        })
+    }
+}
+
+/// A run with the server's CPU time, which stands in for cycles where those cannot be counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    pub(super) requests_per_s: f64,
+    /// Of all the server's threads, user and kernel, per request.
+    pub(super) cpu_ns: f64,
+}
+
+impl fmt::Display for Timed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (per_s, cpu_ns) = (self.requests_per_s, self.cpu_ns);
+        write!(formatter, "{per_s:.0}/s, {cpu_ns:.0} ns of CPU each")
+    }
+}
+
+/// Reads the text that wrk and `millpond load` have in common; a run with errors is no measurement.
+pub(super) fn parse(text: &str) -> Result<Answers, String> {
+    for complaint in ["Socket errors:", "Non-2xx"] {
+        if let Some(line) = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(complaint))
+        {
+            return Err(format!("the generator saw errors: {}", line.trim()));
+        }
+    }
+    let find = |pattern: &str| text.lines().find(|line| line.contains(pattern));
+    let requests = find(" requests in ").and_then(|line| line.split_whitespace().next());
+    let per_s = find("Requests/sec:").and_then(|line| line.split_whitespace().nth(1));
+    match (requests.map(str::parse), per_s.map(str::parse)) {
+        (Some(Ok(requests)), Some(Ok(requests_per_s))) => Ok(Answers {
+            requests,
+            requests_per_s,
+        }),
+        _ => Err(format!(
+            "the generator said nothing that can be read: {}",
+            text.trim()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Running 4s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\n\
+        \x20 Thread Stats   Avg      Stdev     Max   +/- Stdev\n\
+        \x20   Latency   612.50us  105.92us   6.78ms   90.11%\n\
+        \x20 415893 requests in 4.00s, 51.96MB read\nRequests/sec: 103905.97\nTransfer/sec: 12.98MB\n";
+
+    /// Goal: the two numbers are found, and a run with errors is refused.
+    #[test]
+    fn the_text_of_wrk_is_read() {
+        let answers = Answers {
+            requests: 415_893,
+            requests_per_s: 103_905.97,
+        };
+        assert_eq!(parse(TEXT), Ok(answers));
+        assert!(parse("").is_err());
+        let failed = format!("{TEXT}  Non-2xx or 3xx responses: 3\n");
+        assert!(parse(&failed).unwrap_err().contains("Non-2xx"));
+    }
+}
