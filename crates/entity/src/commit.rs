@@ -13,6 +13,7 @@ use millpond_mempool::Buffer;
 
 use crate::config::SyncPolicy;
 use crate::counters::CommitCounters;
+use crate::stamps::{Stamp, StampWriter};
 use crate::store::{Durability, Store, StoreError, Write};
 
 /// One request that waits for the store. It travels from its shard to a store thread and back,
@@ -29,6 +30,9 @@ pub struct Job {
     pub key: Buffer,
     /// The value to put, or the value a read found.
     pub value: Buffer,
+    /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
+    /// a write comes home with the one of after it. `None`: not at all.
+    pub stamp: Option<Stamp>,
 }
 
 impl Job {
@@ -86,6 +90,7 @@ pub struct Committer<S> {
     store: Arc<S>,
     policy: SyncPolicy,
     counters: Arc<CommitCounters>,
+    stamps: StampWriter,
     /// When the oldest write that no sync covers yet was made.
     unsynced_since: Option<Instant>,
 }
@@ -93,17 +98,24 @@ pub struct Committer<S> {
 impl<S: Store> Committer<S> {
     /// For a store that no other committer writes to.
     #[must_use]
-    pub fn new(store: Arc<S>, policy: SyncPolicy, counters: Arc<CommitCounters>) -> Self {
+    pub fn new(
+        store: Arc<S>,
+        policy: SyncPolicy,
+        counters: Arc<CommitCounters>,
+        stamps: StampWriter,
+    ) -> Self {
         Self {
             store,
             policy,
             counters,
+            stamps,
             unsynced_since: None,
         }
     }
 
-    /// Makes the batch durable, in its order. The answer holds for every job of it.
-    pub fn commit(&mut self, batch: &[Job]) -> Outcome {
+    /// Makes the batch durable, in its order. The answer holds for every job of it. On success
+    /// the jobs whose values may be cached are marked with their stamps.
+    pub fn commit(&mut self, batch: &mut [Job]) -> Outcome {
         if self.counters.is_poisoned() {
             return Outcome::Refused;
         }
@@ -112,11 +124,14 @@ impl<S: Store> Committer<S> {
             SyncPolicy::Always => Durability::Synced,
             SyncPolicy::Interval { .. } | SyncPolicy::Off => Durability::Written,
         };
+        self.stamps.begin(batch);
         let writes = Writes { jobs: batch.iter() };
         if let Err(error) = self.store.commit(writes, batch_bytes, durability) {
+            // The stamps stay as they are: nothing of this batch is cached before a restart.
             self.poison(&error);
             return Outcome::Refused;
         }
+        self.stamps.finish(batch);
         self.counters.count_commit(batch.len(), batch_bytes);
         match durability {
             Durability::Synced => self.counters.count_sync(),

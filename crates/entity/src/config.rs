@@ -17,9 +17,10 @@ pub struct EntityConfig {
     pub sync: SyncPolicy,
     /// The largest value; a larger body is answered with 413.
     pub value_bytes_max: u64,
-    /// Memory for what was read from tables: this much for single values, and a quarter of it on
-    /// top for blocks and indexes. 128 MiB keep 100,000 values of 1 KiB (115 MB with their keys
-    /// and links) where a shard answers at once, with room for an uneven spread over the cache.
+    /// Memory for what is read: this much for single values, in the shards' pools and in equal
+    /// shares (`value_cache`), and a quarter of it on top for the engine's blocks and indexes.
+    /// 128 MiB keep 100,000 values of 1 KiB (118 MB with keys and entries, 10 MiB for finding and
+    /// dating them) where one shard answers at once. Every shard keeps its own copies.
     pub block_cache_bytes: u64,
     /// Memory for writes not yet in tables: three memtables of 16 MiB.
     pub memtable_bytes: u64,

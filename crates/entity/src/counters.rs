@@ -50,6 +50,23 @@ pub struct ShardCounters {
     pub store_failures: Counter,
     /// Jobs handed over and not answered yet.
     pub jobs_in_flight: Counter,
+    /// The shard's value cache.
+    pub value_cache: ValueCacheCounters,
+}
+
+/// What one shard's value cache counts, and its two gauges.
+#[derive(Debug, Default)]
+pub struct ValueCacheCounters {
+    /// Look-ups that found a current value.
+    pub hits: Counter,
+    /// Look-ups that did not.
+    pub misses: Counter,
+    /// Entries that made room for others.
+    pub evictions: Counter,
+    /// Bytes that entries hold now.
+    pub bytes: Counter,
+    /// Entries now.
+    pub entries: Counter,
 }
 
 /// What the writer thread counts.

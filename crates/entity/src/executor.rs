@@ -20,6 +20,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolMode};
 use crate::commit::{Committer, Job, JobKind, Outcome};
 use crate::counters::{CommitCounters, ShardCounters};
 use crate::lane::{Lane, Taken};
+use crate::stamps::Stamps;
 use crate::store::Store;
 
 /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
@@ -37,6 +38,8 @@ pub struct ExecutorConfig {
     pub jobs_in_flight_max: usize,
     /// Bytes of keys and values in flight at most, all shards together.
     pub bytes_in_flight_max: u64,
+    /// How many stamps tell cached values' age (`stamps`), 1 or more.
+    pub stamp_count: usize,
     /// For the read threads' value buffers.
     pub pool_mode: PoolMode,
 }
@@ -67,6 +70,7 @@ struct Shared {
     replies: Box<[OnceLock<MailboxSender<Answer>>]>,
     shard_counters: Box<[Arc<ShardCounters>]>,
     commit_counters: Arc<CommitCounters>,
+    stamps: Arc<Stamps>,
 }
 
 /// The store threads. Dropping it commits what is queued, then joins them.
@@ -91,12 +95,14 @@ impl Executor {
             config.shards > 0 && config.read_threads > 0,
             "nobody to serve, or nobody serving"
         );
+        let (stamps, stamp_writer) = Stamps::new(config.stamp_count);
         let shared = Arc::new(Shared {
             writes: Lane::new(),
             reads: (0..config.read_threads).map(|_| Lane::new()).collect(),
             replies: (0..config.shards).map(|_| OnceLock::new()).collect(),
             shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
             commit_counters: Arc::default(),
+            stamps,
         });
         let mut executor = Self {
             shared: Arc::clone(&shared),
@@ -108,6 +114,7 @@ impl Executor {
             Arc::clone(store),
             policy,
             Arc::clone(&shared.commit_counters),
+            stamp_writer,
         );
         let writer = thread::Builder::new().name("store-writer".to_owned());
         executor.threads.push(writer.spawn({
@@ -152,6 +159,12 @@ impl Executor {
     #[must_use]
     pub fn shard_counters(&self) -> Box<[Arc<ShardCounters>]> {
         self.shared.shard_counters.clone()
+    }
+
+    /// Which cached values are current.
+    #[must_use]
+    pub fn stamps(&self) -> Arc<Stamps> {
+        Arc::clone(&self.shared.stamps)
     }
 
     /// What the writer counts.
@@ -331,7 +344,7 @@ fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
         }
         while !queued.is_empty() {
             let batch_len = batch_len(&queued);
-            let outcome = committer.commit(&queued[..batch_len]);
+            let outcome = committer.commit(&mut queued[..batch_len]);
             for job in queued.drain(..batch_len) {
                 outbox.push(job, outcome);
             }

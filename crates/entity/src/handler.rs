@@ -1,7 +1,7 @@
 //! One request from its event to its response: the service that runs on every shard.
 //!
 //! On the path: `http::server` calls in with a complete request; reads that memory can answer are
-//! answered here and now, all else becomes a job (`executor`) and is answered when it comes home.
+//! answered here and now (`value_cache`, then the engine's own memory), all else becomes a job (`executor`) and is answered when it comes home.
 //! Absent on purpose: waiting, locks and heap calls. Buffers come from the shard's pool and return
 //! to it on this thread.
 
@@ -16,12 +16,15 @@ use crate::counters::ShardCounters;
 use crate::executor::{Answer, ShardLink};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
+use crate::stamps::Stamp;
 use crate::store::{CachedRead, Store};
+use crate::value_cache::{Lookup, ValueCache};
 
 /// The entity service of one shard.
 pub struct EntityService<S> {
     store: Arc<S>,
     link: ShardLink,
+    cache: ValueCache,
     metrics: Arc<Metrics>,
     scratch: KeyScratch,
     /// Kept for its memory: empty between two calls of `woken`.
@@ -29,12 +32,13 @@ pub struct EntityService<S> {
 }
 
 impl<S: Store> EntityService<S> {
-    /// A service that reads from `store` and writes through `link`.
+    /// A service that reads from `cache` and `store` and writes through `link`.
     #[must_use]
-    pub fn new(store: Arc<S>, link: ShardLink, metrics: Arc<Metrics>) -> Self {
+    pub fn new(store: Arc<S>, link: ShardLink, cache: ValueCache, metrics: Arc<Metrics>) -> Self {
         Self {
             store,
             link,
+            cache,
             metrics,
             scratch: KeyScratch::new(),
             answers: Vec::new(),
@@ -48,10 +52,19 @@ impl<S: Store> EntityService<S> {
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
-        match self
-            .store
-            .get_cached(key, |value| api::send_value(response, value))
-        {
+        let missed = match self.cache.get(key) {
+            Lookup::Hit(value) => {
+                api::send_value(response, value)?;
+                self.link.counters().get_hits.add(1);
+                return Ok(Flow::Done);
+            }
+            Lookup::Miss(missed) => missed,
+        };
+        let read = self.store.get_cached(key, |value| {
+            self.cache.fill(&context.pools.blocks, key, value, missed);
+            api::send_value(response, value)
+        });
+        match read {
             Ok(CachedRead::Found(sent)) => {
                 sent?;
                 self.link.counters().get_hits.add(1);
@@ -65,7 +78,8 @@ impl<S: Store> EntityService<S> {
                 self.link.admit(key.len()).map_err(|_| Reply::Overloaded)?;
                 let key = copy(key, context)?;
                 self.link.counters().cold_reads.add(1);
-                self.submit(JobKind::Get, key, Buffer::new(), context);
+                let job = self.job(JobKind::Get, key, Buffer::new(), missed.stamp, context);
+                self.link.submit(job);
                 Ok(Flow::Pending)
             }
             Err(_) => Err(Reply::ReadFailed.into()),
@@ -97,19 +111,27 @@ impl<S: Store> EntityService<S> {
             JobKind::Put => request.take_body(&context.pools.blocks)?,
             JobKind::Delete | JobKind::Get => Buffer::new(),
         };
-        self.submit(kind, key, value, context);
+        let job = self.job(kind, key, value, None, context);
+        self.link.submit(job);
         Ok(Flow::Pending)
     }
 
-    fn submit(&mut self, kind: JobKind, key: Buffer, value: Buffer, context: &ServiceContext<'_>) {
-        let shard_index = self.link.shard_index();
-        self.link.submit(Job {
-            shard_index,
+    fn job(
+        &self,
+        kind: JobKind,
+        key: Buffer,
+        value: Buffer,
+        stamp: Option<Stamp>,
+        context: &ServiceContext<'_>,
+    ) -> Job {
+        Job {
+            shard_index: self.link.shard_index(),
             request: context.token,
             kind,
             key,
             value,
-        });
+            stamp,
+        }
     }
 }
 
@@ -163,13 +185,26 @@ impl<S: Store> Service for EntityService<S> {
                 Some(reply) => count(counters, reply),
             }
             // False: the client has gone. A write is durable all the same.
-            completions.respond(job.request, |response, _pools| {
+            completions.respond(job.request, |response, pools| {
                 // Without memory for it nothing is sent and the server answers 503.
                 let _ = match reply {
                     None => api::send_value(response, &job.value),
                     Some(reply) => reply.send(response),
                 };
+                // The value is in the read thread's memory: what stays here is a copy in ours.
+                if let (None, Some(stamp)) = (reply, job.stamp) {
+                    let (key, value) = (&job.key, &job.value);
+                    self.cache.fill_late(&pools.blocks, key, value, stamp);
+                }
             });
+            match (reply, job.stamp) {
+                // The shard's own buffers, home from the commit: they stay as they are.
+                (Some(Reply::Created), Some(stamp)) => {
+                    self.cache.insert(job.key, job.value, stamp);
+                }
+                (Some(Reply::Accepted), _) => self.cache.remove(&job.key),
+                _ => {}
+            }
         }
     }
 

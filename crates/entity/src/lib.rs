@@ -4,21 +4,27 @@
 //! the modules:
 //!
 //! ```text
-//! http::server -> handler -> api -> key -> store (memory answers: the response leaves at once)
+//! http::server -> handler -> api -> key -> value_cache   (most reads: the response leaves at once)
+//!                    |               `-> store           (memory answers: so it does)
 //!                    |
-//!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch)
+//!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch,
+//!                    |                          `-> stamps       which tells caches what is old)
 //!                    |                lane --------> store::get (read threads: disk reads)
 //!                    +<- io::Mailbox <- answers, in order, one wake a batch
 //! ```
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
-//! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart.
+//! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart;
+//! a cached value is served only while nothing newer exists (`stamps` has the argument).
 //! Absent on purpose: replication, range reads, transactions, and any choice of engine at compile
 //! time.
 
 pub mod handler;
 pub mod api;
 pub mod key;
+pub mod value_cache;
+pub mod stamps;
+pub mod key_hash;
 pub mod executor;
 pub mod lane;
 pub mod commit;

@@ -65,6 +65,7 @@ impl Metrics {
             self.sum(|s| &s.store_failures),
         );
         self.write_commits(out, counter);
+        self.write_value_cache(out);
         let in_flight = "millpond_entity_jobs_in_flight";
         out.describe(in_flight, "gauge", "Requests that wait for the store.");
         out.sample(in_flight, &[], self.sum(|s| &s.jobs_in_flight));
@@ -110,6 +111,24 @@ impl Metrics {
         let largest = "millpond_entity_batch_jobs_max";
         out.describe(largest, "gauge", "Writes in the largest batch.");
         out.sample(largest, &[], commits.batch_jobs_max.value());
+    }
+
+    fn write_value_cache(&self, out: &mut MetricsText<'_>) {
+        let lookups = "millpond_entity_value_cache_lookups_total";
+        out.describe(lookups, "counter", "Reads that asked the value caches.");
+        let hits = self.sum(|s| &s.value_cache.hits);
+        out.sample(lookups, &[("result", &"hit")], hits);
+        let misses = self.sum(|s| &s.value_cache.misses);
+        out.sample(lookups, &[("result", &"miss")], misses);
+        let evictions = "millpond_entity_value_cache_evictions_total";
+        out.describe(evictions, "counter", "Values that made room for others.");
+        out.sample(evictions, &[], self.sum(|s| &s.value_cache.evictions));
+        let bytes = "millpond_entity_value_cache_bytes";
+        out.describe(bytes, "gauge", "What the value caches hold.");
+        out.sample(bytes, &[], self.sum(|s| &s.value_cache.bytes));
+        let entries = "millpond_entity_value_cache_entries";
+        out.describe(entries, "gauge", "Values in the value caches.");
+        out.sample(entries, &[], self.sum(|s| &s.value_cache.entries));
     }
 
     fn sum(&self, counter: impl Fn(&ShardCounters) -> &Counter) -> u64 {

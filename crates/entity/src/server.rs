@@ -16,6 +16,14 @@ use crate::handler::EntityService;
 use crate::metrics::Metrics;
 use crate::store::rocksdb::{RocksDbMemory, RocksDbStore};
 use crate::store::{EngineInfo, Store};
+use crate::value_cache::ValueCache;
+
+/// One stamp of eight bytes for this much cache: with values of 1 KiB there are ten stamps for
+/// each, so a write kills the cached value of one neighbour in ten; and 1/16 of the memory.
+const CACHE_BYTES_PER_STAMP: usize = 128;
+
+/// However small the cache, writes must not kill all of it: 8 KiB.
+const STAMP_COUNT_MIN: usize = 1024;
 
 /// Why the server did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +95,8 @@ pub fn serve_with<S: Store>(
 /// [`DataDirError`], one sentence.
 pub fn open(config: &EntityConfig) -> Result<RocksDbStore, DataDirError> {
     let memory = RocksDbMemory {
-        block_cache_bytes: config.block_cache_bytes,
+        // Indexes and filters first, then the neighbours of values just read.
+        block_cache_bytes: config.block_cache_bytes / 4,
         memtable_bytes: config.memtable_bytes,
     };
     RocksDbStore::open(&config.data, memory)
@@ -124,6 +133,8 @@ struct Parts<S> {
     executor: Executor,
     metrics: Arc<Metrics>,
     http: ServeConfig,
+    /// What each shard's value cache may take.
+    cache_bytes: usize,
 }
 
 impl<S: Store> Parts<S> {
@@ -135,11 +146,14 @@ impl<S: Store> Parts<S> {
         if http.shards == 0 {
             return Err(ServeError::NoShards.into());
         }
+        let cache_bytes = usize::try_from(config.block_cache_bytes).unwrap_or(usize::MAX);
+        let stamp_count = (cache_bytes / CACHE_BYTES_PER_STAMP).max(STAMP_COUNT_MIN);
         let executor_config = ExecutorConfig {
             shards: http.shards,
             read_threads: config.read_threads,
             jobs_in_flight_max: config.jobs_in_flight_max,
             bytes_in_flight_max: config.bytes_in_flight_max,
+            stamp_count,
             pool_mode: http.pool_mode,
         };
         let executor =
@@ -158,15 +172,19 @@ impl<S: Store> Parts<S> {
             store: Arc::clone(store),
             executor,
             metrics: Arc::new(metrics),
+            cache_bytes: cache_bytes.saturating_sub(stamp_count * size_of::<u64>()) / http.shards,
             http,
         })
     }
 
     fn service(&self, start: &ShardStart) -> Result<EntityService<S>, Infallible> {
         let link = self.executor.link(start.index, start.waker.clone());
+        let counters = Arc::clone(&self.executor.shard_counters()[start.index]);
+        let cache = ValueCache::new(self.cache_bytes, self.executor.stamps(), counters);
         Ok(EntityService::new(
             Arc::clone(&self.store),
             link,
+            cache,
             Arc::clone(&self.metrics),
         ))
     }

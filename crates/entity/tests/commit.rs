@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use millpond_entity::commit::{Committer, Job, JobKind, Outcome};
 use millpond_entity::counters::CommitCounters;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
+use millpond_entity::stamps::Stamps;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::{CachedRead, Durability, Write};
@@ -45,6 +46,7 @@ fn job(blocks: &BlockPool, request: u64, change: &Change) -> Job {
         value: value
             .as_ref()
             .map_or_else(Buffer::new, |value| buffer(blocks, value)),
+        stamp: None,
     }
 }
 
@@ -113,15 +115,20 @@ struct Known {
 fn run<S: Store>(store: &Arc<FaultyStore<S>>, batches: &[Vec<Change>]) -> Known {
     let blocks = BlockPool::new("test", PoolMode::On);
     let counters = Arc::new(CommitCounters::default());
-    let mut committer =
-        Committer::new(Arc::clone(store), SyncPolicy::Always, Arc::clone(&counters));
+    let (_stamps, stamp_writer) = Stamps::new(8);
+    let mut committer = Committer::new(
+        Arc::clone(store),
+        SyncPolicy::Always,
+        Arc::clone(&counters),
+        stamp_writer,
+    );
     let mut known = Known {
         acknowledged: Map::new(),
         with_failed_batch: None,
     };
     for batch in batches {
-        let jobs: Vec<Job> = batch.iter().map(|change| job(&blocks, 0, change)).collect();
-        match committer.commit(&jobs) {
+        let mut jobs: Vec<Job> = batch.iter().map(|change| job(&blocks, 0, change)).collect();
+        match committer.commit(&mut jobs) {
             Outcome::Written => {
                 assert!(
                     known.with_failed_batch.is_none(),
@@ -302,6 +309,7 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
         read_threads: 2,
         jobs_in_flight_max: 1000 * shards,
         bytes_in_flight_max: 1 << 30,
+        stamp_count: 8,
         pool_mode: PoolMode::On,
     };
     Executor::start(store, policy, &config).unwrap()

@@ -1,0 +1,307 @@
+//! Values a shard answers by itself: one look-up instead of a read of the engine.
+//!
+//! On the path: `handler` asks here first; what the engine or a read thread then finds is copied
+//! in, and a put's buffers come home from the commit and stay. `stamps` says which of it is still
+//! true and holds the argument. Keys and values lie in the shard's block pool, so that they count
+//! in its accounting and, with pools off, are real malloc traffic.
+//!
+//! Eviction is CLOCK: a hit sets a bit, and a hand that goes round takes the first entry without
+//! one. Absent on purpose: absent ids (the engine's filters know them), sharing between shards
+//! (each keeps its own copy, within its share of the memory), and any list to reorder on a hit.
+
+use std::sync::Arc;
+
+use millpond_mempool::{BlockPool, Buffer};
+
+use crate::counters::{ShardCounters, ValueCacheCounters};
+use crate::key_hash::KeyHash;
+use crate::stamps::{Stamp, Stamps};
+
+mod index;
+
+use index::{Index, PLACE_BYTES};
+
+/// The index has a place for each this many bytes: with values of 1 KiB it is a fifth full, and one
+/// bucket in 10,000 has no room for the keys that fall into it.
+const BYTES_PER_PLACE: usize = 256;
+
+/// An entry may take this part of the cache at most; a larger one would empty it for one reader.
+const ENTRY_SHARE: usize = 8;
+
+/// What an entry costs besides its key and its value.
+const ENTRY_BYTES: usize = size_of::<Option<Entry>>();
+
+/// One value and what it takes to prove it.
+struct Entry {
+    key: Buffer,
+    value: Buffer,
+    hash: KeyHash,
+    stamp: Stamp,
+    /// Read since the hand passed.
+    referenced: bool,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.key.capacity() + self.value.capacity()
+    }
+}
+
+/// The cache of one shard.
+///
+/// Invariant: the index holds each occupied slot once, under its entry's hash, and no key twice;
+/// `used_bytes` is the sum of `Entry::bytes` and at most `limit_bytes`.
+pub struct ValueCache {
+    stamps: Arc<Stamps>,
+    counters: Arc<ShardCounters>,
+    index: Index,
+    slots: Vec<Option<Entry>>,
+    free_slots: Vec<u32>,
+    hand: usize,
+    used_bytes: usize,
+    limit_bytes: usize,
+}
+
+/// The answer of [`ValueCache::get`].
+pub enum Lookup<'a> {
+    /// The value, proved to be current.
+    Hit(&'a [u8]),
+    /// Read the engine, then offer what it said to [`ValueCache::fill`].
+    Miss(Missed),
+}
+
+/// The moment before a read of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Missed {
+    hash: KeyHash,
+    /// `None`: a write is under way, and what the engine says may not be kept.
+    pub stamp: Option<Stamp>,
+}
+
+impl ValueCache {
+    /// A cache of at most `memory_bytes`, its index included. Without memory it keeps nothing.
+    #[must_use]
+    pub fn new(memory_bytes: usize, stamps: Arc<Stamps>, counters: Arc<ShardCounters>) -> Self {
+        let places = memory_bytes / BYTES_PER_PLACE;
+        Self {
+            stamps,
+            counters,
+            index: Index::new(places),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            hand: 0,
+            used_bytes: 0,
+            limit_bytes: memory_bytes - places * PLACE_BYTES,
+        }
+    }
+
+    /// Looks a key up. No heap call; an entry found to be dead is dropped.
+    #[inline]
+    pub fn get(&mut self, key: &[u8]) -> Lookup<'_> {
+        let hash = self.stamps.hash(key);
+        let stamp = self.stamps.current(hash);
+        if let Some(slot) = self.find(hash, key) {
+            if self.is_under(slot, stamp) {
+                self.count().hits.add(1);
+                return Lookup::Hit(self.touch(slot));
+            }
+            self.remove_slot(slot);
+            self.publish();
+        }
+        self.count().misses.add(1);
+        Lookup::Miss(Missed { hash, stamp })
+    }
+
+    /// Keeps a copy of what the engine was found to hold after `missed`, if that is still so.
+    pub fn fill(&mut self, blocks: &BlockPool, key: &[u8], value: &[u8], missed: Missed) {
+        let Some(stamp) = missed.stamp else { return };
+        if !self.stamps.is_current(missed.hash, stamp) {
+            return;
+        }
+        if ENTRY_BYTES + key.len() + value.len() > self.entry_bytes_max() {
+            return;
+        }
+        // Without memory for a copy there is none: the answer does not depend on it.
+        let Ok(key) = copy(blocks, key) else { return };
+        let Ok(value) = copy(blocks, value) else {
+            return;
+        };
+        self.keep(missed.hash, key, value, stamp);
+    }
+
+    /// Like [`fill`](Self::fill), for a read by a store thread: `stamp` is from before it.
+    pub fn fill_late(&mut self, blocks: &BlockPool, key: &[u8], value: &[u8], stamp: Stamp) {
+        let missed = Missed {
+            hash: self.stamps.hash(key),
+            stamp: Some(stamp),
+        };
+        self.fill(blocks, key, value, missed);
+    }
+
+    /// Keeps what a commit made durable; `stamp` is what the committer marked the job with.
+    pub fn insert(&mut self, key: Buffer, value: Buffer, stamp: Stamp) {
+        let hash = self.stamps.hash(&key);
+        if self.stamps.is_current(hash, stamp) {
+            self.keep(hash, key, value, stamp);
+        }
+    }
+
+    /// Drops a key that is known to be gone, to have its memory back at once.
+    pub fn remove(&mut self, key: &[u8]) {
+        if let Some(slot) = self.find(self.stamps.hash(key), key) {
+            self.remove_slot(slot);
+            self.publish();
+        }
+    }
+
+    /// Bytes that entries hold.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
+    /// What entries may hold.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// Entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free_slots.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn keep(&mut self, hash: KeyHash, key: Buffer, value: Buffer, stamp: Stamp) {
+        if let Some(slot) = self.find(hash, &key) {
+            self.remove_slot(slot);
+        }
+        let entry = Entry {
+            key,
+            value,
+            hash,
+            stamp,
+            referenced: false,
+        };
+        let bytes = entry.bytes();
+        if bytes <= self.entry_bytes_max() {
+            while self.used_bytes + bytes > self.limit_bytes {
+                self.evict();
+            }
+            let slot = self.place(entry);
+            if !self.index.insert(hash, slot) {
+                self.evict_neighbour(hash);
+                let entered = self.index.insert(hash, slot);
+                debug_assert!(entered, "a neighbour has made room");
+            }
+        }
+        self.publish();
+    }
+
+    /// Puts an entry into a free slot. It is in the index as soon as the caller has entered it.
+    fn place(&mut self, entry: Entry) -> u32 {
+        self.used_bytes += entry.bytes();
+        if let Some(slot) = self.free_slots.pop() {
+            self.slots[slot as usize] = Some(entry);
+            return slot;
+        }
+        self.slots.push(Some(entry));
+        // The index bounds the entries, and has fewer than 2^32 places.
+        (self.slots.len() - 1) as u32
+    }
+
+    /// The hand goes on to the first entry that was not read since it last passed.
+    fn evict(&mut self) {
+        loop {
+            let slot = self.hand;
+            self.hand = (slot + 1) % self.slots.len();
+            match &mut self.slots[slot] {
+                Some(entry) if entry.referenced => entry.referenced = false,
+                Some(_) => {
+                    self.count().evictions.add(1);
+                    return self.remove_slot(slot as u32);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Makes room in a full bucket: one that was not read lately goes, or else the first.
+    fn evict_neighbour(&mut self, hash: KeyHash) {
+        let unread = |slot: &u32| !self.entry(*slot).referenced;
+        let mut neighbours = self.index.neighbours(hash);
+        let first = neighbours.next();
+        let victim = first.filter(unread).or_else(|| neighbours.find(unread));
+        drop(neighbours);
+        if let Some(slot) = victim.or(first) {
+            self.count().evictions.add(1);
+            self.remove_slot(slot);
+        }
+    }
+
+    fn remove_slot(&mut self, slot: u32) {
+        if let Some(entry) = self.slots[slot as usize].take() {
+            self.index.remove(entry.hash, slot);
+            self.used_bytes -= entry.bytes();
+            self.free_slots.push(slot);
+        }
+    }
+
+    #[inline]
+    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
+        self.index
+            .candidates(hash)
+            .find(|&slot| *self.entry(slot).key == *key)
+    }
+
+    #[inline]
+    fn is_under(&self, slot: u32, stamp: Option<Stamp>) -> bool {
+        Some(self.entry(slot).stamp) == stamp
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) -> &[u8] {
+        let entry = self.slots[slot as usize].as_mut().expect(OCCUPIED);
+        // Most are set already: then no cache line is made dirty.
+        if !entry.referenced {
+            entry.referenced = true;
+        }
+        &entry.value
+    }
+
+    #[inline]
+    fn entry(&self, slot: u32) -> &Entry {
+        self.slots[slot as usize].as_ref().expect(OCCUPIED)
+    }
+
+    fn entry_bytes_max(&self) -> usize {
+        self.limit_bytes / ENTRY_SHARE
+    }
+
+    fn count(&self) -> &ValueCacheCounters {
+        &self.counters.value_cache
+    }
+
+    /// Shows the two gauges to other threads.
+    fn publish(&self) {
+        self.count().bytes.set(self.used_bytes as u64);
+        self.count().entries.set(self.len() as u64);
+    }
+}
+
+const OCCUPIED: &str = "the index names occupied slots only";
+
+fn copy(blocks: &BlockPool, bytes: &[u8]) -> Result<Buffer, millpond_mempool::PoolError> {
+    if bytes.is_empty() {
+        return Ok(Buffer::new());
+    }
+    let mut copy = Buffer::with_capacity(blocks, bytes.len())?;
+    copy.append_within_capacity(bytes);
+    Ok(copy)
+}

@@ -1,0 +1,351 @@
+//! Many threads against the caches: what was acknowledged is what everybody reads from then on.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millpond_entity::commit::{Job, JobKind, Outcome};
+use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
+use millpond_entity::store::faulty::{Faults, FaultyStore};
+use millpond_entity::store::memory::MemoryStore;
+use millpond_entity::store::{CachedRead, Durability, Write};
+use millpond_entity::value_cache::{Lookup, ValueCache};
+use millpond_entity::{EntityConfig, Store, SyncPolicy, open};
+use millpond_http::RequestToken;
+use millpond_io::{Driver, EpollDriver};
+use millpond_mempool::{BlockPool, Buffer, PoolMode};
+use support::{Client, TestServer};
+
+const KEYS: usize = 6;
+
+/// The newest version of each key that somebody was told is written.
+#[derive(Default)]
+struct Acknowledged([AtomicU64; KEYS]);
+
+impl Acknowledged {
+    fn raise(&self, key: usize, version: u64) {
+        self.0[key].fetch_max(version, Ordering::SeqCst);
+    }
+
+    fn floor(&self, key: usize) -> u64 {
+        self.0[key].load(Ordering::SeqCst)
+    }
+}
+
+/// What one reader saw last of each key: versions never go back for it either.
+#[derive(Default)]
+struct Seen([u64; KEYS]);
+
+impl Seen {
+    fn check(&mut self, key: usize, floor: u64, version: u64) {
+        assert!(
+            version >= floor,
+            "key {key}: {version}, acknowledged {floor}"
+        );
+        let last = self.0[key];
+        assert!(version >= last, "key {key}: {version} after {last}");
+        self.0[key] = version;
+    }
+}
+
+/// A version as a value, long enough that a torn one would show.
+fn value_of(version: u64) -> Vec<u8> {
+    version.to_le_bytes().repeat(1 + version as usize % 40)
+}
+
+/// The version, if the value is whole.
+fn version_of(value: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(value[..8].try_into().unwrap());
+    assert_eq!(value, value_of(version), "torn");
+    version
+}
+
+/// A shard without sockets: what `handler` does, on a thread of the test.
+struct Shard<S> {
+    store: Arc<S>,
+    link: ShardLink,
+    cache: ValueCache,
+    blocks: BlockPool,
+    answers: Vec<Answer>,
+    hits: u64,
+}
+
+impl<S: Store> Shard<S> {
+    fn new(store: &Arc<S>, executor: &Executor, shard_index: usize, mode: PoolMode) -> Self {
+        let driver = EpollDriver::new(mode).unwrap();
+        let counters = Arc::clone(&executor.shard_counters()[shard_index]);
+        Self {
+            store: Arc::clone(store),
+            link: executor.link(shard_index, driver.waker()),
+            // Room for a few: eviction mixes in.
+            cache: ValueCache::new(8 << 10, executor.stamps(), counters),
+            blocks: BlockPool::new("test", mode),
+            answers: Vec::new(),
+            hits: 0,
+        }
+    }
+
+    fn buffer(&self, bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::with_capacity(&self.blocks, bytes.len()).unwrap();
+        buffer.append_within_capacity(bytes);
+        buffer
+    }
+
+    fn submit(
+        &mut self,
+        kind: JobKind,
+        key: &[u8],
+        value: &[u8],
+        stamp: Option<millpond_entity::stamps::Stamp>,
+    ) {
+        let job = Job {
+            shard_index: self.link.shard_index(),
+            request: RequestToken::from_bits(0),
+            kind,
+            key: self.buffer(key),
+            value: self.buffer(value),
+            stamp,
+        };
+        self.link.admit(job.bytes()).unwrap();
+        self.link.submit(job);
+    }
+
+    /// Waits for the one answer; the version a read found.
+    fn settle(&mut self) -> (Outcome, u64) {
+        self.link.flush();
+        let start = Instant::now();
+        while self.answers.is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "no answer");
+            self.link.take_answers(&mut self.answers);
+            std::thread::yield_now();
+        }
+        self.blocks.drain_remote();
+        let Answer { job, outcome } = self.answers.pop().unwrap();
+        let mut version = 0;
+        match (outcome, job.kind, job.stamp) {
+            (Outcome::Found, _, stamp) => {
+                version = version_of(&job.value);
+                if let Some(stamp) = stamp {
+                    self.cache
+                        .fill_late(&self.blocks, &job.key, &job.value, stamp);
+                }
+            }
+            (Outcome::Written, JobKind::Put, Some(stamp)) => {
+                self.cache.insert(job.key, job.value, stamp);
+            }
+            (Outcome::Written, JobKind::Delete, _) => self.cache.remove(&job.key),
+            _ => {}
+        }
+        (outcome, version)
+    }
+
+    /// The version a GET sees; 0 for an absent key.
+    fn get(&mut self, key: &[u8]) -> u64 {
+        let missed = match self.cache.get(key) {
+            Lookup::Hit(value) => {
+                self.hits += 1;
+                return version_of(value);
+            }
+            Lookup::Miss(missed) => missed,
+        };
+        let read = self.store.get_cached(key, |value| {
+            self.cache.fill(&self.blocks, key, value, missed);
+            version_of(value)
+        });
+        match read.unwrap() {
+            CachedRead::Found(version) => version,
+            CachedRead::Absent => 0,
+            CachedRead::NotCached => {
+                self.submit(JobKind::Get, key, b"", missed.stamp);
+                self.settle().1
+            }
+        }
+    }
+}
+
+fn executor<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode) -> Executor {
+    let config = ExecutorConfig {
+        shards: 3,
+        read_threads: 2,
+        jobs_in_flight_max: 1000,
+        bytes_in_flight_max: 1 << 30,
+        stamp_count,
+        pool_mode: mode,
+    };
+    Executor::start(store, SyncPolicy::Always, &config).unwrap()
+}
+
+/// Two shards write and read all keys, a third one only reads; returns the hits of all caches.
+fn run_shards<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode, rounds: u64) -> u64 {
+    let executor = &executor(store, stamp_count, mode);
+    let acknowledged = &Acknowledged::default();
+    let next = &AtomicU64::new(1);
+    let turns = &std::array::from_fn::<_, KEYS, _>(|_| std::sync::Mutex::new(()));
+    std::thread::scope(|scope| {
+        let shards = (0..3).map(|shard_index| {
+            scope.spawn(move || {
+                let mut shard = Shard::new(store, executor, shard_index, mode);
+                let mut seen = Seen::default();
+                let mut random = fastrand::Rng::with_seed(shard_index as u64);
+                for _ in 0..rounds {
+                    let key = random.usize(..KEYS);
+                    // One writer of a key at a time, or "older" would mean nothing.
+                    if shard_index < 2 && random.u8(..4) == 0 {
+                        let _turn = turns[key].lock();
+                        let version = next.fetch_add(1, Ordering::SeqCst);
+                        shard.submit(JobKind::Put, &[key as u8], &value_of(version), None);
+                        if shard.settle().0 == Outcome::Written {
+                            acknowledged.raise(key, version);
+                        }
+                    }
+                    for _ in 0..4 {
+                        let key = random.usize(..KEYS);
+                        let floor = acknowledged.floor(key);
+                        seen.check(key, floor, shard.get(&[key as u8]));
+                    }
+                }
+                shard.hits
+            })
+        });
+        let shards: Vec<_> = shards.collect();
+        shards.into_iter().map(|shard| shard.join().unwrap()).sum()
+    })
+}
+
+/// Goal: over caches, stamps, store threads and commits of three shards at once, no read sees
+/// less than was acknowledged before it began, nor less than the same reader saw before.
+#[test]
+fn no_shard_reads_less_than_was_acknowledged() {
+    for stamp_count in [1, 4, 1024] {
+        for mode in [PoolMode::On, PoolMode::Off] {
+            for cold in [false, true] {
+                let faults = Faults {
+                    cold,
+                    ..Faults::default()
+                };
+                let store = Arc::new(FaultyStore::new(MemoryStore::new(), faults));
+                let hits = run_shards(&store, stamp_count, mode, 10_000);
+                assert!(hits > 100, "{hits} hits: the caches were not tested");
+            }
+        }
+    }
+}
+
+/// Goal: the same on the real engine.
+#[test]
+fn no_shard_reads_less_than_was_acknowledged_from_rocksdb() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&EntityConfig::new(directory.path().join("data"))).unwrap();
+    let hits = run_shards(&Arc::new(store), 4, PoolMode::On, 2_000);
+    assert!(hits > 100, "{hits} hits: the caches were not tested");
+}
+
+/// Goal: a commit that fails in the middle of it all, whether its batch shows or not, makes no
+/// cache say less than was acknowledged, and readers go on agreeing with the store.
+#[test]
+fn failed_commit_leaves_no_stale_value() {
+    let failed_sync = Faults {
+        failed_sync: Some(500),
+        ..Faults::default()
+    };
+    let disk_full = Faults {
+        disk_full_after_commits: Some(500),
+        ..Faults::default()
+    };
+    for faults in [failed_sync, disk_full] {
+        let store = Arc::new(FaultyStore::new(MemoryStore::new(), faults));
+        run_shards(&store, 1024, PoolMode::On, 10_000);
+        assert!(store.commits() >= 500, "the fault was not met");
+    }
+}
+
+/// Goal: over real sockets, connections on two shards never see less than another was told.
+#[test]
+fn no_connection_reads_less_than_another_was_told() {
+    for mode in [PoolMode::On, PoolMode::Off] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(&EntityConfig::new(directory.path().join("data"))).unwrap());
+        let server = TestServer::start(&store, |config, http| {
+            http.shards = 2;
+            http.pool_mode = mode;
+            config.block_cache_bytes = 256 << 10;
+        });
+        let acknowledged = &Acknowledged::default();
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let mut client = server.connect();
+                scope.spawn(move || write_versions(&mut client, acknowledged, writer));
+            }
+            for reader in 0..4 {
+                let mut client = server.connect();
+                scope.spawn(move || read_versions(&mut client, acknowledged, reader));
+            }
+        });
+        let mut client = server.connect();
+        let lookups = "millpond_entity_value_cache_lookups_total";
+        assert!(client.metric(&format!("{lookups}{{result=\"hit\"}}")) > 100);
+        assert!(client.metric("millpond_entity_value_cache_bytes ") <= 256 << 10);
+    }
+}
+
+fn write_versions(client: &mut Client, acknowledged: &Acknowledged, writer: usize) {
+    for version in 1..=600 {
+        let key = 2 * (version as usize % (KEYS / 2)) + writer;
+        assert_eq!(client.put(&[key as u8], &value_of(version)), 201);
+        acknowledged.raise(key, version);
+    }
+}
+
+fn read_versions(client: &mut Client, acknowledged: &Acknowledged, reader: u64) {
+    let mut seen = Seen::default();
+    let mut random = fastrand::Rng::with_seed(reader);
+    for _ in 0..3_000 {
+        let key = random.usize(..KEYS);
+        let floor = acknowledged.floor(key);
+        let reply = client.get(&[key as u8]);
+        let version = match reply.status {
+            404 => 0,
+            status => {
+                assert_eq!(status, 200);
+                version_of(&reply.body)
+            }
+        };
+        seen.check(key, floor, version);
+    }
+}
+
+/// Goal: what a shard wrote it answers without the engine; what a read thread found, it asks for
+/// once; what was deleted is gone.
+#[test]
+fn written_and_cold_values_become_hot() {
+    let cold = Faults {
+        cold: true,
+        ..Faults::default()
+    };
+    for mode in [PoolMode::On, PoolMode::Off] {
+        let store = Arc::new(FaultyStore::new(MemoryStore::new(), cold));
+        let old = [(&b"old"[..], &b"from before"[..])];
+        let writes = old.iter().map(|&(key, value)| Write::Put { key, value });
+        store.commit(writes, 0, Durability::Synced).unwrap();
+        let server = TestServer::start(&store, |_, http| http.pool_mode = mode);
+        let mut client = server.connect();
+        assert_eq!(client.put(b"new", b"just written"), 201);
+        for _ in 0..3 {
+            assert_eq!(client.get(b"new").body, b"just written");
+            assert_eq!(client.get(b"old").body, b"from before");
+        }
+        assert_eq!(client.metric("millpond_entity_cold_reads_total "), 1);
+        let lookups = "millpond_entity_value_cache_lookups_total";
+        assert_eq!(client.metric(&format!("{lookups}{{result=\"hit\"}}")), 5);
+        assert_eq!(client.metric("millpond_entity_value_cache_entries "), 2);
+        assert_eq!(client.delete(b"old"), 202);
+        assert_eq!(client.delete(b"new"), 202);
+        assert_eq!(client.get(b"old").status, 404);
+        assert_eq!(client.get(b"new").status, 404);
+        assert_eq!(client.metric("millpond_entity_value_cache_bytes "), 0);
+    }
+}
