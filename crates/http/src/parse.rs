@@ -75,7 +75,7 @@ fn expect_line_end(bytes: &[u8], at: usize) -> Result<usize, Stop> {
 }
 
 /// Parses field lines up to and including the empty line; returns the position after it.
-#[inline]
+#[inline(always)]
 fn parse_fields(
     bytes: &[u8],
     start: usize,

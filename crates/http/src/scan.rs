@@ -102,9 +102,10 @@ pub(crate) fn target_end(bytes: &[u8], from: usize) -> usize {
 #[inline]
 pub(crate) fn path_end(bytes: &[u8], from: usize) -> usize {
     let class = |byte: u8| CLASSES[byte as usize];
+    let (chunks, _) = bytes.get(from..).unwrap_or_default().as_chunks();
     let mut at = from;
-    while let Some([a, b, c, d]) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
-        if class(*a) & class(*b) & class(*c) & class(*d) & PATH == 0 {
+    for &[a, b, c, d] in chunks {
+        if class(a) & class(b) & class(c) & class(d) & PATH == 0 {
             break;
         }
         at += 4;

@@ -129,7 +129,7 @@ fn check_host(host: &[u8], fields: &mut HeadFields) -> Result<(), ParseError> {
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn parse_line(bytes: &[u8], start: usize) -> Result<RequestLine, Stop> {
     let (method, method_end) = parse_method(bytes, start)?;
     let target_start = method_end + 1;
@@ -159,7 +159,7 @@ fn parse_line(bytes: &[u8], start: usize) -> Result<RequestLine, Stop> {
 }
 
 /// The method and the position of the space after it; the most frequent one costs one comparison.
-#[inline]
+#[inline(always)]
 fn parse_method(bytes: &[u8], start: usize) -> Result<(Method, usize), Stop> {
     if bytes[start..].starts_with(b"GET ") {
         return Ok((Method::Get, start + 3));

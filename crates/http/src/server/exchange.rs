@@ -1,13 +1,13 @@
 //! Requests out of bytes, through the service, into responses.
 
-use crate::connection::{Advance, Connection, HeadBytes, Pending, Ready, Refusal, is_head_request};
+use crate::connection::{Advance, Connection, Pending, Ready, Refusal, Whole, is_head_request};
 use crate::counters::HttpCounters;
 use crate::date::StandingLines;
 use crate::encode::{Persistence, ResponseParts, encode_response};
 use crate::head::{HeadFields, RequestHead, Version};
 use crate::limits::Limits;
 use crate::method::Method;
-use crate::request::Request;
+use crate::request::{Request, RequestBody};
 use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext};
 use crate::status::StatusCode;
@@ -95,6 +95,25 @@ impl Exchange {
                 self.marks.mark_backlogged(connection);
                 break;
             }
+            if connection.gathering.is_none()
+                && let Some(whole) = Whole::at_front(&bytes[at..], &self.limits, &mut self.fields)
+            {
+                served_count += 1;
+                at += whole.head_bytes.len() + whole.body.len();
+                if at < bytes.len() {
+                    self.expect_more_output(connection);
+                }
+                let body = RequestBody::Borrowed(whole.body);
+                self.call(
+                    service,
+                    connection,
+                    &whole.head,
+                    whole.head_bytes,
+                    body,
+                    shard,
+                );
+                continue;
+            }
             let Self {
                 limits,
                 fields,
@@ -111,13 +130,7 @@ impl Exchange {
                 }
                 Advance::Ready(ready) => {
                     served_count += 1;
-                    if at < bytes.len() && connection.output.capacity() == 0 {
-                        // More will follow in this tick, likely as much as last time. Without
-                        // memory the response itself will fail and say so.
-                        let last_bytes = connection.output_bytes_last as usize;
-                        let _ = connection.output.reserve(&self.blocks, last_bytes);
-                    }
-                    self.call(service, connection, ready, shard);
+                    self.call_gathered(service, connection, ready, shard);
                 }
             }
         }
@@ -157,40 +170,65 @@ impl Exchange {
         }
     }
 
-    #[inline]
-    fn call<S: Service, D: Driver>(
+    /// More responses will follow in this tick, likely as much as last time. Without memory the
+    /// response itself will fail and say so.
+    fn expect_more_output(&self, connection: &mut Connection) {
+        if connection.output.capacity() == 0 {
+            let last_bytes = connection.output_bytes_last as usize;
+            let _ = connection.output.reserve(&self.blocks, last_bytes);
+        }
+    }
+
+    /// Like `call`, for a request that came in pieces.
+    #[inline(never)]
+    fn call_gathered<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
         connection: &mut Connection,
         ready: Ready<'_>,
         shard: &mut ShardContext<'_, D>,
     ) {
-        let Ready {
-            head,
+        let head_bytes = ready.head_bytes.as_slice();
+        self.call(
+            service,
+            connection,
+            &ready.head,
             head_bytes,
-            body,
-        } = ready;
+            ready.body,
+            shard,
+        );
+    }
+
+    #[inline]
+    fn call<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        head: &RequestHead,
+        head_bytes: &[u8],
+        body: RequestBody<'_>,
+        shard: &mut ShardContext<'_, D>,
+    ) {
         self.counters.requests += 1;
         self.sequence = self.sequence.wrapping_add(1);
         connection.is_last_request = !head.keep_alive;
         let is_head = head.method == Method::Head;
-        let persistence = self.persistence(&head);
+        let persistence = self.persistence(head);
         let pending = Pending {
             sequence: self.sequence,
             persistence,
             is_head,
         };
         let token = RequestToken::new(connection.socket.slot() as u32, self.sequence);
-        if is_metrics(&head, &head_bytes) {
+        if is_metrics(head, head_bytes) {
             self.metrics_requests.push(token);
             connection.pending = Some(pending);
             return;
         }
-        let bytes = head_bytes.as_slice();
         let mut request = Request {
             method: head.method,
-            bytes,
-            head: &head,
+            bytes: head_bytes,
+            head,
             fields: &self.fields,
             body,
         };
@@ -316,9 +354,8 @@ impl Exchange {
     }
 }
 
-fn is_metrics(head: &RequestHead, head_bytes: &HeadBytes<'_>) -> bool {
-    matches!(head.method, Method::Get | Method::Head)
-        && head.path.of(head_bytes.as_slice()) == METRICS_PATH
+fn is_metrics(head: &RequestHead, head_bytes: &[u8]) -> bool {
+    matches!(head.method, Method::Get | Method::Head) && head.path.of(head_bytes) == METRICS_PATH
 }
 
 /// A service that answered nothing ran out of memory, or forgot: 503 and close.
