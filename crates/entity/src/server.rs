@@ -25,6 +25,10 @@ const CACHE_BYTES_PER_STAMP: usize = 128;
 /// However small the cache, writes must not kill all of it: 8 KiB.
 const STAMP_COUNT_MIN: usize = 1024;
 
+/// The table is filled at the start, so a huge cache must not make it huge as well: 128 MiB, which
+/// a cache of 2 GiB has. Beyond that a write kills more neighbours.
+const STAMP_COUNT_MAX: usize = 1 << 24;
+
 /// Why the server did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -147,7 +151,8 @@ impl<S: Store> Parts<S> {
             return Err(ServeError::NoShards.into());
         }
         let cache_bytes = usize::try_from(config.block_cache_bytes).unwrap_or(usize::MAX);
-        let stamp_count = (cache_bytes / CACHE_BYTES_PER_STAMP).max(STAMP_COUNT_MIN);
+        let stamp_count =
+            (cache_bytes / CACHE_BYTES_PER_STAMP).clamp(STAMP_COUNT_MIN, STAMP_COUNT_MAX);
         let executor_config = ExecutorConfig {
             shards: http.shards,
             read_threads: config.read_threads,
