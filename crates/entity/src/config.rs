@@ -21,7 +21,7 @@ pub struct EntityConfig {
     /// shares (`value_cache`), and a quarter of it on top for the engine's blocks and indexes.
     /// 128 MiB keep 100,000 values of 1 KiB (118 MB with keys and entries, 10 MiB for finding and
     /// dating them) where one shard answers at once. Every shard keeps its own copies.
-    pub block_cache_bytes: u64,
+    pub cache_bytes: u64,
     /// Memory for writes not yet in tables: three memtables of 16 MiB.
     pub memtable_bytes: u64,
     /// Requests that may wait for the store at once, all shards together; one more is answered
@@ -41,7 +41,7 @@ impl EntityConfig {
             data,
             sync: SyncPolicy::Always,
             value_bytes_max: 64 << 20,
-            block_cache_bytes: 128 << 20,
+            cache_bytes: 128 << 20,
             memtable_bytes: 48 << 20,
             jobs_in_flight_max: 4096,
             bytes_in_flight_max: 256 << 20,

@@ -100,7 +100,7 @@ pub fn serve_with<S: Store>(
 pub fn open(config: &EntityConfig) -> Result<RocksDbStore, DataDirError> {
     let memory = RocksDbMemory {
         // Indexes and filters first, then the neighbours of values just read.
-        block_cache_bytes: config.block_cache_bytes / 4,
+        block_cache_bytes: config.cache_bytes / 4,
         memtable_bytes: config.memtable_bytes,
     };
     RocksDbStore::open(&config.data, memory)
@@ -150,7 +150,7 @@ impl<S: Store> Parts<S> {
         if http.shards == 0 {
             return Err(ServeError::NoShards.into());
         }
-        let cache_bytes = usize::try_from(config.block_cache_bytes).unwrap_or(usize::MAX);
+        let cache_bytes = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
         let stamp_count =
             (cache_bytes / CACHE_BYTES_PER_STAMP).clamp(STAMP_COUNT_MIN, STAMP_COUNT_MAX);
         let executor_config = ExecutorConfig {

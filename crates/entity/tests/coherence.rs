@@ -272,7 +272,7 @@ fn no_connection_reads_less_than_another_was_told() {
         let server = TestServer::start(&store, |config, http| {
             http.shards = 2;
             http.pool_mode = mode;
-            config.block_cache_bytes = 256 << 10;
+            config.cache_bytes = 256 << 10;
         });
         let acknowledged = &Acknowledged::default();
         std::thread::scope(|scope| {

@@ -220,7 +220,7 @@ fn reads_agree_while_tables_come_and_go() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = EntityConfig::new(directory.path().join("data"));
     config.memtable_bytes = 3 << 20;
-    config.block_cache_bytes = 1 << 20;
+    config.cache_bytes = 1 << 20;
     let store = open(&config).unwrap();
     let mut random = fastrand::Rng::with_seed(11);
     let mut oracle = Map::new();

@@ -44,7 +44,7 @@ struct PlaintextFlags {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond serve entity --data ./data
-  millpond serve entity --data ./data --sync interval:100 --block-cache 512MiB
+  millpond serve entity --data ./data --sync interval:100 --cache 512MiB
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
   curl 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 struct EntityFlags {
@@ -57,9 +57,10 @@ struct EntityFlags {
     /// when power fails
     #[arg(long, value_name = "always|interval:MS|off", default_value_t = SyncPolicy::Always)]
     sync: SyncPolicy,
-    /// Memory for blocks of tables read from disk
+    /// Memory for values that are read, shared out among the shards; a quarter of it more for the
+    /// blocks and indexes of the engine
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
-    block_cache: u64,
+    cache: u64,
     /// Memory for writes that are not yet in tables
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "48MiB")]
     memtable: u64,
@@ -141,7 +142,7 @@ impl EntityFlags {
         let entity = EntityConfig {
             sync: self.sync,
             value_bytes_max: self.max_value,
-            block_cache_bytes: self.block_cache,
+            cache_bytes: self.cache,
             memtable_bytes: self.memtable,
             ..EntityConfig::new(self.data)
         };
@@ -261,7 +262,7 @@ mod tests {
         };
         let library = EntityConfig::new(PathBuf::new());
         assert_eq!(flags.sync, library.sync);
-        assert_eq!(flags.block_cache, library.block_cache_bytes);
+        assert_eq!(flags.cache, library.cache_bytes);
         assert_eq!(flags.memtable, library.memtable_bytes);
         assert_eq!(flags.max_value, library.value_bytes_max);
     }
@@ -278,7 +279,7 @@ mod tests {
             ("plaintext --pools yes", "on or off"),
             ("plaintext --data x", "--data"),
             ("entity --sync sometimes", "interval:MS"),
-            ("entity --block-cache lots", "--block-cache"),
+            ("entity --cache lots", "--cache"),
             ("", "plaintext"),
         ] {
             let error = parse(line).unwrap_err();
