@@ -40,7 +40,7 @@ impl Span {
     /// The bytes, out of the same head the span was made from.
     #[inline]
     pub fn of(self, head: &[u8]) -> &[u8] {
-        &head[usize::from(self.start)..][..usize::from(self.length)]
+        &head[self.start()..self.end()]
     }
 
     /// Nothing in it.

@@ -120,6 +120,9 @@ impl Arena {
     /// O(1) while one chunk is enough.
     pub fn reset(&mut self) {
         let mut books = self.books.get();
+        if books.live_count == 0 && self.spare_chunks.is_empty() {
+            return;
+        }
         let leaving_count = self.spare_chunks.len().div_ceil(2);
         for _ in 0..leaving_count {
             books.reserved_bytes -= self.spare_chunks.free_newest();
