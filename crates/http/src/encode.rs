@@ -44,6 +44,7 @@ pub(crate) struct ResponseParts<'a> {
     pub(crate) is_head: bool,
 }
 
+const CONTENT_TYPE: &[u8] = b"Content-Type: ";
 const CONTENT_LENGTH: &[u8] = b"Content-Length: ";
 const LINE_END: &[u8] = b"\r\n";
 /// Digits of the largest `u64`.
@@ -73,17 +74,19 @@ pub(crate) fn encode_response(
     let content_type_bytes = parts.content_type.map_or(0, <[u8]>::len);
     let head_bytes_max = RESPONSE_FIXED_BYTES_MAX + content_type_bytes + fields_bytes;
     output.reserve(blocks, head_bytes_max + body.len())?;
-    if parts.status == StatusCode::OK {
-        output.append_within_capacity(parts.standing_lines.after_ok());
+    let standing_lines = if parts.status == StatusCode::OK {
+        parts.standing_lines.after_ok()
     } else {
         append_status_line(output, parts.status);
-        output.append_within_capacity(parts.standing_lines.lines());
-    }
+        parts.standing_lines.lines()
+    };
+    let (type_name, content_type, type_end): (&[u8], &[u8], &[u8]) = match parts.content_type {
+        Some(content_type) => (CONTENT_TYPE, content_type, LINE_END),
+        None => (&[], &[], &[]),
+    };
+    output.append_all_within_capacity([standing_lines, type_name, content_type, type_end]);
     for (name, value) in parts.fields {
         append_field(output, name.as_bytes(), value);
-    }
-    if let Some(content_type) = parts.content_type {
-        output.append_all_within_capacity([b"Content-Type: ", content_type, LINE_END]);
     }
     let end = parts.persistence.head_end();
     if forbids_body {

@@ -4,14 +4,20 @@
 //! programs be profiled. Deadlines are up to a millisecond late here, never early.
 #![allow(unsafe_code)]
 
-use rustix::event::epoll::{Event, EventData, EventFlags};
+use rustix::event::epoll::Event;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
+use std::mem::offset_of;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Events taken per wait; more wait for the next.
-const EVENTS_MAX: usize = 64;
+/// Both libraries' events are the kernel's, so that one can be filled as the other.
+const _: () = {
+    assert!(size_of::<Event>() == size_of::<libc::epoll_event>());
+    assert!(align_of::<Event>() == align_of::<libc::epoll_event>());
+    assert!(offset_of!(Event, flags) == offset_of!(libc::epoll_event, events));
+    assert!(offset_of!(Event, data) == offset_of!(libc::epoll_event, u64));
+};
 
 /// Waits for events of `epoll` at most `wait_ns`, rounded up; `None` waits for ever. Fills the
 /// front of `events` and returns how many there are.
@@ -23,22 +29,14 @@ pub(super) fn wait(
     let timeout_ms = wait_ns.map_or(-1, |wait_ns| {
         i32::try_from(wait_ns.div_ceil(NS_PER_MS)).unwrap_or(i32::MAX)
     });
-    let mut raw = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
-    let capacity = EVENTS_MAX.min(events.len()) as i32;
-    // SAFETY: the descriptor is open while it is borrowed, and `raw` has room for `capacity`
-    // events, which the kernel fills from the front.
-    let count =
-        unsafe { libc::epoll_wait(epoll.as_raw_fd(), raw.as_mut_ptr(), capacity, timeout_ms) };
+    let capacity = i32::try_from(events.len()).unwrap_or(i32::MAX);
+    let front = events.as_mut_ptr().cast::<libc::epoll_event>();
+    // SAFETY: the descriptor is open while it is borrowed; `front` has room for `capacity` events
+    // of the layout asserted above, and any bits the kernel writes are valid in both fields.
+    let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), front, capacity, timeout_ms) };
     // Negative only on failure, which says why in this thread's errno.
-    let Ok(count) = usize::try_from(count) else {
+    usize::try_from(count).map_err(|_| {
         let error = std::io::Error::last_os_error();
-        return Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL));
-    };
-    for (event, raw) in events.iter_mut().zip(&raw[..count]) {
-        *event = Event {
-            flags: EventFlags::from_bits_retain(raw.events),
-            data: EventData::new_u64(raw.u64),
-        };
-    }
-    Ok(count)
+        Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
+    })
 }
