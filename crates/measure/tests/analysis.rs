@@ -458,3 +458,38 @@ fn order_does_not_matter() {
         "{warnings:?}"
     );
 }
+
+/// Goal: when most are level, the sentence names the few that are not, and how many are level.
+#[test]
+fn the_shorter_side_is_named() {
+    let mut plans = nine_plans();
+    for plan in &mut plans {
+        let is_tcmalloc = plan.allocator == "tcmalloc";
+        plan.memory = if is_tcmalloc { 1.3 } else { 1.0 };
+    }
+    let memory = analyse(&candidates(&plans, 10, 0.002, 7)).verdicts.memory;
+    assert_eq!(memory.best.len(), 6, "{}", memory.sentence);
+    assert!(
+        memory
+            .sentence
+            .contains("6 of 8 need the least, equally good: all but tcmalloc with"),
+        "{}",
+        memory.sentence
+    );
+}
+
+/// Goal: a machine too noisy to tell anything is said to be so in words a reader can size.
+#[test]
+fn hopeless_noise_is_said_plainly() {
+    let mut plans = nine_plans();
+    for plan in &mut plans {
+        plan.throughput = 1.0;
+    }
+    let throughput = analyse(&candidates(&plans, 10, 1.5, 7)).verdicts.throughput;
+    let said = &throughput.sentence;
+    assert!(
+        said.contains("(only ") && said.contains("x would have shown)"),
+        "{said}"
+    );
+    assert!(said.contains("a quieter machine may"), "{said}");
+}

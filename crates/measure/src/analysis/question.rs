@@ -149,12 +149,15 @@ fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
     String::new()
 }
 
+/// More names than this make a list nobody reads; the shorter side is named then.
+const NAMES_MAX: usize = 3;
+
 /// Entrants in order of their estimates, and how far down "best" reaches.
 struct Ranking<'a> {
     /// The best estimate first, then those not separable from it, in order.
     best: Vec<&'a CandidateRounds>,
-    /// How many are certainly worse than the best.
-    worse: usize,
+    /// Those certainly worse than the best, in order.
+    worse: Vec<&'a CandidateRounds>,
     /// True if all of `best` are proved equivalent to the first.
     equivalent: bool,
 }
@@ -176,12 +179,12 @@ impl<'a> Ranking<'a> {
         let (first, rest) = order
             .split_first()
             .expect("the baseline is always an entrant");
-        let (mut best, mut worse, mut equivalent) = (vec![first.0], 0, true);
+        let (mut best, mut worse, mut equivalent) = (vec![first.0], Vec::new(), true);
         for (entrant, _) in rest {
             let rounds = pairing::pair(first.0, entrant, measures);
             let comparison = compare_chosen(&rounds, family, &rule);
             if comparison.verdict == Verdict::Better {
-                worse += 1;
+                worse.push(*entrant);
             } else {
                 equivalent &= comparison.verdict == Verdict::Equivalent;
                 best.push(entrant);
@@ -200,11 +203,14 @@ impl<'a> Ranking<'a> {
             let found = comparisons.iter().find(|one| one.candidate == name);
             found.map(Comparison::ratio_text).unwrap_or_default()
         };
-        let all = self.worse == 0;
+        let all = self.worse.is_empty();
         match (self.best.as_slice(), all) {
             ([only], true) => format!("only {} was measured", only.name),
             ([first], false) if first.name == *baseline => {
-                format!("{baseline} {what}: {}", the_others_are_worse(self.worse))
+                format!(
+                    "{baseline} {what}: {}",
+                    the_others_are_worse(self.worse.len())
+                )
             }
             ([first], false) => {
                 format!("{} {what}: {} {baseline}", first.name, figures(&first.name))
@@ -217,20 +223,26 @@ impl<'a> Ranking<'a> {
             }
             (_, true) => no_difference(comparisons),
             (several, false) => {
-                let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
                 let how = if self.equivalent {
                     "equally good"
                 } else {
                     "not separable"
                 };
+                let plural = what.replace("gives", "give").replace("needs", "need");
+                if several.len() > NAMES_MAX && self.worse.len() <= NAMES_MAX {
+                    let (count, total) = (several.len(), several.len() + self.worse.len());
+                    let worse: Vec<&str> = self.worse.iter().map(|one| one.name.as_str()).collect();
+                    let others = join(&worse);
+                    return format!("{count} of {total} {plural}, {how}: all but {others}");
+                }
+                let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
                 let first = names[0];
                 let lead = if first == baseline {
                     String::new()
                 } else {
                     format!(" ({first}: {} {baseline})", figures(first))
                 };
-                let plural = what.replace("gives", "give").replace("needs", "need");
-                let others = the_others_are_worse(self.worse);
+                let others = the_others_are_worse(self.worse.len());
                 format!("{} {plural}, {how}{lead}; {others}", join(&names))
             }
         }
@@ -294,6 +306,9 @@ fn too_few(first: &str, baseline: &str, figures: &str, comparisons: &[Comparison
 }
 
 /// "No difference" never stands alone: it comes with what would have been seen.
+/// Beyond this many more rounds, an afternoon's work, advice to run them is no help.
+const ROUNDS_WORTH_ADVISING: u32 = 500;
+
 fn no_difference(comparisons: &[Comparison]) -> String {
     let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
     let word = if rounds == 1 { "round" } else { "rounds" };
@@ -308,10 +323,20 @@ fn no_difference(comparisons: &[Comparison]) -> String {
         Verdict::Undecided { rounds_needed } => Some(rounds_needed),
         _ => None,
     });
-    let needed = needed.max().map_or_else(String::new, |more| {
-        format!("; about {more} more would decide the hardest case")
-    });
+    let needed = match needed.max() {
+        None => String::new(),
+        Some(more) if more > ROUNDS_WORTH_ADVISING => {
+            "; no sensible number more would decide the hardest case here, a quieter machine may"
+                .to_owned()
+        }
+        Some(more) => format!("; about {more} more would decide the hardest case"),
+    };
     match detectable {
+        // Past twice as much a percentage is no longer read as a size.
+        Some(share) if share > 1.0 => format!(
+            "no difference that {rounds} {word} can show (only {:.1}x would have shown){needed}",
+            1.0 + share
+        ),
         Some(share) => format!(
             "no difference that {rounds} {word} can show (one of {} would have shown){needed}",
             format_percent(share)
