@@ -183,7 +183,12 @@ impl<'a> Ranking<'a> {
         for (entrant, _) in rest {
             let rounds = pairing::pair(first.0, entrant, measures);
             let comparison = compare_chosen(&rounds, family, &rule);
-            if comparison.verdict == Verdict::Better {
+            // Against the baseline, the question's own comparisons have spoken already.
+            let is_worse_than_baseline = std::ptr::eq(first.0, field.baseline)
+                && comparisons
+                    .iter()
+                    .any(|one| one.candidate == entrant.name && one.verdict == Verdict::Worse);
+            if comparison.verdict == Verdict::Better || is_worse_than_baseline {
                 worse.push(*entrant);
             } else {
                 equivalent &= comparison.verdict == Verdict::Equivalent;
