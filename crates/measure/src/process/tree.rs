@@ -2,9 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 use super::parse::Stat;
 use super::{ProcessError, ProcessSample, read_file};
+
+/// A process that replaces itself by another program has no memory to read for a moment, longer on
+/// a busy machine: looked at so often before it counts as gone.
+const ATTEMPTS: usize = 50;
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A process, named by the id of its root, with its descendants and its process group.
 ///
@@ -42,23 +49,17 @@ impl ProcessTree {
     /// # Errors
     /// [`ProcessError::Gone`] if none is left, or if the kernel refuses one.
     pub fn sample(&self) -> Result<TreeSample, ProcessError> {
-        let mut sample = TreeSample::default();
-        for pid in self.members() {
-            match ProcessSample::read(pid) {
-                Ok(one) => {
-                    sample.processes.insert(pid, one);
-                }
-                Err(ProcessError::Gone { .. }) => {}
-                Err(error) => return Err(error),
+        for _ in 0..ATTEMPTS {
+            let members = self.members();
+            if members.is_empty() {
+                break;
             }
+            if let Some(sample) = read_all(&members)? {
+                return Ok(sample);
+            }
+            thread::sleep(ATTEMPT_INTERVAL);
         }
-        let total = sample
-            .processes
-            .values()
-            .copied()
-            .reduce(|sum, one| sum.plus(&one));
-        sample.total = total.ok_or(ProcessError::Gone { pid: self.root })?;
-        Ok(sample)
+        Err(ProcessError::Gone { pid: self.root })
     }
 
     /// Resident memory of all members, cheaply.
@@ -76,6 +77,25 @@ impl ProcessTree {
         }
         Ok(known.iter().sum())
     }
+}
+
+/// Reads `members`; `None` if none of them can be read now.
+fn read_all(members: &[u32]) -> Result<Option<TreeSample>, ProcessError> {
+    let mut processes = BTreeMap::new();
+    for &pid in members {
+        match ProcessSample::read(pid) {
+            Ok(one) => {
+                processes.insert(pid, one);
+            }
+            Err(ProcessError::Gone { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let total = processes
+        .values()
+        .copied()
+        .reduce(|sum, one| sum.plus(&one));
+    Ok(total.map(|total| TreeSample { total, processes }))
 }
 
 /// Every process with its parent and group. A process that ends meanwhile is left out.
