@@ -207,10 +207,8 @@ mod tests {
                     head.contains("Connection"),
                     persistence != Persistence::Silent
                 );
-                assert!(
-                    !head.contains("\r\n\r\n") && head.contains("\r\nX: y\r\n"),
-                    "{head}"
-                );
+                assert!(head.lines().any(|line| line == "X: y"), "{head}");
+                assert!(!head.contains("\r\n\r\n"), "{head}");
                 // All but the digits of a longer length, the field and the content type.
                 assert!(
                     head.len() - 10 + DIGITS_MAX <= RESPONSE_FIXED_BYTES_MAX,
