@@ -51,6 +51,13 @@ pub(crate) fn python_server(address: SocketAddr) -> Vec<String> {
     command
 }
 
+/// A Redis that keeps nothing on disk: it speaks no HTTP and brings jemalloc along.
+pub(crate) fn redis_server(address: SocketAddr) -> Vec<String> {
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let words = ["redis-server", "--bind", &ip, "--port", &port, "--save", ""];
+    words.map(str::to_owned).to_vec()
+}
+
 /// Waits for something that must happen; the bound only ends a broken test.
 pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);

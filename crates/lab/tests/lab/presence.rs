@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::common::{
-    eventually, free_address, has_program, preloadable, probe, python_server, spec, start,
+    eventually, free_address, has_program, preloadable, probe, python_server, redis_server, spec,
+    start,
 };
 use millpond_lab::allocator::{self, Allocator};
 use millpond_lab::presence::{Presence, PresenceError, prove};
@@ -135,19 +136,9 @@ fn native_allocator_of_redis_is_named() {
     }
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
-    let port = address.port().to_string();
-    let command = [
-        "redis-server",
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &port,
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ];
-    let mut subject = start(&spec(directory.path(), &command));
+    let redis = redis_server(address);
+    let words: Vec<&str> = redis.iter().map(String::as_str).collect();
+    let mut subject = start(&spec(directory.path(), &words));
     eventually("redis listens", || probe(address).address_taken());
     subject.ensure_alive().unwrap();
     let serving = subject.serving(address.port());

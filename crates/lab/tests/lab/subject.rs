@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::common::{
-    eventually, free_address, has_program, launcher, probe, python_server, spec, start,
+    eventually, free_address, has_program, launcher, probe, python_server, redis_server, spec,
+    start,
 };
 use millpond_lab::process_tree::{self, is_alive};
 use millpond_lab::subject::{Subject, SubjectError};
@@ -275,16 +276,8 @@ fn redis_is_not_http() {
     }
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
-    let port = address.port().to_string();
-    let words = [
-        "redis-server",
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &port,
-        "--save",
-        "",
-    ];
+    let redis = redis_server(address);
+    let words: Vec<&str> = redis.iter().map(String::as_str).collect();
     let mut subject = start(&spec(directory.path(), &words));
     let error = subject
         .wait_ready(&probe(address), Duration::from_secs(600), &RUNNING)
