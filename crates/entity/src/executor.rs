@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use millpond_io::{Mailbox, MailboxSender, Waker};
-use millpond_mempool::{BlockPool, Buffer, PoolMode};
+use millpond_mempool::{BlockPool, Buffer, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
 use crate::counters::{CommitCounters, ShardCounters};
@@ -331,6 +331,7 @@ fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
     let mut outbox = Outbox::new(shared);
     let mut queued = Vec::new();
     loop {
+        flush_remote_frees();
         match shared
             .writes
             .take_all(&mut queued, committer.sync_deadline())
@@ -382,6 +383,7 @@ fn run_reader<S: Store>(shared: &Shared, lane: &Lane<Job>, store: &S, values: &B
             outbox.push(job, outcome);
             outbox.send(shared);
         }
+        flush_remote_frees();
     }
 }
 

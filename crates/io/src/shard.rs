@@ -13,7 +13,7 @@ use crate::error::IoError;
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::Waker;
-use millpond_mempool::{PoolMode, PoolStats};
+use millpond_mempool::{PoolMode, PoolStats, flush_remote_frees};
 use rustix::thread::set_current_timer_slack;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -232,6 +232,7 @@ impl<D: Driver> Shard<D> {
     }
 
     fn tick<P: Protocol<D>>(&mut self, protocol: &mut P) -> Result<(), IoError> {
+        flush_remote_frees();
         let plan = protocol.wait_plan(self.driver.now_ns());
         let planned_ns = plan
             .deadline_ns

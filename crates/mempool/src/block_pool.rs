@@ -8,12 +8,13 @@
 use crate::block_class::Release;
 use crate::heap::{self, HEAP_BYTES_MIN};
 use crate::local_pool::LocalPool;
-use crate::remote_free::{Last, RemoteFrees};
+use crate::outbox;
+use crate::remote_free::RemoteFrees;
 use crate::size_class::{CLASS_COUNT, POOLED_BYTES_MAX, SizeClass};
 use crate::thread_number::{self, NOBODY};
 use crate::{PoolError, PoolMode, PoolStats};
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, slice};
@@ -72,7 +73,7 @@ impl BlockPool {
             name,
             handle_count: Cell::new(1),
             local: UnsafeCell::new(LocalPool::new(limit_bytes)),
-            remote: RemoteFrees::new(),
+            remote: RemoteFrees::new(free_core),
         });
         Self {
             core: NonNull::from(Box::leak(core)),
@@ -216,12 +217,8 @@ fn close(core: NonNull<PoolCore>) {
         local.release_idle(Release::All);
         local.live_count()
     };
-    // SAFETY: the pool lives until `leave` gives up the owner's share, and is not used after it
-    // unless by the last.
-    let last = unsafe { RemoteFrees::leave(remote_of(core), away_count) };
-    if last == Last::Yes {
-        free_core(core);
-    }
+    // SAFETY: the pool lives until `leave` gives up the owner's share, and is not used after it.
+    unsafe { RemoteFrees::leave(remote_of(core), away_count) };
 }
 
 /// The part of a living pool that any thread may touch.
@@ -231,17 +228,22 @@ fn remote_of(core: NonNull<PoolCore>) -> NonNull<RemoteFrees> {
 }
 
 /// Frees a pool nobody can reach any more.
-#[cold]
-fn free_core(core: NonNull<PoolCore>) {
-    // SAFETY: made by `Box::leak`; `remote` told exactly one caller that it is the last, after all
-    // others' accesses.
-    drop(unsafe { Box::from_raw(core.as_ptr()) });
+///
+/// # Safety
+/// `remote` is a pool's, by a pointer from `remote_of`, and nobody uses the pool any more.
+unsafe fn free_core(remote: NonNull<RemoteFrees>) {
+    // SAFETY: such a pointer may be used for all of the core, which was made by `Box::leak`.
+    unsafe {
+        let core = remote.byte_sub(offset_of!(PoolCore, remote));
+        drop(Box::from_raw(core.cast::<PoolCore>().as_ptr()));
+    }
 }
 
 /// Memory owned by its holder, on whatever thread; goes home when dropped.
 ///
-/// Dropping on the owner's thread is a push to a free list, on another thread one atomic push to
-/// the pool's remote frees; a block from malloc is freed at once on either.
+/// Dropping on the owner's thread is a push to a free list, on another thread a store into the
+/// thread's next batch for the pool ([`flush_remote_frees`](crate::flush_remote_frees)); a block
+/// from malloc is freed at once on either.
 pub struct Block {
     start: NonNull<u8>,
     core: NonNull<PoolCore>,
@@ -282,19 +284,19 @@ impl Block {
     #[cold]
     fn drop_away(&mut self) {
         let remote = remote_of(self.core);
-        let last = if self.class == SizeClass::DIRECT {
+        if self.class == SizeClass::DIRECT {
             // SAFETY: such a block came from `heap::allocate(asked_bytes)`; its holder is gone. It
             // is not counted as back before `note_direct`.
             unsafe {
                 heap::free(self.start, self.asked_bytes as usize);
-                RemoteFrees::note_direct(remote, self.asked_bytes)
+                RemoteFrees::note_direct(remote, self.asked_bytes);
             }
         } else {
-            // SAFETY: the block is of `class` of this pool, and its holder is gone.
-            unsafe { RemoteFrees::push(remote, self.start, self.asked_bytes, self.class) }
-        };
-        if last == Last::Yes {
-            free_core(self.core);
+            // SAFETY: the block is of a class of this pool, hence at least 64 bytes, and its holder
+            // is gone. What was asked of a class fits 16 bits, and says which class it was.
+            unsafe {
+                outbox::free_away(remote, self.start, self.capacity(), self.asked_bytes as u16);
+            }
         }
     }
 }

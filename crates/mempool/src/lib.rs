@@ -10,7 +10,8 @@
 //! ```text
 //!   Slab        Buffer                          Arena       BufferPool
 //!     |           |                               |             |
-//!     |         BlockPool --- remote_free         |             |
+//!     |         BlockPool --- outbox            |             |
+//!     |           |           remote_free         |             |
 //!     |           |           (other threads)     |             |
 //!     |         local_pool                        |             |
 //!     |           |                               |             |
@@ -36,7 +37,9 @@ mod free_list;
 mod budget;
 mod block_class;
 mod thread_number;
+mod batch;
 mod remote_free;
+mod outbox;
 mod local_pool;
 mod block_pool;
 mod fill;
@@ -54,4 +57,5 @@ pub use block_pool::{BLOCK_BYTES_MAX, Block, BlockPool, ClassStats};
 pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
 pub use error::PoolError;
+pub use outbox::flush_remote_frees;
 pub use slab::{Handle, Slab};

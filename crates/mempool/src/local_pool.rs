@@ -3,11 +3,12 @@
 //! On the path: `block_pool` finds out that it runs on the owner's thread, then comes here.
 //! Absent on purpose: atomics and locks.
 #![allow(unsafe_code)]
+use crate::batch::ReturnedBlocks;
 use crate::block_class::{BlockClass, Release};
 use crate::budget::Budget;
 use crate::chunk::CHUNK_BYTES;
 use crate::heap;
-use crate::remote_free::{RemoteFrees, ReturnedBlocks};
+use crate::remote_free::RemoteFrees;
 use crate::size_class::{CLASS_COUNT, SizeClass, block_sizes};
 use crate::{PoolError, PoolMode, PoolStats};
 use std::array;
@@ -174,10 +175,11 @@ impl LocalPool {
     /// Puts returned blocks into their classes.
     #[inline]
     pub(crate) fn absorb(&mut self, returned: ReturnedBlocks) {
-        for (block, asked_bytes, class) in returned {
-            // SAFETY: only blocks of this pool are pushed to its remote frees, with the size and
-            // class they were lent for, when their holder gave them up.
-            unsafe { self.free(block, asked_bytes as usize, class) };
+        for (block, tag) in returned {
+            let asked_bytes = usize::from(tag);
+            // SAFETY: only blocks of this pool's classes are pushed to its remote frees, with the
+            // size they were lent for as their tag, when their holder gave them up.
+            unsafe { self.free(block, asked_bytes, SizeClass::of(asked_bytes)) };
             self.remote_frees += 1;
         }
     }

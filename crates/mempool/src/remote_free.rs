@@ -1,17 +1,19 @@
 //! How blocks come home from other threads, and how the last one buries a pool whose owner is gone.
 //!
-//! On the path: a block dropped away from home is pushed here; the owner takes the whole list once
-//! per tick. A block straight from malloc is freed where it is dropped, as malloc's own users do,
-//! and only its figures are left here.
+//! On the path: `outbox` pushes batches of blocks that were dropped away from home; the owner takes
+//! all of them once per tick. A block straight from malloc is freed where it is dropped, as
+//! malloc's own users do, and only its figures are left here.
 //!
 //! While the owner lives, `outstanding` is `OWNER_SHARE` minus what others note in it, so nobody
-//! can bring it to 0. `close` replaces the share by the number of blocks still away; from then on
-//! each of them takes 1, and the one that reaches 0 frees the pool. This is one counter for two
-//! lives, so that the owner's own frees never touch an atomic.
-//! Absent on purpose: popping single blocks, and with it the ABA problem. The list is only pushed
+//! can bring it to 0. `close` replaces the list by a mark that says so; from then on each batch
+//! takes its number of blocks from `outstanding`. `leave` replaces the share by the number of
+//! blocks still away, and the one that reaches 0, be it a batch or the owner, frees the pool. This
+//! is one counter for two lives, so that the owner's own frees never touch an atomic.
+//! Absent on purpose: popping single batches, and with it the ABA problem. The list is only pushed
 //! to, or taken whole.
 #![allow(unsafe_code)]
-use crate::size_class::SizeClass;
+use crate::batch::{Batch, Container, ReturnedBlocks};
+use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -19,78 +21,63 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 const OWNER_SHARE: usize = 1 << (usize::BITS - 2);
 
 /// In place of the list's head: nobody will ever take the list again.
-const CLOSED: *mut RemoteBlock = ptr::without_provenance_mut(1);
+const CLOSED: *mut Container = ptr::without_provenance_mut(1);
 
-/// What a block waiting here holds in its first bytes.
-struct RemoteBlock {
-    next: *mut RemoteBlock,
-    asked_bytes: u32,
-    class: SizeClass,
-}
-
-/// The part of a pool that every thread may touch. On cache lines of its own: other threads'
-/// writes must not slow the owner down.
+/// The part of a pool that every thread may touch: the home of its blocks. On cache lines of its
+/// own, because other threads' writes must not slow the owner down.
 #[repr(align(128))]
 pub(crate) struct RemoteFrees {
-    newest: AtomicPtr<RemoteBlock>,
+    newest: AtomicPtr<Container>,
     direct_bytes: AtomicU64,
     outstanding: AtomicUsize,
-}
-
-/// Whether the pool must now be freed by the caller, who was the last to know it.
-#[must_use]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Last {
-    Yes,
-    No,
+    bury: unsafe fn(NonNull<RemoteFrees>),
 }
 
 impl RemoteFrees {
-    pub(crate) const fn new() -> Self {
+    /// `bury` frees the whole pool. It is called once, by whoever is last to know the pool, on that
+    /// thread, after all accesses of all others.
+    pub(crate) const fn new(bury: unsafe fn(NonNull<RemoteFrees>)) -> Self {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
             direct_bytes: AtomicU64::new(0),
             outstanding: AtomicUsize::new(OWNER_SHARE),
+            bury,
         }
     }
 
-    /// Sends a block of a class home: one successful compare-and-swap. After the owner is gone the
-    /// block is only counted; its memory goes with the pool's.
+    /// Sends a batch home: one successful compare-and-swap. After the owner is gone the blocks are
+    /// only counted; their memory goes with the pool's.
     ///
     /// # Safety
-    /// `this` is the remote frees of the pool that lent the block from `class`; nobody uses the
-    /// block any more. Unless the answer is `Last::Yes`, the pool may be gone before this returns,
-    /// which is why `this` is no reference.
-    pub(crate) unsafe fn push(
-        this: NonNull<Self>,
-        block: NonNull<u8>,
-        asked_bytes: u32,
-        class: SizeClass,
-    ) -> Last {
-        let node = block.cast::<RemoteBlock>().as_ptr();
-        // SAFETY: the block is not back yet, so the pool lives; the reference is of the atomic
-        // alone and ends with the operation that brings the block back.
+    /// `this` is the remote frees of the pool that lent the batch's blocks, and may be used for all
+    /// of that pool; nobody uses the blocks any more. The pool may be gone when this returns, which
+    /// is why `this` is no reference.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the sender has no batch any more"
+    )]
+    pub(crate) unsafe fn push(this: NonNull<Self>, batch: Batch) {
+        // SAFETY: the blocks are not back yet, so the pool lives; the reference is of the atomic
+        // alone and ends with the operation that brings the blocks back.
         let newest = unsafe { &(*this.as_ptr()).newest };
-        let mut next = newest.load(Ordering::Relaxed);
+        let mut below = newest.load(Ordering::Relaxed);
         loop {
-            if next == CLOSED {
-                // SAFETY: as above; the block is not on the list.
-                return unsafe { Self::retire(this) };
+            if below == CLOSED {
+                // SAFETY: as above; the batch is not on the list.
+                return unsafe { Self::retire(this, batch.block_count()) };
             }
-            // SAFETY: the block is unused, writable, 16-aligned and at least 64 bytes.
-            unsafe {
-                node.write(RemoteBlock {
-                    next,
-                    asked_bytes,
-                    class,
-                });
-            };
-            // Release: the owner, taking the list, sees the node and all its user's last accesses.
-            let pushed =
-                newest.compare_exchange_weak(next, node, Ordering::Release, Ordering::Relaxed);
+            batch.put_onto(below);
+            // Release: the owner, taking the list, sees the containers and all last accesses of
+            // the blocks' users.
+            let pushed = newest.compare_exchange_weak(
+                below,
+                batch.newest(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
             match pushed {
-                Ok(_) => return Last::No,
-                Err(seen) => next = seen,
+                Ok(_) => return,
+                Err(seen) => below = seen,
             }
         }
     }
@@ -99,26 +86,43 @@ impl RemoteFrees {
     ///
     /// # Safety
     /// As for [`push`](Self::push), but for the block's memory, which is free already.
-    pub(crate) unsafe fn note_direct(this: NonNull<Self>, asked_bytes: u32) -> Last {
+    pub(crate) unsafe fn note_direct(this: NonNull<Self>, asked_bytes: u32) {
         // SAFETY: the block is not counted as back yet, so the pool lives.
         unsafe {
             (*this.as_ptr())
                 .direct_bytes
                 .fetch_add(u64::from(asked_bytes), Ordering::Relaxed);
-            Self::retire(this)
+            Self::retire(this, 1);
         }
     }
 
-    /// One block less away from home. Acquire and release: the last one frees the pool after all
-    /// others are done with it.
+    /// So many blocks less away from home. Acquire and release: the last one frees the pool after
+    /// all others are done with it.
     ///
     /// # Safety
-    /// Called for a block that is not counted as back yet, once.
-    unsafe fn retire(this: NonNull<Self>) -> Last {
-        // SAFETY: the pool lives until this very operation has counted the block as back.
-        match unsafe { (*this.as_ptr()).outstanding.fetch_sub(1, Ordering::AcqRel) } {
-            1 => Last::Yes,
-            _ => Last::No,
+    /// Called for blocks that are not counted as back yet, once for each.
+    unsafe fn retire(this: NonNull<Self>, block_count: usize) {
+        // SAFETY: the pool lives until this very operation has counted the blocks as back, and
+        // beyond it for the last one only.
+        unsafe {
+            let outstanding = (*this.as_ptr())
+                .outstanding
+                .fetch_sub(block_count, Ordering::AcqRel);
+            debug_assert!(outstanding >= block_count, "a block came back twice");
+            if outstanding == block_count {
+                Self::bury(this);
+            }
+        }
+    }
+
+    /// # Safety
+    /// Called once, by the last one to know the pool.
+    #[cold]
+    unsafe fn bury(this: NonNull<Self>) {
+        // SAFETY: the pool lives until `bury` frees it, which its maker promised it does.
+        unsafe {
+            let bury = (*this.as_ptr()).bury;
+            bury(this);
         }
     }
 
@@ -126,13 +130,11 @@ impl RemoteFrees {
     #[inline]
     pub(crate) fn take(&self) -> ReturnedBlocks {
         if self.newest.load(Ordering::Relaxed).is_null() {
-            return ReturnedBlocks {
-                next: ptr::null_mut(),
-            };
+            return ReturnedBlocks::NONE;
         }
-        ReturnedBlocks {
-            next: self.newest.swap(ptr::null_mut(), Ordering::Acquire),
-        }
+        // SAFETY: whole batches are on the list, whose release stores this acquires; nobody else
+        // has it from now on.
+        unsafe { ReturnedBlocks::new(self.newest.swap(ptr::null_mut(), Ordering::Acquire)) }
     }
 
     /// Owner only: how many malloc'ed blocks others freed since the last call, and their bytes.
@@ -150,93 +152,201 @@ impl RemoteFrees {
 
     /// Owner only, once: nobody will take the list again; these are its last blocks.
     pub(crate) fn close(&self) -> ReturnedBlocks {
-        ReturnedBlocks {
-            next: self.newest.swap(CLOSED, Ordering::Acquire),
-        }
+        // SAFETY: as in `take`.
+        unsafe { ReturnedBlocks::new(self.newest.swap(CLOSED, Ordering::Acquire)) }
     }
 
     /// Owner only, once, after `close`: leaves the pool to its `away_count` blocks that are neither
-    /// home nor taken account of. Unless the answer is `Last::Yes`, the pool may be gone before
-    /// this returns.
+    /// home nor taken account of.
     ///
     /// # Safety
-    /// `this` is the remote frees of a living pool whose owner calls.
-    pub(crate) unsafe fn leave(this: NonNull<Self>, away_count: usize) -> Last {
+    /// `this` is the remote frees of a living pool whose owner calls, and may be used for all of
+    /// that pool, which may be gone when this returns.
+    pub(crate) unsafe fn leave(this: NonNull<Self>, away_count: usize) {
         let change = away_count.wrapping_sub(OWNER_SHARE);
-        // SAFETY: the owner's share keeps the pool alive until this operation takes it away.
-        let outstanding = unsafe {
-            (*this.as_ptr())
+        // SAFETY: the owner's share keeps the pool alive until this operation takes it away, and
+        // beyond it only when no block is away.
+        unsafe {
+            let outstanding = (*this.as_ptr())
                 .outstanding
-                .fetch_add(change, Ordering::AcqRel)
-        };
-        match outstanding.wrapping_add(change) {
-            0 => Last::Yes,
-            _ => Last::No,
+                .fetch_add(change, Ordering::AcqRel);
+            if outstanding.wrapping_add(change) == 0 {
+                Self::bury(this);
+            }
         }
     }
 }
 
-/// Blocks taken off the list, newest first. Those not looked at are lost to the pool, not unsafe.
-pub(crate) struct ReturnedBlocks {
-    next: *mut RemoteBlock,
-}
-
-impl Iterator for ReturnedBlocks {
-    type Item = (NonNull<u8>, u32, SizeClass);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let node = NonNull::new(self.next)?;
-        // SAFETY: a listed block begins with the node `push` wrote, whose release store we acquired
-        // with the list's head; it is off the list and in nobody else's hands.
-        let RemoteBlock {
-            next,
-            asked_bytes,
-            class,
-        } = unsafe { node.read() };
-        self.next = next;
-        Some((node.cast(), asked_bytes, class))
+impl fmt::Debug for RemoteFrees {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RemoteFrees")
+            .field("newest", &self.newest)
+            .field("outstanding", &self.outstanding)
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outbox::{self, Outbox};
+    use std::mem::offset_of;
+    use std::sync::atomic::AtomicU32;
 
-    /// Goal: whoever comes last, and only that one, is told so, whether the owner leaves before
-    /// the blocks or after them.
-    #[test]
-    fn exactly_the_last_one_is_told() {
-        let pool = RemoteFrees::new();
-        let this = NonNull::from(&pool);
-        // SAFETY: `pool` outlives its use; the owner's calls and the blocks' come from one thread.
-        let (note, leave) = unsafe {
-            (
-                |bytes| RemoteFrees::note_direct(this, bytes),
-                |away_count| RemoteFrees::leave(this, away_count),
-            )
-        };
-        assert_eq!((note(5), note(7)), (Last::No, Last::No));
-        assert_eq!(pool.take_direct(), (2, 12));
-        assert_eq!(pool.take_direct(), (0, 0));
-        assert_eq!(note(9), Last::No);
-        assert!(pool.close().next().is_none());
-        assert_eq!(leave(3), Last::No);
-        assert_eq!((note(1), note(1)), (Last::No, Last::Yes));
+    /// A pool of 16-byte blocks that only counts its burials.
+    #[repr(C)]
+    struct Home {
+        remote: RemoteFrees,
+        burials: AtomicU32,
+        blocks: [[u64; 2]; 200],
     }
 
-    /// Goal: an owner who comes last, after all blocks or without any, is told so.
+    impl Home {
+        fn new() -> Box<Self> {
+            Box::new(Self {
+                remote: RemoteFrees::new(note_burial),
+                burials: AtomicU32::new(0),
+                blocks: [[0; 2]; 200],
+            })
+        }
+    }
+
+    unsafe fn note_burial(remote: NonNull<RemoteFrees>) {
+        // SAFETY: every `remote` of these tests is the field of a living `Home`, reached through a
+        // pointer to all of it.
+        unsafe {
+            let home = remote.byte_sub(offset_of!(Home, remote)).cast::<Home>();
+            (*home.as_ptr()).burials.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The home behind a raw pointer, as the code under test has it.
+    #[derive(Clone, Copy)]
+    struct HomePointer(NonNull<Home>);
+
+    impl HomePointer {
+        fn remote(self) -> NonNull<RemoteFrees> {
+            // SAFETY: the home lives; this only computes an address.
+            unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).remote) }
+        }
+
+        fn block(self, index: usize) -> NonNull<u8> {
+            // SAFETY: as above; the index is checked.
+            unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).blocks[index]).cast() }
+        }
+
+        fn burials(self) -> u32 {
+            // SAFETY: the home lives.
+            unsafe { (*self.0.as_ptr()).burials.load(Ordering::Relaxed) }
+        }
+
+        fn leave(self, away_count: usize) {
+            // SAFETY: the tests call this once for a home, after `close`.
+            unsafe {
+                assert_eq!((*self.0.as_ptr()).remote.close().count(), 0);
+                RemoteFrees::leave(self.remote(), away_count);
+            }
+        }
+
+        fn note_direct(self) {
+            // SAFETY: the home lives, and its counter says when it would not.
+            unsafe { RemoteFrees::note_direct(self.remote(), 5) };
+        }
+    }
+
+    fn with_home(test: impl FnOnce(HomePointer)) {
+        let home = NonNull::from(Box::leak(Home::new()));
+        test(HomePointer(home));
+        // SAFETY: leaked above; the test is done with it.
+        drop(unsafe { Box::from_raw(home.as_ptr()) });
+    }
+
+    /// Goal: whoever comes last, and only that one, buries the pool, whether the owner leaves
+    /// before the blocks or after them.
+    #[test]
+    fn exactly_the_last_one_buries() {
+        with_home(|home| {
+            // SAFETY: the home lives until the end of the test.
+            let remote = unsafe { home.remote().as_ref() };
+            home.note_direct();
+            home.note_direct();
+            assert_eq!(remote.take_direct(), (2, 10));
+            assert_eq!(remote.take_direct(), (0, 0));
+            home.note_direct();
+            home.leave(3);
+            home.note_direct();
+            assert_eq!(home.burials(), 0);
+            home.note_direct();
+            assert_eq!(home.burials(), 1);
+        });
+    }
+
+    /// Goal: an owner who comes last, after all blocks or without any, buries the pool.
     #[test]
     fn owner_can_be_the_last() {
         for away_count in 0..3 {
-            let pool = RemoteFrees::new();
-            let this = NonNull::from(&pool);
-            for _ in 0..away_count {
-                // SAFETY: `pool` outlives its use.
-                assert_eq!(unsafe { RemoteFrees::note_direct(this, 1) }, Last::No);
+            with_home(|home| {
+                (0..away_count).for_each(|_| home.note_direct());
+                home.leave(away_count);
+                assert_eq!(home.burials(), 1);
+            });
+        }
+    }
+
+    /// Goal: a batch that comes after the owner has left counts for as many as it has.
+    #[test]
+    fn late_batches_count_their_blocks() {
+        with_home(|home| {
+            let mut outbox = Outbox::new();
+            home.leave(101);
+            for index in 0..100 {
+                // SAFETY: the blocks are 16 bytes and in nobody's hands.
+                let parcel = unsafe { outbox.add(home.remote(), home.block(index), 16, 0) };
+                assert_eq!(parcel.is_some(), index == 63);
+                parcel.into_iter().for_each(outbox::Parcel::send);
             }
-            assert!(pool.close().next().is_none());
+            drop(outbox);
+            assert_eq!(home.burials(), 0);
             // SAFETY: as above.
-            assert_eq!(unsafe { RemoteFrees::leave(this, away_count) }, Last::Yes);
+            unsafe { RemoteFrees::push(home.remote(), Batch::of_one(home.block(100), 0)) };
+            assert_eq!(home.burials(), 1);
+        });
+    }
+
+    /// Goal: an outbox keeps the batches of its homes apart, however many there are, and sends
+    /// them all in the end.
+    #[test]
+    fn batches_go_to_their_own_home() {
+        const HOMES: usize = 7;
+        let homes: Vec<HomePointer> = (0..HOMES)
+            .map(|_| HomePointer(NonNull::from(Box::leak(Home::new()))))
+            .collect();
+        let mut outbox = Outbox::new();
+        for round in 0..150 {
+            // Few homes, then many, in an order of no pattern the outbox could live on.
+            let count = if round < 75 { 3 } else { HOMES };
+            for step in 0..count {
+                let home = homes[(step * 5 + round) % count];
+                // SAFETY: the blocks are 16 bytes and in nobody's hands.
+                let parcel =
+                    unsafe { outbox.add(home.remote(), home.block(round), 16, round as u16) };
+                parcel.into_iter().for_each(outbox::Parcel::send);
+            }
+        }
+        drop(outbox);
+        for (index, home) in homes.into_iter().enumerate() {
+            // SAFETY: leaked above; the outbox is gone, and nobody else knew of it.
+            let blocks = unsafe { home.remote().as_ref() }.take();
+            let mut tags: Vec<u16> = blocks
+                .inspect(|&(block, tag)| assert_eq!(block, home.block(usize::from(tag))))
+                .map(|(_, tag)| tag)
+                .collect();
+            tags.sort_unstable();
+            let first = if index < 3 { 0 } else { 75 };
+            assert!(tags.into_iter().eq(first..150), "home {index}");
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(home.0.as_ptr()) });
         }
     }
 }

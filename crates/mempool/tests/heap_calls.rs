@@ -7,7 +7,7 @@
     reason = "the helpers of these tests are tests too"
 )]
 #![allow(unsafe_code)]
-use millpond_mempool::{Arena, BlockPool, Buffer, BufferPool, PoolMode, Slab};
+use millpond_mempool::{Arena, BlockPool, Buffer, BufferPool, PoolMode, Slab, flush_remote_frees};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -254,6 +254,7 @@ fn orphaned_pool_is_freed_with_its_last_block() {
             blocks.extend((0..100).map(|index| pool.allocate(index * 500).unwrap()));
             drop(pool);
             blocks.clear();
+            flush_remote_frees();
         });
         assert!(calls.malloc > 0);
         assert_eq!(calls.malloc, calls.free, "{mode:?}");

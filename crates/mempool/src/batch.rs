@@ -1,0 +1,418 @@
+//! Freed blocks on their way home, whose list is written into the blocks themselves.
+//!
+//! On the path: `outbox` gathers a batch per home, `remote_free` hands whole batches over, and the
+//! owner walks [`ReturnedBlocks`].
+//!
+//! ```text
+//!   newest container            next container           oldest container
+//!   +------------------+        +------------------+     +------------------+
+//!   | next           --+------> | next           --+-->  | next: the batch  |
+//!   | tag, block count |        | tag, block count |     |  under this one  |
+//!   | block            |        | block            |     | tag, block count |
+//!   | block ...        |        | block ...        |     | block ...        |
+//!   +------------------+        +------------------+     +------------------+
+//! ```
+//!
+//! A container is a freed block that names as many others as fit behind its first 16 bytes. So the
+//! owner learns of 62 blocks of 512 B by reading one of them, and asks for the lines it is going to
+//! write to before it needs them; in a list through the blocks each would be a cache miss that
+//! waits for the one before. Blocks of 16 B have room for no others: each is a container, and four
+//! of them share a line.
+//!
+//! Each block travels with a tag of 16 bits that means something to its pool only, in the bits of
+//! its address that no address of a program uses.
+//! Absent on purpose: memory of its own. Freeing must not need any.
+#![allow(unsafe_code)]
+use std::ptr::{self, NonNull};
+
+/// What a block must hold to be sent home: it may have to be a container.
+pub(crate) const SENT_BYTES_MIN: usize = size_of::<Container>();
+
+/// A batch that reaches one of these is sent. One atomic operation for 64 blocks costs each of them
+/// nothing; and no thread keeps more than 64 KiB from a home.
+const BLOCKS_MAX: usize = 64;
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Above the addresses of a program, which end at 2^47 or 2^48.
+const TAG_SHIFT: u32 = 48;
+const _: () = assert!(
+    usize::BITS == 64,
+    "tags need addresses with 16 bits to spare"
+);
+
+/// How far ahead of the owner the lines of returned blocks are asked for: far enough for a line to
+/// come from another core's cache, near enough not to lose it again.
+const BLOCKS_AHEAD: usize = 8;
+
+/// How a container begins. Its slots follow, each one block's address with the block's tag.
+pub(crate) struct Container {
+    next: *mut Container,
+    /// The container's own tag in the upper bits, how many slots are written in the lower 16.
+    tag_and_count: usize,
+}
+
+/// A block's address and tag in one word; the pointer keeps its right to the block's memory.
+fn tagged(block: NonNull<u8>, tag: u16) -> *mut u8 {
+    debug_assert_eq!(
+        block.addr().get() >> TAG_SHIFT,
+        0,
+        "an address of a program"
+    );
+    block
+        .as_ptr()
+        .map_addr(|address| address | usize::from(tag) << TAG_SHIFT)
+}
+
+/// Takes apart what `tagged` has put together.
+fn untagged(word: *mut u8) -> (*mut u8, u16) {
+    let tag = (word.addr() >> TAG_SHIFT) as u16;
+    let block = word.map_addr(|address| address & ((1 << TAG_SHIFT) - 1));
+    (block, tag)
+}
+
+/// Blocks of one home, to be handed over at once. At least one.
+#[must_use = "blocks that are not handed over are lost"]
+pub(crate) struct Batch {
+    newest: NonNull<Container>,
+    oldest: NonNull<Container>,
+    block_count: usize,
+}
+
+impl Batch {
+    /// A batch of a single block.
+    ///
+    /// # Safety
+    /// As for [`GrowingBatch::add`].
+    pub(crate) unsafe fn of_one(block: NonNull<u8>, tag: u16) -> Self {
+        let mut growing = GrowingBatch::new();
+        // SAFETY: the caller's promise, passed on; the size only says how many others would fit.
+        unsafe {
+            let _ = growing.add(block, SENT_BYTES_MIN, tag);
+        }
+        growing.take().expect("a block was added")
+    }
+
+    pub(crate) fn block_count(&self) -> usize {
+        self.block_count
+    }
+
+    /// What the list of batches begins with once this is on it.
+    pub(crate) fn newest(&self) -> *mut Container {
+        self.newest.as_ptr()
+    }
+
+    /// Puts the batches that begin with `below` under this one. `below` may be null.
+    pub(crate) fn put_onto(&self, below: *mut Container) {
+        // SAFETY: the batch's containers are written, and nobody else's until it is handed over.
+        unsafe { (*self.oldest.as_ptr()).next = below };
+    }
+}
+
+/// A batch under way.
+/// Invariant: without a `newest`, all else is null or 0. Otherwise the containers from `newest` to
+/// `oldest` are linked by `next`; all but `newest` say how many slots they have; `newest` has
+/// written those below `slot` and has room for `slots_left` more.
+pub(crate) struct GrowingBatch {
+    slot: *mut *mut u8,
+    slots_left: usize,
+    block_count: usize,
+    bytes: usize,
+    newest: *mut Container,
+    oldest: *mut Container,
+}
+
+impl GrowingBatch {
+    /// Without blocks.
+    pub(crate) const fn new() -> Self {
+        Self {
+            slot: ptr::null_mut(),
+            slots_left: 0,
+            block_count: 0,
+            bytes: 0,
+            newest: ptr::null_mut(),
+            oldest: ptr::null_mut(),
+        }
+    }
+
+    /// Adds a block; returns whether the batch is full now. A store into the newest container, or
+    /// into the block itself where that has no room.
+    ///
+    /// # Safety
+    /// The block is at least `block_bytes`, which is at least `SENT_BYTES_MIN`; 8-aligned,
+    /// writable, and until the batch's blocks are taken home nobody else uses it.
+    #[inline]
+    #[must_use = "a full batch is to be sent"]
+    pub(crate) unsafe fn add(&mut self, block: NonNull<u8>, block_bytes: usize, tag: u16) -> bool {
+        debug_assert!(block_bytes >= SENT_BYTES_MIN && block.cast::<Container>().is_aligned());
+        if self.slots_left > 0 {
+            // SAFETY: by the invariant the newest container has room for this slot.
+            unsafe {
+                self.slot.write(tagged(block, tag));
+                self.slot = self.slot.add(1);
+            }
+            self.slots_left -= 1;
+        } else {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.open(block.cast(), block_bytes, tag) };
+        }
+        self.block_count += 1;
+        self.bytes += block_bytes;
+        self.block_count >= BLOCKS_MAX || self.bytes >= BYTES_MAX
+    }
+
+    /// Makes a block the newest container.
+    ///
+    /// # Safety
+    /// As for `add`.
+    unsafe fn open(&mut self, container: NonNull<Container>, block_bytes: usize, tag: u16) {
+        self.close_newest();
+        let container = container.as_ptr();
+        // SAFETY: the caller promises the room for a container, and as many slots behind it as fit.
+        unsafe {
+            container.write(Container {
+                next: self.newest,
+                tag_and_count: usize::from(tag) << u16::BITS,
+            });
+            self.slot = container.add(1).cast();
+        }
+        self.slots_left = (block_bytes - SENT_BYTES_MIN) / size_of::<*mut u8>();
+        self.newest = container;
+        if self.oldest.is_null() {
+            self.oldest = container;
+        }
+    }
+
+    /// Writes down how many slots the newest container has.
+    fn close_newest(&mut self) {
+        if self.newest.is_null() {
+            return;
+        }
+        // SAFETY: `slot` is inside the container or at its end, behind its beginning; the batch is
+        // nobody else's yet. The count is below BLOCKS_MAX, and its bits are still 0.
+        unsafe {
+            let first_slot = self.newest.add(1).cast::<*mut u8>();
+            (*self.newest).tag_and_count |= self.slot.offset_from_unsigned(first_slot);
+        }
+    }
+
+    /// The batch as it is, if it has blocks; this one is empty then.
+    pub(crate) fn take(&mut self) -> Option<Batch> {
+        self.close_newest();
+        let taken = std::mem::replace(self, Self::new());
+        Some(Batch {
+            newest: NonNull::new(taken.newest)?,
+            oldest: NonNull::new(taken.oldest)?,
+            block_count: taken.block_count,
+        })
+    }
+}
+
+/// The blocks of batches that came home, each with its tag. Those not looked at are lost to the
+/// pool, not unsafe.
+/// Invariant: `container` is null, or the `slot_count` slots behind it and all containers from
+/// `next` on are as their senders wrote them.
+pub(crate) struct ReturnedBlocks {
+    container: *mut Container,
+    slot_count: usize,
+    container_tag: u16,
+    next: *mut Container,
+}
+
+impl ReturnedBlocks {
+    /// None.
+    pub(crate) const NONE: Self = Self {
+        container: ptr::null_mut(),
+        slot_count: 0,
+        container_tag: 0,
+        next: ptr::null_mut(),
+    };
+
+    /// The blocks of a list of batches, which may be null.
+    ///
+    /// # Safety
+    /// The list consists of batches that were handed over whole, all their senders' writes happened
+    /// before this, and nobody else has it.
+    pub(crate) unsafe fn new(list: *mut Container) -> Self {
+        let mut blocks = Self::NONE;
+        // SAFETY: the caller's promise is the invariant.
+        unsafe { blocks.turn_to(list) };
+        blocks
+    }
+
+    /// # Safety
+    /// `container` is null or begins a list that fulfils the invariant.
+    unsafe fn turn_to(&mut self, container: *mut Container) {
+        self.container = container;
+        if container.is_null() {
+            return;
+        }
+        // SAFETY: by the caller's promise its sender wrote it.
+        let header = unsafe { container.read() };
+        // By the time the slots are walked, the next container is near.
+        prefetch(header.next.cast());
+        self.next = header.next;
+        self.slot_count = header.tag_and_count & usize::from(u16::MAX);
+        self.container_tag = (header.tag_and_count >> u16::BITS) as u16;
+        for index in self.slot_count.saturating_sub(BLOCKS_AHEAD)..self.slot_count {
+            // SAFETY: below `slot_count`.
+            prefetch(untagged(unsafe { self.slot(index) }).0);
+        }
+    }
+
+    /// # Safety
+    /// `index` is below `slot_count`.
+    #[inline]
+    unsafe fn slot(&self, index: usize) -> *mut u8 {
+        // SAFETY: by the invariant the slot is written.
+        unsafe { self.container.add(1).cast::<*mut u8>().add(index).read() }
+    }
+}
+
+impl Iterator for ReturnedBlocks {
+    type Item = (NonNull<u8>, u16);
+
+    /// A container comes after the blocks it names: whoever takes it may write over the names.
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let container = NonNull::new(self.container)?;
+        let Some(index) = self.slot_count.checked_sub(1) else {
+            let tag = self.container_tag;
+            // SAFETY: the rest of the list is untouched.
+            unsafe { self.turn_to(self.next) };
+            return Some((container.cast(), tag));
+        };
+        self.slot_count = index;
+        if let Some(ahead) = index.checked_sub(BLOCKS_AHEAD) {
+            // SAFETY: below `index`.
+            prefetch(untagged(unsafe { self.slot(ahead) }).0);
+        }
+        // SAFETY: `index` was below `slot_count`, and addresses of blocks are not null.
+        let (block, tag) = unsafe { untagged(self.slot(index)) };
+        // SAFETY: as above.
+        Some((unsafe { NonNull::new_unchecked(block) }, tag))
+    }
+}
+
+/// Asks for a line that is going to be written to. Any address will do.
+#[inline]
+fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a hint; it reads nothing as far as the program can tell.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::{Layout, alloc, dealloc};
+    use std::collections::BTreeMap;
+
+    /// Blocks of the given sizes at addresses that are multiples of 8 and no more.
+    struct Blocks(Vec<(NonNull<u8>, Layout)>);
+
+    impl Blocks {
+        fn new(sizes: &[usize]) -> Self {
+            let blocks = sizes.iter().map(|&size_bytes| {
+                let layout = Layout::from_size_align(size_bytes + 8, 16).unwrap();
+                // SAFETY: the layout's size is not 0; the block is 8 bytes further in.
+                let block = unsafe { NonNull::new(alloc(layout)).unwrap().add(8) };
+                (block, layout)
+            });
+            Self(blocks.collect())
+        }
+    }
+
+    impl Drop for Blocks {
+        fn drop(&mut self) {
+            for (block, layout) in &self.0 {
+                // SAFETY: made by `new`, 8 bytes before the block.
+                unsafe { dealloc(block.sub(8).as_ptr(), *layout) };
+            }
+        }
+    }
+
+    /// Sends all blocks in batches on one list, as `remote_free` does, and takes the list.
+    fn sent_and_returned(blocks: &Blocks, sizes: &[usize]) -> (Vec<usize>, ReturnedBlocks) {
+        let (mut growing, mut list, mut counts) = (GrowingBatch::new(), ptr::null_mut(), vec![]);
+        let mut send = |batch: Batch| {
+            batch.put_onto(list);
+            list = batch.newest();
+            counts.push(batch.block_count());
+        };
+        for (index, (&(block, _), &size_bytes)) in blocks.0.iter().zip(sizes).enumerate() {
+            // SAFETY: the blocks are as large and nobody else's.
+            if unsafe { growing.add(block, size_bytes, index as u16) } {
+                send(growing.take().unwrap());
+            }
+        }
+        if let Some(rest) = growing.take() {
+            send(rest);
+        }
+        // SAFETY: all batches are whole and handed over.
+        (counts, unsafe { ReturnedBlocks::new(list) })
+    }
+
+    /// Goal: every block comes back once with its tag, for all sizes alone and mixed, whatever the
+    /// taker does to a block the moment it has it.
+    #[test]
+    fn every_block_comes_back_once() {
+        let mixed = [16, 24, 4096, 40, 16, 32_768, 520, 8_000, 16, 64];
+        let rows: [&[usize]; 8] = [
+            &[16],
+            &[24],
+            &[32],
+            &[64],
+            &[512],
+            &[528],
+            &[32_768],
+            &mixed,
+        ];
+        for row in rows {
+            for count in [1, 2, 3, 63, 64, 65, 200] {
+                let sizes: Vec<usize> = row.iter().copied().cycle().take(count).collect();
+                let blocks = Blocks::new(&sizes);
+                let (counts, returned) = sent_and_returned(&blocks, &sizes);
+                assert_eq!(counts.iter().sum::<usize>(), count);
+                let mut seen = BTreeMap::new();
+                for (block, tag) in returned {
+                    let size_bytes = sizes[usize::from(tag)];
+                    // SAFETY: it is back, so it is ours to write to.
+                    unsafe { block.write_bytes(0xA5, size_bytes) };
+                    assert_eq!(seen.insert(tag, block), None, "block {tag} came twice");
+                }
+                let expected = blocks.0.iter().map(|&(block, _)| block);
+                assert!(seen.into_values().eq(expected), "{count} of {row:?}");
+            }
+        }
+    }
+
+    /// Goal: a batch is full at 64 blocks or 64 KiB, whichever comes first.
+    #[test]
+    fn batches_are_bounded() {
+        for (size_bytes, expected) in [(16, 64), (1024, 64), (1040, 64), (1600, 41), (32_768, 2)] {
+            let sizes = vec![size_bytes; 3 * expected];
+            let blocks = Blocks::new(&sizes);
+            let (counts, _) = sent_and_returned(&blocks, &sizes);
+            assert_eq!(counts, [expected; 3], "{size_bytes} bytes");
+        }
+    }
+
+    /// Goal: a batch can be made without a thread's outbox, and an empty one is none.
+    #[test]
+    fn smallest_batches() {
+        assert!(GrowingBatch::new().take().is_none());
+        let blocks = Blocks::new(&[16]);
+        // SAFETY: the block is ours.
+        let batch = unsafe { Batch::of_one(blocks.0[0].0, u16::MAX) };
+        batch.put_onto(ptr::null_mut());
+        // SAFETY: handed over whole.
+        let mut returned = unsafe { ReturnedBlocks::new(batch.newest()) };
+        assert_eq!(returned.next(), Some((blocks.0[0].0, u16::MAX)));
+        assert_eq!((returned.next(), returned.next()), (None, None));
+    }
+}

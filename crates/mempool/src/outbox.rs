@@ -1,0 +1,202 @@
+//! What a thread has freed of other threads' blocks and not sent home yet.
+//!
+//! On the path: a block dropped away from home is added to the batch of its home here, at the price
+//! of a store; a full batch goes home by `remote_free`, at the price of one atomic operation.
+//!
+//! A thread that frees and then sleeps keeps what it has gathered, at most 64 blocks or 64 KiB for
+//! each of a few homes. So it calls [`flush_remote_frees`] before it sleeps; a thread that ends
+//! does so by itself.
+//! Absent on purpose: a clock. Who frees knows when it is done, and asking the time would cost more
+//! than the free.
+#![allow(unsafe_code)]
+use crate::batch::{Batch, GrowingBatch};
+use crate::remote_free::RemoteFrees;
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+
+/// Batches under way at once. A thread mostly frees for one or two others; with more homes than
+/// this, batches leave before they are full.
+const HOMES_MAX: usize = 4;
+
+/// A thread's batches under way, one for each of the homes it freed for lately. Sent when dropped.
+pub(crate) struct Outbox {
+    entries: [Entry; HOMES_MAX],
+    /// Which entry the last block went to: where the next one most likely goes.
+    recent: usize,
+    /// Which entry must go when another home needs one: each in turn.
+    leaving: usize,
+}
+
+/// Invariant: without a `home` the batch is empty.
+struct Entry {
+    home: *mut RemoteFrees,
+    batch: GrowingBatch,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            home: ptr::null_mut(),
+            batch: GrowingBatch::new(),
+        }
+    }
+
+    /// What the entry holds, if anything. It has no home then: one that has all its blocks back may
+    /// be gone.
+    fn take(&mut self) -> Option<Parcel> {
+        let home = NonNull::new(std::mem::replace(&mut self.home, ptr::null_mut()))?;
+        let batch = self.batch.take()?;
+        Some(Parcel { home, batch })
+    }
+}
+
+/// A batch and where it belongs. It comes out of the outbox before it is sent, because its home may
+/// be freed by that, which may free blocks again.
+#[must_use = "blocks that are not sent are lost"]
+pub(crate) struct Parcel {
+    home: NonNull<RemoteFrees>,
+    batch: Batch,
+}
+
+impl Parcel {
+    /// Hands the batch over.
+    pub(crate) fn send(self) {
+        // SAFETY: `Outbox::add` was promised that the blocks are this home's and not in use; they
+        // have been in the outbox since.
+        unsafe { RemoteFrees::push(self.home, self.batch) };
+    }
+}
+
+impl Outbox {
+    /// Without blocks.
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: [const { Entry::new() }; HOMES_MAX],
+            recent: 0,
+            leaving: 0,
+        }
+    }
+
+    /// Adds a freed block to its home's batch. What comes back is to be sent, after the outbox's
+    /// borrow has ended: this batch, when it is full, or another that had to make room.
+    ///
+    /// # Safety
+    /// The block was lent by the pool whose remote frees `home` is, and nobody uses it any more. It
+    /// is 8-aligned and at least `block_bytes`, which is at least 16.
+    #[inline]
+    pub(crate) unsafe fn add(
+        &mut self,
+        home: NonNull<RemoteFrees>,
+        block: NonNull<u8>,
+        block_bytes: usize,
+        tag: u16,
+    ) -> Option<Parcel> {
+        let mut parcel = None;
+        if self.entries[self.recent % HOMES_MAX].home != home.as_ptr() {
+            parcel = self.turn_to(home);
+        }
+        let entry = &mut self.entries[self.recent % HOMES_MAX];
+        // SAFETY: the caller's promise, passed on.
+        let is_full = unsafe { entry.batch.add(block, block_bytes, tag) };
+        // A huge block can fill a batch that has just got its place from another: it then waits for
+        // the next one.
+        if is_full && parcel.is_none() {
+            parcel = entry.take();
+        }
+        parcel
+    }
+
+    /// Makes `recent` the entry of this home; returns what had to leave for it.
+    #[inline(never)]
+    fn turn_to(&mut self, home: NonNull<RemoteFrees>) -> Option<Parcel> {
+        let find = |wanted: *mut RemoteFrees| self.entries.iter().position(|e| e.home == wanted);
+        if let Some(index) = find(home.as_ptr()) {
+            self.recent = index;
+            return None;
+        }
+        let index = find(ptr::null_mut()).unwrap_or_else(|| {
+            self.leaving = (self.leaving + 1) % HOMES_MAX;
+            self.leaving
+        });
+        self.recent = index;
+        let parcel = self.entries[index].take();
+        self.entries[index].home = home.as_ptr();
+        parcel
+    }
+
+    /// One of the batches, whichever. To be sent after the outbox's borrow has ended.
+    pub(crate) fn take_any(&mut self) -> Option<Parcel> {
+        self.entries.iter_mut().find_map(Entry::take)
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        while let Some(parcel) = self.take_any() {
+            parcel.send();
+        }
+    }
+}
+
+thread_local!(static OUTBOX: UnsafeCell<Outbox> = const { UnsafeCell::new(Outbox::new()) });
+
+/// Runs `work` on the calling thread's outbox; without an answer once that has been dropped.
+#[inline]
+fn with_outbox<R>(work: impl FnOnce(&mut Outbox) -> R) -> Option<R> {
+    OUTBOX
+        // SAFETY: private to this file, whose two users pass in a call of `add` and of `take_any`:
+        // neither comes back here, nor runs any code but its own.
+        .try_with(|outbox| work(unsafe { &mut *outbox.get() }))
+        .ok()
+}
+
+/// Sends a freed block home in the calling thread's next batch for that home; by itself when the
+/// thread has reached its end and no longer has batches.
+///
+/// # Safety
+/// As for [`Outbox::add`]. `home` may be gone when this returns.
+pub(crate) unsafe fn free_away(
+    home: NonNull<RemoteFrees>,
+    block: NonNull<u8>,
+    block_bytes: usize,
+    tag: u16,
+) {
+    // SAFETY: the caller's promise, passed on.
+    match with_outbox(|outbox| unsafe { outbox.add(home, block, block_bytes, tag) }) {
+        Some(None) => {}
+        Some(Some(parcel)) => parcel.send(),
+        // SAFETY: as above; `add` has not run.
+        None => unsafe { RemoteFrees::push(home, Batch::of_one(block, tag)) },
+    }
+}
+
+/// Sends home what the calling thread has freed of other threads' blocks.
+///
+/// Such blocks travel in batches, and one that is not full waits. Call this once per tick, or
+/// before sleeping: until then the blocks count as lent, and their pool may run dry while they lie
+/// here (at most 64 blocks or 64 KiB for each of four pools). A thread that ends does it by itself.
+///
+/// ```
+/// use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
+/// use std::sync::mpsc;
+/// let pool = BlockPool::new("bodies", PoolMode::On);
+/// let (sender, receiver) = mpsc::channel();
+/// let (told, tell) = mpsc::channel();
+/// std::thread::spawn(move || {
+///     for block in receiver {
+///         drop(block);
+///         flush_remote_frees();
+///         told.send(()).unwrap();
+///     }
+/// });
+/// sender.send(pool.allocate(1000)?).unwrap();
+/// tell.recv().unwrap();
+/// pool.drain_remote();
+/// assert_eq!(pool.stats().live_objects, 0);
+/// # Ok::<(), millpond_mempool::PoolError>(())
+/// ```
+pub fn flush_remote_frees() {
+    while let Some(Some(parcel)) = with_outbox(Outbox::take_any) {
+        parcel.send();
+    }
+}
