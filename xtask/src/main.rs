@@ -1,4 +1,5 @@
-//! `cargo xtask`: the checks and the benchmarks of this repository, as one program.
+//! `cargo xtask`: the checks and the benchmarks of this repository, and the allocators it builds for
+//! comparison, as one program.
 //!
 //! `make test` and `make bench` prepare the machine and then call this. Absent on purpose: shell.
 //! What a step runs is printed, so that it can be repeated by hand.
@@ -6,17 +7,22 @@
 mod step;
 mod check;
 mod dependencies;
+mod allocators;
 mod bench;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 Usage: cargo xtask check
+       cargo xtask allocators [--only NAME]
        cargo xtask bench plaintext|entity|idle|all [--smoke]
 
-check   format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks
-bench   measures the figures in benches/README.md on this machine, with the release build
-        --smoke: a moment of each with the development build, to see that they still run
+check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks
+allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
+            snmalloc, rpmalloc) from their crates, for millpond compare to find
+            --only: this one alone
+bench       measures the figures in benches/README.md on this machine, with the release build
+            --smoke: a moment of each with the development build, to see that they still run
 ";
 
 fn main() -> ExitCode {
@@ -24,6 +30,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::run(),
+        ["allocators"] => allocators::run(None),
+        ["allocators", "--only", name] => allocators::run(Some(name)),
         ["bench", name] => bench::run(name, bench::Plan::full()),
         ["bench", name, "--smoke"] => bench::run(name, bench::Plan::smoke()),
         ["help" | "-h" | "--help"] => {

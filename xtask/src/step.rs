@@ -98,7 +98,12 @@ fn shown(command: &Command) -> String {
     let arguments = command
         .get_args()
         .map(|word| format!(" {}", word.to_string_lossy()));
-    name + &arguments.collect::<String>()
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        let value = value?.to_string_lossy();
+        let quote = if value.contains(' ') { "'" } else { "" };
+        Some(format!("{}={quote}{value}{quote} ", name.to_string_lossy()))
+    });
+    variables.collect::<String>() + &name + &arguments.collect::<String>()
 }
 
 #[cfg(test)]

@@ -1,0 +1,77 @@
+//! The C library's malloc family, for an object that is preloaded: each function is one jump to the
+//! allocator's own.
+//!
+//! Every function that gives out or takes back memory is here. One left out would stay the C
+//! library's, and its blocks would meet a `free` that never saw them.
+//!
+//! Absent on purpose: the standard library, opinions (what a size of zero or a failed `realloc`
+//! does is the allocator's business, and part of what is compared), and C++ operators: the C++
+//! library's own call `malloc` and `free`, and only they can throw.
+#![no_std]
+
+pub use core::ffi::{c_int, c_void};
+
+// Without the standard library nobody else names it, and the allocators' own code needs it.
+#[link(name = "c")]
+unsafe extern "C" {
+    fn abort() -> !;
+    fn __errno_location() -> *mut c_int;
+}
+
+/// An argument is not acceptable.
+pub const EINVAL: c_int = 22;
+/// There is no memory.
+pub const ENOMEM: c_int = 12;
+
+/// What a failed function leaves for its caller.
+pub fn set_errno(code: c_int) {
+    // SAFETY: the C library returns the calling thread's own, always valid.
+    unsafe { *__errno_location() = code }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: abort takes nothing and does not return.
+    unsafe { abort() }
+}
+
+// The prebuilt core library names the unwinder's personality; with `panic = "abort"` it is never
+// called. Assembly, so that the symbol stays inside the object.
+core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
+
+/// Exports each allocator function, given with its own name, under the C library's name for it.
+/// `cfree` is gone from the C library, but old programs call it.
+#[macro_export]
+macro_rules! export_malloc_family {
+    (
+        malloc = $malloc:path, calloc = $calloc:path, realloc = $realloc:path,
+        reallocarray = $reallocarray:path, free = $free:path,
+        memalign = $memalign:path, aligned_alloc = $aligned_alloc:path,
+        posix_memalign = $posix_memalign:path, valloc = $valloc:path, pvalloc = $pvalloc:path,
+        malloc_usable_size = $usable_size:path $(,)?
+    ) => {
+        $crate::export_malloc_family! { @each
+            malloc(size: usize) -> *mut $crate::c_void = $malloc;
+            calloc(count: usize, size: usize) -> *mut $crate::c_void = $calloc;
+            realloc(block: *mut $crate::c_void, size: usize) -> *mut $crate::c_void = $realloc;
+            reallocarray(block: *mut $crate::c_void, count: usize, size: usize)
+                -> *mut $crate::c_void = $reallocarray;
+            free(block: *mut $crate::c_void) -> () = $free;
+            cfree(block: *mut $crate::c_void) -> () = $free;
+            memalign(alignment: usize, size: usize) -> *mut $crate::c_void = $memalign;
+            aligned_alloc(alignment: usize, size: usize) -> *mut $crate::c_void = $aligned_alloc;
+            posix_memalign(slot: *mut *mut $crate::c_void, alignment: usize, size: usize)
+                -> $crate::c_int = $posix_memalign;
+            valloc(size: usize) -> *mut $crate::c_void = $valloc;
+            pvalloc(size: usize) -> *mut $crate::c_void = $pvalloc;
+            malloc_usable_size(block: *mut $crate::c_void) -> usize = $usable_size;
+        }
+    };
+    (@each $($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $to:path;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller keeps the contract of the C function, and this is the same one.
+            unsafe { $to($($argument),*) }
+        }
+    )* };
+}

@@ -1,0 +1,91 @@
+//! What is known of each allocator that is built: its package, its crate, its compiler, its flags.
+//!
+//! The next one is an entry here and a package in `preload/allocators`.
+
+/// What an allocator is written in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Language {
+    C,
+    Cpp,
+}
+
+/// Where an allocator's own version stands; a crate's version often says nothing about it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum VersionSource {
+    /// The crate is released together with the allocator.
+    Crate,
+    /// A definition in a file of the crate, as a number: major, two digits minor, two digits patch.
+    Definition {
+        file: &'static str,
+        name: &'static str,
+    },
+    /// The first line of a file of the crate.
+    FirstLine { file: &'static str },
+}
+
+/// How one allocator is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipe {
+    /// What it is called in `--allocators` and in reports. Its package is
+    /// `millpond-allocator-NAME`.
+    pub(crate) name: &'static str,
+    /// The crate with its sources.
+    pub(crate) source: &'static str,
+    pub(crate) language: Language,
+    pub(crate) version: VersionSource,
+    /// For the compiler, beside what the crate's build script gives it.
+    pub(crate) flags: &'static [&'static str],
+}
+
+/// Every allocator that is built here.
+pub(crate) const ALL: &[Recipe] = &[
+    Recipe {
+        name: "mimalloc2",
+        source: "libmimalloc-sys",
+        language: Language::C,
+        version: VersionSource::Definition {
+            file: "c_src/mimalloc/v2/include/mimalloc.h",
+            name: "MI_MALLOC_VERSION",
+        },
+        flags: &[],
+    },
+    Recipe {
+        name: "mimalloc3",
+        source: "libmimalloc-sys",
+        language: Language::C,
+        version: VersionSource::Definition {
+            file: "c_src/mimalloc/v3/include/mimalloc.h",
+            name: "MI_MALLOC_VERSION",
+        },
+        flags: &[],
+    },
+    Recipe {
+        name: "snmalloc",
+        source: "snmalloc-sys",
+        language: Language::Cpp,
+        version: VersionSource::Crate,
+        // What its own build sets and the crate's build without cmake forgets: no assertions on
+        // every path, prefetches for writing, and the end of a thread learnt from the C library.
+        flags: &[
+            "-DNDEBUG",
+            #[cfg(target_arch = "x86_64")]
+            "-mprfchw",
+            "-DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT",
+        ],
+    },
+    Recipe {
+        name: "rpmalloc",
+        source: "rpmalloc-sys",
+        language: Language::C,
+        version: VersionSource::FirstLine {
+            file: "rpmalloc/CHANGELOG",
+        },
+        // Optimised as in its own release build; and see `preload/allocators/rpmalloc/src/lib.rs`
+        // about the renamed function.
+        flags: &[
+            "-O3",
+            "-funroll-loops",
+            "-Dpthread_create=millpond_rpmalloc_pthread_create",
+        ],
+    },
+];
