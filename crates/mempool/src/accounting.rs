@@ -11,18 +11,31 @@ pub enum PoolMode {
     /// Freed memory is kept and reused, newest first.
     #[default]
     On,
+    /// Arenas keep and reuse their memory; every other pool is as in [`PoolMode::Off`].
+    ArenaOnly,
     /// Every allocation is exactly one malloc and every return exactly one free, through the
     /// global allocator. Same calls, same results; it shows what the pools give.
     Off,
 }
 
 impl PoolMode {
-    /// `on` or `off`: the value of the flag `--pools` and of the metrics label `mode`.
+    /// The value of the flag `--pools` and of the metrics label `mode`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::On => "on",
+            Self::ArenaOnly => "arena-only",
             Self::Off => "off",
         }
+    }
+
+    /// Whether pools of blocks and objects keep what is freed.
+    pub const fn pools_blocks(self) -> bool {
+        matches!(self, Self::On)
+    }
+
+    /// Whether arenas keep what is freed.
+    pub const fn pools_arenas(self) -> bool {
+        matches!(self, Self::On | Self::ArenaOnly)
     }
 }
 
@@ -68,7 +81,7 @@ impl PoolStats {
     /// Whether reserved = live + cached + waste, and nothing is cached while pools are off.
     pub const fn identity_holds(&self) -> bool {
         self.reserved_bytes == self.live_bytes + self.cached_bytes + self.waste_bytes
-            && (matches!(self.mode, PoolMode::On) || self.cached_bytes == 0)
+            && (!matches!(self.mode, PoolMode::Off) || self.cached_bytes == 0)
             && self.live_bytes <= self.high_water_bytes
     }
 

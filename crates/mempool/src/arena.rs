@@ -173,7 +173,7 @@ impl Arena {
     fn lend(&self, len: usize) -> Result<NonNull<u8>, PoolError> {
         let start = self.room_start.get();
         let room_bytes = self.room_end.get().addr() - start.addr();
-        let is_chunked = self.mode == PoolMode::On && len <= CHUNKED_BYTES_MAX;
+        let is_chunked = self.mode.pools_arenas() && len <= CHUNKED_BYTES_MAX;
         let fits = is_chunked && len <= room_bytes && len > 0;
         match NonNull::new(start) {
             Some(start) if fits => {

@@ -1,275 +1,243 @@
-//! One size class: its chunks, its free blocks, and the block being cut next.
+//! One size class: its chunks, and what of them is not in the front list.
 //!
-//! On the path: `local_pool` allocates from and frees to one of these.
-//! A block is in one of three places, and the counts say so:
-//! `chunks * blocks_per_chunk = live + free + uncut`.
-//! Chunks are cut from low to high as blocks are wanted, so pages never wanted are never touched.
-//! Absent on purpose: a count of free blocks per chunk. It would cost a cache miss on every
-//! allocate and free, and only `release_idle` wants it, which counts for itself.
+//! On the path: `local_pool` pops from and pushes to the class's front list; only when that is empty
+//! or must shrink does it come here, where every block is counted at its own chunk.
+//!
+//! ```text
+//!                refill                     live = blocks at the holders
+//!   chunks  ----------------->  front       front = blocks in the front list
+//!  (uncut,  <-----------------    | ^       out   = live + front
+//!   free)        spill        pop v | push  chunks * blocks_per_chunk = out + free + uncut
+//!                               holders
+//! ```
+//! Refilling takes from the fullest of the chunks with room, so that the others can run empty;
+//! chunks are cut a page at a time, so that pages never wanted are never touched.
+//! Absent on purpose: counting at the chunk on every allocate and free. It would cost a cache miss
+//! each; `spill` does it for many blocks at once.
 #![allow(unsafe_code)]
-use crate::PoolError;
-use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::chunk::CHUNK_BYTES;
+use crate::chunk_header::{ChunkHeader, ChunkShelf, ChunkUse};
+use crate::chunk_list::ChunkList;
+use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
+use crate::remote_free::RemoteFrees;
 use std::ptr::NonNull;
 
-/// How many of the chunks without a live block to give back.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Release {
-    /// Half, rounded up: a pool swept regularly shrinks soon, a burst does not find it bare.
-    Half,
-    /// All of them.
-    All,
-}
+/// Bytes cut at a time: a page, or one block where that is larger.
+const CUT_BYTES: usize = 4096;
 
-/// A chunk of a class. Its numbers mean something during `release_idle` only.
-struct OwnedChunk {
-    chunk: Chunk,
-    free_count: usize,
-    leaving: bool,
-}
+/// Chunks with room that are looked at to find the fullest.
+const LOOKED_AT_MAX: usize = 8;
 
 /// Blocks of one size.
-/// Invariant: `chunks` is sorted by address; the `uncut_count` blocks from `uncut` on are the last
-/// of one chunk of it and have never been lent; every other block is live or in `free`.
-#[repr(C)]
+/// Invariant: every chunk of the class with an uncut or free block is in `roomy`, or, when all its
+/// blocks are home, in `idle`, where it counts as uncut from its start.
 pub(crate) struct BlockClass {
-    free: FreeList,
-    /// Blocks lent, ever, without and with a new chunk, and blocks taken back, ever. What is live
-    /// is the difference: that leaves one count to write per call.
-    hits: u64,
-    misses: u64,
-    returns: u64,
-    block_bytes: usize,
-    uncut: NonNull<u8>,
-    uncut_count: usize,
-    chunks: Vec<OwnedChunk>,
+    /// Blocks moved to the front list, ever, and from it back to their chunks, ever.
+    filled: u64,
+    spilled: u64,
+    /// Chunks taken from the store, ever, and given back, ever.
+    chunks_taken: u64,
+    chunks_given_back: u64,
+    roomy: ChunkList,
+    idle: ChunkList,
+    /// The fewest chunks that were idle at any time since the last sweep.
+    idle_low_count: usize,
+    block_bytes: u32,
+    class: u8,
 }
 
 impl BlockClass {
-    /// A class without memory.
-    pub(crate) const fn new(block_bytes: usize) -> Self {
+    /// A class without memory. `class` is its number in its owner's table.
+    pub(crate) const fn new(block_bytes: u32, class: u8) -> Self {
         Self {
-            free: FreeList::new(),
-            uncut: NonNull::dangling(),
-            uncut_count: 0,
+            filled: 0,
+            spilled: 0,
+            chunks_taken: 0,
+            chunks_given_back: 0,
+            roomy: ChunkList::new(),
+            idle: ChunkList::new(),
+            idle_low_count: 0,
             block_bytes,
-            hits: 0,
-            misses: 0,
-            returns: 0,
-            chunks: Vec::new(),
+            class,
         }
     }
 
-    /// A block the class already has: the newest free one, else the next uncut one.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<NonNull<u8>> {
-        let block = match self.free.pop() {
-            Some(block) => block,
-            None => self.cut()?,
+    /// Fills the empty front list from the class's own chunks; `false` when they have no block.
+    pub(crate) fn refill(&mut self, front: &mut FreeList) -> bool {
+        let Some(header) = self.fullest_roomy().or_else(|| self.reuse_idle()) else {
+            return false;
         };
-        self.hits += 1;
-        Some(block)
+        // SAFETY: the chunk is this class's; no other reference to its shelf lives.
+        let shelf = unsafe { ChunkHeader::shelf(header) };
+        let count = if shelf.free_count > 0 {
+            *front = std::mem::replace(&mut shelf.free, FreeList::new());
+            std::mem::take(&mut shelf.free_count)
+        } else {
+            self.cut(header, shelf, front)
+        };
+        self.filled += u64::from(count);
+        if shelf.cut_count == self.blocks_per_chunk() {
+            // SAFETY: chunks with room are in `roomy`, and this one had some.
+            unsafe { self.roomy.remove(header) };
+        }
+        true
     }
 
-    /// A block of a new chunk. Only when `take` found nothing.
-    pub(crate) fn take_from_new_chunk(&mut self) -> Result<NonNull<u8>, PoolError> {
-        self.add_chunk()?;
-        self.misses += 1;
-        Ok(self.cut().expect("a new chunk holds at least two blocks"))
-    }
-
-    fn cut(&mut self) -> Option<NonNull<u8>> {
-        self.uncut_count = self.uncut_count.checked_sub(1)?;
-        let block = self.uncut;
-        // SAFETY: by the invariant a whole block lay at `uncut`, so its end is inside the chunk or
-        // one past it.
-        self.uncut = unsafe { block.add(self.block_bytes) };
-        Some(block)
-    }
-
-    /// Takes a block back.
+    /// Adds a chunk fresh from the store; `refill` finds it.
     ///
     /// # Safety
-    /// `take` of this class gave the block out, and nobody uses it any more.
-    #[inline]
-    pub(crate) unsafe fn put(&mut self, block: NonNull<u8>) {
-        self.returns += 1;
-        // SAFETY: blocks are at least 64 bytes, 16-aligned, inside a mapped chunk; unused now.
-        unsafe { self.free.push(block) };
+    /// The store lent the chunk to the caller, who gives it away; `home` is where its blocks go when
+    /// other threads free them.
+    pub(crate) unsafe fn add_chunk(
+        &mut self,
+        header: NonNull<ChunkHeader>,
+        home: NonNull<RemoteFrees>,
+    ) {
+        // SAFETY: the caller's promise; the chunk is in no list.
+        unsafe {
+            let (class, block_bytes) = (self.class, self.block_bytes);
+            ChunkHeader::dedicate(header, ChunkUse::Blocks, home.as_ptr(), class, block_bytes);
+            self.roomy.push(header);
+        }
+        self.chunks_taken += 1;
     }
 
-    fn add_chunk(&mut self) -> Result<(), PoolError> {
-        assert_eq!(
-            self.uncut_count, 0,
-            "a chunk is cut to its end before the next one is asked for"
-        );
-        let refused = PoolError::OutOfMemory {
-            requested_bytes: CHUNK_BYTES,
+    /// Of the first few chunks with room, the one with the fewest blocks home.
+    fn fullest_roomy(&self) -> Option<NonNull<ChunkHeader>> {
+        // SAFETY: listed chunks are this class's; the reference ends with the closure.
+        let out_count = |header: &NonNull<ChunkHeader>| unsafe {
+            ChunkHeader::shelf(*header).out_count()
         };
-        // The free list counts in 32 bits: 256 GiB of the smallest blocks.
-        let block_count = (self.chunks.len() + 1).saturating_mul(self.blocks_per_chunk());
-        u32::try_from(block_count).map_err(|_| refused)?;
-        self.chunks.try_reserve(1).map_err(|_| refused)?;
-        let chunk = Chunk::map()?;
-        self.uncut = chunk.start();
-        self.uncut_count = self.blocks_per_chunk();
-        let place = self
-            .chunks
-            .partition_point(|owned| owned.chunk.start() < chunk.start());
-        self.chunks.insert(
-            place,
-            OwnedChunk {
-                chunk,
-                free_count: 0,
-                leaving: false,
-            },
-        );
-        Ok(())
+        self.roomy.iter().take(LOOKED_AT_MAX).max_by_key(out_count)
     }
 
-    /// Gives chunks without a live block back to the system; returns how many.
-    /// O(free blocks * log chunks).
-    pub(crate) fn release_idle(&mut self, release: Release) -> usize {
-        let blocks_per_chunk = self.blocks_per_chunk();
-        if self.free.len() + self.uncut_count < blocks_per_chunk {
-            return 0;
+    fn reuse_idle(&mut self) -> Option<NonNull<ChunkHeader>> {
+        let header = self.idle.pop()?;
+        self.idle_low_count = self.idle_low_count.min(self.idle.len());
+        // SAFETY: it is in no list now.
+        unsafe { self.roomy.push(header) };
+        Some(header)
+    }
+
+    /// Cuts a page's worth of blocks, lowest address in front; returns how many.
+    fn cut(&self, header: NonNull<ChunkHeader>, shelf: &mut ChunkShelf, front: &mut FreeList) -> u32 {
+        let wanted = (CUT_BYTES as u32 / self.block_bytes).max(1);
+        let end = self.blocks_per_chunk().min(shelf.cut_count + wanted);
+        let start = ChunkHeader::chunk_start(header);
+        for index in (shelf.cut_count..end).rev() {
+            // SAFETY: a chunk holds `blocks_per_chunk` blocks, so the place is inside; never lent,
+            // or home again, it is unused, and aligned as its size and the chunk are.
+            unsafe { front.push(start.add(index as usize * self.block_bytes as usize)) };
         }
-        // The chunk being cut counts its uncut blocks as free. One cut to its end has none, and
-        // `uncut` points past it, perhaps into a chunk beside it.
-        let uncut_home = (self.uncut_count > 0).then(|| find(&self.chunks, self.uncut));
-        for (index, owned) in self.chunks.iter_mut().enumerate() {
-            owned.leaving = false;
-            owned.free_count = if uncut_home == Some(index) {
-                self.uncut_count
-            } else {
-                0
-            };
+        let count = end - shelf.cut_count;
+        shelf.cut_count = end;
+        count
+    }
+
+    /// Puts blocks that were in the front list back to their chunks.
+    pub(crate) fn spill(&mut self, mut blocks: FreeList) {
+        while let Some(block) = blocks.pop() {
+            let header = ChunkHeader::of(block);
+            // SAFETY: the block is of a chunk of this class, and no other reference to its shelf
+            // lives; a popped block is unused.
+            unsafe {
+                let shelf = ChunkHeader::shelf(header);
+                let had_room = shelf.free_count > 0 || shelf.cut_count < self.blocks_per_chunk();
+                shelf.free.push(block);
+                shelf.free_count += 1;
+                let is_idle = shelf.out_count() == 0;
+                if had_room && is_idle {
+                    self.roomy.remove(header);
+                } else if !had_room && !is_idle {
+                    self.roomy.push(header);
+                }
+                if is_idle {
+                    let shelf = ChunkHeader::shelf(header);
+                    shelf.free = FreeList::new();
+                    (shelf.free_count, shelf.cut_count) = (0, 0);
+                    self.idle.push(header);
+                }
+            }
+            self.spilled += 1;
         }
-        let chunks = &mut self.chunks;
-        self.free.for_each(|block| {
-            let home = find(chunks, block);
-            chunks[home].free_count += 1;
-        });
-        let is_idle = |owned: &OwnedChunk| owned.free_count == blocks_per_chunk;
-        let idle_count = chunks.iter().filter(|owned| is_idle(owned)).count();
-        let leaving_count = match release {
-            Release::Half => idle_count.div_ceil(2),
-            Release::All => idle_count,
-        };
-        if leaving_count == 0 {
-            return 0;
+    }
+
+    /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep;
+    /// returns how many. A class in use keeps what it needs, an idle one shrinks to nothing soon.
+    /// Blocks in the front list count as in use: spill them before.
+    pub(crate) fn sweep(&mut self) -> usize {
+        let count = self.idle_low_count.div_ceil(2);
+        self.release(count, GiveBack::Now);
+        self.idle_low_count = self.idle.len();
+        count
+    }
+
+    /// Gives all idle chunks back; returns how many.
+    pub(crate) fn release_idle(&mut self, when: GiveBack) -> usize {
+        let count = self.idle.len();
+        self.release(count, when);
+        count
+    }
+
+    fn release(&mut self, count: usize, when: GiveBack) {
+        for _ in 0..count {
+            let Some(header) = self.idle.pop() else { break };
+            // SAFETY: an idle chunk's blocks are all home, and it is in no list any more.
+            unsafe { chunk_store::give_back(header, when) };
+            self.chunks_given_back += 1;
         }
-        for owned in chunks
-            .iter_mut()
-            .filter(|owned| is_idle(owned))
-            .take(leaving_count)
-        {
-            owned.leaving = true;
-        }
-        self.free
-            .retain(|block| !chunks[find(chunks, block)].leaving);
-        if uncut_home.is_some_and(|home| chunks[home].leaving) {
-            self.uncut = NonNull::dangling();
-            self.uncut_count = 0;
-        }
-        chunks.retain(|owned| !owned.leaving);
-        leaving_count
+        self.idle_low_count = self.idle_low_count.min(self.idle.len());
     }
 
     /// Size of every block.
     pub(crate) fn block_bytes(&self) -> usize {
-        self.block_bytes
+        self.block_bytes as usize
     }
 
-    /// Blocks lent.
-    pub(crate) fn live_count(&self) -> usize {
-        (self.hits + self.misses - self.returns) as usize
+    /// Chunks the class has.
+    pub(crate) fn chunk_count(&self) -> usize {
+        (self.chunks_taken - self.chunks_given_back) as usize
     }
 
-    /// Blocks lent, ever, without asking for memory.
-    pub(crate) fn hits(&self) -> u64 {
-        self.hits
+    /// Chunks the class has that are wholly free, as of the last spill.
+    pub(crate) fn idle_count(&self) -> usize {
+        self.idle.len()
     }
 
-    /// Blocks lent, ever, for which a chunk was mapped.
+    /// Chunks taken from the store, ever.
     pub(crate) fn misses(&self) -> u64 {
-        self.misses
+        self.chunks_taken
     }
 
-    /// Blocks that can be lent without asking for memory.
-    pub(crate) fn cached_count(&self) -> usize {
-        self.free.len() + self.uncut_count
+    /// Blocks at the holders or in the front list.
+    pub(crate) fn out_count(&self) -> usize {
+        (self.filled - self.spilled) as usize
+    }
+
+    /// Blocks popped from the front list, ever, when `pushed` were pushed to it and `front_count`
+    /// are in it.
+    pub(crate) fn popped(&self, pushed: u64, front_count: usize) -> u64 {
+        self.filled + pushed - self.spilled - front_count as u64
+    }
+
+    /// Blocks in the chunks, free or uncut. Counted chunk by chunk: O(chunks with room).
+    pub(crate) fn home_count(&self) -> usize {
+        let per_chunk = self.blocks_per_chunk() as usize;
+        // SAFETY: listed chunks are this class's; the reference ends with the closure.
+        let home_count = |header: NonNull<ChunkHeader>| unsafe {
+            per_chunk - ChunkHeader::shelf(header).out_count() as usize
+        };
+        let roomy: usize = self.roomy.iter().map(home_count).sum();
+        roomy + self.idle.iter().map(home_count).sum::<usize>()
     }
 
     /// Bytes at the ends of chunks, too short for a block.
     pub(crate) fn tail_bytes(&self) -> usize {
-        self.chunks.len() * (CHUNK_BYTES % self.block_bytes)
+        self.chunk_count() * (CHUNK_BYTES % self.block_bytes())
     }
 
-    fn blocks_per_chunk(&self) -> usize {
-        CHUNK_BYTES / self.block_bytes
-    }
-}
-
-/// Which of the sorted chunks holds the block.
-fn find(chunks: &[OwnedChunk], block: NonNull<u8>) -> usize {
-    let after = chunks.partition_point(|owned| owned.chunk.start() <= block);
-    after
-        .checked_sub(1)
-        .expect("every block of a class lies in one of its chunks")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn take(class: &mut BlockClass) -> NonNull<u8> {
-        class
-            .take()
-            .unwrap_or_else(|| class.take_from_new_chunk().unwrap())
-    }
-
-    /// Goal: idle chunks leave, chunks with one live block stay, and what is left still serves
-    /// distinct blocks; for a class that divides the chunk and one that leaves a tail.
-    #[test]
-    fn release_takes_exactly_the_idle_chunks() {
-        for block_bytes in [16 * 1024, 12 * 1024] {
-            let mut class = BlockClass::new(block_bytes);
-            let per_chunk = CHUNK_BYTES / block_bytes;
-            let blocks: Vec<NonNull<u8>> = (0..4 * per_chunk).map(|_| take(&mut class)).collect();
-            // One block of chunk 0 and all of chunk 1 stay live; chunks 2 and 3 become idle.
-            let (live, freed): (Vec<_>, Vec<_>) = blocks
-                .iter()
-                .enumerate()
-                .partition(|(index, _)| *index == 0 || index / per_chunk == 1);
-            for (_, block) in freed {
-                // SAFETY: taken above and used by nobody.
-                unsafe { class.put(*block) };
-            }
-            assert_eq!(class.release_idle(Release::Half), 1);
-            assert_eq!(class.release_idle(Release::Half), 1);
-            assert_eq!(class.release_idle(Release::All), 0);
-            assert_eq!(class.cached_count(), per_chunk - 1);
-            let mut all: Vec<NonNull<u8>> = live.into_iter().map(|(_, block)| *block).collect();
-            all.extend((0..per_chunk + 1).map(|_| take(&mut class)));
-            all.sort();
-            for pair in all.windows(2) {
-                assert!(pair[1].addr().get() - pair[0].addr().get() >= block_bytes);
-            }
-        }
-    }
-
-    /// Goal: a half-cut chunk without live blocks is idle too, and the class works on after it left.
-    #[test]
-    fn half_cut_chunk_can_leave() {
-        let mut class = BlockClass::new(1024);
-        let block = take(&mut class);
-        assert_eq!(class.release_idle(Release::All), 0);
-        // SAFETY: taken above and used by nobody.
-        unsafe { class.put(block) };
-        assert_eq!(class.release_idle(Release::All), 1);
-        assert_eq!((class.cached_count(), class.take()), (0, None));
-        take(&mut class);
-        assert_eq!((class.cached_count(), class.live_count()), (63, 1));
+    fn blocks_per_chunk(&self) -> u32 {
+        CHUNK_BYTES as u32 / self.block_bytes
     }
 }

@@ -1,45 +1,31 @@
-//! Blocks of bytes by size class, owned by one thread, freed on any.
+//! Blocks of bytes of any length: the public face of the size classes.
 //!
 //! On the path: `buffer` sits on these blocks, and through it all that a connection receives,
 //! keeps and sends. Allocating and freeing on the owner's thread is a pop and a push; a block that
-//! travelled to the store's thread goes home by `remote_free`.
+//! travelled to the store's thread goes home in a batch.
 //! Absent on purpose: a global pool. Every shard makes its own and passes it down.
 #![allow(unsafe_code)]
-use crate::block_class::Release;
-use crate::heap::{self, HEAP_BYTES_MIN};
-use crate::local_pool::LocalPool;
-use crate::outbox;
-use crate::remote_free::RemoteFrees;
-use crate::size_class::{CLASS_COUNT, POOLED_BYTES_MAX, SizeClass};
-use crate::thread_number::{self, NOBODY};
+use crate::block_books::BlockBooks;
+use crate::heap;
+use crate::outbox::free_away;
+use crate::pool_core::{CoreHandle, PoolCore};
+use crate::size_class::{
+    BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, POOLED_BYTES_MIN, SizeClass,
+};
 use crate::{PoolError, PoolMode, PoolStats};
-use std::cell::{Cell, UnsafeCell};
-use std::mem::{MaybeUninit, offset_of};
+use std::alloc::Layout;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, slice};
 
 /// The largest block: more would not fit the 32 bits a block keeps for its size.
 pub const BLOCK_BYTES_MAX: usize = 1 << 31;
-
-/// A pool and the block headers' common knowledge of it. Lives until the pool's last handle is
-/// gone and its last block is back.
-/// Invariant: `local` and `handle_count` are touched by the thread numbered `owner` only, or, once
-/// `remote` has said so, by the one that frees all of it.
-struct PoolCore {
-    /// Never changes but to `NOBODY`, when the last handle is gone. Only the owner's own view of
-    /// it counts, so no ordering is needed: no other thread ever finds its own number here.
-    owner: AtomicU64,
-    mode: PoolMode,
-    name: &'static str,
-    handle_count: Cell<usize>,
-    local: UnsafeCell<LocalPool>,
-    remote: RemoteFrees,
-}
+/// The largest alignment of a block.
+pub const BLOCK_ALIGN_MAX: usize = 64 * 1024;
 
 /// Lends blocks of bytes; the thread that made it owns it.
 ///
-/// Requests up to 32 KiB are rounded up to one of 37 sizes, at most 25 % larger (requests under
+/// Requests up to 32 KiB are rounded up to one of 69 sizes, at most 25 % larger (requests under
 /// 48 bytes: to 64), cut from 64 KiB chunks; larger ones go to malloc. Clones are handles of the
 /// same pool. Dropping the last handle is safe while blocks live: the memory goes with the last.
 ///
@@ -55,7 +41,7 @@ struct PoolCore {
 /// # Ok::<(), millpond_mempool::PoolError>(())
 /// ```
 pub struct BlockPool {
-    core: NonNull<PoolCore>,
+    handle: CoreHandle<BlockBooks>,
 }
 
 impl BlockPool {
@@ -67,127 +53,173 @@ impl BlockPool {
     /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
     /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back.
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
-        let core = Box::new(PoolCore {
-            owner: AtomicU64::new(thread_number::current()),
-            mode,
-            name,
-            handle_count: Cell::new(1),
-            local: UnsafeCell::new(LocalPool::new(limit_bytes)),
-            remote: RemoteFrees::new(free_core),
-        });
         Self {
-            core: NonNull::from(Box::leak(core)),
+            handle: CoreHandle::new(name, mode, BlockBooks::new(mode, limit_bytes)),
         }
     }
 
-    /// A block of at least `size_bytes`, its content undefined. A pop from the class's free list;
-    /// every 64 KiB of growth a system call; over 32 KiB, or with pools off, one malloc.
+    /// A block of at least `size_bytes`, its content undefined, aligned to 16 bytes. A pop from the
+    /// class's free list; every page's worth of growth a walk over it, every 64 KiB a lock, every
+    /// 4 MiB a system call; over 32 KiB, or with pools off, one malloc.
     #[inline]
     pub fn allocate(&self, size_bytes: usize) -> Result<Block, PoolError> {
+        if size_bytes > POOLED_BYTES_MAX {
+            return self.allocate_slow(size_bytes, BLOCK_ALIGN_BYTES, SizeClass::DIRECT);
+        }
+        let asked_bytes = size_bytes.max(BLOCK_ALIGN_BYTES);
+        let class = SizeClass::of(asked_bytes.max(POOLED_BYTES_MIN));
+        self.allocate_pooled(asked_bytes, BLOCK_ALIGN_BYTES, class)
+    }
+
+    /// As [`allocate`](Self::allocate), aligned to `align_bytes`: the cost is the same to a cache
+    /// line and beyond, and the block may be larger.
+    ///
+    /// # Panics
+    /// When `align_bytes` is no power of two, or over [`BLOCK_ALIGN_MAX`].
+    #[inline]
+    pub fn allocate_aligned(
+        &self,
+        size_bytes: usize,
+        align_bytes: usize,
+    ) -> Result<Block, PoolError> {
+        assert!(
+            align_bytes.is_power_of_two() && align_bytes <= BLOCK_ALIGN_MAX,
+            "an alignment is a power of two, at most 64 KiB"
+        );
+        let align_bytes = align_bytes.max(BLOCK_ALIGN_BYTES);
+        if size_bytes > POOLED_BYTES_MAX || align_bytes > POOLED_BYTES_MAX {
+            return self.allocate_slow(size_bytes, align_bytes, SizeClass::DIRECT);
+        }
+        let asked_bytes = size_bytes.max(BLOCK_ALIGN_BYTES);
+        let class = SizeClass::of_aligned(asked_bytes.max(POOLED_BYTES_MIN), align_bytes);
+        self.allocate_pooled(asked_bytes, align_bytes, class)
+    }
+
+    #[inline(always)]
+    fn allocate_pooled(
+        &self,
+        asked_bytes: usize,
+        align_bytes: usize,
+        class: SizeClass,
+    ) -> Result<Block, PoolError> {
+        match self.handle.local().pop(asked_bytes, class) {
+            Some(start) => Ok(self.lend(start, asked_bytes, align_bytes, class)),
+            None => self.allocate_slow(asked_bytes, align_bytes, class),
+        }
+    }
+
+    /// Everything but a pop: `class` has nothing ready, or is none.
+    #[inline(never)]
+    fn allocate_slow(
+        &self,
+        size_bytes: usize,
+        align_bytes: usize,
+        class: SizeClass,
+    ) -> Result<Block, PoolError> {
         if size_bytes > BLOCK_BYTES_MAX {
-            let limit_bytes = BLOCK_BYTES_MAX;
             return Err(PoolError::TooLarge {
                 requested_bytes: size_bytes,
-                limit_bytes,
+                limit_bytes: BLOCK_BYTES_MAX,
             });
         }
-        let asked_bytes = size_bytes.max(HEAP_BYTES_MIN);
-        let core = self.core();
-        let local = self.local();
-        let (start, class) = if core.mode == PoolMode::On && asked_bytes <= POOLED_BYTES_MAX {
-            let class = SizeClass::of(asked_bytes);
-            (local.allocate(asked_bytes, class, &core.remote)?, class)
-        } else {
-            (
-                local.allocate_direct(asked_bytes, &core.remote)?,
-                SizeClass::DIRECT,
-            )
-        };
-        Ok(Block {
+        let asked_bytes = size_bytes.max(BLOCK_ALIGN_BYTES);
+        let (local, home) = (self.handle.local(), PoolCore::home(self.handle.core()));
+        if class != SizeClass::DIRECT && self.handle.get().mode.pools_blocks() {
+            let start = local.pop_slow(asked_bytes, class, home)?;
+            return Ok(self.lend(start, asked_bytes, align_bytes, class));
+        }
+        // SAFETY: the core lives while it has a handle, and its home with it.
+        let start = local.allocate_direct(asked_bytes, align_bytes, unsafe { home.as_ref() })?;
+        Ok(self.lend(start, asked_bytes, align_bytes, SizeClass::DIRECT))
+    }
+
+    #[inline(always)]
+    fn lend(
+        &self,
+        start: NonNull<u8>,
+        asked_bytes: usize,
+        align_bytes: usize,
+        class: SizeClass,
+    ) -> Block {
+        Block {
             start,
-            core: self.core,
+            core: self.handle.core(),
             asked_bytes: asked_bytes as u32,
             class,
-        })
+            align_shift: align_bytes.trailing_zeros() as u8,
+        }
     }
 
     /// Takes home the blocks other threads freed. Call once per tick: two loads when there are
     /// none, one atomic swap and a push per block when there are.
     #[inline]
     pub fn drain_remote(&self) {
-        self.local().drain(&self.core().remote);
+        self.handle.drain();
     }
 
-    /// Gives half of the chunks without a live block back to the system, rounded up, after
-    /// draining. Call once a second or so: idle memory halves each time, while a pool that is in
-    /// use keeps what it needs. O(free blocks).
+    /// Gives half, rounded up, of the chunks without a live block since the last call back to the
+    /// system, after draining. Call once a second or so: idle memory halves each time, while a pool
+    /// that is in use keeps what it needs. O(free blocks).
     pub fn trim(&self) {
         self.drain_remote();
-        self.local().release_idle(Release::Half);
+        self.handle.local().sweep();
     }
 
-    /// What the pool holds. O(size classes).
+    /// What the pool holds. O(free blocks): it walks the lists, which nothing else pays for.
     pub fn stats(&self) -> PoolStats {
-        let core = self.core();
-        self.local().stats(core.name, core.mode)
+        self.handle.local().stats(self.handle.get().name)
     }
 
     /// What each size class in use holds, smallest first. Nothing with pools off, when there are
-    /// no classes.
+    /// no classes. O(free blocks).
     pub fn class_stats(&self) -> impl Iterator<Item = ClassStats> {
-        (0..CLASS_COUNT)
-            .map(|index| self.class_figures(index))
-            .filter(|class| class.misses > 0)
+        self.handle.local().class_stats()
     }
 
-    fn class_figures(&self, index: usize) -> ClassStats {
-        let class = &self.local().classes()[index];
-        ClassStats {
-            block_bytes: class.block_bytes(),
-            live_objects: class.live_count() as u64,
-            cached_objects: class.cached_count() as u64,
-            hits: class.hits(),
-            misses: class.misses(),
+    /// Whether a block for one layout would do for the other where it is.
+    pub(crate) fn is_same_class(&self, old: Layout, new: Layout) -> bool {
+        let (old, new) = (self.class_of(old), self.class_of(new));
+        old == new && old != SizeClass::DIRECT
+    }
+
+    /// The class that `allocate_aligned` takes for these, if one.
+    fn class_of(&self, layout: Layout) -> SizeClass {
+        let size_bytes = layout.size().max(POOLED_BYTES_MIN);
+        let align_bytes = layout.align().max(BLOCK_ALIGN_BYTES);
+        let is_pooled = size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX;
+        if is_pooled && self.handle.get().mode.pools_blocks() {
+            SizeClass::of_aligned(size_bytes, align_bytes)
+        } else {
+            SizeClass::DIRECT
         }
     }
 
-    #[inline]
-    fn core(&self) -> &PoolCore {
-        // SAFETY: the core lives at least as long as any handle, and no reference to all of it is
-        // ever mutable.
-        unsafe { self.core.as_ref() }
+    /// The block whose memory `into_start` gave away.
+    ///
+    /// # Safety
+    /// `start` is from a block of this pool that was asked for as `layout` says, and was given away
+    /// and not taken back.
+    pub(crate) unsafe fn block_from_start(&self, start: NonNull<u8>, layout: Layout) -> Block {
+        let asked_bytes = layout.size().max(BLOCK_ALIGN_BYTES);
+        let align_bytes = layout.align().max(BLOCK_ALIGN_BYTES);
+        self.lend(start, asked_bytes, align_bytes, self.class_of(layout))
     }
 
-    /// The owner's part. Private, and no caller holds the answer across another call of this or
-    /// into code that could drop a block.
-    #[inline]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the thread that may call this is alone; see SAFETY"
-    )]
-    fn local(&self) -> &mut LocalPool {
-        // SAFETY: a `BlockPool` is neither Send nor Sync, so this is the owner's thread and no
-        // other touches `local`; on this thread, the functions here and `Block::drop` hold the
-        // reference for one call each that runs no code of the pool's user.
-        unsafe { &mut *self.core().local.get() }
+    /// Notes that the holder of a block of a class counts on `new_bytes` of it from now on.
+    pub(crate) fn note_resized(&self, old_bytes: usize, new_bytes: usize) {
+        let (old_bytes, new_bytes) = (
+            old_bytes.max(BLOCK_ALIGN_BYTES),
+            new_bytes.max(BLOCK_ALIGN_BYTES),
+        );
+        self.handle.local().note_resized(old_bytes, new_bytes);
     }
 }
 
 impl Clone for BlockPool {
     /// Another handle of the same pool. No atomics.
     fn clone(&self) -> Self {
-        let handle_count = &self.core().handle_count;
-        handle_count.set(handle_count.get() + 1);
-        Self { core: self.core }
-    }
-}
-
-impl Drop for BlockPool {
-    fn drop(&mut self) {
-        let handle_count = self.core().handle_count.get() - 1;
-        self.core().handle_count.set(handle_count);
-        if handle_count == 0 {
-            close(self.core);
+        Self {
+            handle: self.handle.clone(),
         }
     }
 }
@@ -201,60 +233,24 @@ impl fmt::Debug for BlockPool {
     }
 }
 
-/// The last handle is gone: frees the pool, or leaves it to the blocks that are still away.
-#[cold]
-fn close(core: NonNull<PoolCore>) {
-    let away_count = {
-        // SAFETY: a pool with a handle lives; handles never leave the owner's thread, so this is
-        // it; and nothing in it holds a reference to `local` while a handle is dropped.
-        let (core, local) = unsafe {
-            let core = core.as_ref();
-            (core, &mut *core.local.get())
-        };
-        local.drain(&core.remote);
-        core.owner.store(NOBODY, Ordering::Relaxed);
-        local.absorb(core.remote.close());
-        local.release_idle(Release::All);
-        local.live_count()
-    };
-    // SAFETY: the pool lives until `leave` gives up the owner's share, and is not used after it.
-    unsafe { RemoteFrees::leave(remote_of(core), away_count) };
-}
-
-/// The part of a living pool that any thread may touch.
-fn remote_of(core: NonNull<PoolCore>) -> NonNull<RemoteFrees> {
-    // SAFETY: callers hold a handle or a block, so the pool lives; this only computes an address.
-    unsafe { NonNull::new_unchecked(&raw mut (*core.as_ptr()).remote) }
-}
-
-/// Frees a pool nobody can reach any more.
-///
-/// # Safety
-/// `remote` is a pool's, by a pointer from `remote_of`, and nobody uses the pool any more.
-unsafe fn free_core(remote: NonNull<RemoteFrees>) {
-    // SAFETY: such a pointer may be used for all of the core, which was made by `Box::leak`.
-    unsafe {
-        let core = remote.byte_sub(offset_of!(PoolCore, remote));
-        drop(Box::from_raw(core.cast::<PoolCore>().as_ptr()));
-    }
-}
-
 /// Memory owned by its holder, on whatever thread; goes home when dropped.
 ///
 /// Dropping on the owner's thread is a push to a free list, on another thread a store into the
-/// thread's next batch for the pool ([`flush_remote_frees`](crate::flush_remote_frees)); a block
-/// from malloc is freed at once on either.
+/// batch that goes home when it is full or by [`flush_remote_frees`](crate::flush_remote_frees); a
+/// block from malloc is freed at once on either.
 pub struct Block {
     start: NonNull<u8>,
-    core: NonNull<PoolCore>,
+    core: NonNull<PoolCore<BlockBooks>>,
     asked_bytes: u32,
     class: SizeClass,
+    align_shift: u8,
 }
 
 // SAFETY: the memory at `start` is the block's alone. Of the pool, a block away from the owner's
-// thread uses `owner` and `remote`, both atomic, and the core lives until the last block is back.
+// thread uses the numbers that never change, the atomic ones and `remote`, and the core lives until
+// the last block is back.
 unsafe impl Send for Block {}
-// SAFETY: a shared block gives read access to its own memory and two numbers.
+// SAFETY: a shared block gives read access to its own memory and some numbers.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -281,40 +277,52 @@ impl Block {
         self.start
     }
 
-    #[cold]
-    fn drop_away(&mut self) {
-        let remote = remote_of(self.core);
-        if self.class == SizeClass::DIRECT {
-            // SAFETY: such a block came from `heap::allocate(asked_bytes)`; its holder is gone. It
-            // is not counted as back before `note_direct`.
-            unsafe {
-                heap::free(self.start, self.asked_bytes as usize);
-                RemoteFrees::note_direct(remote, self.asked_bytes);
-            }
-        } else {
-            // SAFETY: the block is of a class of this pool, hence at least 64 bytes, and its holder
-            // is gone. What was asked of a class fits 16 bits, and says which class it was.
-            unsafe {
-                outbox::free_away(remote, self.start, self.capacity(), self.asked_bytes as u16);
+    /// Gives the memory away; `BlockPool::block_from_start` takes it back.
+    #[inline]
+    pub(crate) fn into_start(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).start
+    }
+
+    /// Frees a block straight from malloc, or away from the owner's thread.
+    #[inline(never)]
+    fn drop_slow(&mut self) {
+        let (home, asked_bytes) = (PoolCore::home(self.core), self.asked_bytes as usize);
+        if let Some(block_bytes) = self.class.block_bytes() {
+            // SAFETY: the block is of this pool, and its holder is gone. A class's blocks were
+            // asked for with at most 32 KiB, so the tag holds it.
+            unsafe { free_away(home, self.start, block_bytes, self.asked_bytes as u16) };
+            return;
+        }
+        // SAFETY: the pool lives until its last block is back; this block came from
+        // `heap::allocate_aligned` with the same size and alignment, and its holder is gone. It is not
+        // counted as back before either note. On the owner's thread nothing holds a reference to
+        // `local` while a block is dropped.
+        unsafe {
+            heap::free_aligned(self.start, asked_bytes, 1 << self.align_shift);
+            let core = self.core.as_ref();
+            if core.is_owned_here() {
+                core.local().note_direct_freed(1, asked_bytes);
+            } else {
+                crate::remote_free::RemoteFrees::note_direct(home, self.asked_bytes);
             }
         }
     }
 }
 
 impl Drop for Block {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the pool lives until its last block is back.
         let core = unsafe { self.core.as_ref() };
-        if !thread_number::is_current(core.owner.load(Ordering::Relaxed)) {
-            return self.drop_away();
+        if !core.is_quick_here() || self.class == SizeClass::DIRECT {
+            return self.drop_slow();
         }
-        // SAFETY: numbers are never reused, so this is the owner's thread, and nothing on it holds
-        // a reference to `local` while a block is dropped. The pool lent this block for
-        // `asked_bytes` from `class`, and its holder is gone.
+        // SAFETY: this is the owner's thread, and nothing on it holds a reference to `local` while
+        // a block is dropped. The pool lent this block for `asked_bytes` from `class`, and its
+        // holder is gone.
         unsafe {
-            let local = &mut *core.local.get();
-            local.free(self.start, self.asked_bytes as usize, self.class);
+            core.local()
+                .push(self.start, self.asked_bytes as usize, self.class);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Aligned memory from the operating system. The only file that asks for it.
 //!
-//! On the path: `block_class` cuts chunks into blocks, `slot_table` into slots, and `buffer_pool`
-//! takes one long chunk for all its buffers.
+//! On the path: `chunk_store` maps segments for the blocks of all pools, `slot_table` cuts chunks
+//! into slots, and `buffer_pool` takes one long chunk for all its buffers.
 //! A chunk is 64 KiB at a multiple of 64 KiB, so the chunk of any address is found by clearing 16
 //! bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a tail that no block
 //! covers are never touched, hence never resident.
 //! Absent on purpose: a cache of chunks. Who gives one back wants the system to have it.
 #![allow(unsafe_code)]
 use crate::PoolError;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
@@ -37,22 +37,29 @@ impl Chunk {
 
     /// Maps `size_bytes`, a multiple of `CHUNK_BYTES`, in one piece.
     pub(crate) fn map_long(size_bytes: usize) -> Result<Self, PoolError> {
+        Self::map_aligned(size_bytes, CHUNK_BYTES)
+    }
+
+    /// Maps `size_bytes`, a multiple of `CHUNK_BYTES`, at a multiple of `align_bytes`, a power of
+    /// two that is one as well.
+    pub(crate) fn map_aligned(size_bytes: usize, align_bytes: usize) -> Result<Self, PoolError> {
         debug_assert!(size_bytes > 0 && size_bytes.is_multiple_of(CHUNK_BYTES));
+        debug_assert!(align_bytes.is_power_of_two() && align_bytes >= CHUNK_BYTES);
         let start = map_pages(size_bytes)?;
-        if start.addr().get().is_multiple_of(CHUNK_BYTES) {
+        if start.addr().get().is_multiple_of(align_bytes) {
             return Ok(Self { start, size_bytes });
         }
         // The kernel places mappings side by side, so once one is aligned its neighbours are too:
         // this detour is taken seldom.
         unmap_pages(start, size_bytes);
         let long_bytes = size_bytes
-            .checked_add(CHUNK_BYTES)
+            .checked_add(align_bytes)
             .ok_or(PoolError::OutOfMemory {
                 requested_bytes: size_bytes,
             })?;
         let long = map_pages(long_bytes)?;
-        let before_bytes = long.addr().get().next_multiple_of(CHUNK_BYTES) - long.addr().get();
-        // SAFETY: `before_bytes` is below CHUNK_BYTES and `long` has that many bytes more than the
+        let before_bytes = long.addr().get().next_multiple_of(align_bytes) - long.addr().get();
+        // SAFETY: `before_bytes` is below `align_bytes` and `long` has that many bytes more than the
         // chunk, so both points lie inside the mapping or at its end.
         let (start, end) = unsafe {
             let start = long.add(before_bytes);
@@ -61,10 +68,18 @@ impl Chunk {
         if before_bytes > 0 {
             unmap_pages(long, before_bytes);
         }
-        if before_bytes < CHUNK_BYTES {
-            unmap_pages(end, CHUNK_BYTES - before_bytes);
+        if before_bytes < align_bytes {
+            unmap_pages(end, align_bytes - before_bytes);
         }
         Ok(Self { start, size_bytes })
+    }
+
+    /// The chunk whose dropping was prevented: it will be given back when this one is dropped.
+    ///
+    /// # Safety
+    /// `start` and `size_bytes` are those of a chunk that was forgotten, and nobody uses it.
+    pub(crate) unsafe fn from_raw(start: NonNull<u8>, size_bytes: usize) -> Self {
+        Self { start, size_bytes }
     }
 
     /// The first byte.
@@ -83,6 +98,21 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         unmap_pages(self.start, self.size_bytes);
     }
+}
+
+/// Gives the pages of `start..start + size_bytes` back; the addresses stay, and read as zero.
+///
+/// # Safety
+/// The range is whole pages of a chunk whose holder calls, and nobody needs what is in it.
+pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) {
+    // SAFETY: the caller's promise.
+    let discarded =
+        unsafe { madvise(start.as_ptr().cast(), size_bytes, Advice::LinuxDontNeed) };
+    // Locked pages refuse. They stay, with what is in them.
+    debug_assert!(
+        discarded.is_ok(),
+        "madvise of {size_bytes} bytes: {discarded:?}"
+    );
 }
 
 fn map_pages(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {

@@ -1,8 +1,8 @@
 //! Memory from malloc. Beside boxes of `slab`, the only file that asks for it.
 //!
 //! On the path: requests over 32 KiB, the 4 KiB chunks of `arena`, and with pools off everything.
-//! Absent on purpose: alignment beyond malloc's 16 bytes. Asking for more would turn malloc into
-//! aligned_alloc, and with pools off the comparison is against malloc.
+//! Absent on purpose: an alignment where nobody asked for more than malloc's 16 bytes. It would turn
+//! malloc into aligned_alloc, and with pools off the comparison is against malloc.
 #![allow(unsafe_code)]
 use crate::PoolError;
 use std::alloc::{Layout, alloc, dealloc};
@@ -25,6 +25,20 @@ pub(crate) fn allocate(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
     NonNull::new(unsafe { alloc(layout) }).ok_or(refused)
 }
 
+/// As [`allocate`], at a multiple of `align_bytes`, a power of two of at least 16.
+pub(crate) fn allocate_aligned(
+    size_bytes: usize,
+    align_bytes: usize,
+) -> Result<NonNull<u8>, PoolError> {
+    assert!(size_bytes >= HEAP_BYTES_MIN && align_bytes >= HEAP_ALIGN_BYTES);
+    let refused = PoolError::OutOfMemory {
+        requested_bytes: size_bytes,
+    };
+    let layout = Layout::from_size_align(size_bytes, align_bytes).map_err(|_| refused)?;
+    // SAFETY: the layout's size is not 0.
+    NonNull::new(unsafe { alloc(layout) }).ok_or(refused)
+}
+
 /// One free.
 ///
 /// # Safety
@@ -34,6 +48,18 @@ pub(crate) unsafe fn free(start: NonNull<u8>, size_bytes: usize) {
     // SAFETY: the same layout passed the checks of `allocate`.
     unsafe {
         let layout = Layout::from_size_align_unchecked(size_bytes, HEAP_ALIGN_BYTES);
+        dealloc(start.as_ptr(), layout);
+    }
+}
+
+/// One free.
+///
+/// # Safety
+/// `start` came from [`allocate_aligned`] with the same numbers, and is not used again.
+pub(crate) unsafe fn free_aligned(start: NonNull<u8>, size_bytes: usize, align_bytes: usize) {
+    // SAFETY: the same layout passed the checks of `allocate_aligned`.
+    unsafe {
+        let layout = Layout::from_size_align_unchecked(size_bytes, align_bytes);
         dealloc(start.as_ptr(), layout);
     }
 }

@@ -10,8 +10,7 @@
 //! ```text
 //!   Slab        Buffer                          Arena       BufferPool
 //!     |           |                               |             |
-//!     |         BlockPool --- outbox            |             |
-//!     |           |           remote_free         |             |
+//!     |         BlockPool --- remote_free         |             |
 //!     |           |           (other threads)     |             |
 //!     |         local_pool                        |             |
 //!     |           |                               |             |
@@ -34,14 +33,21 @@ mod chunk;
 mod heap;
 mod size_class;
 mod free_list;
+mod chunk_header;
+mod chunk_list;
+mod chunk_store;
 mod budget;
-mod block_class;
 mod thread_number;
 mod batch;
 mod remote_free;
 mod outbox;
+mod block_class;
 mod local_pool;
+mod pool_core;
+mod block_books;
 mod block_pool;
+mod pool;
+mod block_allocator;
 mod fill;
 mod buffer;
 mod slot_table;
@@ -53,9 +59,10 @@ mod error;
 
 pub use accounting::{PoolMode, PoolStats};
 pub use arena::Arena;
-pub use block_pool::{BLOCK_BYTES_MAX, Block, BlockPool, ClassStats};
+pub use block_pool::{BLOCK_ALIGN_MAX, BLOCK_BYTES_MAX, Block, BlockPool, ClassStats};
 pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
 pub use error::PoolError;
 pub use outbox::flush_remote_frees;
+pub use pool::{Pool, Pooled};
 pub use slab::{Handle, Slab};

@@ -1,230 +1,258 @@
-//! What the owner's thread alone touches of a block pool: the fast path of allocate and free.
+//! What the owner's thread alone touches of a pool of blocks: the fast path of allocate and free.
 //!
-//! On the path: `block_pool` finds out that it runs on the owner's thread, then comes here.
-//! Absent on purpose: atomics and locks.
+//! On the path: `block_pool`, `pool` and the malloc heap find out that they run on the owner's
+//! thread, then come here.
+//! Absent on purpose: atomics and locks; and what the bytes are for, which its users count.
 #![allow(unsafe_code)]
-use crate::batch::ReturnedBlocks;
-use crate::block_class::{BlockClass, Release};
+use crate::PoolError;
+use crate::block_class::BlockClass;
 use crate::budget::Budget;
 use crate::chunk::CHUNK_BYTES;
-use crate::heap;
+use crate::chunk_header::ChunkHeader;
+use crate::chunk_store::{self, GiveBack};
+use crate::free_list::FreeList;
+use crate::batch::ReturnedBlocks;
 use crate::remote_free::RemoteFrees;
-use crate::size_class::{CLASS_COUNT, SizeClass, block_sizes};
-use crate::{PoolError, PoolMode, PoolStats};
 use std::array;
 use std::ptr::NonNull;
 
-/// One thread's blocks and their books.
-///
-/// In this order, because the compiler merges updates of neighbouring numbers into one wide one,
-/// and a wide load right after a narrow store stalls: no two written by the same call are
-/// neighbours, but for the pair that is always written together.
-#[repr(C)]
-pub(crate) struct LocalPool {
-    /// Bytes asked for by the holders of blocks of the classes.
-    pooled_live_bytes: usize,
-    high_water_bytes: usize,
-    /// The same for blocks straight from malloc, and what of the budget is used.
-    direct_live_bytes: usize,
-    budget: Budget,
-    /// Blocks lent straight from malloc, ever, and taken back, ever.
-    direct_misses: u64,
-    remote_frees: u64,
-    direct_returns: u64,
-    classes: [BlockClass; CLASS_COUNT],
+/// The free blocks of a class that the next allocations get.
+struct Front {
+    free: FreeList,
+    /// Blocks pushed, ever. What was popped follows from it: see `BlockClass::popped`.
+    pushed: u64,
 }
 
-impl LocalPool {
-    pub(crate) fn new(limit_bytes: usize) -> Self {
-        let mut sizes = block_sizes();
+/// One thread's blocks of some classes.
+/// Invariant: `fronts[index]` holds unused blocks of `classes[index]` only.
+#[repr(C)]
+pub(crate) struct LocalPool<const CLASSES: usize> {
+    fronts: [Front; CLASSES],
+    classes: [BlockClass; CLASSES],
+    budget: Budget,
+    /// Blocks that came home from other threads, ever.
+    remote_frees: u64,
+}
+
+/// What came home from other threads: how many blocks, and the sum of their tags.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Returned {
+    pub(crate) count: u64,
+    pub(crate) tag_sum: u64,
+}
+
+impl<const CLASSES: usize> LocalPool<CLASSES> {
+    /// Classes of these sizes without memory, which will never take more than `limit_bytes`.
+    pub(crate) fn new(block_bytes: &[u32; CLASSES], limit_bytes: usize) -> Self {
         Self {
-            pooled_live_bytes: 0,
-            high_water_bytes: 0,
-            direct_live_bytes: 0,
-            budget: Budget::new(limit_bytes),
-            direct_misses: 0,
-            remote_frees: 0,
-            direct_returns: 0,
-            classes: array::from_fn(|_| {
-                BlockClass::new(sizes.next().expect("there are CLASS_COUNT sizes"))
+            fronts: array::from_fn(|_| Front {
+                free: FreeList::new(),
+                pushed: 0,
             }),
+            classes: array::from_fn(|index| BlockClass::new(block_bytes[index], index as u8)),
+            budget: Budget::new(limit_bytes),
+            remote_frees: 0,
         }
     }
 
-    /// A block of a class.
-    #[inline]
-    pub(crate) fn allocate(
-        &mut self,
-        asked_bytes: usize,
-        class: SizeClass,
-        remote: &RemoteFrees,
-    ) -> Result<NonNull<u8>, PoolError> {
-        let found = match self.classes[class.index()].take() {
-            Some(block) => block,
-            None => self.allocate_slow(class, remote)?,
-        };
-        self.pooled_live_bytes += asked_bytes;
-        self.note_high_water();
-        Ok(found)
+    /// A block of class `index`, if one is ready: a pop.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, index: usize) -> Option<NonNull<u8>> {
+        self.fronts[index].free.pop()
     }
 
-    /// Blocks freed elsewhere may have come home; else the class needs a chunk.
+    /// Takes a block of class `index` back: a push.
+    ///
+    /// # Safety
+    /// The block is of this pool and class, and nobody uses it any more.
+    #[inline(always)]
+    pub(crate) unsafe fn push(&mut self, index: usize, block: NonNull<u8>) {
+        let front = &mut self.fronts[index];
+        // SAFETY: blocks are at least 16 bytes, 8-aligned, inside a mapped chunk; unused by the
+        // caller's promise.
+        unsafe { front.free.push(block) };
+        front.pushed += 1;
+    }
+
+    /// Makes blocks of class `index` ready, from its chunks or a new one: after it, `pop` finds one.
     #[cold]
-    fn allocate_slow(
+    pub(crate) fn refill(
         &mut self,
-        class: SizeClass,
-        remote: &RemoteFrees,
-    ) -> Result<NonNull<u8>, PoolError> {
-        self.drain(remote);
-        if let Some(block) = self.classes[class.index()].take() {
-            return Ok(block);
+        index: usize,
+        home: NonNull<RemoteFrees>,
+    ) -> Result<(), PoolError> {
+        let front = &mut self.fronts[index].free;
+        debug_assert!(front.is_empty(), "only an empty front list is refilled");
+        if self.classes[index].refill(front) {
+            return Ok(());
         }
-        self.make_room(CHUNK_BYTES)?;
-        let taken = self.classes[class.index()].take_from_new_chunk();
-        if taken.is_err() {
-            self.budget.give_back(CHUNK_BYTES);
-        }
-        taken
-    }
-
-    /// A block straight from malloc.
-    #[inline]
-    pub(crate) fn allocate_direct(
-        &mut self,
-        asked_bytes: usize,
-        remote: &RemoteFrees,
-    ) -> Result<NonNull<u8>, PoolError> {
-        if self.budget.take(asked_bytes).is_err() {
-            self.drain(remote);
-            self.make_room(asked_bytes)?;
-        }
-        let block = match heap::allocate(asked_bytes) {
-            Ok(block) => block,
+        self.take_budget(CHUNK_BYTES)?;
+        let header = match chunk_store::take(1) {
+            Ok((header, _)) => header,
             Err(refused) => {
-                self.budget.give_back(asked_bytes);
+                self.budget.give_back(CHUNK_BYTES);
                 return Err(refused);
             }
         };
-        self.direct_misses += 1;
-        self.direct_live_bytes += asked_bytes;
-        self.note_high_water();
-        Ok(block)
+        let class = &mut self.classes[index];
+        // SAFETY: fresh from the store.
+        unsafe { class.add_chunk(header, home) };
+        let filled = class.refill(&mut self.fronts[index].free);
+        assert!(filled, "a new chunk holds at least two blocks");
+        Ok(())
     }
 
     /// Takes `bytes` from the budget, giving idle chunks of all classes back where it must.
     #[cold]
-    fn make_room(&mut self, bytes: usize) -> Result<(), PoolError> {
+    pub(crate) fn take_budget(&mut self, bytes: usize) -> Result<(), PoolError> {
         let first_try = self.budget.take(bytes);
-        if first_try.is_ok() || self.release_idle(Release::All) == 0 {
+        if first_try.is_ok() || self.release_idle(GiveBack::Now) == 0 {
             return first_try;
         }
         self.budget.take(bytes)
     }
 
-    #[inline]
-    fn note_high_water(&mut self) {
-        let live_bytes = self.live_bytes();
-        if live_bytes > self.high_water_bytes {
-            self.high_water_bytes = live_bytes;
-        }
-    }
-
-    #[inline]
-    fn live_bytes(&self) -> usize {
-        self.pooled_live_bytes + self.direct_live_bytes
-    }
-
-    /// Takes a block back.
-    ///
-    /// # Safety
-    /// This pool lent the block for `asked_bytes` from `class`, and nobody uses it any more.
-    #[inline]
-    pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, asked_bytes: usize, class: SizeClass) {
-        match self.classes.get_mut(class.index()) {
-            Some(home) => {
-                // SAFETY: the caller's promise, passed on.
-                unsafe { home.put(block) };
-                self.pooled_live_bytes -= asked_bytes;
-            }
-            None => {
-                // SAFETY: blocks outside the classes came from `heap::allocate(asked_bytes)`.
-                unsafe { heap::free(block, asked_bytes) };
-                self.note_direct_freed(1, asked_bytes);
-            }
-        }
-    }
-
-    #[inline]
-    fn note_direct_freed(&mut self, count: usize, bytes: usize) {
-        self.direct_returns += count as u64;
-        self.direct_live_bytes -= bytes;
+    /// Returns `bytes` taken by `take_budget` for something else than a chunk.
+    pub(crate) fn give_back_budget(&mut self, bytes: usize) {
         self.budget.give_back(bytes);
     }
 
-    /// Takes home what other threads freed.
+    /// Puts blocks that other threads freed into the front lists.
     #[inline]
-    pub(crate) fn drain(&mut self, remote: &RemoteFrees) {
-        let (count, bytes) = remote.take_direct();
-        if count > 0 {
-            self.note_direct_freed(count, bytes);
-            self.remote_frees += count as u64;
-        }
-        self.absorb(remote.take());
-    }
-
-    /// Puts returned blocks into their classes.
-    #[inline]
-    pub(crate) fn absorb(&mut self, returned: ReturnedBlocks) {
+    pub(crate) fn absorb(&mut self, returned: ReturnedBlocks) -> Returned {
+        let mut sum = Returned::default();
         for (block, tag) in returned {
-            let asked_bytes = usize::from(tag);
-            // SAFETY: only blocks of this pool's classes are pushed to its remote frees, with the
-            // size they were lent for as their tag, when their holder gave them up.
-            unsafe { self.free(block, asked_bytes, SizeClass::of(asked_bytes)) };
-            self.remote_frees += 1;
+            // SAFETY: only blocks of this pool are sent home to it, when their holder gave them up;
+            // their chunk's header says the class.
+            unsafe {
+                let class = ChunkHeader::of(block).as_ref().class();
+                self.push(usize::from(class), block);
+            }
+            sum.count += 1;
+            sum.tag_sum += u64::from(tag);
+        }
+        self.remote_frees += sum.count;
+        sum
+    }
+
+    /// Puts all but the newest `keep_count` ready blocks of class `index` back to their chunks.
+    /// O(`keep_count` + blocks put back).
+    pub(crate) fn spill(&mut self, index: usize, keep_count: usize) {
+        let rest = self.fronts[index].free.split_off(keep_count);
+        if !rest.is_empty() {
+            self.classes[index].spill(rest);
         }
     }
 
-    /// Gives chunks without live blocks back to the system; returns how many.
-    pub(crate) fn release_idle(&mut self, release: Release) -> usize {
-        let mut count = 0;
-        for class in &mut self.classes {
-            count += class.release_idle(release);
+    fn spill_all(&mut self) {
+        for index in 0..CLASSES {
+            self.spill(index, 0);
         }
+    }
+
+    /// Counts every ready block at its chunk and gives back half of the chunks that were idle since
+    /// the last sweep; returns how many. O(ready blocks).
+    pub(crate) fn sweep(&mut self) -> usize {
+        self.spill_all();
+        let count = self.classes.iter_mut().map(BlockClass::sweep).sum();
         self.budget.give_back(count * CHUNK_BYTES);
         count
     }
 
+    /// Gives all chunks without a live block back; returns how many. O(ready blocks).
+    pub(crate) fn release_idle(&mut self, when: GiveBack) -> usize {
+        self.spill_all();
+        let count = self
+            .classes
+            .iter_mut()
+            .map(|class| class.release_idle(when))
+            .sum();
+        self.budget.give_back(count * CHUNK_BYTES);
+        count
+    }
+
+    /// The figures of class `index`. O(ready blocks and chunks with room of the class).
+    pub(crate) fn class_figures(&self, index: usize) -> ClassFigures {
+        let (front, class) = (&self.fronts[index], &self.classes[index]);
+        let front_count = front.free.count();
+        ClassFigures {
+            block_bytes: class.block_bytes(),
+            live_count: class.out_count() - front_count,
+            cached_count: class.home_count() + front_count,
+            lent_count: class.popped(front.pushed, front_count),
+            chunks_taken: class.misses(),
+            tail_bytes: class.tail_bytes(),
+        }
+    }
+
+    /// The figures of every class that ever had memory, smallest first.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = ClassFigures> {
+        (0..CLASSES)
+            .filter(|&index| self.classes[index].misses() > 0)
+            .map(|index| self.class_figures(index))
+    }
+
+    /// The figures of all classes together, in one walk.
+    pub(crate) fn totals(&self) -> Totals {
+        self.figures().fold(Totals::default(), |sum, class| Totals {
+            live_count: sum.live_count + class.live_count,
+            live_bytes: sum.live_bytes + class.live_count * class.block_bytes,
+            cached_bytes: sum.cached_bytes + class.cached_count * class.block_bytes,
+            tail_bytes: sum.tail_bytes + class.tail_bytes,
+            lent_count: sum.lent_count + class.lent_count,
+            chunks_taken: sum.chunks_taken + class.chunks_taken,
+        })
+    }
+
     /// Blocks lent and not known to be back.
     pub(crate) fn live_count(&self) -> usize {
-        let pooled: usize = self.classes.iter().map(BlockClass::live_count).sum();
-        pooled + (self.direct_misses - self.direct_returns) as usize
+        self.totals().live_count
     }
 
-    /// The classes, smallest first.
-    pub(crate) fn classes(&self) -> &[BlockClass] {
-        &self.classes
+    /// Blocks of class `index` at the holders or ready.
+    pub(crate) fn out_count(&self, index: usize) -> usize {
+        self.classes[index].out_count()
     }
 
-    /// The figures, each from its own books: see the identity at [`PoolStats`].
-    pub(crate) fn stats(&self, name: &'static str, mode: PoolMode) -> PoolStats {
-        let sum =
-            |figure: fn(&BlockClass) -> usize| -> usize { self.classes.iter().map(figure).sum() };
-        let lent_bytes = sum(|class| class.live_count() * class.block_bytes());
-        let rounding_bytes = lent_bytes - self.pooled_live_bytes;
-        PoolStats {
-            name,
-            kind: "block",
-            mode,
-            live_objects: self.live_count() as u64,
-            live_bytes: self.live_bytes() as u64,
-            cached_bytes: sum(|class| class.cached_count() * class.block_bytes()) as u64,
-            waste_bytes: (rounding_bytes + sum(BlockClass::tail_bytes)) as u64,
-            reserved_bytes: self.budget.reserved_bytes() as u64,
-            high_water_bytes: self.high_water_bytes as u64,
-            hits: self.classes.iter().map(BlockClass::hits).sum(),
-            misses: self.direct_misses + self.classes.iter().map(BlockClass::misses).sum::<u64>(),
-            remote_frees: self.remote_frees,
-        }
-        .checked()
+    /// Bytes taken from the budget and not given back.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.budget.reserved_bytes()
     }
+
+    /// Blocks that came home from other threads, ever.
+    pub(crate) fn remote_frees(&self) -> u64 {
+        self.remote_frees
+    }
+}
+
+/// What one class holds. Each number from books of its own: see the picture in `block_class`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ClassFigures {
+    pub(crate) block_bytes: usize,
+    pub(crate) live_count: usize,
+    pub(crate) cached_count: usize,
+    /// Blocks lent, ever.
+    pub(crate) lent_count: u64,
+    /// Chunks taken from the store, ever: as many allocations had to wait for one.
+    pub(crate) chunks_taken: u64,
+    pub(crate) tail_bytes: usize,
+}
+
+impl ClassFigures {
+    /// Blocks lent without waiting for a chunk.
+    pub(crate) fn hits(&self) -> u64 {
+        self.lent_count.saturating_sub(self.chunks_taken)
+    }
+}
+
+/// The same for all classes of a pool.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Totals {
+    pub(crate) live_count: usize,
+    /// In whole blocks.
+    pub(crate) live_bytes: usize,
+    pub(crate) cached_bytes: usize,
+    pub(crate) tail_bytes: usize,
+    pub(crate) lent_count: u64,
+    pub(crate) chunks_taken: u64,
 }

@@ -127,7 +127,7 @@ impl<T> Slab<T> {
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
         let objects = match mode {
             PoolMode::On => Objects::InPlace(SlotTable::new()),
-            PoolMode::Off => Objects::Boxed(SlotTable::new()),
+            PoolMode::Off | PoolMode::ArenaOnly => Objects::Boxed(SlotTable::new()),
         };
         Self {
             name,

@@ -1,0 +1,207 @@
+//! What a block pool counts beside its classes: bytes asked for, and blocks straight from malloc.
+//!
+//! On the path: `block_pool` comes here on the owner's thread for every block lent and returned.
+//! Absent on purpose: atomics. What other threads free is counted when it comes home.
+#![allow(unsafe_code)]
+use crate::batch::ReturnedBlocks;
+use crate::block_pool::ClassStats;
+use crate::chunk_store::GiveBack;
+use crate::heap;
+use crate::local_pool::LocalPool;
+use crate::pool_core::OwnerPart;
+use crate::remote_free::RemoteFrees;
+use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
+use crate::{PoolError, PoolMode, PoolStats};
+use std::ptr::NonNull;
+
+/// One thread's blocks and their books.
+#[repr(C)]
+pub(crate) struct BlockBooks {
+    /// Bytes asked for by the holders of blocks of the classes.
+    pooled_live_bytes: usize,
+    high_water_bytes: usize,
+    /// The same for blocks straight from malloc.
+    direct_live_bytes: usize,
+    /// Blocks lent straight from malloc, ever, and taken back, ever.
+    direct_misses: u64,
+    direct_returns: u64,
+    direct_remote_frees: u64,
+    mode: PoolMode,
+    blocks: LocalPool<CLASS_COUNT>,
+}
+
+impl BlockBooks {
+    pub(crate) fn new(mode: PoolMode, limit_bytes: usize) -> Self {
+        Self {
+            pooled_live_bytes: 0,
+            high_water_bytes: 0,
+            direct_live_bytes: 0,
+            direct_misses: 0,
+            direct_returns: 0,
+            direct_remote_frees: 0,
+            mode,
+            blocks: LocalPool::new(&BLOCK_BYTES, limit_bytes),
+        }
+    }
+
+    /// A block of a class, if one is ready.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, asked_bytes: usize, class: SizeClass) -> Option<NonNull<u8>> {
+        let block = self.blocks.pop(class.index())?;
+        self.pooled_live_bytes += asked_bytes;
+        self.note_high_water();
+        Some(block)
+    }
+
+    /// A block of a class when none is ready: blocks freed elsewhere may have come home, else the
+    /// class needs memory.
+    pub(crate) fn pop_slow(
+        &mut self,
+        asked_bytes: usize,
+        class: SizeClass,
+        home: NonNull<RemoteFrees>,
+    ) -> Result<NonNull<u8>, PoolError> {
+        // SAFETY: the home is the caller's own pool's, which lives.
+        self.drain(unsafe { home.as_ref() });
+        if let Some(block) = self.pop(asked_bytes, class) {
+            return Ok(block);
+        }
+        self.blocks.refill(class.index(), home)?;
+        let block = self.pop(asked_bytes, class);
+        Ok(block.expect("a refilled class has a block"))
+    }
+
+    /// A block straight from malloc.
+    pub(crate) fn allocate_direct(
+        &mut self,
+        asked_bytes: usize,
+        align_bytes: usize,
+        remote: &RemoteFrees,
+    ) -> Result<NonNull<u8>, PoolError> {
+        if self.blocks.take_budget(asked_bytes).is_err() {
+            self.drain(remote);
+            self.blocks.take_budget(asked_bytes)?;
+        }
+        let block = match heap::allocate_aligned(asked_bytes, align_bytes) {
+            Ok(block) => block,
+            Err(refused) => {
+                self.blocks.give_back_budget(asked_bytes);
+                return Err(refused);
+            }
+        };
+        self.direct_misses += 1;
+        self.direct_live_bytes += asked_bytes;
+        self.note_high_water();
+        Ok(block)
+    }
+
+    #[inline(always)]
+    fn note_high_water(&mut self) {
+        let live_bytes = self.live_bytes();
+        if live_bytes > self.high_water_bytes {
+            self.high_water_bytes = live_bytes;
+        }
+    }
+
+    #[inline(always)]
+    fn live_bytes(&self) -> usize {
+        self.pooled_live_bytes + self.direct_live_bytes
+    }
+
+    /// Takes a block of a class back.
+    ///
+    /// # Safety
+    /// This pool lent the block for `asked_bytes` from `class`, and nobody uses it any more.
+    #[inline(always)]
+    pub(crate) unsafe fn push(&mut self, block: NonNull<u8>, asked_bytes: usize, class: SizeClass) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.blocks.push(class.index(), block) };
+        self.pooled_live_bytes -= asked_bytes;
+    }
+
+    /// Notes that blocks straight from malloc were freed.
+    pub(crate) fn note_direct_freed(&mut self, count: usize, bytes: usize) {
+        self.direct_returns += count as u64;
+        self.direct_live_bytes -= bytes;
+        self.blocks.give_back_budget(bytes);
+    }
+
+    /// Notes that the holder of a block of a class now counts on `new_bytes` of it.
+    pub(crate) fn note_resized(&mut self, old_bytes: usize, new_bytes: usize) {
+        self.pooled_live_bytes = self.pooled_live_bytes - old_bytes + new_bytes;
+        self.note_high_water();
+    }
+
+    /// Gives back half of what was idle since the last sweep.
+    pub(crate) fn sweep(&mut self) {
+        self.blocks.sweep();
+    }
+
+    fn absorb(&mut self, returned: ReturnedBlocks) {
+        // A pooled block's tag is what was asked for.
+        let returned = self.blocks.absorb(returned);
+        self.pooled_live_bytes -= returned.tag_sum as usize;
+    }
+
+    fn live_count(&self) -> usize {
+        self.blocks.live_count() + (self.direct_misses - self.direct_returns) as usize
+    }
+
+    /// The figures of the classes in use, smallest first.
+    pub(crate) fn class_stats(&self) -> impl Iterator<Item = ClassStats> {
+        self.blocks.figures().map(|class| ClassStats {
+            block_bytes: class.block_bytes,
+            live_objects: class.live_count as u64,
+            cached_objects: class.cached_count as u64,
+            hits: class.hits(),
+            misses: class.chunks_taken,
+        })
+    }
+
+    /// The figures, each from its own books: see the identity at [`PoolStats`].
+    pub(crate) fn stats(&self, name: &'static str) -> PoolStats {
+        let sum = self.blocks.totals();
+        let rounding_bytes = sum.live_bytes - self.pooled_live_bytes;
+        let direct_live_count = self.direct_misses - self.direct_returns;
+        PoolStats {
+            name,
+            kind: "block",
+            mode: self.mode,
+            live_objects: sum.live_count as u64 + direct_live_count,
+            live_bytes: self.live_bytes() as u64,
+            cached_bytes: sum.cached_bytes as u64,
+            waste_bytes: (rounding_bytes + sum.tail_bytes) as u64,
+            reserved_bytes: self.blocks.reserved_bytes() as u64,
+            high_water_bytes: self.high_water_bytes as u64,
+            hits: sum.lent_count.saturating_sub(sum.chunks_taken),
+            misses: self.direct_misses + sum.chunks_taken,
+            remote_frees: self.direct_remote_frees + self.blocks.remote_frees(),
+        }
+        .checked()
+    }
+}
+
+impl OwnerPart for BlockBooks {
+    #[inline]
+    fn drain(&mut self, remote: &RemoteFrees) {
+        let (count, bytes) = remote.take_direct();
+        if count > 0 {
+            self.note_direct_freed(count, bytes);
+            self.direct_remote_frees += count as u64;
+        }
+        self.absorb(remote.take());
+    }
+
+    fn absorb_last(&mut self, returned: ReturnedBlocks) {
+        self.absorb(returned);
+    }
+
+    fn shut(&mut self) -> usize {
+        self.blocks.release_idle(GiveBack::Now);
+        self.live_count()
+    }
+
+    fn is_quick(&self) -> bool {
+        self.mode.pools_blocks()
+    }
+}

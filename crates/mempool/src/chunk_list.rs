@@ -1,0 +1,83 @@
+//! Chunks in a row, linked through their headers.
+//!
+//! On the path: a class of blocks keeps the chunks with room in one list and the idle ones in
+//! another; refilling the front list takes from the first, sweeping releases from the second.
+#![allow(unsafe_code)]
+use crate::chunk_header::ChunkHeader;
+use std::ptr::NonNull;
+
+/// Chunks of one owner, each in at most one list.
+/// Invariant: every listed header's chunk belongs to the list's owner, and `next` and `previous` of
+/// neighbours name each other.
+pub(crate) struct ChunkList {
+    first: Option<NonNull<ChunkHeader>>,
+    len: u32,
+}
+
+impl ChunkList {
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: None,
+            len: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Puts a chunk in front.
+    ///
+    /// # Safety
+    /// The chunk is the list owner's and in no list.
+    pub(crate) unsafe fn push(&mut self, header: NonNull<ChunkHeader>) {
+        // SAFETY: the caller's promise; the two shelves are of different chunks and no reference to
+        // either outlives its statement.
+        unsafe {
+            let shelf = ChunkHeader::shelf(header);
+            shelf.previous = None;
+            shelf.next = self.first;
+            if let Some(second) = self.first {
+                ChunkHeader::shelf(second).previous = Some(header);
+            }
+        }
+        self.first = Some(header);
+        self.len += 1;
+    }
+
+    /// Takes a chunk out, wherever it stands.
+    ///
+    /// # Safety
+    /// The chunk is in this list.
+    pub(crate) unsafe fn remove(&mut self, header: NonNull<ChunkHeader>) {
+        // SAFETY: listed chunks are the owner's, who calls; one shelf is referred to at a time.
+        unsafe {
+            let shelf = ChunkHeader::shelf(header);
+            let (previous, next) = (shelf.previous.take(), shelf.next.take());
+            match previous {
+                Some(previous) => ChunkHeader::shelf(previous).next = next,
+                None => self.first = next,
+            }
+            if let Some(next) = next {
+                ChunkHeader::shelf(next).previous = previous;
+            }
+        }
+        self.len -= 1;
+    }
+
+    /// Takes the first chunk out.
+    pub(crate) fn pop(&mut self) -> Option<NonNull<ChunkHeader>> {
+        let first = self.first?;
+        // SAFETY: it is in this list.
+        unsafe { self.remove(first) };
+        Some(first)
+    }
+
+    /// The chunks, first to last. They must stay in the list while this runs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<ChunkHeader>> {
+        std::iter::successors(self.first, |header| {
+            // SAFETY: listed chunks are the owner's, who calls.
+            unsafe { ChunkHeader::shelf(*header).next }
+        })
+    }
+}

@@ -1,0 +1,363 @@
+//! Objects of one type that own themselves: a box whose memory is pooled.
+//!
+//! On the path: what an engineer takes instead of `Box::new` where objects come and go. `Slab` is
+//! for objects that others only name.
+//! Absent on purpose: size classes. All objects have one size, so a chunk is cut to it exactly.
+#![allow(unsafe_code)]
+use crate::batch::{ReturnedBlocks, SENT_BYTES_MIN};
+use crate::chunk::CHUNK_BYTES;
+use crate::chunk_store::GiveBack;
+use crate::heap::{self, HEAP_BYTES_MIN};
+use crate::local_pool::LocalPool;
+use crate::outbox::free_away;
+use crate::pool_core::{CoreHandle, OwnerPart, PoolCore};
+use crate::remote_free::RemoteFrees;
+use crate::size_class::POOLED_BYTES_MAX;
+use crate::{PoolError, PoolMode, PoolStats};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::{fmt, ptr};
+
+/// Lends memory for objects of type `T`; the thread that made it owns it.
+///
+/// Each object takes its own size, rounded up to its alignment and to 16 bytes at least; one of more
+/// than 32 KiB, or aligned to more, is one malloc. Clones are handles of the same pool. Dropping the
+/// last handle is safe while objects live: the memory goes with the last of them.
+///
+/// ```
+/// use millpond_mempool::{Pool, PoolMode};
+/// let pool = Pool::new("names", PoolMode::On);
+/// let mut name = pool.insert(String::from("mill"))?;
+/// name.push_str("pond");
+/// std::thread::spawn(move || assert_eq!(*name, "millpond")).join().unwrap();
+/// pool.drain_remote();
+/// assert_eq!(pool.stats().live_objects, 0);
+/// # Ok::<(), millpond_mempool::PoolError>(())
+/// ```
+pub struct Pool<T> {
+    handle: CoreHandle<ObjectBooks>,
+    object: PhantomData<fn() -> T>,
+}
+
+/// What the owner's thread counts.
+#[repr(C)]
+struct ObjectBooks {
+    blocks: LocalPool<1>,
+    /// Objects straight from malloc, ever, taken back, ever, and of those by other threads.
+    direct_misses: u64,
+    direct_returns: u64,
+    direct_remote_frees: u64,
+    live_max: usize,
+    object_bytes: usize,
+    is_pooled: bool,
+}
+
+impl<T> Pool<T> {
+    /// Bytes each object takes.
+    const BLOCK_BYTES: usize = {
+        let size_bytes = if size_of::<T>() < SENT_BYTES_MIN {
+            SENT_BYTES_MIN
+        } else {
+            size_of::<T>()
+        };
+        size_bytes.next_multiple_of(if align_of::<T>() < 8 { 8 } else { align_of::<T>() })
+    };
+    /// Chunks are aligned to more than this, so a multiple of the object's alignment is aligned.
+    const FITS: bool = Self::BLOCK_BYTES <= POOLED_BYTES_MAX && align_of::<T>() <= CHUNK_BYTES;
+    const DIRECT_ALIGN_BYTES: usize = if align_of::<T>() < HEAP_BYTES_MIN {
+        HEAP_BYTES_MIN
+    } else {
+        align_of::<T>()
+    };
+
+    /// An empty pool without a limit. One malloc; memory for objects comes when they do.
+    pub fn new(name: &'static str, mode: PoolMode) -> Self {
+        Self::with_budget(name, mode, usize::MAX)
+    }
+
+    /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
+    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back.
+    pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
+        let is_pooled = mode.pools_blocks() && Self::FITS;
+        let block_bytes = if is_pooled { Self::BLOCK_BYTES } else { SENT_BYTES_MIN };
+        let books = ObjectBooks {
+            blocks: LocalPool::new(&[block_bytes as u32], limit_bytes),
+            direct_misses: 0,
+            direct_returns: 0,
+            direct_remote_frees: 0,
+            live_max: 0,
+            object_bytes: Self::BLOCK_BYTES,
+            is_pooled,
+        };
+        Self {
+            handle: CoreHandle::new(name, mode, books),
+            object: PhantomData,
+        }
+    }
+
+    /// Moves `value` into the pool. A pop from the free list; every page's worth of growth a walk
+    /// over it, every 64 KiB a lock, every 4 MiB a system call; with pools off one malloc. On an
+    /// error `value` is dropped.
+    #[inline(always)]
+    pub fn insert(&self, value: T) -> Result<Pooled<T>, PoolError> {
+        let start = match self.handle.local().blocks.pop(0) {
+            Some(block) => block,
+            None => self.allocate_slow()?,
+        }
+        .cast::<T>();
+        // SAFETY: the block is unused, and as large and as aligned as a `T`.
+        unsafe { start.write(value) };
+        Ok(Pooled {
+            object: start,
+            core: self.handle.core(),
+            owned: PhantomData,
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slow(&self) -> Result<NonNull<u8>, PoolError> {
+        let (books, home) = (self.handle.local(), PoolCore::home(self.handle.core()));
+        // SAFETY: the core lives while it has a handle, and its home with it.
+        books.drain(unsafe { home.as_ref() });
+        if books.is_pooled {
+            return books.pop_slow(home);
+        }
+        books.blocks.take_budget(Self::BLOCK_BYTES)?;
+        let block = heap::allocate_aligned(Self::BLOCK_BYTES, Self::DIRECT_ALIGN_BYTES);
+        match block {
+            Ok(_) => books.note_direct_lent(),
+            Err(_) => books.blocks.give_back_budget(Self::BLOCK_BYTES),
+        }
+        block
+    }
+
+    /// Takes home what other threads freed. Call once per tick: two loads when there is nothing,
+    /// one atomic swap and a push per object when there is.
+    #[inline]
+    pub fn drain_remote(&self) {
+        self.handle.drain();
+    }
+
+    /// Gives half, rounded up, of the chunks without a live object since the last call back to the
+    /// system, after draining. Call once a second or so. O(free objects).
+    pub fn trim(&self) {
+        self.drain_remote();
+        self.handle.local().blocks.sweep();
+    }
+
+    /// What the pool holds. O(free objects): it walks the list, which nothing else pays for.
+    pub fn stats(&self) -> PoolStats {
+        let core = self.handle.get();
+        self.handle.local().stats(core.name, core.mode)
+    }
+}
+
+impl ObjectBooks {
+    fn pop_slow(&mut self, home: NonNull<RemoteFrees>) -> Result<NonNull<u8>, PoolError> {
+        if let Some(block) = self.blocks.pop(0) {
+            return Ok(block);
+        }
+        self.blocks.refill(0, home)?;
+        self.live_max = self.live_max.max(self.blocks.out_count(0));
+        Ok(self.blocks.pop(0).expect("a refilled class has a block"))
+    }
+
+    fn note_direct_lent(&mut self) {
+        self.direct_misses += 1;
+        self.live_max = self.live_max.max(self.direct_live_count());
+    }
+
+    fn note_direct_freed(&mut self, count: usize) {
+        self.direct_returns += count as u64;
+        self.blocks.give_back_budget(count * self.object_bytes);
+    }
+
+    fn direct_live_count(&self) -> usize {
+        (self.direct_misses - self.direct_returns) as usize
+    }
+
+    fn stats(&self, name: &'static str, mode: PoolMode) -> PoolStats {
+        let sum = self.blocks.totals();
+        let direct_live_count = self.direct_live_count();
+        PoolStats {
+            name,
+            kind: "object",
+            mode,
+            live_objects: (sum.live_count + direct_live_count) as u64,
+            live_bytes: (sum.live_bytes + direct_live_count * self.object_bytes) as u64,
+            cached_bytes: sum.cached_bytes as u64,
+            waste_bytes: sum.tail_bytes as u64,
+            reserved_bytes: self.blocks.reserved_bytes() as u64,
+            high_water_bytes: (self.live_max * self.object_bytes) as u64,
+            hits: sum.lent_count.saturating_sub(sum.chunks_taken),
+            misses: self.direct_misses + sum.chunks_taken,
+            remote_frees: self.direct_remote_frees + self.blocks.remote_frees(),
+        }
+        .checked()
+    }
+}
+
+impl OwnerPart for ObjectBooks {
+    #[inline]
+    fn drain(&mut self, remote: &RemoteFrees) {
+        let (count, _) = remote.take_direct();
+        if count > 0 {
+            self.note_direct_freed(count);
+            self.direct_remote_frees += count as u64;
+        }
+        self.blocks.absorb(remote.take());
+    }
+
+    fn absorb_last(&mut self, returned: ReturnedBlocks) {
+        self.blocks.absorb(returned);
+    }
+
+    fn shut(&mut self) -> usize {
+        self.blocks.release_idle(GiveBack::Now);
+        self.blocks.live_count() + self.direct_live_count()
+    }
+
+    fn is_quick(&self) -> bool {
+        self.is_pooled
+    }
+}
+
+impl<T> Clone for Pool<T> {
+    /// Another handle of the same pool. No atomics.
+    fn clone(&self) -> Self {
+        Self {
+            handle: self.handle.clone(),
+            object: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Pool<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Pool").field(&self.stats()).finish()
+    }
+}
+
+/// An object in memory of a [`Pool<T>`]: 16 bytes that own it, as a box does.
+///
+/// Dropping it drops the object where it is, then frees the memory: a push to the pool's free list
+/// on the pool's own thread, on another a store into the batch that goes home when it is full or by
+/// [`flush_remote_frees`](crate::flush_remote_frees).
+pub struct Pooled<T> {
+    object: NonNull<T>,
+    core: NonNull<PoolCore<ObjectBooks>>,
+    owned: PhantomData<T>,
+}
+
+// SAFETY: it owns a `T`, which may move to another thread. Of the pool, an object away from the
+// owner's thread uses the numbers that never change, the atomic ones and `remote`, and the core
+// lives until the last object is back.
+unsafe impl<T: Send> Send for Pooled<T> {}
+// SAFETY: a shared one gives a shared `T`.
+unsafe impl<T: Sync> Sync for Pooled<T> {}
+
+impl<T> Pooled<T> {
+    /// Moves the object out and frees its memory.
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped or used again, so the object is read once and its memory
+        // freed once.
+        unsafe {
+            let value = this.object.read();
+            this.free();
+            value
+        }
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// The object in it is gone, and this is called once.
+    #[inline(always)]
+    unsafe fn free(&mut self) {
+        // SAFETY: the pool lives until its last object is back.
+        let core = unsafe { self.core.as_ref() };
+        if !core.is_quick_here() {
+            return self.free_slow();
+        }
+        // SAFETY: this is the owner's thread, and nothing on it holds a reference to `local` while
+        // an object's memory is freed; the block came from this pool and is unused.
+        unsafe { core.local().blocks.push(0, self.object.cast()) };
+    }
+
+    #[inline(never)]
+    fn free_slow(&mut self) {
+        let home = PoolCore::home(self.core);
+        let block = self.object.cast::<u8>();
+        // SAFETY: the pool lives until its last object is back; only its owner writes its mode.
+        let core = unsafe { self.core.as_ref() };
+        if core.mode.pools_blocks() && Pool::<T>::FITS {
+            // SAFETY: the block is of this pool, and unused.
+            unsafe { free_away(home, block, Pool::<T>::BLOCK_BYTES, 0) };
+            return;
+        }
+        // SAFETY: objects outside the chunks came from `heap::allocate_aligned` with these numbers;
+        // this one is not counted as back before either note. On the owner's thread nothing holds a
+        // reference to `local` now.
+        unsafe {
+            heap::free_aligned(block, Pool::<T>::BLOCK_BYTES, Pool::<T>::DIRECT_ALIGN_BYTES);
+            if core.is_owned_here() {
+                core.local().note_direct_freed(1);
+            } else {
+                RemoteFrees::note_direct(home, 0);
+            }
+        }
+    }
+}
+
+impl<T> Drop for Pooled<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // An object that panics while it is dropped still leaves its memory usable.
+        struct FreeAfter<'a, T>(&'a mut Pooled<T>);
+        impl<T> Drop for FreeAfter<'_, T> {
+            #[inline(always)]
+            fn drop(&mut self) {
+                // SAFETY: the object was dropped before, and a `Pooled` is dropped once.
+                unsafe { self.0.free() };
+            }
+        }
+        let object = self.object.as_ptr();
+        let _free_after = FreeAfter(self);
+        // SAFETY: the object is initialised and dropped nowhere else.
+        unsafe { ptr::drop_in_place(object) };
+    }
+}
+
+impl<T> Deref for Pooled<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the object lives as long as `self`, which is borrowed.
+        unsafe { self.object.as_ref() }
+    }
+}
+
+impl<T> DerefMut for Pooled<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { self.object.as_mut() }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Pooled<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Pooled<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

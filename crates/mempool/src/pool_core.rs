@@ -1,0 +1,189 @@
+//! What the handles of a pool and its lent blocks share, and who frees it when.
+//!
+//! On the path: every lent block names its core. Freeing it compares the thread with the core's
+//! owner: the same goes to the owner's part, another through `outbox` to `remote`.
+//!
+//! A core lives until its last handle is gone and its last block is back, whichever comes later and
+//! on whatever thread: `remote` keeps that count.
+//! Absent on purpose: a check of the mode on the fast path. Where a call must not take it (pools
+//! are off, or objects are too large), the ready blocks are none and the `quick_owner` is nobody.
+#![allow(unsafe_code)]
+use crate::PoolMode;
+use crate::batch::ReturnedBlocks;
+use crate::remote_free::RemoteFrees;
+use crate::thread_number::{self, NOBODY};
+use std::cell::{Cell, UnsafeCell};
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The part of a pool that its owner's thread alone touches.
+pub(crate) trait OwnerPart {
+    /// Takes home what other threads freed.
+    fn drain(&mut self, remote: &RemoteFrees);
+    /// Takes the last ones home: others that come are only counted from here on.
+    fn absorb_last(&mut self, returned: ReturnedBlocks);
+    /// Gives all memory without live blocks back; returns how many blocks are lent.
+    fn shut(&mut self) -> usize;
+    /// Whether frees on the owner's thread may take the fast path.
+    fn is_quick(&self) -> bool;
+}
+
+/// A pool.
+/// Invariant: `local` and `handle_count` are touched by the thread numbered `owner` only, or, once
+/// `remote` has said so, by the one that buries the pool.
+#[repr(C)]
+pub(crate) struct PoolCore<L> {
+    /// The owner's number where its frees may take the fast path, else `NOBODY`. Only the owner's
+    /// own view counts, so no ordering is needed: no other thread ever finds its own number here.
+    quick_owner: AtomicU64,
+    local: UnsafeCell<L>,
+    /// Never changes but to `NOBODY`, when the last handle is gone.
+    owner: AtomicU64,
+    handle_count: Cell<usize>,
+    pub(crate) mode: PoolMode,
+    pub(crate) name: &'static str,
+    remote: RemoteFrees,
+}
+
+impl<L> PoolCore<L> {
+    /// Whether the calling thread may free into `local` without looking at anything else.
+    #[inline(always)]
+    pub(crate) fn is_quick_here(&self) -> bool {
+        thread_number::is_current(self.quick_owner.load(Ordering::Relaxed))
+    }
+
+    /// Whether the calling thread is the owner of a pool that still has a handle.
+    pub(crate) fn is_owned_here(&self) -> bool {
+        thread_number::is_current(self.owner.load(Ordering::Relaxed))
+    }
+
+    /// The owner's part.
+    ///
+    /// # Safety
+    /// The calling thread is the owner, and no other reference from here lives: callers hold it for
+    /// one call that runs no code of the pool's user.
+    #[inline(always)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the owner's thread is alone with it; see Safety"
+    )]
+    pub(crate) unsafe fn local(&self) -> &mut L {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.local.get() }
+    }
+
+    /// Where other threads send blocks: an address that may be used for all of the core.
+    #[inline(always)]
+    pub(crate) fn home(this: NonNull<Self>) -> NonNull<RemoteFrees> {
+        // SAFETY: callers hold a handle or a block, so the core lives; this only computes an
+        // address inside it.
+        unsafe { NonNull::new_unchecked(&raw mut (*this.as_ptr()).remote) }
+    }
+}
+
+/// A counted handle of a core. Not `Send`: it stays on the owner's thread.
+pub(crate) struct CoreHandle<L: OwnerPart> {
+    core: NonNull<PoolCore<L>>,
+}
+
+impl<L: OwnerPart> CoreHandle<L> {
+    /// A pool of the calling thread. One malloc.
+    pub(crate) fn new(name: &'static str, mode: PoolMode, local: L) -> Self {
+        let owner = thread_number::current();
+        let quick_owner = if local.is_quick() { owner } else { NOBODY };
+        let core = Box::new(PoolCore {
+            quick_owner: AtomicU64::new(quick_owner),
+            local: UnsafeCell::new(local),
+            owner: AtomicU64::new(owner),
+            handle_count: Cell::new(1),
+            mode,
+            name,
+            remote: RemoteFrees::new(bury::<L>),
+        });
+        Self {
+            core: NonNull::from(Box::leak(core)),
+        }
+    }
+
+    /// The core's address, which lent blocks keep.
+    #[inline(always)]
+    pub(crate) fn core(&self) -> NonNull<PoolCore<L>> {
+        self.core
+    }
+
+    /// The core.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &PoolCore<L> {
+        // SAFETY: the core lives at least as long as any handle, and no reference to all of it is
+        // ever mutable.
+        unsafe { self.core.as_ref() }
+    }
+
+    /// The owner's part. No caller holds the answer across another call of this or into code that
+    /// could drop a block.
+    #[inline(always)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "handles stay on the owner's thread, which is alone with it"
+    )]
+    pub(crate) fn local(&self) -> &mut L {
+        // SAFETY: a handle is neither Send nor Sync, so this is the owner's thread; the users in
+        // this crate hold the reference for one call each.
+        unsafe { self.get().local() }
+    }
+
+    /// Takes home the blocks other threads freed.
+    #[inline]
+    pub(crate) fn drain(&self) {
+        self.local().drain(&self.get().remote);
+    }
+}
+
+impl<L: OwnerPart> Clone for CoreHandle<L> {
+    fn clone(&self) -> Self {
+        let handle_count = &self.get().handle_count;
+        handle_count.set(handle_count.get() + 1);
+        Self { core: self.core }
+    }
+}
+
+impl<L: OwnerPart> Drop for CoreHandle<L> {
+    fn drop(&mut self) {
+        let handle_count = self.get().handle_count.get() - 1;
+        self.get().handle_count.set(handle_count);
+        if handle_count == 0 {
+            close(self.core);
+        }
+    }
+}
+
+/// The last handle is gone: frees the pool, or leaves it to the blocks that are still away.
+#[cold]
+fn close<L: OwnerPart>(core: NonNull<PoolCore<L>>) {
+    let away_count = {
+        // SAFETY: a pool with a handle lives; handles never leave the owner's thread, so this is
+        // it; and nothing in it holds a reference to `local` while a handle is dropped.
+        let (core, local) = unsafe { (core.as_ref(), core.as_ref().local()) };
+        local.drain(&core.remote);
+        core.quick_owner.store(NOBODY, Ordering::Relaxed);
+        core.owner.store(NOBODY, Ordering::Relaxed);
+        local.absorb_last(core.remote.close());
+        local.shut()
+    };
+    // SAFETY: the pool lives until `leave` gives up the owner's share, and is not used after it.
+    unsafe { RemoteFrees::leave(PoolCore::home(core), away_count) };
+}
+
+/// Frees a pool nobody can reach any more.
+///
+/// # Safety
+/// `remote` is the part of a core made by `CoreHandle::<L>::new`, as an address that may be used for
+/// all of it, and says that this caller is the last.
+unsafe fn bury<L: OwnerPart>(remote: NonNull<RemoteFrees>) {
+    // SAFETY: by the caller's promise the core lies around its part and came from `Box::leak`.
+    unsafe {
+        let core = remote.byte_sub(offset_of!(PoolCore<L>, remote));
+        drop(Box::from_raw(core.cast::<PoolCore<L>>().as_ptr()));
+    }
+}
