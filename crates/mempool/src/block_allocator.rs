@@ -20,7 +20,10 @@ unsafe impl Allocator for BlockPool {
             .allocate_aligned(layout.size(), layout.align())
             .map_err(|_| AllocError)?;
         // Exactly what was asked for, though there is more: what comes back must tell the class.
-        Ok(NonNull::slice_from_raw_parts(block.into_start(), layout.size()))
+        Ok(NonNull::slice_from_raw_parts(
+            block.into_start(),
+            layout.size(),
+        ))
     }
 
     unsafe fn deallocate(&self, start: NonNull<u8>, layout: Layout) {

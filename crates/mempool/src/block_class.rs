@@ -106,9 +106,8 @@ impl BlockClass {
     /// Of the first few chunks with room, the one with the fewest blocks home.
     fn fullest_roomy(&self) -> Option<NonNull<ChunkHeader>> {
         // SAFETY: listed chunks are this class's; the reference ends with the closure.
-        let out_count = |header: &NonNull<ChunkHeader>| unsafe {
-            ChunkHeader::shelf(*header).out_count()
-        };
+        let out_count =
+            |header: &NonNull<ChunkHeader>| unsafe { ChunkHeader::shelf(*header).out_count() };
         self.roomy.iter().take(LOOKED_AT_MAX).max_by_key(out_count)
     }
 
@@ -121,7 +120,12 @@ impl BlockClass {
     }
 
     /// Cuts a page's worth of blocks, lowest address in front; returns how many.
-    fn cut(&self, header: NonNull<ChunkHeader>, shelf: &mut ChunkShelf, front: &mut FreeList) -> u32 {
+    fn cut(
+        &self,
+        header: NonNull<ChunkHeader>,
+        shelf: &mut ChunkShelf,
+        front: &mut FreeList,
+    ) -> u32 {
         let wanted = (CUT_BYTES as u32 / self.block_bytes).max(1);
         let end = self.blocks_per_chunk().min(shelf.cut_count + wanted);
         let start = ChunkHeader::chunk_start(header);
@@ -198,11 +202,6 @@ impl BlockClass {
     /// Chunks the class has.
     pub(crate) fn chunk_count(&self) -> usize {
         (self.chunks_taken - self.chunks_given_back) as usize
-    }
-
-    /// Chunks the class has that are wholly free, as of the last spill.
-    pub(crate) fn idle_count(&self) -> usize {
-        self.idle.len()
     }
 
     /// Chunks taken from the store, ever.

@@ -9,9 +9,7 @@ use crate::block_books::BlockBooks;
 use crate::heap;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, PoolCore};
-use crate::size_class::{
-    BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, POOLED_BYTES_MIN, SizeClass,
-};
+use crate::size_class::{BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, POOLED_BYTES_MIN, SizeClass};
 use crate::{PoolError, PoolMode, PoolStats};
 use std::alloc::Layout;
 use std::mem::{ManuallyDrop, MaybeUninit};

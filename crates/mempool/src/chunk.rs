@@ -106,8 +106,7 @@ impl Drop for Chunk {
 /// The range is whole pages of a chunk whose holder calls, and nobody needs what is in it.
 pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) {
     // SAFETY: the caller's promise.
-    let discarded =
-        unsafe { madvise(start.as_ptr().cast(), size_bytes, Advice::LinuxDontNeed) };
+    let discarded = unsafe { madvise(start.as_ptr().cast(), size_bytes, Advice::LinuxDontNeed) };
     // Locked pages refuse. They stay, with what is in them.
     debug_assert!(
         discarded.is_ok(),

@@ -10,7 +10,7 @@ use crate::free_list::FreeList;
 use crate::remote_free::RemoteFrees;
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 /// Size and alignment of a segment: one mapping of [`CHUNKS_PER_SEGMENT`] chunks.
 pub(crate) const SEGMENT_BYTES: usize = 4 << 20;

@@ -82,7 +82,10 @@ static SEGMENT_MAP: [AtomicU64; (1 << 47) / SEGMENT_BYTES / 64] =
 /// Lends `count` chunks in a row, at most [`RUN_CHUNKS_MAX`]. Content undefined; `true` when it is
 /// known to be all zero. One lock; every 4 MiB a system call.
 pub(crate) fn take(count: usize) -> Result<(NonNull<ChunkHeader>, bool), PoolError> {
-    assert!((1..=RUN_CHUNKS_MAX).contains(&count), "a run of chunks fits a segment");
+    assert!(
+        (1..=RUN_CHUNKS_MAX).contains(&count),
+        "a run of chunks fits a segment"
+    );
     lock().take(count)
 }
 
@@ -353,11 +356,19 @@ mod tests {
     /// Goal: runs are found exactly where a search by hand finds them.
     #[test]
     fn first_run_is_the_lowest() {
-        let patterns = [0, 1, ALL_FREE, u64::MAX, 0b1011_0110, 0xF0F0_FF00_0FF0_00F0, 1 << 63];
+        let patterns = [
+            0,
+            1,
+            ALL_FREE,
+            u64::MAX,
+            0b1011_0110,
+            0xF0F0_FF00_0FF0_00F0,
+            1 << 63,
+        ];
         for bits in patterns {
             for count in 1..64 {
-                let expected =
-                    (0..=64 - count).find(|&index| bits & run_mask(index, count) == run_mask(index, count));
+                let expected = (0..=64 - count)
+                    .find(|&index| bits & run_mask(index, count) == run_mask(index, count));
                 assert_eq!(first_run(bits, count), expected, "{bits:b} {count}");
             }
         }
@@ -367,7 +378,9 @@ mod tests {
     /// purged reads as zero.
     #[test]
     fn runs_are_apart_and_found_by_address() {
-        let runs: Vec<_> = (1..=RUN_CHUNKS_MAX).map(|count| take(count).unwrap().0).collect();
+        let runs: Vec<_> = (1..=RUN_CHUNKS_MAX)
+            .map(|count| take(count).unwrap().0)
+            .collect();
         for (count, &first) in (1..).zip(&runs) {
             let start = ChunkHeader::chunk_start(first);
             assert!(is_ours(start.addr().get()));
@@ -384,7 +397,14 @@ mod tests {
             unsafe {
                 assert_eq!(start.read(), count as u8);
                 assert_eq!(start.add(count * CHUNK_BYTES - 1).read(), count as u8);
-                give_back(first, if count % 2 == 0 { GiveBack::Now } else { GiveBack::Later });
+                give_back(
+                    first,
+                    if count % 2 == 0 {
+                        GiveBack::Now
+                    } else {
+                        GiveBack::Later
+                    },
+                );
             }
         }
         let (first, is_zero) = take(7).unwrap();

@@ -2,22 +2,27 @@
 //!
 //! | for | take | freed |
 //! |---|---|---|
+//! | objects of one type that own themselves, as boxes do | [`Pooled`] from a [`Pool`] | one by one, on any thread |
 //! | objects of one type, named by handles that outlive them | [`Slab`] | one by one, by its owner |
 //! | bytes of any length, kept, passed on, sent | [`Buffer`] on a [`BlockPool`] | one by one, on any thread |
 //! | temporaries of one request | [`Arena`] | all at once |
 //! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
 //!
 //! ```text
-//!   Slab        Buffer                          Arena       BufferPool
-//!     |           |                               |             |
-//!     |         BlockPool --- remote_free         |             |
-//!     |           |           (other threads)     |             |
-//!     |         local_pool                        |             |
-//!     |           |                               |             |
-//! slot_table   block_class - free_list            |             |
-//!     |           |      \                        |             |
-//!     +-------- chunk    heap (malloc) -----------+     chunk or heap
-//!            (the system)
+//!   Slab       Pool    Buffer                      Arena       BufferPool
+//!     |          |        |                          |             |
+//!     |          |     BlockPool                     |             |
+//!     |          |        |                          |             |
+//!     |       pool_core --+-- outbox, remote_free    |             |
+//!     |          |             (other threads)       |             |
+//!     |      local_pool                              |             |
+//!     |          |                                   |             |
+//! slot_table  block_class - free_list, chunk_list    |             |
+//!     |          |                                   |             |
+//!     |      chunk_store (segments of the process)   |             |
+//!     |          |                                   |             |
+//!     +------- chunk      heap (malloc) -------------+     chunk or heap
+//!           (the system)
 //! ```
 //!
 //! Every pool has one owner, the thread that made it, and its fast path has no atomics. Every pool
@@ -33,8 +38,10 @@ mod chunk;
 mod heap;
 mod size_class;
 mod free_list;
+#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_header;
 mod chunk_list;
+#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_store;
 mod budget;
 mod thread_number;

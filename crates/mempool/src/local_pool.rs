@@ -5,13 +5,13 @@
 //! Absent on purpose: atomics and locks; and what the bytes are for, which its users count.
 #![allow(unsafe_code)]
 use crate::PoolError;
+use crate::batch::ReturnedBlocks;
 use crate::block_class::BlockClass;
 use crate::budget::Budget;
 use crate::chunk::CHUNK_BYTES;
 use crate::chunk_header::ChunkHeader;
 use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
-use crate::batch::ReturnedBlocks;
 use crate::remote_free::RemoteFrees;
 use std::array;
 use std::ptr::NonNull;

@@ -62,7 +62,11 @@ impl<T> Pool<T> {
         } else {
             size_of::<T>()
         };
-        size_bytes.next_multiple_of(if align_of::<T>() < 8 { 8 } else { align_of::<T>() })
+        size_bytes.next_multiple_of(if align_of::<T>() < 8 {
+            8
+        } else {
+            align_of::<T>()
+        })
     };
     /// Chunks are aligned to more than this, so a multiple of the object's alignment is aligned.
     const FITS: bool = Self::BLOCK_BYTES <= POOLED_BYTES_MAX && align_of::<T>() <= CHUNK_BYTES;
@@ -81,7 +85,11 @@ impl<T> Pool<T> {
     /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back.
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         let is_pooled = mode.pools_blocks() && Self::FITS;
-        let block_bytes = if is_pooled { Self::BLOCK_BYTES } else { SENT_BYTES_MIN };
+        let block_bytes = if is_pooled {
+            Self::BLOCK_BYTES
+        } else {
+            SENT_BYTES_MIN
+        };
         let books = ObjectBooks {
             blocks: LocalPool::new(&[block_bytes as u32], limit_bytes),
             direct_misses: 0,

@@ -61,7 +61,11 @@ impl SizeClass {
     /// more, so a block size that is such a multiple is enough; the next power of two is one.
     #[inline]
     pub(crate) const fn of_aligned(size_bytes: usize, align_bytes: usize) -> Self {
-        let mut class = Self::of(if size_bytes > align_bytes { size_bytes } else { align_bytes });
+        let mut class = Self::of(if size_bytes > align_bytes {
+            size_bytes
+        } else {
+            align_bytes
+        });
         while !(BLOCK_BYTES[class.index()] as usize).is_multiple_of(align_bytes) {
             class.0 += 1;
         }
