@@ -26,6 +26,8 @@ pub(crate) struct BlockBooks {
     direct_misses: u64,
     direct_returns: u64,
     direct_remote_frees: u64,
+    /// Why the last request that was refused was.
+    pub(crate) refusal: PoolError,
     mode: PoolMode,
     blocks: LocalPool<CLASS_COUNT>,
 }
@@ -39,15 +41,24 @@ impl BlockBooks {
             direct_misses: 0,
             direct_returns: 0,
             direct_remote_frees: 0,
+            refusal: PoolError::OutOfMemory { requested_bytes: 0 },
             mode,
             blocks: LocalPool::new(&BLOCK_BYTES, limit_bytes),
         }
     }
 
     /// A block of a class, if one is ready.
+    ///
+    /// # Safety
+    /// `class` is one, not `DIRECT`.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, asked_bytes: usize, class: SizeClass) -> Option<NonNull<u8>> {
-        let block = self.blocks.pop(class.index())?;
+    pub(crate) unsafe fn pop(
+        &mut self,
+        asked_bytes: usize,
+        class: SizeClass,
+    ) -> Option<NonNull<u8>> {
+        // SAFETY: the pool has all classes there are.
+        let block = unsafe { self.blocks.pop(class.index()) }?;
         self.pooled_live_bytes += asked_bytes;
         self.note_high_water();
         Some(block)
@@ -55,7 +66,10 @@ impl BlockBooks {
 
     /// A block of a class when none is ready: blocks freed elsewhere may have come home, else the
     /// class needs memory.
-    pub(crate) fn pop_slow(
+    ///
+    /// # Safety
+    /// `class` is one, not `DIRECT`.
+    pub(crate) unsafe fn pop_slow(
         &mut self,
         asked_bytes: usize,
         class: SizeClass,
@@ -63,11 +77,13 @@ impl BlockBooks {
     ) -> Result<NonNull<u8>, PoolError> {
         // SAFETY: the home is the caller's own pool's, which lives.
         self.drain(unsafe { home.as_ref() });
-        if let Some(block) = self.pop(asked_bytes, class) {
+        // SAFETY: the caller's promise.
+        if let Some(block) = unsafe { self.pop(asked_bytes, class) } {
             return Ok(block);
         }
         self.blocks.refill(class.index(), home)?;
-        let block = self.pop(asked_bytes, class);
+        // SAFETY: as above.
+        let block = unsafe { self.pop(asked_bytes, class) };
         Ok(block.expect("a refilled class has a block"))
     }
 

@@ -61,12 +61,12 @@ impl BlockPool {
     /// 4 MiB a system call; over 32 KiB, or with pools off, one malloc.
     #[inline]
     pub fn allocate(&self, size_bytes: usize) -> Result<Block, PoolError> {
-        if size_bytes > POOLED_BYTES_MAX {
-            return self.allocate_slow(size_bytes, BLOCK_ALIGN_BYTES, SizeClass::DIRECT);
-        }
-        let asked_bytes = size_bytes.max(BLOCK_ALIGN_BYTES);
-        let class = SizeClass::of(asked_bytes.max(POOLED_BYTES_MIN));
-        self.allocate_pooled(asked_bytes, BLOCK_ALIGN_BYTES, class)
+        let class = if size_bytes <= POOLED_BYTES_MAX {
+            SizeClass::of(size_bytes.max(POOLED_BYTES_MIN))
+        } else {
+            SizeClass::DIRECT
+        };
+        self.allocate_from(size_bytes, BLOCK_ALIGN_BYTES, class)
     }
 
     /// As [`allocate`](Self::allocate), aligned to `align_bytes`: the cost is the same to a cache
@@ -85,50 +85,69 @@ impl BlockPool {
             "an alignment is a power of two, at most 64 KiB"
         );
         let align_bytes = align_bytes.max(BLOCK_ALIGN_BYTES);
-        if size_bytes > POOLED_BYTES_MAX || align_bytes > POOLED_BYTES_MAX {
-            return self.allocate_slow(size_bytes, align_bytes, SizeClass::DIRECT);
-        }
-        let asked_bytes = size_bytes.max(BLOCK_ALIGN_BYTES);
-        let class = SizeClass::of_aligned(asked_bytes.max(POOLED_BYTES_MIN), align_bytes);
-        self.allocate_pooled(asked_bytes, align_bytes, class)
+        let class = if size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX {
+            SizeClass::of_aligned(size_bytes.max(POOLED_BYTES_MIN), align_bytes)
+        } else {
+            SizeClass::DIRECT
+        };
+        self.allocate_from(size_bytes, align_bytes, class)
     }
 
     #[inline(always)]
-    fn allocate_pooled(
-        &self,
-        asked_bytes: usize,
-        align_bytes: usize,
-        class: SizeClass,
-    ) -> Result<Block, PoolError> {
-        match self.handle.local().pop(asked_bytes, class) {
-            Some(start) => Ok(self.lend(start, asked_bytes, align_bytes, class)),
-            None => self.allocate_slow(asked_bytes, align_bytes, class),
-        }
-    }
-
-    /// Everything but a pop: `class` has nothing ready, or is none.
-    #[inline(never)]
-    fn allocate_slow(
+    fn allocate_from(
         &self,
         size_bytes: usize,
         align_bytes: usize,
         class: SizeClass,
     ) -> Result<Block, PoolError> {
-        if size_bytes > BLOCK_BYTES_MAX {
-            return Err(PoolError::TooLarge {
-                requested_bytes: size_bytes,
-                limit_bytes: BLOCK_BYTES_MAX,
-            });
-        }
         let asked_bytes = size_bytes.max(BLOCK_ALIGN_BYTES);
-        let (local, home) = (self.handle.local(), PoolCore::home(self.handle.core()));
-        if class != SizeClass::DIRECT && self.handle.get().mode.pools_blocks() {
-            let start = local.pop_slow(asked_bytes, class, home)?;
-            return Ok(self.lend(start, asked_bytes, align_bytes, class));
+        let ready = if class == SizeClass::DIRECT {
+            None
+        } else {
+            // SAFETY: the callers' classes are of the table, or this one.
+            unsafe { self.handle.local().pop(asked_bytes, class) }
+        };
+        let (start, class) = match ready {
+            Some(start) => (Some(start), class),
+            None => self.allocate_slow(asked_bytes, align_bytes, class),
+        };
+        match start {
+            Some(start) => Ok(self.lend(start, asked_bytes, align_bytes, class)),
+            None => Err(self.handle.local().refusal),
         }
-        // SAFETY: the core lives while it has a handle, and its home with it.
-        let start = local.allocate_direct(asked_bytes, align_bytes, unsafe { home.as_ref() })?;
-        Ok(self.lend(start, asked_bytes, align_bytes, SizeClass::DIRECT))
+    }
+
+    /// Everything but a pop: `class` has nothing ready, or is none. Without an address, `refusal`
+    /// says why: what fits two registers keeps everything around this call out of memory.
+    #[inline(never)]
+    fn allocate_slow(
+        &self,
+        asked_bytes: usize,
+        align_bytes: usize,
+        class: SizeClass,
+    ) -> (Option<NonNull<u8>>, SizeClass) {
+        let (books, home) = (self.handle.local(), PoolCore::home(self.handle.core()));
+        if asked_bytes > BLOCK_BYTES_MAX {
+            books.refusal = PoolError::TooLarge {
+                requested_bytes: asked_bytes,
+                limit_bytes: BLOCK_BYTES_MAX,
+            };
+            return (None, class);
+        }
+        let is_pooled = class != SizeClass::DIRECT && self.handle.get().mode.pools_blocks();
+        // SAFETY: the class is one; the core lives while it has a handle, and its home with it.
+        let (granted, class) = unsafe {
+            if is_pooled {
+                (books.pop_slow(asked_bytes, class, home), class)
+            } else {
+                let direct = books.allocate_direct(asked_bytes, align_bytes, home.as_ref());
+                (direct, SizeClass::DIRECT)
+            }
+        };
+        if let Err(refusal) = granted {
+            books.refusal = refusal;
+        }
+        (granted.ok(), class)
     }
 
     #[inline(always)]
@@ -142,9 +161,7 @@ impl BlockPool {
         Block {
             start,
             core: self.handle.core(),
-            asked_bytes: asked_bytes as u32,
-            class,
-            align_shift: align_bytes.trailing_zeros() as u8,
+            shape: Shape::new(asked_bytes, align_bytes, class),
         }
     }
 
@@ -239,9 +256,38 @@ impl fmt::Debug for BlockPool {
 pub struct Block {
     start: NonNull<u8>,
     core: NonNull<PoolCore<BlockBooks>>,
-    asked_bytes: u32,
-    class: SizeClass,
-    align_shift: u8,
+    shape: Shape,
+}
+
+/// What a block was lent as, in one word: several narrow fields would be written one by one and,
+/// whenever the block is moved, read in one go, which stalls the processor.
+#[derive(Clone, Copy)]
+struct Shape(u64);
+
+impl Shape {
+    const CLASS_SHIFT: u32 = 32;
+    const ALIGN_SHIFT: u32 = 40;
+
+    #[inline(always)]
+    const fn new(asked_bytes: usize, align_bytes: usize, class: SizeClass) -> Self {
+        let align_shift = align_bytes.trailing_zeros() as u64;
+        let class = (class.index() as u64) << Self::CLASS_SHIFT;
+        Self(asked_bytes as u64 | class | align_shift << Self::ALIGN_SHIFT)
+    }
+
+    #[inline(always)]
+    const fn asked_bytes(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    #[inline(always)]
+    const fn class(self) -> SizeClass {
+        SizeClass::from_index((self.0 >> Self::CLASS_SHIFT) as u8)
+    }
+
+    const fn align_bytes(self) -> usize {
+        1 << (self.0 >> Self::ALIGN_SHIFT)
+    }
 }
 
 // SAFETY: the memory at `start` is the block's alone. Of the pool, a block away from the owner's
@@ -255,9 +301,8 @@ impl Block {
     /// Bytes it holds: the size class's, or exactly what was asked for where malloc gave it.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.class
-            .block_bytes()
-            .unwrap_or(self.asked_bytes as usize)
+        let asked_bytes = self.shape.asked_bytes();
+        self.shape.class().block_bytes().unwrap_or(asked_bytes)
     }
 
     /// All of its memory. The content is undefined: whatever an earlier holder left.
@@ -284,11 +329,11 @@ impl Block {
     /// Frees a block straight from malloc, or away from the owner's thread.
     #[inline(never)]
     fn drop_slow(&mut self) {
-        let (home, asked_bytes) = (PoolCore::home(self.core), self.asked_bytes as usize);
-        if let Some(block_bytes) = self.class.block_bytes() {
+        let (home, asked_bytes) = (PoolCore::home(self.core), self.shape.asked_bytes());
+        if let Some(block_bytes) = self.shape.class().block_bytes() {
             // SAFETY: the block is of this pool, and its holder is gone. A class's blocks were
             // asked for with at most 32 KiB, so the tag holds it.
-            unsafe { free_away(home, self.start, block_bytes, self.asked_bytes as u16) };
+            unsafe { free_away(home, self.start, block_bytes, asked_bytes as u16) };
             return;
         }
         // SAFETY: the pool lives until its last block is back; this block came from
@@ -296,12 +341,12 @@ impl Block {
         // counted as back before either note. On the owner's thread nothing holds a reference to
         // `local` while a block is dropped.
         unsafe {
-            heap::free_aligned(self.start, asked_bytes, 1 << self.align_shift);
+            heap::free_aligned(self.start, asked_bytes, self.shape.align_bytes());
             let core = self.core.as_ref();
             if core.is_owned_here() {
                 core.local().note_direct_freed(1, asked_bytes);
             } else {
-                crate::remote_free::RemoteFrees::note_direct(home, self.asked_bytes);
+                crate::remote_free::RemoteFrees::note_direct(home, asked_bytes as u32);
             }
         }
     }
@@ -312,7 +357,8 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: the pool lives until its last block is back.
         let core = unsafe { self.core.as_ref() };
-        if !core.is_quick_here() || self.class == SizeClass::DIRECT {
+        let class = self.shape.class();
+        if !core.is_quick_here() || class == SizeClass::DIRECT {
             return self.drop_slow();
         }
         // SAFETY: this is the owner's thread, and nothing on it holds a reference to `local` while
@@ -320,7 +366,7 @@ impl Drop for Block {
         // holder is gone.
         unsafe {
             core.local()
-                .push(self.start, self.asked_bytes as usize, self.class);
+                .push(self.start, self.shape.asked_bytes(), class);
         }
     }
 }

@@ -56,9 +56,14 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
     }
 
     /// A block of class `index`, if one is ready: a pop.
+    ///
+    /// # Safety
+    /// `index` is below `CLASSES`.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, index: usize) -> Option<NonNull<u8>> {
-        self.fronts[index].free.pop()
+    pub(crate) unsafe fn pop(&mut self, index: usize) -> Option<NonNull<u8>> {
+        debug_assert!(index < CLASSES);
+        // SAFETY: the caller's promise.
+        unsafe { self.fronts.get_unchecked_mut(index) }.free.pop()
     }
 
     /// Takes a block of class `index` back: a push.
@@ -67,7 +72,9 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
     /// The block is of this pool and class, and nobody uses it any more.
     #[inline(always)]
     pub(crate) unsafe fn push(&mut self, index: usize, block: NonNull<u8>) {
-        let front = &mut self.fronts[index];
+        debug_assert!(index < CLASSES);
+        // SAFETY: a class of this pool is one of CLASSES.
+        let front = unsafe { self.fronts.get_unchecked_mut(index) };
         // SAFETY: blocks are at least 16 bytes, 8-aligned, inside a mapped chunk; unused by the
         // caller's promise.
         unsafe { front.free.push(block) };

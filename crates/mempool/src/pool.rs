@@ -51,6 +51,8 @@ struct ObjectBooks {
     direct_remote_frees: u64,
     live_max: usize,
     object_bytes: usize,
+    /// Why the last request that was refused was.
+    refusal: PoolError,
     is_pooled: bool,
 }
 
@@ -97,6 +99,9 @@ impl<T> Pool<T> {
             direct_remote_frees: 0,
             live_max: 0,
             object_bytes: Self::BLOCK_BYTES,
+            refusal: PoolError::OutOfMemory {
+                requested_bytes: Self::BLOCK_BYTES,
+            },
             is_pooled,
         };
         Self {
@@ -110,11 +115,12 @@ impl<T> Pool<T> {
     /// error `value` is dropped.
     #[inline(always)]
     pub fn insert(&self, value: T) -> Result<Pooled<T>, PoolError> {
-        let start = match self.handle.local().blocks.pop(0) {
-            Some(block) => block,
-            None => self.allocate_slow()?,
-        }
-        .cast::<T>();
+        // SAFETY: the books have one class.
+        let ready = unsafe { self.handle.local().blocks.pop(0) };
+        let start = match ready.or_else(|| self.allocate_slow()) {
+            Some(block) => block.cast::<T>(),
+            None => return Err(self.handle.local().refusal),
+        };
         // SAFETY: the block is unused, and as large and as aligned as a `T`.
         unsafe { start.write(value) };
         Ok(Pooled {
@@ -124,9 +130,19 @@ impl<T> Pool<T> {
         })
     }
 
+    /// A block when none is ready. Without one, `refusal` says why: an address alone comes back in
+    /// a register, where a `Result` would put everything around it through memory.
     #[cold]
     #[inline(never)]
-    fn allocate_slow(&self) -> Result<NonNull<u8>, PoolError> {
+    fn allocate_slow(&self) -> Option<NonNull<u8>> {
+        let granted = self.try_allocate_slow();
+        if let Err(refusal) = granted {
+            self.handle.local().refusal = refusal;
+        }
+        granted.ok()
+    }
+
+    fn try_allocate_slow(&self) -> Result<NonNull<u8>, PoolError> {
         let (books, home) = (self.handle.local(), PoolCore::home(self.handle.core()));
         // SAFETY: the core lives while it has a handle, and its home with it.
         books.drain(unsafe { home.as_ref() });
@@ -165,12 +181,15 @@ impl<T> Pool<T> {
 
 impl ObjectBooks {
     fn pop_slow(&mut self, home: NonNull<RemoteFrees>) -> Result<NonNull<u8>, PoolError> {
-        if let Some(block) = self.blocks.pop(0) {
+        // SAFETY: there is one class.
+        if let Some(block) = unsafe { self.blocks.pop(0) } {
             return Ok(block);
         }
         self.blocks.refill(0, home)?;
         self.live_max = self.live_max.max(self.blocks.out_count(0));
-        Ok(self.blocks.pop(0).expect("a refilled class has a block"))
+        // SAFETY: as above.
+        let block = unsafe { self.blocks.pop(0) };
+        Ok(block.expect("a refilled class has a block"))
     }
 
     fn note_direct_lent(&mut self) {
