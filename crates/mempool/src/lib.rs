@@ -7,6 +7,7 @@
 //! | bytes of any length, kept, passed on, sent | [`Buffer`] on a [`BlockPool`] | one by one, on any thread |
 //! | temporaries of one request | [`Arena`] | all at once |
 //! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
+//! | everything a program allocates | [`MempoolAlloc`], or [`malloc`] for C | one by one, on any thread |
 //!
 //! ```text
 //!   Slab       Pool    Buffer                      Arena       BufferPool
@@ -38,10 +39,8 @@ mod chunk;
 mod heap;
 mod size_class;
 mod free_list;
-#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_header;
 mod chunk_list;
-#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_store;
 mod budget;
 mod thread_number;
@@ -55,6 +54,7 @@ mod block_books;
 mod block_pool;
 mod pool;
 mod block_allocator;
+pub mod malloc;
 mod fill;
 mod buffer;
 mod slot_table;
@@ -70,6 +70,7 @@ pub use block_pool::{BLOCK_ALIGN_MAX, BLOCK_BYTES_MAX, Block, BlockPool, ClassSt
 pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
 pub use error::PoolError;
+pub use malloc::MempoolAlloc;
 pub use outbox::flush_remote_frees;
 pub use pool::{Pool, Pooled};
 pub use slab::{Handle, Slab};
