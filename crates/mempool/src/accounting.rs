@@ -1,43 +1,12 @@
-//! The mode every pool is built in, and the figures every pool reports.
+//! The figures every pool reports.
 //!
 //! On the path: `/metrics` and SIGUSR1 print these figures for each pool of each shard, and the lab
 //! reads them to say what the pools cost in memory.
 //! Absent on purpose: totals over pools or threads. A pool has one owner, so its counters are plain
 //! numbers; whoever prints them adds them up.
 
-/// Whether a pool keeps freed memory, chosen when the pool is made.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum PoolMode {
-    /// Freed memory is kept and reused, newest first.
-    #[default]
-    On,
-    /// Arenas keep and reuse their memory; every other pool is as in [`PoolMode::Off`].
-    ArenaOnly,
-    /// Every allocation is exactly one malloc and every return exactly one free, through the
-    /// global allocator. Same calls, same results; it shows what the pools give.
-    Off,
-}
-
-impl PoolMode {
-    /// The value of the flag `--pools` and of the metrics label `mode`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::ArenaOnly => "arena-only",
-            Self::Off => "off",
-        }
-    }
-
-    /// Whether pools of blocks and objects keep what is freed.
-    pub const fn pools_blocks(self) -> bool {
-        matches!(self, Self::On)
-    }
-
-    /// Whether arenas keep what is freed.
-    pub const fn pools_arenas(self) -> bool {
-        matches!(self, Self::On | Self::ArenaOnly)
-    }
-}
+use crate::PoolMode;
+use crate::direct_memory::DirectMemory;
 
 /// What one pool holds at this moment.
 ///
@@ -57,13 +26,16 @@ pub struct PoolStats {
     pub kind: &'static str,
     /// Whether the pool reuses memory.
     pub mode: PoolMode,
-    /// Objects lent. One freed by another thread counts until the owner drains it.
+    /// Objects lent. One freed by another thread counts until the owner drains it, but in
+    /// [`PoolMode::Checked`], where it is known at once.
     pub live_objects: u64,
     /// Bytes the holders of those objects asked for.
     pub live_bytes: u64,
-    /// Bytes ready to be lent without asking anyone. 0 in [`PoolMode::Off`].
+    /// Bytes ready to be lent without asking anyone. 0 in [`PoolMode::Off`]; in
+    /// [`PoolMode::Checked`] with those of the quarantine.
     pub cached_bytes: u64,
-    /// Bytes that serve nobody: rounding up to a size class, headers, tails of chunks, tables.
+    /// Bytes that serve nobody: rounding up to a size class, headers, tails of chunks, tables,
+    /// canaries, guard pages.
     pub waste_bytes: u64,
     /// Bytes taken from the operating system or from malloc and not given back.
     pub reserved_bytes: u64,
@@ -83,6 +55,28 @@ impl PoolStats {
         self.reserved_bytes == self.live_bytes + self.cached_bytes + self.waste_bytes
             && (!matches!(self.mode, PoolMode::Off) || self.cached_bytes == 0)
             && self.live_bytes <= self.high_water_bytes
+    }
+
+    /// Replaces what the pool counted for itself by what its checked memory knows, where it has
+    /// one: that holds more than was asked for, and no longer what other threads freed.
+    pub(crate) fn with_memory_of(self, direct: &DirectMemory) -> Self {
+        let Some(memory) = direct.figures() else {
+            return self;
+        };
+        debug_assert!(
+            memory.live_objects <= self.live_objects && memory.live_bytes <= self.live_bytes,
+            "{memory:?} is not within {self:?}"
+        );
+        Self {
+            live_objects: memory.live_objects,
+            live_bytes: memory.live_bytes,
+            cached_bytes: memory.cached_bytes,
+            waste_bytes: memory.waste_bytes,
+            reserved_bytes: memory.reserved_bytes,
+            hits: memory.hits,
+            misses: memory.misses,
+            ..self
+        }
     }
 
     /// Passes the figures on after the check that debug builds make.

@@ -6,7 +6,7 @@
 use crate::batch::ReturnedBlocks;
 use crate::block_pool::ClassStats;
 use crate::chunk_store::GiveBack;
-use crate::heap;
+use crate::direct_memory::DirectMemory;
 use crate::local_pool::LocalPool;
 use crate::pool_core::OwnerPart;
 use crate::remote_free::RemoteFrees;
@@ -87,18 +87,19 @@ impl BlockBooks {
         Ok(block.expect("a refilled class has a block"))
     }
 
-    /// A block straight from malloc.
+    /// A block straight from malloc, or from checked memory.
     pub(crate) fn allocate_direct(
         &mut self,
         asked_bytes: usize,
         align_bytes: usize,
+        direct: &DirectMemory,
         remote: &RemoteFrees,
     ) -> Result<NonNull<u8>, PoolError> {
         if self.blocks.take_budget(asked_bytes).is_err() {
             self.drain(remote);
             self.blocks.take_budget(asked_bytes)?;
         }
-        let block = match heap::allocate_aligned(asked_bytes, align_bytes) {
+        let block = match direct.allocate(asked_bytes, align_bytes) {
             Ok(block) => block,
             Err(refused) => {
                 self.blocks.give_back_budget(asked_bytes);
@@ -175,7 +176,7 @@ impl BlockBooks {
     }
 
     /// The figures, each from its own books: see the identity at [`PoolStats`].
-    pub(crate) fn stats(&self, name: &'static str) -> PoolStats {
+    pub(crate) fn stats(&self, name: &'static str, direct: &DirectMemory) -> PoolStats {
         let sum = self.blocks.totals();
         let rounding_bytes = sum.live_bytes - self.pooled_live_bytes;
         let direct_live_count = self.direct_misses - self.direct_returns;
@@ -193,6 +194,7 @@ impl BlockBooks {
             misses: self.direct_misses + sum.chunks_taken,
             remote_frees: self.direct_remote_frees + self.blocks.remote_frees(),
         }
+        .with_memory_of(direct)
         .checked()
     }
 }

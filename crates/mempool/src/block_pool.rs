@@ -6,9 +6,9 @@
 //! Absent on purpose: a global pool. Every shard makes its own and passes it down.
 #![allow(unsafe_code)]
 use crate::block_books::BlockBooks;
-use crate::heap;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, PoolCore};
+use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, POOLED_BYTES_MIN, SizeClass};
 use crate::{PoolError, PoolMode, PoolStats};
 use std::alloc::Layout;
@@ -49,7 +49,8 @@ impl BlockPool {
     }
 
     /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
-    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back.
+    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back. In
+    /// [`PoolMode::Checked`] the memory that the checks need comes on top.
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         Self {
             handle: CoreHandle::new(name, mode, BlockBooks::new(mode, limit_bytes)),
@@ -140,8 +141,10 @@ impl BlockPool {
             if is_pooled {
                 (books.pop_slow(asked_bytes, class, home), class)
             } else {
-                let direct = books.allocate_direct(asked_bytes, align_bytes, home.as_ref());
-                (direct, SizeClass::DIRECT)
+                let direct = &self.handle.get().direct;
+                let granted =
+                    books.allocate_direct(asked_bytes, align_bytes, direct, home.as_ref());
+                (granted, SizeClass::DIRECT)
             }
         };
         if let Err(refusal) = granted {
@@ -175,14 +178,28 @@ impl BlockPool {
     /// Gives half, rounded up, of the chunks without a live block since the last call back to the
     /// system, after draining. Call once a second or so: idle memory halves each time, while a pool
     /// that is in use keeps what it needs. O(free blocks).
+    ///
+    /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
+    /// that neither is lent nor waits in the quarantine.
     pub fn trim(&self) {
         self.drain_remote();
         self.handle.local().sweep();
+        self.handle.get().direct.trim();
+    }
+
+    /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
+    /// written to. Nothing in other modes. O(blocks).
+    ///
+    /// # Panics
+    /// When it finds such a place.
+    pub fn verify(&self) {
+        self.handle.get().direct.verify();
     }
 
     /// What the pool holds. O(free blocks): it walks the lists, which nothing else pays for.
     pub fn stats(&self) -> PoolStats {
-        self.handle.local().stats(self.handle.get().name)
+        let core = self.handle.get();
+        self.handle.local().stats(core.name, &core.direct)
     }
 
     /// What each size class in use holds, smallest first. Nothing with pools off, when there are
@@ -336,18 +353,23 @@ impl Block {
             unsafe { free_away(home, self.start, block_bytes, asked_bytes as u16) };
             return;
         }
-        // SAFETY: the pool lives until its last block is back; this block came from
-        // `heap::allocate_aligned` with the same size and alignment, and its holder is gone. It is not
-        // counted as back before either note. On the owner's thread nothing holds a reference to
-        // `local` while a block is dropped.
+        // SAFETY: the pool lives until its last block is back, and this one is not counted as back
+        // before either note; it came from `direct` with the same size and alignment, and its
+        // holder is gone. On the owner's thread nothing holds a reference to `local` while a block
+        // is dropped.
         unsafe {
-            heap::free_aligned(self.start, asked_bytes, self.shape.align_bytes());
             let core = self.core.as_ref();
-            if core.is_owned_here() {
-                core.local().note_direct_freed(1, asked_bytes);
-            } else {
-                crate::remote_free::RemoteFrees::note_direct(home, asked_bytes as u32);
+            let freed = core
+                .direct
+                .free(self.start, asked_bytes, self.shape.align_bytes());
+            if let Some(freed_bytes) = freed.bytes {
+                if core.is_owned_here() {
+                    core.local().note_direct_freed(1, freed_bytes);
+                } else {
+                    RemoteFrees::note_direct(home, freed_bytes as u32);
+                }
             }
+            freed.report();
         }
     }
 }

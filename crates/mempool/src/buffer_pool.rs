@@ -86,7 +86,9 @@ impl BufferPool {
         let id = core.next_id()?;
         let start = match core.mode {
             PoolMode::On => core.buffer_start(id)?,
-            PoolMode::Off | PoolMode::ArenaOnly => heap::allocate(core.buffer_bytes)?,
+            PoolMode::Off | PoolMode::ArenaOnly | PoolMode::Checked(_) => {
+                heap::allocate(core.buffer_bytes)?
+            }
         };
         core.note_lent(id);
         Ok(Lease {
@@ -114,7 +116,7 @@ impl BufferPool {
         let live_bytes = live_count * core.buffer_bytes;
         let count_max = usize::from(core.count_max);
         let (reserved_bytes, cached_count, waste_bytes) = match (core.mode, core.region.get()) {
-            (PoolMode::Off | PoolMode::ArenaOnly, _) => (live_bytes, 0, 0),
+            (PoolMode::Off | PoolMode::ArenaOnly | PoolMode::Checked(_), _) => (live_bytes, 0, 0),
             (PoolMode::On, None) => (0, 0, 0),
             (PoolMode::On, Some(region)) => {
                 let fresh_count = count_max - usize::from(core.fresh_id.get());

@@ -7,7 +7,6 @@
 //! | bytes of any length, kept, passed on, sent | [`Buffer`] on a [`BlockPool`] | one by one, on any thread |
 //! | temporaries of one request | [`Arena`] | all at once |
 //! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
-//! | everything a program allocates | [`MempoolAlloc`], or [`malloc`] for C | one by one, on any thread |
 //!
 //! ```text
 //!   Slab       Pool    Buffer                      Arena       BufferPool
@@ -28,7 +27,8 @@
 //!
 //! Every pool has one owner, the thread that made it, and its fast path has no atomics. Every pool
 //! is built in a [`PoolMode`]: `Off` makes each of its calls exactly one malloc or free, with the
-//! same results, which is the only honest way to see what the pools give. Every pool reports
+//! same results, which is the only honest way to see what the pools give; `Checked` catches what the
+//! program does wrong with their memory and panics with a [`Violation`]. Every pool reports
 //! [`PoolStats`], whose identity is checked.
 //!
 //! Absent on purpose: global state (pools are made and passed down), and aborting. Running dry is a
@@ -36,11 +36,16 @@
 //! when they are built, come from the infallible allocator.
 
 mod chunk;
+mod checks;
+mod violation;
+mod checked_memory;
 mod heap;
 mod size_class;
 mod free_list;
+#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_header;
 mod chunk_list;
+#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_store;
 mod budget;
 mod thread_number;
@@ -49,12 +54,12 @@ mod remote_free;
 mod outbox;
 mod block_class;
 mod local_pool;
+mod direct_memory;
 mod pool_core;
 mod block_books;
 mod block_pool;
 mod pool;
 mod block_allocator;
-pub mod malloc;
 mod fill;
 mod buffer;
 mod slot_table;
@@ -62,15 +67,18 @@ mod slab;
 mod arena;
 mod buffer_pool;
 mod accounting;
+mod pool_mode;
 mod error;
 
-pub use accounting::{PoolMode, PoolStats};
+pub use accounting::PoolStats;
 pub use arena::Arena;
 pub use block_pool::{BLOCK_ALIGN_MAX, BLOCK_BYTES_MAX, Block, BlockPool, ClassStats};
 pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
+pub use checks::{Checks, ChecksError};
 pub use error::PoolError;
-pub use malloc::MempoolAlloc;
 pub use outbox::flush_remote_frees;
 pub use pool::{Pool, Pooled};
+pub use pool_mode::{PoolMode, PoolModeError};
 pub use slab::{Handle, Slab};
+pub use violation::{Origin, Violation};

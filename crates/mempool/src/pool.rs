@@ -7,7 +7,7 @@
 use crate::batch::{ReturnedBlocks, SENT_BYTES_MIN};
 use crate::chunk::CHUNK_BYTES;
 use crate::chunk_store::GiveBack;
-use crate::heap::{self, HEAP_BYTES_MIN};
+use crate::heap::HEAP_BYTES_MIN;
 use crate::local_pool::LocalPool;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, OwnerPart, PoolCore};
@@ -84,7 +84,8 @@ impl<T> Pool<T> {
     }
 
     /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
-    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back.
+    /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back. In
+    /// [`PoolMode::Checked`] the memory that the checks need comes on top.
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         let is_pooled = mode.pools_blocks() && Self::FITS;
         let block_bytes = if is_pooled {
@@ -150,7 +151,8 @@ impl<T> Pool<T> {
             return books.pop_slow(home);
         }
         books.blocks.take_budget(Self::BLOCK_BYTES)?;
-        let block = heap::allocate_aligned(Self::BLOCK_BYTES, Self::DIRECT_ALIGN_BYTES);
+        let direct = &self.handle.get().direct;
+        let block = direct.allocate(Self::BLOCK_BYTES, Self::DIRECT_ALIGN_BYTES);
         match block {
             Ok(_) => books.note_direct_lent(),
             Err(_) => books.blocks.give_back_budget(Self::BLOCK_BYTES),
@@ -167,15 +169,28 @@ impl<T> Pool<T> {
 
     /// Gives half, rounded up, of the chunks without a live object since the last call back to the
     /// system, after draining. Call once a second or so. O(free objects).
+    ///
+    /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
+    /// that neither is lent nor waits in the quarantine.
     pub fn trim(&self) {
         self.drain_remote();
         self.handle.local().blocks.sweep();
+        self.handle.get().direct.trim();
+    }
+
+    /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
+    /// written to. Nothing in other modes. O(objects).
+    ///
+    /// # Panics
+    /// When it finds such a place.
+    pub fn verify(&self) {
+        self.handle.get().direct.verify();
     }
 
     /// What the pool holds. O(free objects): it walks the list, which nothing else pays for.
     pub fn stats(&self) -> PoolStats {
         let core = self.handle.get();
-        self.handle.local().stats(core.name, core.mode)
+        self.handle.local().stats(core)
     }
 }
 
@@ -206,13 +221,13 @@ impl ObjectBooks {
         (self.direct_misses - self.direct_returns) as usize
     }
 
-    fn stats(&self, name: &'static str, mode: PoolMode) -> PoolStats {
+    fn stats(&self, core: &PoolCore<Self>) -> PoolStats {
         let sum = self.blocks.totals();
         let direct_live_count = self.direct_live_count();
         PoolStats {
-            name,
+            name: core.name,
             kind: "object",
-            mode,
+            mode: core.mode,
             live_objects: (sum.live_count + direct_live_count) as u64,
             live_bytes: (sum.live_bytes + direct_live_count * self.object_bytes) as u64,
             cached_bytes: sum.cached_bytes as u64,
@@ -223,6 +238,7 @@ impl ObjectBooks {
             misses: self.direct_misses + sum.chunks_taken,
             remote_frees: self.direct_remote_frees + self.blocks.remote_frees(),
         }
+        .with_memory_of(&core.direct)
         .checked()
     }
 }
@@ -326,16 +342,22 @@ impl<T> Pooled<T> {
             unsafe { free_away(home, block, Pool::<T>::BLOCK_BYTES, 0) };
             return;
         }
-        // SAFETY: objects outside the chunks came from `heap::allocate_aligned` with these numbers;
-        // this one is not counted as back before either note. On the owner's thread nothing holds a
-        // reference to `local` now.
+        // SAFETY: objects outside the chunks came from `direct` with these numbers; this one is not
+        // counted as back before either note. On the owner's thread nothing holds a reference to
+        // `local` now.
         unsafe {
-            heap::free_aligned(block, Pool::<T>::BLOCK_BYTES, Pool::<T>::DIRECT_ALIGN_BYTES);
-            if core.is_owned_here() {
-                core.local().note_direct_freed(1);
-            } else {
-                RemoteFrees::note_direct(home, 0);
+            let size_bytes = Pool::<T>::BLOCK_BYTES;
+            let freed = core
+                .direct
+                .free(block, size_bytes, Pool::<T>::DIRECT_ALIGN_BYTES);
+            if freed.bytes.is_some() {
+                if core.is_owned_here() {
+                    core.local().note_direct_freed(1);
+                } else {
+                    RemoteFrees::note_direct(home, 0);
+                }
             }
+            freed.report();
         }
     }
 }

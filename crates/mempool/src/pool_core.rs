@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 use crate::PoolMode;
 use crate::batch::ReturnedBlocks;
+use crate::direct_memory::DirectMemory;
 use crate::remote_free::RemoteFrees;
 use crate::thread_number::{self, NOBODY};
 use std::cell::{Cell, UnsafeCell};
@@ -43,6 +44,8 @@ pub(crate) struct PoolCore<L> {
     handle_count: Cell<usize>,
     pub(crate) mode: PoolMode,
     pub(crate) name: &'static str,
+    /// Where blocks outside the classes come from.
+    pub(crate) direct: DirectMemory,
     remote: RemoteFrees,
 }
 
@@ -99,6 +102,7 @@ impl<L: OwnerPart> CoreHandle<L> {
             handle_count: Cell::new(1),
             mode,
             name,
+            direct: DirectMemory::new(name, mode),
             remote: RemoteFrees::new(bury::<L>),
         });
         Self {

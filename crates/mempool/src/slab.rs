@@ -127,7 +127,9 @@ impl<T> Slab<T> {
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
         let objects = match mode {
             PoolMode::On => Objects::InPlace(SlotTable::new()),
-            PoolMode::Off | PoolMode::ArenaOnly => Objects::Boxed(SlotTable::new()),
+            PoolMode::Off | PoolMode::ArenaOnly | PoolMode::Checked(_) => {
+                Objects::Boxed(SlotTable::new())
+            }
         };
         Self {
             name,

@@ -1,0 +1,78 @@
+//! The bytes that tell fresh, freed and forbidden memory apart, and finding the one that changed.
+//!
+//! The values are those debuggers' users know from other systems. None is 0 or a letter, which
+//! stray writes mostly are, and none makes a pointer.
+#![allow(unsafe_code)]
+use std::ptr::NonNull;
+use std::slice;
+
+/// What a block holds when it is lent: reading it before writing shows.
+pub(super) const FRESH: u8 = 0xCD;
+/// What a block holds once it is freed.
+pub(super) const FREED: u8 = 0xDD;
+/// What stands before and behind a lent block.
+pub(super) const CANARY: u8 = 0xFD;
+
+/// Bytes compared at a time.
+const STEP_BYTES: usize = 64;
+
+/// Offset of the first byte that is not `expected`.
+///
+/// # Safety
+/// `len` bytes from `start` are initialised, readable, and lent to nobody.
+pub(super) unsafe fn first_change(start: NonNull<u8>, len: usize, expected: u8) -> Option<usize> {
+    // SAFETY: the caller's promise. A program that writes to memory it does not hold races with
+    // this read: that is the fault looked for.
+    let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), len) };
+    let is_intact = |step: &[u8]| step.iter().fold(0, |seen, byte| seen | (byte ^ expected)) == 0;
+    let step_index = bytes.chunks(STEP_BYTES).position(|step| !is_intact(step))?;
+    let before_bytes = step_index * STEP_BYTES;
+    bytes[before_bytes..]
+        .iter()
+        .position(|&byte| byte != expected)
+        .map(|offset| before_bytes + offset)
+}
+
+/// Offset of the last byte that is not `expected`.
+///
+/// # Safety
+/// As for [`first_change`].
+pub(super) unsafe fn last_change(start: NonNull<u8>, len: usize, expected: u8) -> Option<usize> {
+    // SAFETY: the caller's promise. The first search is the quick one for memory that is intact.
+    unsafe {
+        first_change(start, len, expected)?;
+        let bytes = slice::from_raw_parts(start.as_ptr(), len);
+        bytes.iter().rposition(|&byte| byte != expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the very byte is found from either end, at every place of a length no step divides.
+    #[test]
+    fn the_very_byte_is_found() {
+        let mut bytes = [FREED; 3 * STEP_BYTES + 5];
+        let len = bytes.len();
+        let find = |bytes: &mut [u8]| {
+            let start = NonNull::from(bytes).cast();
+            // SAFETY: the array is this test's.
+            unsafe {
+                (
+                    first_change(start, len, FREED),
+                    last_change(start, len, FREED),
+                )
+            }
+        };
+        assert_eq!(find(&mut bytes), (None, None));
+        for place in 0..len {
+            bytes[place] ^= 1;
+            assert_eq!(find(&mut bytes), (Some(place), Some(place)));
+            bytes[len - 1] = 0;
+            assert_eq!(find(&mut bytes), (Some(place), Some(len - 1)));
+            bytes[len - 1] = FREED;
+            bytes[place] = FREED;
+        }
+    }
+}

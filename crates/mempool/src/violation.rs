@@ -1,0 +1,345 @@
+//! What a checked pool caught, in one sentence that needs no memory to be written.
+//!
+//! On the path: `checked_memory` finds it; a pool panics with it, and where the pools are malloc,
+//! and a panic would allocate, it goes to the standard error and the process aborts.
+//! Absent on purpose: going on. Memory that broke its rules once says nothing true any more.
+use std::{fmt, io};
+
+/// A rule of memory that the program broke, with the block it broke it on.
+///
+/// `allocation` counts the pool's allocations from 1: with `fail_at` one below it, or a breakpoint,
+/// the same run stops where the block was made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A block was freed again before its memory was reused.
+    DoubleFree {
+        /// The pool's name.
+        pool: &'static str,
+        /// The block's first byte.
+        address: usize,
+        /// Bytes that were asked for.
+        size_bytes: usize,
+        /// Which of the pool's allocations made the block.
+        allocation: u64,
+    },
+    /// A block was written to after it was freed.
+    UseAfterFree {
+        /// The pool's name.
+        pool: &'static str,
+        /// The block's first byte.
+        address: usize,
+        /// Bytes that were asked for.
+        size_bytes: usize,
+        /// The first byte that changed, counted from the block's first; below 0 before the block.
+        offset_bytes: isize,
+        /// Which of the pool's allocations made the block; none when that is forgotten, because
+        /// the block left the quarantine before it was written to.
+        allocation: Option<u64>,
+    },
+    /// An address was freed that is not the first byte of a block the pool has lent.
+    ForeignPointer {
+        /// The name of the pool it was given to.
+        pool: &'static str,
+        /// The address.
+        address: usize,
+        /// What is known of it.
+        origin: Origin,
+    },
+    /// Bytes beside a block were overwritten.
+    Overrun {
+        /// The pool's name.
+        pool: &'static str,
+        /// The block's first byte.
+        address: usize,
+        /// Bytes that were asked for.
+        size_bytes: usize,
+        /// The overwritten byte nearest to the block, counted from the block's first byte: below
+        /// 0, or `size_bytes` and above.
+        offset_bytes: isize,
+        /// Which of the pool's allocations made the block.
+        allocation: u64,
+    },
+    /// A block was freed with another size than it was asked for with.
+    WrongSize {
+        /// The pool's name.
+        pool: &'static str,
+        /// The block's first byte.
+        address: usize,
+        /// Bytes that were asked for.
+        size_bytes: usize,
+        /// Bytes it was freed with.
+        freed_bytes: usize,
+        /// Which of the pool's allocations made the block.
+        allocation: u64,
+    },
+}
+
+/// What is known of an address that is not the first byte of a lent block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// No checked pool knows it.
+    Unknown,
+    /// It is memory of the pool, but of no block: freed so long ago that it left the quarantine,
+    /// or never lent.
+    Forgotten,
+    /// It lies inside a block of the pool, behind its first byte.
+    Inside {
+        /// The block's first byte.
+        address: usize,
+        /// Bytes that were asked for.
+        size_bytes: usize,
+    },
+    /// Another checked pool lent it.
+    OtherPool {
+        /// That pool's name.
+        pool: &'static str,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::DoubleFree {
+                pool,
+                address,
+                size_bytes,
+                allocation,
+            } => write!(
+                formatter,
+                "double free in pool {pool}: the block of {size_bytes} bytes at {address:#x} \
+                 (allocation {allocation}) was freed before: let one owner alone free it"
+            ),
+            Self::UseAfterFree {
+                pool,
+                address,
+                size_bytes,
+                offset_bytes,
+                allocation,
+            } => {
+                write!(
+                    formatter,
+                    "use after free in pool {pool}: byte {offset_bytes} of the block of \
+                     {size_bytes} bytes at {address:#x} "
+                )?;
+                match allocation {
+                    Some(allocation) => write!(formatter, "(allocation {allocation})")?,
+                    None => formatter.write_str("(whose allocation is forgotten)")?,
+                }
+                formatter.write_str(
+                    " was written after the block was freed: end that use before the free; with \
+                     guard pages the write itself faults",
+                )
+            }
+            Self::ForeignPointer {
+                pool,
+                address,
+                origin,
+            } => write!(
+                formatter,
+                "foreign pointer in pool {pool}: {address:#x} was freed, {origin}"
+            ),
+            Self::Overrun {
+                pool,
+                address,
+                size_bytes,
+                offset_bytes,
+                allocation,
+            } => {
+                let (name, distance, place) = beside(offset_bytes, size_bytes);
+                write!(
+                    formatter,
+                    "{name} in pool {pool}: byte {distance} {place} the block of {size_bytes} \
+                     bytes at {address:#x} (allocation {allocation}, offset {offset_bytes}) was \
+                     overwritten: ask for more bytes or write fewer; with guard pages the write \
+                     itself can fault"
+                )
+            }
+            Self::WrongSize {
+                pool,
+                address,
+                size_bytes,
+                freed_bytes,
+                allocation,
+            } => write!(
+                formatter,
+                "wrong size in pool {pool}: the block of {size_bytes} bytes at {address:#x} \
+                 (allocation {allocation}) was freed as one of {freed_bytes} bytes: free it with \
+                 the size it was asked for"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unknown => formatter.write_str(
+                "which no checked pool has lent: free it where it came from, each block once",
+            ),
+            Self::Forgotten => formatter.write_str(
+                "which is the pool's memory but no lent block: freed long ago, or never lent; free \
+                 each block once",
+            ),
+            Self::Inside {
+                address,
+                size_bytes,
+            } => write!(
+                formatter,
+                "which lies inside the block of {size_bytes} bytes at {address:#x}: free a block \
+                 by its first byte"
+            ),
+            Self::OtherPool { pool } => {
+                write!(formatter, "which pool {pool} has lent: free it there")
+            }
+        }
+    }
+}
+
+/// What to call damage beside a block, how far away it is, counted from 1, and on which side.
+fn beside(offset_bytes: isize, size_bytes: usize) -> (&'static str, usize, &'static str) {
+    match usize::try_from(offset_bytes) {
+        Ok(offset_bytes) => (
+            "overrun",
+            offset_bytes.saturating_sub(size_bytes) + 1,
+            "behind",
+        ),
+        Err(_) => ("underrun", offset_bytes.unsigned_abs(), "before"),
+    }
+}
+
+/// What pools do with a violation.
+///
+/// Where the thread is panicking already a second panic would say nothing, so it aborts.
+pub(crate) fn panic_with(violation: &Violation) -> ! {
+    if std::thread::panicking() {
+        abort_with(violation);
+    }
+    panic!("{violation}");
+}
+
+/// What malloc does with one: a line on the standard error, without allocating, and the end.
+pub(crate) fn abort_with(violation: &Violation) -> ! {
+    let mut line = Line::new();
+    // A sentence too long for the line is cut; there is nobody to report that to.
+    let _ = fmt::Write::write_fmt(&mut line, format_args!("millpond: {violation}\n"));
+    let mut rest = line.bytes();
+    while let Ok(count @ 1..) = rustix::io::write(io::stderr(), rest) {
+        rest = &rest[count..];
+    }
+    std::process::abort();
+}
+
+/// Room for one sentence, on the stack.
+struct Line {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Line {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; 512],
+            len: 0,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.len..];
+        let count = text.len().min(room.len());
+        room[..count].copy_from_slice(&text.as_bytes()[..count]);
+        self.len += count;
+        if count == text.len() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    /// Goal: each sentence names the pool, the address, the size and the place, says what to do,
+    /// and fits the line that is written without memory, with the largest numbers there are.
+    #[test]
+    fn sentences_name_everything_and_fit_a_line() {
+        const POOL: &str = "a pool with quite a long name";
+        let (pool, address, size_bytes, allocation) = (POOL, usize::MAX, usize::MAX - 1, u64::MAX);
+        let origin = Origin::Inside {
+            address,
+            size_bytes,
+        };
+        let all = [
+            Violation::DoubleFree {
+                pool,
+                address,
+                size_bytes,
+                allocation,
+            },
+            Violation::UseAfterFree {
+                pool,
+                address,
+                size_bytes,
+                offset_bytes: isize::MIN,
+                allocation: Some(allocation),
+            },
+            Violation::ForeignPointer {
+                pool,
+                address,
+                origin,
+            },
+            Violation::Overrun {
+                pool,
+                address,
+                size_bytes,
+                offset_bytes: isize::MIN,
+                allocation,
+            },
+            Violation::WrongSize {
+                pool,
+                address,
+                size_bytes,
+                freed_bytes: usize::MAX,
+                allocation,
+            },
+        ];
+        for violation in all {
+            let mut line = Line::new();
+            writeln!(line, "millpond: {violation}").unwrap();
+            let sentence = std::str::from_utf8(line.bytes()).unwrap();
+            for part in [POOL, "0xffffffffffffffff", "18446744073709551614", ": "] {
+                assert!(sentence.contains(part), "{part} is missing: {sentence}");
+            }
+        }
+    }
+
+    /// Goal: damage is counted from 1 on either side, as a reader counts.
+    #[test]
+    fn distances_are_counted_from_one() {
+        assert_eq!(beside(100, 100), ("overrun", 1, "behind"));
+        assert_eq!(beside(107, 100), ("overrun", 8, "behind"));
+        assert_eq!(beside(-1, 100), ("underrun", 1, "before"));
+        assert_eq!(beside(-16, 100), ("underrun", 16, "before"));
+    }
+
+    /// Goal: a sentence too long for the line is cut, not lost, and never written out of bounds.
+    #[test]
+    fn long_sentence_is_cut() {
+        let mut line = Line::new();
+        assert!(write!(line, "{:600}", 'x').is_err());
+        assert!(write!(line, "more").is_err());
+        assert_eq!((line.len, line.bytes()[0]), (512, b'x'));
+    }
+}

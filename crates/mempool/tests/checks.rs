@@ -1,0 +1,395 @@
+//! Checked pools: every fault planted through the pools' own doors and seen with the right words,
+//! and the n-th allocation refused for every n.
+#![allow(
+    clippy::unwrap_used,
+    reason = "the helpers of these tests are tests too"
+)]
+#![allow(unsafe_code)]
+mod modes;
+
+use allocator_api2::alloc::{Allocator, Layout};
+use millpond_mempool::{Block, BlockPool, Buffer, Checks, Pool, PoolError, PoolMode};
+use modes::{CHECKED, GUARDED};
+use std::num::NonZeroU64;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitStatus};
+use std::ptr::NonNull;
+use std::thread;
+
+/// Of a class, the largest class, and straight from malloc in other modes.
+const SIZES: [usize; 5] = [16, 100, 4096, 32 * 1024, 100_000];
+
+/// What the pool said when `fault` was done.
+fn caught(fault: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(fault)).expect_err("the fault goes unseen");
+    *panic.downcast::<String>().unwrap()
+}
+
+fn assert_says(sentence: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(sentence.contains(part), "{part:?} is missing: {sentence}");
+    }
+}
+
+fn start(block: &mut Block) -> *mut u8 {
+    block.as_uninit_mut().as_mut_ptr().cast()
+}
+
+fn assert_empty_and_balanced(pool: &BlockPool) {
+    pool.drain_remote();
+    let stats = pool.stats();
+    assert_eq!((stats.live_objects, stats.live_bytes), (0, 0), "{stats:?}");
+    assert!(stats.identity_holds(), "{stats:?}");
+    pool.verify();
+}
+
+/// Goal: a byte beside a block is named when the block is dropped, on the pool's thread and on
+/// another, and the books balance afterwards.
+#[test]
+fn overruns_are_named_on_every_thread() {
+    for size_bytes in SIZES {
+        for (offset_bytes, name) in [(size_bytes as isize, "overrun"), (-1, "underrun")] {
+            for is_elsewhere in [false, true] {
+                let pool = BlockPool::new("bodies", CHECKED);
+                let mut block = pool.allocate(size_bytes).unwrap();
+                let address = format!("at {:p}", start(&mut block));
+                // SAFETY: the fault to be found: a byte of a canary, which is mapped memory.
+                unsafe { start(&mut block).offset(offset_bytes).write(0) };
+                let sentence = caught(|| match is_elsewhere {
+                    true => {
+                        let dropped = thread::spawn(move || drop(block)).join();
+                        std::panic::resume_unwind(dropped.unwrap_err());
+                    }
+                    false => drop(block),
+                });
+                let place = format!("{name} in pool bodies: byte 1");
+                let size = format!("the block of {size_bytes} bytes");
+                assert_says(&sentence, &[&place, &size, &address, "allocation 1"]);
+                assert_empty_and_balanced(&pool);
+            }
+        }
+    }
+}
+
+/// Goal: a sweep finds a damaged canary of a block that is still lent.
+#[test]
+fn sweep_finds_what_is_still_lent() {
+    let pool = BlockPool::new("swept", CHECKED);
+    let mut block = pool.allocate(100).unwrap();
+    pool.trim();
+    // SAFETY: the fault to be found.
+    unsafe { start(&mut block).add(100).write(1) };
+    assert_says(&caught(|| pool.trim()), &["overrun in pool swept"]);
+    pool.trim();
+    drop(block);
+    assert_empty_and_balanced(&pool);
+}
+
+/// Goal: a write through a pointer that outlived its block is named by `verify`, by the sweep, and
+/// at the latest when the pool is gone, also when its last block outlives it elsewhere.
+#[test]
+fn writes_after_free_are_named() {
+    for size_bytes in SIZES {
+        let plant = |pool: &BlockPool| {
+            let mut block = pool.allocate(size_bytes).unwrap();
+            let stale = start(&mut block);
+            drop(block);
+            // SAFETY: the fault to be found; the quarantine keeps the memory mapped.
+            unsafe { stale.add(3).write(1) };
+        };
+        let size = format!("byte 3 of the block of {size_bytes} bytes");
+        let parts = [
+            "use after free in pool late",
+            &size,
+            "after the block was freed",
+        ];
+        let pool = BlockPool::new("late", CHECKED);
+        plant(&pool);
+        assert_says(&caught(|| pool.verify()), &parts);
+        plant(&pool);
+        assert_says(&caught(|| pool.trim()), &parts);
+        plant(&pool);
+        assert_empty_is_not(&pool, &parts);
+        let visitor = pool.allocate(8).unwrap();
+        plant(&pool);
+        drop(pool);
+        let ended = thread::spawn(move || drop(visitor)).join();
+        let sentence = ended.unwrap_err().downcast::<String>().unwrap();
+        assert_says(&sentence, &parts);
+    }
+}
+
+/// The damage is seen while the figures, which it does not concern, stay right.
+fn assert_empty_is_not(pool: &BlockPool, parts: &[&str]) {
+    let stats = pool.stats();
+    assert!(stats.identity_holds() && stats.live_objects == 0);
+    assert_says(&caught(|| pool.verify()), parts);
+}
+
+/// Goal: what is freed by hand, through the allocator's door, is checked: twice, with another
+/// size, inside a block, of another pool, of no pool.
+#[test]
+fn frees_by_hand_are_checked() {
+    for mode in [CHECKED, GUARDED] {
+        let (pool, other) = (BlockPool::new("mine", mode), BlockPool::new("theirs", mode));
+        let layout = Layout::from_size_align(100, 16).unwrap();
+        let lend = |pool: &BlockPool| Allocator::allocate(pool, layout).unwrap().cast::<u8>();
+        let free = |start: NonNull<u8>, layout: Layout| {
+            // SAFETY: the faults to be found.
+            caught(|| unsafe { pool.deallocate(start, layout) })
+        };
+        let block = lend(&pool);
+        // SAFETY: lent above.
+        unsafe { pool.deallocate(block, layout) };
+        let parts = ["double free in pool mine", "the block of 100 bytes"];
+        assert_says(&free(block, layout), &parts);
+        let wrong = Layout::from_size_align(96, 16).unwrap();
+        let parts = ["wrong size in pool mine", "100 bytes", "as one of 96 bytes"];
+        assert_says(&free(lend(&pool), wrong), &parts);
+        let kept = lend(&pool);
+        let inside = NonNull::new(kept.as_ptr().wrapping_add(16)).unwrap();
+        assert_says(
+            &free(inside, layout),
+            &["foreign pointer", "inside the block of 100"],
+        );
+        let foreign = lend(&other);
+        assert_says(
+            &free(foreign, layout),
+            &["pool mine", "pool theirs has lent"],
+        );
+        let mut local = [0_u8; 100];
+        let nowhere = NonNull::from(&mut local).cast();
+        assert_says(&free(nowhere, layout), &["no checked pool has lent"]);
+        // SAFETY: lent above, and not freed by any of the faults.
+        unsafe {
+            pool.deallocate(kept, layout);
+            other.deallocate(foreign, layout);
+        }
+        assert_empty_and_balanced(&pool);
+        assert_empty_and_balanced(&other);
+    }
+}
+
+/// Goal: a block of another pool is caught though its pool keeps it in a class of its own.
+#[test]
+fn blocks_of_unchecked_pools_are_foreign() {
+    let (pool, other) = (
+        BlockPool::new("mine", CHECKED),
+        BlockPool::new("fast", PoolMode::On),
+    );
+    let layout = Layout::from_size_align(100, 16).unwrap();
+    let foreign = Allocator::allocate(&other, layout).unwrap().cast::<u8>();
+    // SAFETY: the fault to be found.
+    let sentence = caught(|| unsafe { pool.deallocate(foreign, layout) });
+    assert_says(
+        &sentence,
+        &["foreign pointer in pool mine", "no checked pool has lent"],
+    );
+    // SAFETY: lent above.
+    unsafe { other.deallocate(foreign, layout) };
+    assert_eq!(other.stats().live_objects, 0);
+}
+
+/// Goal: memory is lent full of a pattern that is no plausible value.
+#[test]
+fn fresh_memory_is_poisoned() {
+    for mode in [CHECKED, GUARDED] {
+        let pool = BlockPool::new("fresh", mode);
+        for size_bytes in SIZES {
+            let mut block = pool.allocate(size_bytes).unwrap();
+            let first = start(&mut block);
+            // SAFETY: checked memory is initialised, and the block's alone.
+            assert!((0..size_bytes).all(|offset| unsafe { first.add(offset).read() } == 0xCD));
+        }
+    }
+}
+
+/// Goal: objects of a typed pool are watched like blocks.
+#[test]
+fn objects_are_watched_too() {
+    let pool = Pool::new("objects", CHECKED);
+    let mut object = pool.insert([1_u64; 5]).unwrap();
+    let place = (&raw mut *object).cast::<u8>();
+    // SAFETY: the fault to be found: 40 bytes are the object's.
+    unsafe { place.add(40).write(0) };
+    assert_says(
+        &caught(|| drop(object)),
+        &["overrun in pool objects: byte 1", "40 bytes"],
+    );
+    assert_eq!(pool.stats().live_objects, 0);
+    // SAFETY: the fault to be found; the quarantine keeps the memory mapped.
+    unsafe { place.add(8).write(0) };
+    assert_says(
+        &caught(|| pool.verify()),
+        &["use after free in pool objects: byte 8"],
+    );
+    let object = pool.insert([2; 5]).unwrap();
+    assert_eq!(
+        thread::spawn(move || object.into_inner()).join().unwrap(),
+        [2; 5]
+    );
+    pool.trim();
+    let stats = pool.stats();
+    assert!(
+        stats.identity_holds() && stats.live_objects == 0,
+        "{stats:?}"
+    );
+}
+
+/// Goal: collections on a checked pool, growing and shrinking by copies, are no violation.
+#[test]
+fn collections_on_checked_pools_are_silent() {
+    for mode in [CHECKED, GUARDED] {
+        let pool = BlockPool::new("collections", mode);
+        let mut numbers = allocator_api2::vec::Vec::new_in(pool.clone());
+        numbers.extend(0..20_000_u32);
+        numbers.truncate(100);
+        numbers.shrink_to_fit();
+        assert!(numbers.iter().copied().eq(0..100));
+        let boxed = allocator_api2::boxed::Box::new_in([7_u8; 5000], pool.clone());
+        assert!(boxed.iter().all(|&byte| byte == 7));
+        drop((numbers, boxed));
+        assert_empty_and_balanced(&pool);
+    }
+}
+
+/// What one request would do with its pools, giving up at the first refusal.
+fn serve(pool: &BlockPool, objects: &Pool<Buffer>) -> Result<usize, PoolError> {
+    let mut head = Buffer::with_capacity(pool, 300)?;
+    head.extend_from_slice(pool, &[b'h'; 250])?;
+    let mut body = Buffer::new();
+    for _ in 0..6 {
+        body.extend_from_slice(pool, &[b'b'; 3000])?;
+    }
+    let aligned = pool.allocate_aligned(500, 4096)?;
+    let mut kept = objects.insert(head)?;
+    kept.extend_from_slice(pool, &[b'x'; 200])?;
+    let moved = objects.insert(body)?;
+    let bytes = thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            drop(aligned);
+            moved.iter().filter(|&&byte| byte == b'b').count()
+        });
+        worker.join().unwrap()
+    });
+    let large = Buffer::with_capacity(pool, 100_000)?;
+    Ok(bytes + kept.len() + large.len())
+}
+
+/// Goal: whichever allocation of a request fails, in whichever pool, the refusal is an error, all
+/// that was taken goes back, the books balance, and the next request is served.
+#[test]
+fn every_single_failure_is_survived() {
+    const SERVED: usize = 18_000 + 450;
+    let checks = |guard_pages, fail_at| {
+        PoolMode::Checked(Checks {
+            guard_pages,
+            fail_at,
+        })
+    };
+    for guard_pages in [false, true] {
+        let unharmed = checks(guard_pages, None);
+        let (pool, objects) = (BlockPool::new("all", unharmed), Pool::new("all", unharmed));
+        assert_eq!(serve(&pool, &objects), Ok(SERVED));
+        for (fails_blocks, allocation_count) in
+            [(true, pool.stats().misses), (false, objects.stats().misses)]
+        {
+            assert!(allocation_count >= 2);
+            for number in 1..=allocation_count {
+                let planned = checks(guard_pages, NonZeroU64::new(number));
+                let (block_mode, object_mode) = match fails_blocks {
+                    true => (planned, unharmed),
+                    false => (unharmed, planned),
+                };
+                let pool = BlockPool::new("blocks", block_mode);
+                let objects = Pool::new("objects", object_mode);
+                let refusal = serve(&pool, &objects).unwrap_err();
+                assert!(
+                    matches!(refusal, PoolError::OutOfMemory { .. }),
+                    "{refusal:?}"
+                );
+                assert_empty_and_balanced(&pool);
+                objects.drain_remote();
+                assert_eq!(objects.stats().live_objects, 0);
+                assert!(objects.stats().identity_holds());
+                objects.verify();
+                assert_eq!(serve(&pool, &objects), Ok(SERVED), "fail={number}");
+            }
+        }
+    }
+}
+
+/// What a child process that runs only `test` and does `fault` did and said.
+fn in_child(test: &str, fault: fn()) -> (ExitStatus, String) {
+    const MARK: &str = "MILLPOND_TEST_CHILD";
+    if std::env::var(MARK).is_ok_and(|name| name == test) {
+        fault();
+        println!("the fault went unseen");
+        std::process::exit(0);
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(MARK, test)
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status, String::from_utf8_lossy(&said).into_owned())
+}
+
+const SIGABRT: i32 = 6;
+const SIGSEGV: i32 = 11;
+
+/// Goal: with guard pages the first byte behind a block faults where it is written.
+#[test]
+fn guard_page_stops_an_overrun() {
+    let (status, said) = in_child("guard_page_stops_an_overrun", || {
+        let pool = BlockPool::new("guarded", GUARDED);
+        let mut block = pool.allocate(1024).unwrap();
+        let first = start(&mut block);
+        // SAFETY: the block's last byte; then the fault to be found.
+        unsafe {
+            first.add(1023).write(1);
+            println!("inside");
+            first.add(1024).write(1);
+        }
+    });
+    assert_eq!(status.signal(), Some(SIGSEGV), "{said}");
+    assert_says(&said, &["inside"]);
+}
+
+/// Goal: with guard pages a stale reference to an object faults where it is read.
+#[test]
+fn guard_page_stops_a_read_after_free() {
+    let (status, said) = in_child("guard_page_stops_a_read_after_free", || {
+        let pool = Pool::new("guarded", GUARDED);
+        let object = pool.insert(7_u64).unwrap();
+        let stale = &raw const *object;
+        // SAFETY: the object lives; after the drop, the fault to be found.
+        unsafe {
+            assert_eq!(stale.read_volatile(), 7);
+            drop(object);
+            println!("freed");
+            std::hint::black_box(stale.read_volatile());
+        }
+    });
+    assert_eq!(status.signal(), Some(SIGSEGV), "{said}");
+    assert_says(&said, &["freed"]);
+}
+
+/// Goal: a violation found while the thread panics already is said before the process ends.
+#[test]
+fn violation_in_a_panic_is_said() {
+    let (status, said) = in_child("violation_in_a_panic_is_said", || {
+        let pool = BlockPool::new("unlucky", CHECKED);
+        let mut block = pool.allocate(100).unwrap();
+        // SAFETY: the fault to be found.
+        unsafe { start(&mut block).add(100).write(1) };
+        panic!("something else");
+    });
+    assert_eq!(status.signal(), Some(SIGABRT), "{said}");
+    assert_says(
+        &said,
+        &["something else", "millpond: overrun in pool unlucky"],
+    );
+}

@@ -1,0 +1,22 @@
+//! Every mode a pool can be built in, for tests that promise the same of all of them.
+#![allow(dead_code, reason = "each test program needs some of it")]
+use millpond_mempool::{Checks, PoolMode};
+
+/// Checked, without guard pages.
+pub(crate) const CHECKED: PoolMode = PoolMode::Checked(Checks {
+    guard_pages: false,
+    fail_at: None,
+});
+/// Checked, with guard pages.
+pub(crate) const GUARDED: PoolMode = PoolMode::Checked(Checks {
+    guard_pages: true,
+    fail_at: None,
+});
+/// All of them; no allocation fails on purpose.
+pub(crate) const MODES: [PoolMode; 5] = [
+    PoolMode::On,
+    PoolMode::ArenaOnly,
+    PoolMode::Off,
+    CHECKED,
+    GUARDED,
+];
