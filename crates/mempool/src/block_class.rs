@@ -169,8 +169,10 @@ impl BlockClass {
 
     /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep;
     /// returns how many. A class in use keeps what it needs, an idle one shrinks to nothing soon.
-    /// Blocks in the front list count as in use: spill them before.
+    /// Blocks in the front list count as in use: spill them before. Puts the fullest chunks first,
+    /// so that what is lent next fills them up and the others can run empty.
     pub(crate) fn sweep(&mut self) -> usize {
+        self.roomy.order_by_fullness(self.blocks_per_chunk());
         let count = self.idle_low_count.div_ceil(2);
         self.release(count, GiveBack::Now);
         self.idle_low_count = self.idle.len();
@@ -238,5 +240,126 @@ impl BlockClass {
 
     fn blocks_per_chunk(&self) -> u32 {
         CHUNK_BYTES as u32 / self.block_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe fn never(_: NonNull<RemoteFrees>) {
+        unreachable!("nothing is sent home here");
+    }
+
+    /// A class with its front list, as `LocalPool` has them.
+    struct Bench {
+        class: BlockClass,
+        front: FreeList,
+        home: RemoteFrees,
+    }
+
+    impl Bench {
+        fn new(block_bytes: u32) -> Self {
+            Self {
+                class: BlockClass::new(block_bytes, 0),
+                front: FreeList::new(),
+                home: RemoteFrees::new(never),
+            }
+        }
+
+        fn take(&mut self) -> NonNull<u8> {
+            if self.front.is_empty() && !self.class.refill(&mut self.front) {
+                let (header, _) = chunk_store::take(1).unwrap();
+                // SAFETY: fresh from the store.
+                unsafe { self.class.add_chunk(header, NonNull::from(&self.home)) };
+                assert!(self.class.refill(&mut self.front));
+            }
+            self.front.pop().unwrap()
+        }
+
+        fn put(&mut self, block: NonNull<u8>) {
+            // SAFETY: the tests put what they took, once.
+            unsafe { self.front.push(block) };
+        }
+
+        fn spill(&mut self) {
+            self.class.spill(self.front.split_off(0));
+        }
+    }
+
+    /// Goal: what spills is counted at its own chunk: exactly the chunks without a live block are
+    /// idle, and go when told; for a size that divides the chunk and one that leaves a tail.
+    #[test]
+    fn exactly_the_chunks_without_a_live_block_go() {
+        for block_bytes in [16 * 1024, 12 * 1024] {
+            let mut bench = Bench::new(block_bytes);
+            let per_chunk = CHUNK_BYTES / block_bytes as usize;
+            let blocks: Vec<_> = (0..4 * per_chunk).map(|_| bench.take()).collect();
+            // The first block of the first chunk and all of the second stay; the others go.
+            let (live, freed): (Vec<_>, Vec<_>) = blocks
+                .iter()
+                .enumerate()
+                .partition(|(index, _)| *index == 0 || index / per_chunk == 1);
+            for (_, block) in freed {
+                bench.put(*block);
+            }
+            bench.spill();
+            assert_eq!(bench.class.release_idle(GiveBack::Now), 2);
+            assert_eq!(bench.class.home_count(), per_chunk - 1);
+            assert_eq!(bench.class.out_count(), per_chunk + 1);
+            let mut all: Vec<NonNull<u8>> = live.into_iter().map(|(_, block)| *block).collect();
+            all.extend((0..per_chunk + 1).map(|_| bench.take()));
+            all.sort();
+            for pair in all.windows(2) {
+                assert!(pair[1].addr().get() - pair[0].addr().get() >= block_bytes as usize);
+            }
+            all.into_iter().for_each(|block| bench.put(block));
+            bench.spill();
+            assert_eq!(
+                bench.class.chunk_count(),
+                bench.class.release_idle(GiveBack::Now)
+            );
+        }
+    }
+
+    /// Goal: only chunks idle since the sweep before go, half of them, rounded up; one that was in
+    /// use in between stays.
+    #[test]
+    fn sweep_goes_by_the_low_water_mark() {
+        let mut bench = Bench::new(32 * 1024);
+        let blocks: Vec<_> = (0..10).map(|_| bench.take()).collect();
+        blocks.into_iter().for_each(|block| bench.put(block));
+        let mut swept = Vec::new();
+        for _ in 0..5 {
+            bench.spill();
+            swept.push(bench.class.sweep());
+            // One chunk is in use for a moment of every interval.
+            let block = bench.take();
+            bench.put(block);
+        }
+        assert_eq!(swept, [0, 2, 1, 1, 0]);
+        assert_eq!(bench.class.chunk_count(), 1);
+        bench.spill();
+        assert_eq!(bench.class.release_idle(GiveBack::Later), 1);
+    }
+
+    /// Goal: after a sweep the chunk with the fewest blocks at home is filled up first.
+    #[test]
+    fn fullest_chunk_is_filled_first() {
+        let mut bench = Bench::new(8 * 1024);
+        let blocks: Vec<_> = (0..8 * 4).map(|_| bench.take()).collect();
+        // Of four chunks, three lose 6, 1 and 3 of their 8 blocks.
+        let freed = [0..6, 8..9, 16..19];
+        for range in freed.clone() {
+            blocks[range].iter().for_each(|block| bench.put(*block));
+        }
+        bench.spill();
+        bench.class.sweep();
+        let chunk_of = |block: NonNull<u8>| ChunkHeader::of(block);
+        let refilled: Vec<_> = (0..10).map(|_| chunk_of(bench.take())).collect();
+        let expected = [(8, 1), (16, 3), (0, 6)]
+            .into_iter()
+            .flat_map(|(index, count)| vec![chunk_of(blocks[index]); count]);
+        assert!(refilled.into_iter().eq(expected));
     }
 }

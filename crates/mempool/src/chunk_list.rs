@@ -6,6 +6,9 @@
 use crate::chunk_header::ChunkHeader;
 use std::ptr::NonNull;
 
+/// How finely chunks are told apart by how full they are.
+const FULLNESS_STEPS: usize = 32;
+
 /// Chunks of one owner, each in at most one list.
 /// Invariant: every listed header's chunk belongs to the list's owner, and `next` and `previous` of
 /// neighbours name each other.
@@ -71,6 +74,26 @@ impl ChunkList {
         // SAFETY: it is in this list.
         unsafe { self.remove(first) };
         Some(first)
+    }
+
+    /// Puts the chunks with the most blocks away from home in front, roughly: into one of
+    /// `FULLNESS_STEPS` steps. O(chunks).
+    pub(crate) fn order_by_fullness(&mut self, blocks_per_chunk: u32) {
+        let mut steps = [const { Self::new() }; FULLNESS_STEPS];
+        while let Some(header) = self.pop() {
+            // SAFETY: it was this owner's in no list after `pop`, and is so between the two pushes.
+            unsafe {
+                let out_count = ChunkHeader::shelf(header).out_count() as usize;
+                let step = out_count * (FULLNESS_STEPS - 1) / blocks_per_chunk as usize;
+                steps[step].push(header);
+            }
+        }
+        for mut step in steps {
+            while let Some(header) = step.pop() {
+                // SAFETY: as above.
+                unsafe { self.push(header) };
+            }
+        }
     }
 
     /// The chunks, first to last. They must stay in the list while this runs.

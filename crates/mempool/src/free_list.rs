@@ -69,6 +69,24 @@ impl FreeList {
         Self { newest }
     }
 
+    /// Takes up to `count` blocks out after leaving out the newest `skip_count`, which is not 0; the
+    /// older ones stay. O(`skip_count` + `count`).
+    pub(crate) fn cut_out(&mut self, skip_count: usize, count: usize) -> Self {
+        let mut taken = self.split_off(skip_count);
+        let rest = taken.split_off(count);
+        let mut last = self.newest;
+        while let Some(link) = last {
+            // SAFETY: as in `pop`, and a listed block's link may be written by the list's holder.
+            let next = unsafe { &mut (*link.as_ptr()).next };
+            if next.is_none() {
+                *next = rest.newest;
+                break;
+            }
+            last = *next;
+        }
+        taken
+    }
+
     /// How many blocks there are. O(blocks).
     pub(crate) fn count(&self) -> usize {
         let next = |link: &NonNull<Link>| {
@@ -85,6 +103,30 @@ mod tests {
 
     #[repr(align(16))]
     struct Cell(#[expect(dead_code, reason = "only its bytes are used")] [u8; 64]);
+
+    /// Goal: whatever is cut out of the middle, nothing is lost and all keeps its order.
+    #[test]
+    fn cutting_out_keeps_the_rest() {
+        for (skip_count, count) in (1..7).flat_map(|skip| (0..7).map(move |count| (skip, count))) {
+            let mut cells: Vec<Cell> = (0..5).map(|_| Cell([0; 64])).collect();
+            let blocks: Vec<NonNull<u8>> = cells
+                .iter_mut()
+                .map(|cell| NonNull::from(cell).cast())
+                .collect();
+            let mut list = FreeList::new();
+            for block in blocks.iter().rev() {
+                // SAFETY: the cells outlive the list and are touched by nobody else.
+                unsafe { list.push(*block) };
+            }
+            let mut taken = list.cut_out(skip_count, count);
+            let taken: Vec<NonNull<u8>> = std::iter::from_fn(|| taken.pop()).collect();
+            let kept: Vec<NonNull<u8>> = std::iter::from_fn(|| list.pop()).collect();
+            let from = skip_count.min(5);
+            let to = (from + count).min(5);
+            assert_eq!(taken, blocks[from..to]);
+            assert_eq!(kept, [&blocks[..from], &blocks[to..]].concat());
+        }
+    }
 
     /// Goal: last in, first out, and splitting keeps order and number wherever the cut is.
     #[test]

@@ -7,6 +7,7 @@
 //! | bytes of any length, kept, passed on, sent | [`Buffer`] on a [`BlockPool`] | one by one, on any thread |
 //! | temporaries of one request | [`Arena`] | all at once |
 //! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
+//! | everything a program allocates | [`MempoolAlloc`], or [`malloc`] for C | one by one, on any thread |
 //!
 //! ```text
 //!   Slab       Pool    Buffer                      Arena       BufferPool
@@ -42,10 +43,8 @@ mod checked_memory;
 mod heap;
 mod size_class;
 mod free_list;
-#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_header;
 mod chunk_list;
-#[allow(dead_code, reason = "runs of chunks are for the malloc heap")]
 mod chunk_store;
 mod budget;
 mod thread_number;
@@ -60,6 +59,7 @@ mod block_books;
 mod block_pool;
 mod pool;
 mod block_allocator;
+pub mod malloc;
 mod fill;
 mod buffer;
 mod slot_table;
@@ -77,6 +77,7 @@ pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
 pub use checks::{Checks, ChecksError};
 pub use error::PoolError;
+pub use malloc::MempoolAlloc;
 pub use outbox::flush_remote_frees;
 pub use pool::{Pool, Pooled};
 pub use pool_mode::{PoolMode, PoolModeError};

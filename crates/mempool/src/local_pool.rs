@@ -132,7 +132,10 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
             // SAFETY: only blocks of this pool are sent home to it, when their holder gave them up;
             // their chunk's header says the class.
             unsafe {
-                let class = ChunkHeader::of(block).as_ref().class();
+                let class = match CLASSES {
+                    1 => 0,
+                    _ => ChunkHeader::of(block).as_ref().class(),
+                };
                 self.push(usize::from(class), block);
             }
             sum.count += 1;

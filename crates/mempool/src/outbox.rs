@@ -59,6 +59,21 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
+    /// A parcel of a single block, for a thread that has no outbox.
+    ///
+    /// # Safety
+    /// As for [`Outbox::add`].
+    pub(crate) unsafe fn of_one(home: NonNull<RemoteFrees>, block: NonNull<u8>, tag: u16) -> Self {
+        // SAFETY: the caller's promise, passed on.
+        let batch = unsafe { Batch::of_one(block, tag) };
+        Self { home, batch }
+    }
+
+    /// Where it belongs.
+    pub(crate) fn home(&self) -> NonNull<RemoteFrees> {
+        self.home
+    }
+
     /// Hands the batch over.
     pub(crate) fn send(self) {
         // SAFETY: `Outbox::add` was promised that the blocks are this home's and not in use; they

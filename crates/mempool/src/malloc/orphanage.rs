@@ -1,0 +1,237 @@
+//! Heaps whose threads ended, and where heaps come from.
+//!
+//! On the path: a thread's first allocation takes an orphan over, whole, or gets a new heap; its end
+//! leaves the heap here. So there are as many heaps as there were threads at once, and what a dead
+//! thread left is the next one's to use.
+//!
+//! An orphan's blocks are still freed by others. Who sends a parcel to a home asks afterwards whether
+//! it is an orphan's, and if so, puts the blocks back to their chunks itself; the orphan's owner,
+//! while it is one, is the lock.
+//! Absent on purpose: giving heaps back. They are a few pages, and live blocks may name them.
+#![allow(unsafe_code)]
+use super::thread_heap::{HeapFigures, ThreadHeap};
+use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::chunk_store::GiveBack;
+use crate::outbox::Parcel;
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+struct Orphanage {
+    first: *mut ThreadHeap,
+    orphan_count: usize,
+    heap_count: usize,
+    /// Memory for heaps to come.
+    spare: *mut ThreadHeap,
+    spare_count: usize,
+}
+
+// SAFETY: the heaps are reached under the lock only.
+unsafe impl Send for Orphanage {}
+
+static ORPHANAGE: Mutex<Orphanage> = Mutex::new(Orphanage {
+    first: ptr::null_mut(),
+    orphan_count: 0,
+    heap_count: 0,
+    spare: ptr::null_mut(),
+    spare_count: 0,
+});
+
+fn lock() -> MutexGuard<'static, Orphanage> {
+    // Nothing under the lock panics half-way through a change.
+    ORPHANAGE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Orphanage {
+    /// An orphan, or a new heap; the caller owns it. None when the system has no memory.
+    fn take(&mut self) -> Option<NonNull<ThreadHeap>> {
+        let Some(heap) = NonNull::new(self.first) else {
+            return self.make();
+        };
+        // SAFETY: heaps live forever, and orphans' links are the lock's.
+        unsafe {
+            self.first = *heap.as_ref().next.get();
+            heap.as_ref().is_orphan.store(false, Ordering::Relaxed);
+        }
+        self.orphan_count -= 1;
+        Some(heap)
+    }
+
+    fn make(&mut self) -> Option<NonNull<ThreadHeap>> {
+        if self.spare_count == 0 {
+            let chunk = ManuallyDrop::new(Chunk::map().ok()?);
+            self.spare = chunk.start().as_ptr().cast();
+            self.spare_count = CHUNK_BYTES / size_of::<ThreadHeap>();
+        }
+        let heap = NonNull::new(self.spare)?;
+        // SAFETY: `spare_count` heaps fit from `spare` on, in memory that is never given back, and
+        // chunks are aligned to more than heaps.
+        unsafe {
+            ThreadHeap::init(heap);
+            self.spare = self.spare.add(1);
+        }
+        self.spare_count -= 1;
+        self.heap_count += 1;
+        Some(heap)
+    }
+
+    /// Makes a heap an orphan.
+    ///
+    /// # Safety
+    /// The caller owns the heap, and stops doing so.
+    unsafe fn put(&mut self, heap: NonNull<ThreadHeap>) {
+        // SAFETY: heaps live forever, and orphans' links are the lock's.
+        unsafe { *heap.as_ref().next.get() = self.first };
+        self.first = heap.as_ptr();
+        self.orphan_count += 1;
+        // SAFETY: the lock owns it now.
+        unsafe {
+            heap.as_ref().is_orphan.store(true, Ordering::Relaxed);
+            // Either this sees what was sent before, or its sender sees the orphan: see `deliver`.
+            fence(Ordering::SeqCst);
+            settle_orphan(heap);
+        }
+    }
+}
+
+/// Puts all that came home to an orphan back to its chunks.
+///
+/// # Safety
+/// The heap is an orphan, and the caller has the lock.
+unsafe fn settle_orphan(heap: NonNull<ThreadHeap>) -> usize {
+    // SAFETY: an orphan's owner is the lock.
+    unsafe {
+        let owned = ThreadHeap::owned(heap);
+        owned.absorb(heap.as_ref().remote().take());
+        owned.settle(GiveBack::Later)
+    }
+}
+
+/// A heap for the calling thread. None when the system has no memory.
+pub(super) fn adopt() -> Option<NonNull<ThreadHeap>> {
+    lock().take()
+}
+
+/// Leaves a heap to whoever comes next.
+///
+/// # Safety
+/// The caller owns the heap, has sent its parcels, and stops using it.
+pub(super) unsafe fn leave(heap: NonNull<ThreadHeap>) {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { lock().put(heap) };
+}
+
+/// Sends a parcel home, and looks after it there when nobody else will.
+pub(super) fn deliver(parcel: Parcel) {
+    let home = parcel.home();
+    parcel.send();
+    fence(Ordering::SeqCst);
+    let is_orphan = || {
+        // SAFETY: parcels of this module go to heaps, which live forever.
+        let heap = unsafe { ThreadHeap::of_home(home) };
+        heap.is_orphan.load(Ordering::Relaxed)
+    };
+    if is_orphan() {
+        let _guard = lock();
+        if is_orphan() {
+            // SAFETY: orphans stay orphans while the lock is held.
+            unsafe { settle_orphan(home.cast()) };
+        }
+    }
+}
+
+/// One block of class `index` for a thread that has no heap any more: an orphan lends it.
+pub(super) fn lend(index: usize) -> Option<NonNull<u8>> {
+    let mut orphanage = lock();
+    let heap = orphanage.take()?;
+    // SAFETY: just taken, so ours until it is put back.
+    unsafe {
+        let owned = ThreadHeap::owned(heap);
+        let block = owned
+            .pop(index)
+            .or_else(|| owned.pop_slow(index, ThreadHeap::home(heap)));
+        orphanage.put(heap);
+        block
+    }
+}
+
+/// Gives all that is free in orphans to the store; returns how many chunks.
+pub(super) fn settle_all() -> usize {
+    let orphanage = lock();
+    let mut chunk_count = 0;
+    let mut next = orphanage.first;
+    while let Some(heap) = NonNull::new(next) {
+        // SAFETY: listed heaps are orphans, and we have the lock.
+        unsafe {
+            chunk_count += settle_orphan(heap);
+            next = *heap.as_ref().next.get();
+        }
+    }
+    chunk_count
+}
+
+/// What is known of the process's heaps.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct OrphanageFigures {
+    pub(super) heap_count: usize,
+    pub(super) orphan_count: usize,
+    pub(super) orphans: HeapFigures,
+}
+
+/// The figures of all orphans.
+pub(super) fn figures() -> OrphanageFigures {
+    let orphanage = lock();
+    let mut orphans = HeapFigures::default();
+    let mut next = orphanage.first;
+    while let Some(heap) = NonNull::new(next) {
+        // SAFETY: as in `settle_all`.
+        unsafe {
+            orphans.add(ThreadHeap::owned(heap).figures());
+            next = *heap.as_ref().next.get();
+        }
+    }
+    OrphanageFigures {
+        heap_count: orphanage.heap_count,
+        orphan_count: orphanage.orphan_count,
+        orphans,
+    }
+}
+
+/// The lock across a fork, as in `chunk_store`.
+struct ForkGuard(UnsafeCell<Option<MutexGuard<'static, Orphanage>>>);
+
+// SAFETY: written only by the thread that holds the lock.
+unsafe impl Sync for ForkGuard {}
+
+static FORK_GUARD: ForkGuard = ForkGuard(UnsafeCell::new(None));
+
+/// Call before a fork, on the thread that forks, and before the store's lock is taken.
+pub(super) fn hold_for_fork() {
+    let guard = lock();
+    // SAFETY: this thread holds the lock, so no other is here or in `release_after_fork`.
+    unsafe { *FORK_GUARD.0.get() = Some(guard) };
+}
+
+/// Call after a fork, in the parent and in the child, on the thread that forked.
+pub(super) fn release_after_fork() {
+    // SAFETY: as above: `hold_for_fork` on this thread came before.
+    drop(unsafe { (*FORK_GUARD.0.get()).take() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: several heaps fit a chunk, so a thread costs pages, not chunks.
+    #[test]
+    fn heaps_are_small() {
+        assert!(
+            size_of::<ThreadHeap>() <= 16 * 1024,
+            "{}",
+            size_of::<ThreadHeap>()
+        );
+        assert!(CHUNK_BYTES.is_multiple_of(align_of::<ThreadHeap>()));
+    }
+}

@@ -1,0 +1,297 @@
+//! One thread's blocks of all classes, as malloc needs them: bounded, and never torn down.
+//!
+//! On the path: malloc pops from the front list of the size's class, free pushes to it. A heap has
+//! one owner: the thread whose slot names it, or, while it is an orphan, the orphanage's lock.
+//!
+//! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
+//! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
+//! goes back to the store at once, where any thread finds it.
+//! Absent on purpose: counting on each allocation. What was lent follows from the other counts.
+#![allow(unsafe_code)]
+use crate::batch::ReturnedBlocks;
+use crate::block_class::BlockClass;
+use crate::chunk_header::ChunkHeader;
+use crate::chunk_store::{self, GiveBack};
+use crate::free_list::FreeList;
+use crate::outbox::{Outbox, Parcel};
+use crate::remote_free::RemoteFrees;
+use crate::size_class::{BLOCK_BYTES, CLASS_COUNT};
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicBool;
+
+/// Bytes of one class that a front list may keep beyond what a refill brought.
+const FRONT_BYTES: u32 = 16 * 1024;
+const FRONT_COUNT_MIN: u32 = 2;
+const FRONT_COUNT_MAX: u32 = 128;
+
+/// The free blocks of a class that the next allocations get.
+struct Front {
+    free: FreeList,
+    /// Frees until the list is looked at again.
+    until_look: u32,
+    /// From one look to the next: as many blocks as the list may keep.
+    interval: u32,
+}
+
+impl Front {
+    const fn new(block_bytes: u32) -> Self {
+        let count = FRONT_BYTES / block_bytes;
+        let interval = if count < FRONT_COUNT_MIN {
+            FRONT_COUNT_MIN
+        } else if count > FRONT_COUNT_MAX {
+            FRONT_COUNT_MAX
+        } else {
+            count
+        };
+        Self {
+            free: FreeList::new(),
+            until_look: interval,
+            interval,
+        }
+    }
+}
+
+/// What the owner alone touches.
+/// Invariant: `fronts[index]` holds unused blocks of `classes[index]` only.
+#[repr(C)]
+pub(super) struct OwnerPart {
+    fronts: [Front; CLASS_COUNT],
+    outbox: Outbox,
+    /// Looks taken at the front list of each class: with its `interval`, how much was freed, ever.
+    looks: [u64; CLASS_COUNT],
+    classes: [BlockClass; CLASS_COUNT],
+}
+
+/// A thread's heap. Lives forever: its blocks may outlive the thread, and name it as their home.
+#[repr(C)]
+pub(super) struct ThreadHeap {
+    /// First, so that a block's home and its heap are one address.
+    remote: RemoteFrees,
+    owned: UnsafeCell<OwnerPart>,
+    /// Whether no thread owns it, so that whoever sends blocks home has to look after them.
+    pub(super) is_orphan: AtomicBool,
+    /// The next orphan. Under the orphanage's lock.
+    pub(super) next: UnsafeCell<*mut ThreadHeap>,
+}
+
+/// `RemoteFrees` wants to know who frees a closed home. Heaps are never closed.
+unsafe fn never_buried(_home: NonNull<RemoteFrees>) {}
+
+impl ThreadHeap {
+    /// Makes a heap without memory at `place`. Piece by piece: all of it at once would be built on
+    /// the stack first, and a thread's stack may be hardly larger.
+    ///
+    /// # Safety
+    /// `place` is writable, aligned, large enough, and nobody else's.
+    pub(super) unsafe fn init(place: NonNull<Self>) {
+        let heap = place.as_ptr();
+        // SAFETY: the caller's promise; every field is written before anyone reads it.
+        unsafe {
+            (&raw mut (*heap).remote).write(RemoteFrees::new(never_buried));
+            (&raw mut (*heap).is_orphan).write(AtomicBool::new(false));
+            (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
+            let owned = UnsafeCell::raw_get(&raw const (*heap).owned);
+            (&raw mut (*owned).outbox).write(Outbox::new());
+            (&raw mut (*owned).looks).write_bytes(0, 1);
+            let fronts = (&raw mut (*owned).fronts).cast::<Front>();
+            let classes = (&raw mut (*owned).classes).cast::<BlockClass>();
+            for (index, &block_bytes) in BLOCK_BYTES.iter().enumerate() {
+                fronts.add(index).write(Front::new(block_bytes));
+                classes
+                    .add(index)
+                    .write(BlockClass::new(block_bytes, index as u8));
+            }
+        }
+    }
+
+    /// The address that the heap's blocks have as their home.
+    #[inline(always)]
+    pub(super) fn home(this: NonNull<Self>) -> NonNull<RemoteFrees> {
+        this.cast()
+    }
+
+    /// The heap that a block's home belongs to.
+    ///
+    /// # Safety
+    /// `home` is the home of a block of class, hence of a heap of this module.
+    pub(super) unsafe fn of_home<'a>(home: NonNull<RemoteFrees>) -> &'a Self {
+        // SAFETY: homes are the first fields of heaps, named by pointers to all of them, and heaps
+        // live forever.
+        unsafe { home.cast().as_ref() }
+    }
+
+    /// What others freed of this heap's blocks.
+    pub(super) fn remote(&self) -> &RemoteFrees {
+        &self.remote
+    }
+
+    /// The owner's part.
+    ///
+    /// # Safety
+    /// The caller is the heap's owner, and lets no other reference from here live beside this one.
+    #[inline(always)]
+    pub(super) unsafe fn owned<'a>(this: NonNull<Self>) -> &'a mut OwnerPart {
+        // SAFETY: heaps live forever; the rest is the caller's promise.
+        unsafe { &mut *(*this.as_ptr()).owned.get() }
+    }
+}
+
+impl OwnerPart {
+    /// A ready block of class `index`.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, index: usize) -> Option<NonNull<u8>> {
+        self.fronts[index].free.pop()
+    }
+
+    /// Takes a block of class `index` back; `true` when the class is to be looked at.
+    ///
+    /// # Safety
+    /// The block is of this heap and class, and nobody uses it any more.
+    #[inline(always)]
+    #[must_use]
+    pub(super) unsafe fn push(&mut self, index: usize, block: NonNull<u8>) -> bool {
+        let front = &mut self.fronts[index];
+        // SAFETY: blocks are at least 16 bytes, 16-aligned, inside a mapped chunk; unused by the
+        // caller's promise.
+        unsafe { front.free.push(block) };
+        front.until_look -= 1;
+        front.until_look == 0
+    }
+
+    /// Puts what the front list has beyond its bound back to its chunks, as much as came since the
+    /// last look. Wholly free chunks go to the store.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_at(&mut self, index: usize) {
+        let front = &mut self.fronts[index];
+        front.until_look = front.interval;
+        self.looks[index] += 1;
+        let count = front.interval as usize;
+        let surplus = front.free.cut_out(count, count);
+        if !surplus.is_empty() {
+            let class = &mut self.classes[index];
+            class.spill(surplus);
+            class.release_idle(GiveBack::Later);
+        }
+    }
+
+    /// A block of class `index` when none is ready: what came home, else what the chunks have, else
+    /// a new chunk. None when the system has no memory.
+    pub(super) fn pop_slow(
+        &mut self,
+        index: usize,
+        home: NonNull<RemoteFrees>,
+    ) -> Option<NonNull<u8>> {
+        // SAFETY: the home is this heap's, which lives forever.
+        self.absorb(unsafe { home.as_ref() }.take());
+        if let Some(block) = self.pop(index) {
+            return Some(block);
+        }
+        let (front, class) = (&mut self.fronts[index].free, &mut self.classes[index]);
+        if !class.refill(front) {
+            let (header, _) = chunk_store::take(1).ok()?;
+            // SAFETY: fresh from the store.
+            unsafe { class.add_chunk(header, home) };
+            class.refill(front);
+        }
+        self.pop(index)
+    }
+
+    /// Takes home what other threads freed.
+    pub(super) fn absorb(&mut self, returned: ReturnedBlocks) {
+        for (block, class) in returned {
+            let index = usize::from(class);
+            // SAFETY: only blocks of this heap are sent home to it, when their holder gave them up,
+            // with their class as their tag.
+            if unsafe { self.push(index, block) } {
+                self.look_at(index);
+            }
+        }
+    }
+
+    /// Adds a block of another heap to what goes home. What comes back is to be sent.
+    ///
+    /// # Safety
+    /// The block is lent by the heap whose `home` it is, as class `index`; nobody uses it any more.
+    pub(super) unsafe fn send(
+        &mut self,
+        home: NonNull<RemoteFrees>,
+        block: NonNull<u8>,
+        index: usize,
+    ) -> Option<Parcel> {
+        let block_bytes = BLOCK_BYTES[index] as usize;
+        // SAFETY: the caller's promise, passed on; blocks are at least 16 bytes.
+        unsafe { self.outbox.add(home, block, block_bytes, index as u16) }
+    }
+
+    /// One of the parcels under way, whichever.
+    pub(super) fn take_parcel(&mut self) -> Option<Parcel> {
+        self.outbox.take_any()
+    }
+
+    /// Puts all ready blocks back to their chunks and gives wholly free chunks to the store.
+    pub(super) fn settle(&mut self, when: GiveBack) -> usize {
+        let mut chunk_count = 0;
+        for (front, class) in self.fronts.iter_mut().zip(&mut self.classes) {
+            let ready = std::mem::replace(&mut front.free, FreeList::new());
+            if !ready.is_empty() {
+                class.spill(ready);
+            }
+            chunk_count += class.release_idle(when);
+        }
+        chunk_count
+    }
+
+    /// What the heap holds. Walks the front lists and the chunks with room.
+    pub(super) fn figures(&self) -> HeapFigures {
+        let mut sum = HeapFigures::default();
+        for (index, class) in self.classes.iter().enumerate() {
+            let front = &self.fronts[index];
+            let front_count = front.free.count();
+            let interval = u64::from(front.interval);
+            let freed = self.looks[index] * interval + u64::from(front.interval - front.until_look);
+            let block_bytes = class.block_bytes();
+            sum.live_count += class.out_count() - front_count;
+            sum.live_bytes += (class.out_count() - front_count) * block_bytes;
+            sum.cached_bytes += (front_count + class.home_count()) * block_bytes;
+            sum.waste_bytes += class.tail_bytes();
+            sum.chunk_count += class.chunk_count();
+            sum.lent_count += class.popped(freed, front_count);
+        }
+        sum
+    }
+}
+
+/// What a heap, or several together, hold of blocks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct HeapFigures {
+    pub(super) live_count: usize,
+    pub(super) live_bytes: usize,
+    pub(super) cached_bytes: usize,
+    pub(super) waste_bytes: usize,
+    pub(super) chunk_count: usize,
+    /// Blocks lent, ever.
+    pub(super) lent_count: u64,
+}
+
+impl HeapFigures {
+    pub(super) fn add(&mut self, other: Self) {
+        self.live_count += other.live_count;
+        self.live_bytes += other.live_bytes;
+        self.cached_bytes += other.cached_bytes;
+        self.waste_bytes += other.waste_bytes;
+        self.chunk_count += other.chunk_count;
+        self.lent_count += other.lent_count;
+    }
+}
+
+/// The class of a block, from its chunk.
+///
+/// # Safety
+/// The block is lent, from a chunk of blocks.
+#[inline(always)]
+pub(super) unsafe fn class_of(header: NonNull<ChunkHeader>) -> usize {
+    // SAFETY: while one of its blocks is lent, a chunk's header does not change.
+    usize::from(unsafe { header.as_ref() }.class())
+}

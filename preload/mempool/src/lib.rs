@@ -1,0 +1,163 @@
+//! The pools as malloc, for programs that know nothing of them.
+//!
+//! `LD_PRELOAD=libmillpond_mempool_malloc.so program`: every call of C's memory functions is served
+//! by `millpond_mempool::malloc`. Here are C's names and promises only: null checks, overflow,
+//! `errno`, and what the manual page says of each function.
+//!
+//! In the environment: `MEMPOOL_STATS=1` writes what the heap holds to standard error at exit.
+//!
+//! Absent on purpose: C++ operators, which the C++ library turns into these functions; `mallopt`,
+//! `mallinfo` and `malloc_info`, which speak of the C library's own heap and still do.
+#![allow(unsafe_code, reason = "a preloaded malloc is raw pointers by nature")]
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "a test must not replace its own process's malloc")
+)]
+
+mod errno;
+mod report;
+
+use millpond_mempool::malloc as heap;
+use std::ffi::{c_int, c_void};
+
+/// What `valloc` aligns to. A multiple of the page size of every system there is.
+const PAGE_ALIGN_BYTES: usize = if cfg!(target_arch = "x86_64") {
+    4096
+} else {
+    64 * 1024
+};
+
+/// Runs before the program's own constructors, when the process has one thread.
+extern "C" fn start() {
+    heap::prepare();
+    report::prepare();
+}
+
+#[used]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+static START: extern "C" fn() = start;
+
+/// Passes a block on to C; sets `errno` for none.
+#[inline(always)]
+fn or_enomem(block: *mut u8) -> *mut c_void {
+    if block.is_null() {
+        return no_memory();
+    }
+    block.cast()
+}
+
+#[cold]
+fn no_memory() -> *mut c_void {
+    errno::set(libc::ENOMEM);
+    std::ptr::null_mut()
+}
+
+/// An alignment as the caller meant it: glibc rounds one that is no power of two up. None when there
+/// is no such power.
+fn rounded_up(align_bytes: usize) -> Option<usize> {
+    align_bytes.checked_next_power_of_two()
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn malloc(size_bytes: usize) -> *mut c_void {
+    or_enomem(heap::allocate(size_bytes))
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn calloc(count: usize, size_bytes: usize) -> *mut c_void {
+    match count.checked_mul(size_bytes) {
+        Some(total_bytes) => or_enomem(heap::allocate_zeroed(total_bytes)),
+        None => no_memory(),
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: C's own promise: null, or a block of ours that nobody uses any more.
+    unsafe { heap::free(block.cast()) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn cfree(block: *mut c_void) {
+    // SAFETY: as for `free`.
+    unsafe { heap::free(block.cast()) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn realloc(block: *mut c_void, size_bytes: usize) -> *mut c_void {
+    // SAFETY: C's own promise: null, or a block of ours.
+    or_enomem(unsafe { heap::reallocate(block.cast(), size_bytes) })
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn reallocarray(
+    block: *mut c_void,
+    count: usize,
+    size_bytes: usize,
+) -> *mut c_void {
+    match count.checked_mul(size_bytes) {
+        // SAFETY: as for `realloc`.
+        Some(total_bytes) => or_enomem(unsafe { heap::reallocate(block.cast(), total_bytes) }),
+        None => no_memory(),
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn memalign(align_bytes: usize, size_bytes: usize) -> *mut c_void {
+    match rounded_up(align_bytes) {
+        Some(align_bytes) => or_enomem(heap::allocate_aligned(align_bytes, size_bytes)),
+        None => {
+            errno::set(libc::EINVAL);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn aligned_alloc(align_bytes: usize, size_bytes: usize) -> *mut c_void {
+    memalign(align_bytes, size_bytes)
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn posix_memalign(
+    out: *mut *mut c_void,
+    align_bytes: usize,
+    size_bytes: usize,
+) -> c_int {
+    if !align_bytes.is_power_of_two() || !align_bytes.is_multiple_of(size_of::<*mut c_void>()) {
+        return libc::EINVAL;
+    }
+    let block = heap::allocate_aligned(align_bytes, size_bytes);
+    if block.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: POSIX obliges the caller to pass a pointer that may be written.
+    unsafe { out.write(block.cast()) };
+    0
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn valloc(size_bytes: usize) -> *mut c_void {
+    or_enomem(heap::allocate_aligned(PAGE_ALIGN_BYTES, size_bytes))
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn pvalloc(size_bytes: usize) -> *mut c_void {
+    match size_bytes.max(1).checked_next_multiple_of(PAGE_ALIGN_BYTES) {
+        Some(whole_bytes) => or_enomem(heap::allocate_aligned(PAGE_ALIGN_BYTES, whole_bytes)),
+        None => no_memory(),
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    // SAFETY: the caller's promise: null, or a block of ours.
+    unsafe { heap::usable_bytes(block.cast()) }
+}
+
+/// glibc's: gives free memory back to the system; 1 when there was some. Its argument, how much to
+/// keep at the top of the heap, means nothing here.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn malloc_trim(_keep_bytes: usize) -> c_int {
+    c_int::from(heap::trim())
+}

@@ -1,0 +1,88 @@
+//! What the heap held, at exit: `MEMPOOL_STATS=1`.
+//!
+//! One line on standard error, so that it can be found among a program's own: names and numbers,
+//! sizes in bytes. Absent on purpose: formatting into memory of its own, which it has not.
+
+use millpond_mempool::malloc::{MallocStats, stats};
+use std::io::{Cursor, Write as _};
+
+/// What a variable must say to switch something on.
+const ON: &[u8] = b"1";
+
+/// Asks for the report if the environment does.
+pub(crate) fn prepare() {
+    // SAFETY: constructors run before the program can change its environment from another thread;
+    // getenv returns null or a string that ends.
+    let is_on = unsafe {
+        let value = libc::getenv(c"MEMPOOL_STATS".as_ptr());
+        !value.is_null() && std::ffi::CStr::from_ptr(value).to_bytes() == ON
+    };
+    if is_on {
+        // SAFETY: a function of this object. Refused only without memory: then nothing is reported.
+        let _ = unsafe { libc::atexit(at_exit) };
+    }
+}
+
+extern "C" fn at_exit() {
+    let mut line = [0; 1024];
+    let text = describe(&stats(), &mut line);
+    // SAFETY: the slice is `text`. Whether anyone can read it is no concern of the program's.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+fn describe<'a>(stats: &MallocStats, line: &'a mut [u8]) -> &'a [u8] {
+    let mut cursor = Cursor::new(&mut *line);
+    let rows: [(&str, u64); 13] = [
+        ("heaps", stats.heap_count as u64),
+        ("orphans", stats.orphan_count as u64),
+        ("lent", stats.lent_count),
+        ("live", stats.live_count as u64),
+        ("live_bytes", stats.live_bytes as u64),
+        ("cached_bytes", stats.cached_bytes as u64),
+        ("waste_bytes", stats.waste_bytes as u64),
+        ("heap_chunk_bytes", stats.heap_chunk_bytes as u64),
+        ("chunk_bytes", stats.chunk_bytes as u64),
+        ("dirty_bytes", stats.dirty_bytes as u64),
+        ("reserved_bytes", stats.reserved_bytes as u64),
+        ("mapped", stats.mapped_count as u64),
+        ("mapped_bytes", stats.mapped_bytes as u64),
+    ];
+    // The line is longer than 13 names and numbers of 20 digits can be.
+    let _ = cursor.write_all(b"mempool:");
+    for (name, number) in rows {
+        let _ = write!(cursor, " {name}={number}");
+    }
+    let _ = cursor.write_all(b"\n");
+    let len = cursor.position() as usize;
+    &line[..len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the longest line there can be is whole.
+    #[test]
+    fn longest_line_fits() {
+        let most = usize::MAX;
+        let stats = MallocStats {
+            heap_count: most,
+            orphan_count: most,
+            lent_count: u64::MAX,
+            live_count: most,
+            live_bytes: most,
+            cached_bytes: most,
+            waste_bytes: most,
+            chunk_bytes: most,
+            heap_chunk_bytes: most,
+            dirty_bytes: most,
+            reserved_bytes: most,
+            mapped_count: most,
+            mapped_bytes: most,
+        };
+        let mut line = [0; 1024];
+        let text = describe(&stats, &mut line);
+        assert!(text.starts_with(b"mempool: heaps=18446744073709551615 "));
+        assert!(text.ends_with(b" mapped_bytes=18446744073709551615\n"));
+    }
+}
