@@ -5,6 +5,7 @@
 
 use crate::bench;
 use crate::dependencies;
+use crate::loom;
 use crate::step::{StepOutcome, TestCount, cargo, run_command, run_step};
 
 /// Runs all steps, then prints one line for each and the sum of the tests.
@@ -29,6 +30,7 @@ pub(crate) fn run() -> Result<(), String> {
             let words = ["test", "--workspace", "--locked", "--no-fail-fast"];
             run_command(cargo().args(words), tests)
         }),
+        run_step("models", loom::run),
         run_step("documentation", |tests| {
             let words = ["doc", "--workspace", "--no-deps", "--locked"];
             run_command(cargo().args(words).env("RUSTDOCFLAGS", "-Dwarnings"), tests)

@@ -9,13 +9,22 @@ mod check;
 mod dependencies;
 mod allocators;
 mod bench;
+mod toolchain;
+mod loom;
+mod miri;
+mod sanitize;
 
+use sanitize::Sanitizer;
 use std::process::ExitCode;
+use step::TestCount;
 
 const USAGE: &str = "\
 Usage: cargo xtask check
        cargo xtask allocators [--only NAME]
        cargo xtask bench plaintext|entity|idle|all [--smoke]
+       cargo xtask loom
+       cargo xtask miri [TEST...]
+       cargo xtask sanitize address|thread
 
 check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks
 allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
@@ -23,6 +32,11 @@ allocators  builds the allocators that the distribution does not have (mimalloc2
             --only: this one alone
 bench       measures the figures in benches/README.md on this machine, with the release build
             --smoke: a moment of each with the development build, to see that they still run
+
+The memory pools, beyond what `check` does:
+loom        models of remote frees and of threads' ends, in every order (a part of `check`)
+miri        their tests, interpreted under all rules of memory
+sanitize    their tests, watched for accesses out of bounds or out of order
 ";
 
 fn main() -> ExitCode {
@@ -34,6 +48,14 @@ fn main() -> ExitCode {
         ["allocators", "--only", name] => allocators::run(Some(name)),
         ["bench", name] => bench::run(name, bench::Plan::full()),
         ["bench", name, "--smoke"] => bench::run(name, bench::Plan::smoke()),
+        ["loom"] => verdict(loom::run(&mut TestCount::default())),
+        ["miri", filter @ ..] => miri::run(filter),
+        ["sanitize", name] => match Sanitizer::named(name) {
+            Some(sanitizer) => sanitize::run(sanitizer),
+            None => Err(format!(
+                "no sanitizer is called {name}: use address or thread"
+            )),
+        },
         ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(())
@@ -49,5 +71,13 @@ fn main() -> ExitCode {
             eprintln!("xtask: {sentence}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A step of `check` as a verb of its own.
+fn verdict(outcome: Result<bool, String>) -> Result<(), String> {
+    match outcome? {
+        true => Ok(()),
+        false => Err("failed; why is printed above".to_owned()),
     }
 }

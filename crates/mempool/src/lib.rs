@@ -48,6 +48,7 @@ mod chunk_list;
 mod chunk_store;
 mod budget;
 mod thread_number;
+mod sync;
 mod batch;
 mod remote_free;
 mod outbox;

@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 use crate::batch::{Batch, GrowingBatch};
 use crate::remote_free::RemoteFrees;
+use crate::sync::thread_local;
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 

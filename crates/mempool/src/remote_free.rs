@@ -13,9 +13,9 @@
 //! to, or taken whole.
 #![allow(unsafe_code)]
 use crate::batch::{Batch, Container, ReturnedBlocks};
+use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// More than there can ever be blocks, far from wrapping around.
 const OWNER_SHARE: usize = 1 << (usize::BITS - 2);
@@ -36,7 +36,7 @@ pub(crate) struct RemoteFrees {
 impl RemoteFrees {
     /// `bury` frees the whole pool. It is called once, by whoever is last to know the pool, on that
     /// thread, after all accesses of all others.
-    pub(crate) const fn new(bury: unsafe fn(NonNull<RemoteFrees>)) -> Self {
+    pub(crate) fn new(bury: unsafe fn(NonNull<RemoteFrees>)) -> Self {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
             direct_bytes: AtomicU64::new(0),
@@ -60,12 +60,10 @@ impl RemoteFrees {
         // SAFETY: the blocks are not back yet, so the pool lives; the reference is of the atomic
         // alone and ends with the operation that brings the blocks back.
         let newest = unsafe { &(*this.as_ptr()).newest };
-        let mut below = newest.load(Ordering::Relaxed);
+        // A guess in place of a load: mostly the owner has taken what was there, and loading would
+        // fetch the line twice, first to read and then to write.
+        let mut below = ptr::null_mut();
         loop {
-            if below == CLOSED {
-                // SAFETY: as above; the batch is not on the list.
-                return unsafe { Self::retire(this, batch.block_count()) };
-            }
             batch.put_onto(below);
             // Release: the owner, taking the list, sees the containers and all last accesses of
             // the blocks' users.
@@ -77,6 +75,8 @@ impl RemoteFrees {
             );
             match pushed {
                 Ok(_) => return,
+                // SAFETY: as above; the batch is not on the list.
+                Err(CLOSED) => return unsafe { Self::retire(this, batch.block_count()) },
                 Err(seen) => below = seen,
             }
         }
@@ -186,6 +186,9 @@ impl fmt::Debug for RemoteFrees {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(loom, test))]
+mod models;
 
 #[cfg(test)]
 mod tests {

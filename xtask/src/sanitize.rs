@@ -1,0 +1,66 @@
+//! The pools' tests with a compiler that watches every access: for bounds and lifetimes, or for
+//! races.
+//!
+//! Absent on purpose: the whole workspace. The pools are where memory is ours; the other crates'
+//! unsafe code is calls of the system.
+
+use crate::step::{TestCount, run_command};
+use crate::toolchain::{Toolchain, target_directory, with_rustflags};
+
+/// What to watch for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Sanitizer {
+    /// Out of bounds, use after free, leaks.
+    Address,
+    /// Unordered accesses of several threads.
+    Thread,
+}
+
+impl Sanitizer {
+    /// `address` or `thread`.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "address" => Some(Self::Address),
+            "thread" => Some(Self::Thread),
+            _ => None,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+/// Runs the tests of the pools.
+pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
+    let toolchain = Toolchain::most_able();
+    let name = sanitizer.as_str();
+    let has_source = toolchain.has_source();
+    if !has_source && sanitizer == Sanitizer::Thread {
+        // The atomics of a standard library that is not watched look like no atomics.
+        return Err(
+            "the standard library's source is missing: `rustup component add rust-src` for the \
+             nightly toolchain, or for the one in use"
+                .to_owned(),
+        );
+    }
+    let mut command = toolchain.cargo();
+    command.args(["test", "--locked", "--package", "millpond-mempool"]);
+    command.args(["--lib", "--tests", "--target", &toolchain.host()?]);
+    if has_source {
+        command.arg("-Zbuild-std");
+    }
+    // Some crates bring a library compiled without the flag, which is all right: it has no memory
+    // of ours.
+    let flags = format!("-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer");
+    with_rustflags(&mut command, &flags);
+    let directory = target_directory()?.join(format!("sanitize-{name}"));
+    command.env("CARGO_TARGET_DIR", directory);
+    match run_command(&mut command, &mut TestCount::default())? {
+        true => Ok(()),
+        false => Err(format!("the {name} sanitizer found what is printed above")),
+    }
+}
