@@ -4,6 +4,8 @@
 #   make test      everything that has to hold before a change is taken
 #   make build     the release binary
 #   make bench     the figures of benches/, measured on this machine
+#   make allocators  builds those that Debian lacks (mimalloc 2 and 3, snmalloc, rpmalloc), for
+#                  make compare to find
 #   make help      this text
 #
 # ARGS=...         flags for millpond compare or cargo xtask bench:  make compare ARGS='--rounds 8'
@@ -44,7 +46,7 @@ endif
 
 cargo_build := cargo build --release --locked --package millpond
 
-.PHONY: help build compare test bench
+.PHONY: help build compare test bench allocators
 .DEFAULT_GOAL := help
 
 help:
@@ -64,6 +66,10 @@ compare:
 test:
 	@scripts/setup test
 	@$(engine) cargo xtask check
+
+# cargo and a compiler are all it takes, and what is missing it says itself.
+allocators:
+	@cargo xtask allocators $(if $(ARGS),--only $(ARGS))
 
 bench:
 	@scripts/setup test

@@ -1,52 +1,82 @@
-//! Compiles the heap call counter (`preload/trace`) into a shared object that the library embeds, so
-//! that `millpond` stays one file. A bare rustc is enough: the counter has no dependencies.
+//! Compiles the shared objects that the lab preloads and that are ours, so that the library can
+//! embed them and `millpond` stays one file: the heap call counter (`preload/trace`).
+//!
+//! They are packages of this workspace, built by a cargo of their own: what is preloaded into
+//! somebody else's program must not unwind and has its own profile, which a dependency of this crate
+//! could not have. Its target directory is this script's, so the two cargos never wait for each
+//! other, and an object is compiled again only when its own sources change.
 
 use std::env;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let manifest_dir = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let source_dir = manifest_dir.join("../../preload/trace/src");
-    let object = PathBuf::from(env::var("OUT_DIR")?).join("libmillpond_trace.so");
-    println!("cargo::rerun-if-changed={}", source_dir.display());
-    println!("cargo::rerun-if-env-changed=RUSTC");
+/// One object.
+struct Shim {
+    /// Its package.
+    package: &'static str,
+    /// Its file, as cargo names it.
+    file: &'static str,
+    /// What the library's `include_bytes!` looks for.
+    variable: &'static str,
+    /// Everything it is made from, relative to the repository.
+    sources: &'static [&'static str],
+}
 
-    let mut rustc = Command::new(env::var("RUSTC")?);
-    rustc
-        .args([
-            "--crate-name",
-            "millpond_trace",
-            "--crate-type",
-            "cdylib",
-            "--edition",
-            "2024",
-        ])
-        .args(["--target", &env::var("TARGET")?])
-        .args([
-            "-C",
-            "opt-level=2",
-            "-C",
-            "panic=abort",
-            "-C",
-            "strip=symbols",
-        ])
-        // An unresolved symbol must fail here, not inside a user's server.
-        .args(["-C", "link-arg=-Wl,-z,defs"])
-        .arg("-o")
-        .arg(&object)
-        .arg(source_dir.join("lib.rs"));
-    if let Ok(linker) = env::var("RUSTC_LINKER") {
-        rustc.arg("-C").arg(format!("linker={linker}"));
+const SHIMS: &[Shim] = &[Shim {
+    package: "millpond-preload-trace",
+    file: "libmillpond_trace.so",
+    variable: "MILLPOND_TRACE_OBJECT",
+    sources: &["preload/trace"],
+}];
+
+/// The profile in the workspace's Cargo.toml.
+const PROFILE: &str = "preload";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../..");
+    let target_dir = PathBuf::from(env::var("OUT_DIR")?).join("preload");
+    println!("cargo::rerun-if-env-changed=RUSTC");
+    // The objects' dependencies, and their profile.
+    for file in ["Cargo.lock", "Cargo.toml"] {
+        println!("cargo::rerun-if-changed={}", root.join(file).display());
     }
-    let status = rustc.status()?;
-    if !status.success() {
-        return Err(format!("compiling the heap call counter failed: {status}").into());
+    for shim in SHIMS {
+        for source in shim.sources {
+            println!("cargo::rerun-if-changed={}", root.join(source).display());
+        }
+        let object = compile(shim, &root, &target_dir)?;
+        println!("cargo::rustc-env={}={}", shim.variable, object.display());
     }
-    println!(
-        "cargo::rustc-env=MILLPOND_TRACE_OBJECT={}",
-        object.display()
-    );
     Ok(())
+}
+
+fn compile(shim: &Shim, root: &Path, target_dir: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let target = env::var("TARGET")?;
+    let mut cargo = Command::new(env::var("CARGO")?);
+    cargo
+        .args(["rustc", "--quiet", "--locked", "--lib"])
+        .args(["--package", shim.package, "--profile", PROFILE])
+        .args(["--target", &target, "--target-dir"])
+        .arg(target_dir)
+        .arg("--manifest-path")
+        .arg(root.join("Cargo.toml"))
+        // Whatever else a library is to be built as, here it is an object to preload. An unresolved
+        // symbol must fail now, not inside a user's server.
+        .args(["--crate-type", "cdylib", "--", "-Clink-arg=-Wl,-z,defs"]);
+    // What the outer cargo was told about its own code (a sanitizer, clippy in the compiler's place)
+    // is not meant for an object that lives in other programs.
+    for variable in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+    ] {
+        cargo.env_remove(variable);
+    }
+    let status = cargo.status()?;
+    if !status.success() {
+        return Err(format!("{} does not compile: {status}", shim.package).into());
+    }
+    Ok(target_dir.join(target).join(PROFILE).join(shim.file))
 }

@@ -1,15 +1,21 @@
-//! Which allocators can be compared here: those of the distribution, and any object the user names.
+//! Which allocators can be compared here: those of the distribution, those that were built from
+//! their crates, and any object the user names.
 //!
 //! On the path: the first thing a comparison does. Everything that can be known to fail is refused
 //! here with a sentence, because the dynamic linker only mumbles into the target's stderr and goes
 //! on without the library.
-//! Absent on purpose: building or downloading allocators.
+//! Absent on purpose: building or downloading allocators (`cargo xtask allocators` does).
+
+mod system;
+mod built;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::elf::Elf;
+
+pub use built::DIRECTORY_VARIABLE;
 
 /// An allocator a target can be given.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,11 +26,53 @@ pub struct Allocator {
     pub library: Option<PathBuf>,
 }
 
+impl Allocator {
+    /// What a target has by itself, under the name `name`.
+    #[must_use]
+    pub fn native(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            library: None,
+        }
+    }
+
+    /// The allocator in `library`, which must be a path as memory maps show it: absolute, without
+    /// links.
+    #[must_use]
+    pub fn preloaded(name: &str, library: PathBuf) -> Self {
+        Self {
+            name: name.to_owned(),
+            library: Some(library),
+        }
+    }
+
+    /// The version of the library, as far as it can be told without running it.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let library = self.library.as_deref()?;
+        built::version(library).or_else(|| {
+            // `libtcmalloc_minimal.so.4.5.10`: what follows `.so.` is the version, as far as it goes.
+            let file = library.file_name()?.to_str()?;
+            Some(file.split_once(".so.")?.1.to_owned())
+        })
+    }
+
+    /// True for one that was built because somebody wants it compared: there may be many of them, so
+    /// a comparison that names no allocators takes them only if its time allows.
+    #[must_use]
+    pub fn is_extra(&self) -> bool {
+        built::NAMES.contains(&self.name.as_str())
+    }
+}
+
 /// The name for "preload nothing" on a system with the GNU C library.
 pub const GLIBC: &str = "glibc";
 /// The name for "preload nothing", whatever the target brings along.
 pub const NATIVE: &str = "native";
+/// The name for every allocator that is found.
+pub const ALL: &str = "all";
 
+/// A library of the distribution.
 struct Known {
     name: &'static str,
     /// File name prefixes, best first: a soname may be followed by more digits.
@@ -51,18 +99,6 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-const LIBRARY_DIRECTORIES: &[&str] = &[
-    "/usr/local/lib",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-    "/lib64",
-];
-const LINKER_CACHE: &str = "/etc/ld.so.cache";
-
 /// Why an allocator cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AllocatorError {
@@ -77,15 +113,15 @@ pub enum AllocatorError {
         /// What would work.
         found: String,
     },
-    /// A known allocator that is not installed.
-    #[error("{name} is not installed (this system has {found}): apt-get install {package}")]
+    /// A known allocator that is not here.
+    #[error("{name} is not here (this system has {found}): {remedy}")]
     Missing {
         /// As given.
         name: String,
         /// What would work.
         found: String,
-        /// The Debian package that has it.
-        package: &'static str,
+        /// How to get it.
+        remedy: String,
     },
     /// The user's library cannot be preloaded.
     #[error("allocator {name}: {} {reason}", path.display())]
@@ -108,15 +144,14 @@ pub enum AllocatorError {
 /// Every allocator found on this system, what the target has by itself first.
 #[must_use]
 pub fn discover() -> Vec<Allocator> {
-    let mut found = vec![Allocator {
-        name: GLIBC.to_owned(),
-        library: None,
-    }];
+    let mut found = vec![Allocator::native(GLIBC)];
     found.extend(KNOWN.iter().filter_map(|known| {
-        find_library(known.sonames).map(|path| Allocator {
-            name: known.name.to_owned(),
-            library: Some(path),
-        })
+        let library = system::find_library(known.sonames)?;
+        Some(Allocator::preloaded(known.name, library))
+    }));
+    found.extend(built::NAMES.iter().filter_map(|name| {
+        let library = built::find(name)?;
+        Some(Allocator::preloaded(name, library))
     }));
     found
 }
@@ -126,29 +161,57 @@ pub fn select(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
     let found = discover();
     let mut selected: Vec<Allocator> = Vec::with_capacity(wanted.len());
     for word in wanted {
-        let allocator = resolve(word.trim(), &found)?;
-        if selected
-            .iter()
-            .any(|earlier| earlier.name == allocator.name)
-        {
-            return Err(AllocatorError::Twice {
-                name: allocator.name,
-            });
+        let word = word.trim();
+        let meant = if word == ALL {
+            found.clone()
+        } else {
+            vec![resolve(word, &found)?]
+        };
+        for allocator in meant {
+            if selected
+                .iter()
+                .any(|earlier| earlier.name == allocator.name)
+            {
+                return Err(AllocatorError::Twice {
+                    name: allocator.name,
+                });
+            }
+            selected.push(allocator);
         }
-        selected.push(allocator);
     }
     Ok(selected)
 }
 
-/// Known allocators that are not installed, as `name (package)`, for the report.
+/// Known allocators that are not here and how to get them, for the report: `name (remedy)`.
 #[must_use]
 pub fn missing() -> Vec<String> {
     let found = discover();
-    KNOWN
+    let is_missing = |name: &&str| found.iter().all(|allocator| allocator.name != *name);
+    let mut lines: Vec<String> = KNOWN
         .iter()
-        .filter(|known| found.iter().all(|allocator| allocator.name != known.name))
-        .map(|known| format!("{} (apt-get install {})", known.name, known.package))
-        .collect()
+        .map(|known| known.name)
+        .filter(is_missing)
+        .filter_map(|name| Some(format!("{name} ({})", remedy(name)?)))
+        .collect();
+    let unbuilt: Vec<&str> = built::NAMES.iter().copied().filter(is_missing).collect();
+    if !unbuilt.is_empty() {
+        lines.push(format!("{} ({BUILD})", unbuilt.join(", ")));
+    }
+    lines
+}
+
+/// How to get what is built from crates.
+const BUILD: &str = "cargo xtask allocators";
+
+/// How to get a known allocator that is not here; `None` for a name that is not known.
+fn remedy(name: &str) -> Option<String> {
+    if let Some(known) = KNOWN.iter().find(|known| known.name == name) {
+        return Some(format!("apt-get install {}", known.package));
+    }
+    if built::NAMES.contains(&name) {
+        return Some(format!("{BUILD} --only {name}"));
+    }
+    None
 }
 
 /// The allocator a library file belongs to, by its name: used for what a target brings along.
@@ -174,26 +237,20 @@ fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError>
         return user_library(name, Path::new(path));
     }
     if word == NATIVE || word == "malloc" {
-        return Ok(Allocator {
-            name: GLIBC.to_owned(),
-            library: None,
-        });
+        return Ok(Allocator::native(GLIBC));
     }
     if let Some(allocator) = found.iter().find(|allocator| allocator.name == word) {
         return Ok(allocator.clone());
     }
-    let list = names(found);
-    match KNOWN.iter().find(|known| known.name == word) {
-        Some(known) => Err(AllocatorError::Missing {
-            name: word.to_owned(),
-            found: list,
-            package: known.package,
-        }),
-        None => Err(AllocatorError::Unknown {
-            name: word.to_owned(),
-            found: list,
-        }),
-    }
+    let (name, found) = (word.to_owned(), names(found));
+    Err(match remedy(word) {
+        Some(remedy) => AllocatorError::Missing {
+            name,
+            found,
+            remedy,
+        },
+        None => AllocatorError::Unknown { name, found },
+    })
 }
 
 fn names(found: &[Allocator]) -> String {
@@ -215,13 +272,12 @@ fn user_library(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
         path: path.to_owned(),
         reason: reason.to_owned(),
     };
-    if name.is_empty() || name == GLIBC || name == NATIVE {
+    if ["", GLIBC, NATIVE, ALL].contains(&name) {
         return Err(unusable(
             "needs a name of its own (NAME=/PATH/TO/LIBRARY.so)",
         ));
     }
-    // LD_PRELOAD splits at colons and blanks; such a path would be two wrong ones.
-    if path.to_str().is_none_or(|text| text.contains([':', ' '])) {
+    if !is_expressible(path) {
         return Err(unusable(
             "has a colon or blank in its path, which LD_PRELOAD cannot express",
         ));
@@ -238,68 +294,21 @@ fn user_library(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
         Ok(Some(elf)) if !elf.exports("malloc") || !elf.exports("free") => Err(unusable(
             "does not export malloc and free, so preloading it would change nothing",
         )),
-        Ok(Some(_)) => Ok(Allocator {
-            name: name.to_owned(),
-            library: Some(library),
-        }),
+        Ok(Some(_)) => Ok(Allocator::preloaded(name, library)),
     }
 }
 
-/// The first file whose name begins with one of `sonames`, best soname first.
-fn find_library(sonames: &[&str]) -> Option<PathBuf> {
-    sonames.iter().find_map(|soname| {
-        in_directories(soname)
-            .or_else(|| in_linker_cache(soname))
-            .filter(|path| {
-                Elf::read(path).is_ok_and(|elf| {
-                    elf.is_some_and(|elf| elf.is_for_this_machine() && elf.exports("malloc"))
-                })
-            })
-    })
+/// LD_PRELOAD splits at colons and blanks; such a path would be two wrong ones.
+fn is_expressible(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| !text.contains([':', ' ']))
 }
 
-fn in_directories(soname: &str) -> Option<PathBuf> {
-    LIBRARY_DIRECTORIES.iter().find_map(|directory| {
-        let exact = Path::new(directory).join(soname);
-        if exact.is_file() {
-            return fs::canonicalize(exact).ok();
-        }
-        // Some packages install only the full version, e.g. libmimalloc.so.2.0.
-        let longer = format!("{soname}.");
-        let mut matches: Vec<PathBuf> = fs::read_dir(directory)
-            .ok()?
-            .flatten()
-            .filter(|entry| {
-                entry
-                    .file_name()
-                    .to_str()
-                    .is_some_and(|n| n.starts_with(&longer))
-            })
-            .map(|entry| entry.path())
-            .collect();
-        matches.sort();
-        matches.pop().and_then(|path| fs::canonicalize(path).ok())
-    })
-}
-
-/// Looks for the library among the strings of the dynamic linker's cache, which knows every
-/// directory of `/etc/ld.so.conf`.
-fn in_linker_cache(soname: &str) -> Option<PathBuf> {
-    let cache = fs::read(LINKER_CACHE).ok()?;
-    cache
-        .split(|&byte| byte == 0)
-        .filter(|text| text.starts_with(b"/"))
-        .filter_map(|text| str::from_utf8(text).ok())
-        .map(Path::new)
-        .find(|path| {
-            path.file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| {
-                    name.strip_prefix(soname)
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-                })
-        })
-        .and_then(|path| fs::canonicalize(path).ok())
+/// True if preloading the file gives a program of this machine another malloc.
+fn can_be_malloc(path: &Path) -> bool {
+    let good = |elf: Elf| {
+        elf.is_for_this_machine() && elf.is_shared() && elf.exports("malloc") && elf.exports("free")
+    };
+    is_expressible(path) && Elf::read(path).is_ok_and(|elf| elf.is_some_and(good))
 }
 
 #[cfg(test)]
@@ -347,6 +356,46 @@ mod tests {
             AllocatorError::Twice {
                 name: GLIBC.to_owned()
             }
+        );
+    }
+
+    /// Goal: every known allocator is found or can be had: its absence comes with what to do.
+    #[test]
+    fn what_is_not_here_says_how_to_get_it() {
+        let found = discover();
+        let lines = missing().join("\n");
+        for name in KNOWN
+            .iter()
+            .map(|known| known.name)
+            .chain(built::NAMES.iter().copied())
+        {
+            let here = found.iter().any(|allocator| allocator.name == name);
+            let named = lines.split([' ', ',', '\n']).any(|word| word == name);
+            assert_ne!(here, named, "{name}: {lines}");
+            match select_one(name) {
+                Ok(allocator) => assert!(here && allocator.name == name),
+                Err(error) => {
+                    let sentence = error.to_string();
+                    let remedy = ["apt-get install", "cargo xtask allocators --only"];
+                    assert!(
+                        remedy.iter().any(|words| sentence.contains(words)),
+                        "{sentence}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Goal: `all` is what discovery finds, and not a name for something else.
+    #[test]
+    fn all_means_everything_that_is_found() {
+        assert_eq!(select(&["all".to_owned()]).unwrap(), discover());
+        assert!(select(&["all".to_owned(), "glibc".to_owned()]).is_err());
+        assert!(
+            select_one("all=/lib/x.so")
+                .unwrap_err()
+                .to_string()
+                .contains("name of its own")
         );
     }
 

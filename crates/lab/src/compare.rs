@@ -14,9 +14,10 @@ use millpond_measure::record::{
 
 use crate::config::CompareConfig;
 use crate::drive::Driver;
+use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
-use crate::heap_pass::{self, HeapCosts, PrivateDirectory};
+use crate::heap_pass::{self, HeapCosts};
 use crate::journal::{Journal, Line};
 use crate::matrix::{self, Candidate};
 use crate::outcome::{self, Collection, CompareOutcome};
@@ -62,9 +63,7 @@ impl<'a> Lab<'a> {
         config.check()?;
         let mut warnings = Vec::new();
         let allocators = config.chosen_allocators(&mut warnings)?;
-        let own = matches!(config.target, Target::Entity { .. });
-        let pools = if own { config.pools.as_slice() } else { &[] };
-        let candidates = matrix::candidates(&allocators, pools);
+        let candidates = matrix::candidates(&allocators, config.own_pools());
         fs::create_dir_all(&config.out).map_err(|error| LabError::Output {
             path: config.out.clone(),
             error,

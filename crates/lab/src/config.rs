@@ -7,6 +7,8 @@ use millpond_measure::record::PoolSetting;
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
+use crate::matrix;
+use crate::plan;
 use crate::subject::Launcher;
 use crate::target::Target;
 
@@ -110,7 +112,16 @@ impl CompareConfig {
         }
     }
 
-    /// The allocators to compare; known ones that are not installed are named in `warnings`.
+    /// The settings of our pools that make candidates; none for somebody else's server.
+    pub(crate) fn own_pools(&self) -> &[PoolSetting] {
+        match self.target {
+            Target::Entity { .. } => &self.pools,
+            Target::Command { .. } => &[],
+        }
+    }
+
+    /// The allocators to compare; known ones that are not here, or for which there is no time, are
+    /// named in `warnings`.
     pub(crate) fn chosen_allocators(
         &self,
         warnings: &mut Vec<String>,
@@ -129,7 +140,29 @@ impl CompareConfig {
                 .iter()
                 .map(|one| format!("not installed, hence not compared: {one}")),
         );
-        Ok(allocator::discover())
+        Ok(self.in_time(allocator::discover(), warnings))
+    }
+
+    /// All of `found`, or without the extra ones if comparing those as well would take longer than
+    /// the user wants to wait.
+    fn in_time(&self, found: Vec<Allocator>, warnings: &mut Vec<String>) -> Vec<Allocator> {
+        let candidates = matrix::candidates(&found, self.own_pools()).len();
+        let operations = self.target.operations().len();
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let needed = plan::shortest(narrow(candidates), narrow(operations), self.rounds);
+        if needed <= self.time_budget {
+            return found;
+        }
+        let (extra, usual): (Vec<_>, Vec<_>) = found.into_iter().partition(Allocator::is_extra);
+        if !extra.is_empty() {
+            let names: Vec<&str> = extra.iter().map(|one| one.name.as_str()).collect();
+            warnings.push(format!(
+                "not compared, to stay within the time budget: {}; with --time-budget {}m they are",
+                names.join(", "),
+                needed.as_secs().div_ceil(60)
+            ));
+        }
+        usual
     }
 }
 
@@ -140,4 +173,47 @@ fn is_on_path(program: &Path) -> bool {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Vec<Allocator> {
+        let library = |name: &str| Allocator::preloaded(name, format!("/lib/{name}.so").into());
+        let names = ["jemalloc", "tcmalloc", "mimalloc", "mempool", "snmalloc"];
+        let built = ["mimalloc2", "mimalloc3", "rpmalloc"];
+        let mut found = vec![Allocator::native(allocator::GLIBC)];
+        found.extend(names.into_iter().chain(built).map(library));
+        found
+    }
+
+    /// Goal: what was built from crates is compared when there is time for it, and otherwise named
+    /// with the time that it takes; the rest is always compared.
+    #[test]
+    fn extra_allocators_need_time() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        let mut warnings = Vec::new();
+        let names = |list: &[Allocator]| -> Vec<String> {
+            list.iter().map(|one| one.name.clone()).collect()
+        };
+        let usual = config.in_time(found(), &mut warnings);
+        assert_eq!(
+            names(&usual),
+            ["glibc", "jemalloc", "tcmalloc", "mimalloc", "mempool"]
+        );
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].contains("snmalloc, mimalloc2, mimalloc3, rpmalloc"));
+        let minutes = warnings[0].split_once("--time-budget ").unwrap().1;
+        let minutes: u64 = minutes.split_once('m').unwrap().0.parse().unwrap();
+        config.time_budget = Duration::from_secs(minutes * 60);
+        assert_eq!(config.in_time(found(), &mut warnings), found());
+        config.time_budget = TIME_BUDGET_DEFAULT;
+        config.pools = vec![PoolSetting::On];
+        assert_eq!(config.in_time(found(), &mut warnings), found());
+        assert_eq!(warnings.len(), 1);
+    }
 }

@@ -4,14 +4,12 @@
 //! Warm-up first, then the difference over a fixed number of requests: what the server does per
 //! request in its steady state, not what it took to start.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use millpond_measure::record::{Measure, Quantity};
 
 use crate::drive::Load;
+use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
 use crate::matrix::Candidate;
 use crate::session::{Session, Workshop};
@@ -83,29 +81,4 @@ fn read(trace: &Trace) -> Result<HeapCalls, RunError> {
         ));
     }
     Ok(calls)
-}
-
-/// A directory only this user can look into, for the counter's object; removed when dropped.
-#[derive(Debug)]
-pub(crate) struct PrivateDirectory {
-    pub(crate) path: PathBuf,
-}
-
-impl PrivateDirectory {
-    /// Below the system's temporary directory, under a name that cannot be foreseen. It is created,
-    /// never reused: an existing one may be somebody's trap.
-    pub(crate) fn create() -> std::io::Result<Self> {
-        // Not from the comparison's seed: two comparisons with the same seed must not meet.
-        let name = format!("millpond-{}-{:016x}", std::process::id(), fastrand::u64(..));
-        let path = std::env::temp_dir().join(name);
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for PrivateDirectory {
-    fn drop(&mut self) {
-        // A leftover in the temporary directory harms nobody.
-        let _ = fs::remove_dir_all(&self.path);
-    }
 }

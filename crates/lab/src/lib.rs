@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! config, target   what the user wants compared
-//! allocator, elf   which allocators there are, and whether a file can be one
+//! allocator, elf   which allocators there are, and whether a file can be one; embedded: our objects
 //! matrix           who is compared with whom, in which order
 //! preflight, plan  every candidate once; then how much to do in the time there is
 //! session          one candidate started fresh and proved:
@@ -25,6 +25,7 @@
 pub mod config;
 pub mod target;
 pub mod allocator;
+mod embedded;
 pub mod elf;
 pub mod placement;
 pub mod matrix;

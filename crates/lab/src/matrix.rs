@@ -100,14 +100,11 @@ mod tests {
     use crate::allocator::GLIBC;
 
     fn allocators(names: &[&str]) -> Vec<Allocator> {
-        let library = |name: &&str| (*name != GLIBC).then(|| format!("/lib/{name}.so").into());
-        names
-            .iter()
-            .map(|name| Allocator {
-                name: (*name).to_owned(),
-                library: library(name),
-            })
-            .collect()
+        let allocator = |name: &&str| match *name {
+            GLIBC => Allocator::native(GLIBC),
+            name => Allocator::preloaded(name, format!("/lib/{name}.so").into()),
+        };
+        names.iter().map(allocator).collect()
     }
 
     /// Goal: the default comparison is complete, and its baseline is what a user gets by default.

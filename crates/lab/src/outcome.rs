@@ -13,6 +13,7 @@ use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, LatencyCurve, Library, Measure, Operation, RoundStatus,
 };
 
+use crate::allocator::Allocator;
 use crate::error::LabError;
 use crate::matrix::Candidate;
 use crate::scored::RunLatency;
@@ -49,7 +50,7 @@ impl Collection {
             allocator: candidate.allocator.name.clone(),
             pools: candidate.pools,
             role: candidate.role,
-            library: candidate.allocator.library.as_deref().map(library),
+            library: library(&candidate.allocator),
             ..CandidateRounds::default()
         };
         Self {
@@ -129,21 +130,14 @@ impl Collection {
     }
 }
 
-fn library(path: &Path) -> Library {
-    // `libtcmalloc_minimal.so.4.5.10`: what follows `.so.` is the version, as far as it goes.
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let version = name
-        .as_deref()
-        .and_then(|name| name.split_once(".so."))
-        .map(|(_, v)| v);
-    Library {
+fn library(allocator: &Allocator) -> Option<Library> {
+    let path = allocator.library.as_deref()?;
+    Some(Library {
         path: path.display().to_string(),
         sha256: None,
         size_bytes: fs::metadata(path).map_or(0, |metadata| metadata.len()),
-        version: version.map(str::to_owned),
-    }
+        version: allocator.version(),
+    })
 }
 
 /// Analyses `record` and writes both files.
@@ -179,19 +173,12 @@ pub(crate) fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocator::Allocator;
     use crate::matrix;
     use millpond_measure::record::{Quantity, RoundMeasures};
 
     fn collection() -> Collection {
-        let plain = Allocator {
-            name: "glibc".to_owned(),
-            library: None,
-        };
-        let other = Allocator {
-            name: "x".to_owned(),
-            library: Some("/lib/libx.so.4.5".into()),
-        };
+        let plain = Allocator::native("glibc");
+        let other = Allocator::preloaded("x", "/lib/libx.so.4.5".into());
         Collection::new(&matrix::candidates(&[plain, other], &[]))
     }
 

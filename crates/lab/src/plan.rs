@@ -26,6 +26,27 @@ pub(crate) const IDLE: Duration = Duration::from_millis(250);
 /// Kept back for the analysis and the report.
 const REPORT_RESERVE: Duration = Duration::from_secs(3);
 
+/// What starting and stopping a target takes, guessed for the question whether there is time at all.
+const OVERHEAD_GUESS: Duration = Duration::from_millis(300);
+/// What trying out a candidate and counting its heap calls takes, guessed for the same.
+const TRY_GUESS: Duration = Duration::from_millis(2500);
+
+/// The shortest comparison of `candidates`, the second baseline included, that can give a verdict,
+/// guessed before any of them was started. `rounds`: what the user insists on.
+#[must_use]
+pub fn shortest(candidates: u32, operations: u32, rounds: Option<u32>) -> Duration {
+    let rounds = rounds.unwrap_or_else(|| rounds_min(candidates));
+    let run = OVERHEAD_GUESS + IDLE + PHASE_MIN * 2 * operations;
+    run * candidates * rounds + TRY_GUESS * candidates + REPORT_RESERVE
+}
+
+/// Below this many rounds no exact test can claim anything, however large the difference: all
+/// candidates but the baseline are compared with it at once.
+fn rounds_min(candidates: u32) -> u32 {
+    let comparisons = candidates.saturating_sub(1) as usize;
+    u32::try_from(smallest_rounds(comparisons)).unwrap_or(u32::MAX)
+}
+
 /// What is known after the preflight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
@@ -44,12 +65,10 @@ pub struct Known {
 }
 
 impl Known {
-    /// Below this many rounds no exact test can claim anything, however large the difference: all
-    /// candidates but the baseline are compared with it at once.
+    /// Fewer rounds can give no verdict.
     #[must_use]
     pub fn rounds_min(&self) -> u32 {
-        let comparisons = self.candidates.saturating_sub(1) as usize;
-        u32::try_from(smallest_rounds(comparisons)).unwrap_or(u32::MAX)
+        rounds_min(self.candidates)
     }
 }
 
@@ -166,6 +185,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TIME_BUDGET_DEFAULT;
 
     fn known() -> Known {
         Known {
@@ -195,6 +215,24 @@ mod tests {
             [10_000.0, 40_000.0].map(|r| (r * seconds).ceil() as u64)
         );
         assert_eq!(plan.rate_per_s, [6_000.0, 24_000.0]);
+    }
+
+    /// Goal: what the default budget has room for before anything is measured: glibc, three
+    /// libraries of the distribution and mempool, each with pools on and off; for somebody else's
+    /// server four more allocators; but not those four for ours as well.
+    #[test]
+    fn the_default_budget_has_room_for_eleven_candidates() {
+        assert!(shortest(11, 2, None) <= TIME_BUDGET_DEFAULT);
+        assert!(shortest(10, 1, None) <= TIME_BUDGET_DEFAULT);
+        assert!(shortest(19, 2, None) > TIME_BUDGET_DEFAULT);
+        assert!(shortest(19, 2, Some(3)) <= TIME_BUDGET_DEFAULT);
+        let known = Known {
+            candidates: 11,
+            left: Duration::from_secs(240),
+            ..known()
+        };
+        let plan = Plan::make(&known);
+        assert_eq!((plan.rounds, plan.over_budget), (10, false));
     }
 
     /// Goal: rounds go first, then the budget; never the rounds a verdict needs, or useful phases.

@@ -181,10 +181,7 @@ mod tests {
     #[test]
     fn own_process_is_not_under_another_allocator() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let plain = Allocator {
-            name: "glibc".to_owned(),
-            library: None,
-        };
+        let plain = Allocator::native("glibc");
         assert_eq!(
             prove(&[own], &plain),
             Ok(Presence {
@@ -192,11 +189,7 @@ mod tests {
                 native: None
             })
         );
-        let library = PathBuf::from("/lib/libother.so");
-        let other = Allocator {
-            name: "other".to_owned(),
-            library: Some(library),
-        };
+        let other = Allocator::preloaded("other", "/lib/libother.so".into());
         let sentence = prove(&[own], &other).unwrap_err().to_string();
         assert!(
             sentence.starts_with("allocator not in use: /lib/libother.so"),

@@ -3,15 +3,16 @@
 //! On the path: a separate pass, never a scored run, puts `Trace::object` first in the target's
 //! `LD_PRELOAD` and names the counters' file in its environment; `read` before and after a number
 //! of requests gives heap calls per request.
-//! The object (`preload/trace`) is part of this binary and written to a private directory at run
-//! time. Layout of the file: see `preload/trace/src/count.rs`.
+//! The object (`preload/trace`) is part of this binary (see `embedded`) and written to a private
+//! directory at run time. Layout of the file: see `preload/trace/src/count.rs`.
 
 use std::fs;
 use std::io;
 use std::ops::Sub;
 use std::path::{Path, PathBuf};
 
-const OBJECT: &[u8] = include_bytes!(env!("MILLPOND_TRACE_OBJECT"));
+use crate::embedded;
+
 /// The variable that names the counters' file to the object.
 pub const PATH_VARIABLE: &str = "MILLPOND_TRACE_FILE";
 
@@ -68,10 +69,9 @@ impl Trace {
     /// Writes both files into `directory`, which must be private to this run and exist.
     pub fn create(directory: &Path) -> io::Result<Self> {
         let trace = Self {
-            object: directory.join("libmillpond_trace.so"),
+            object: embedded::TRACE.write_into(directory)?,
             counters: directory.join("heap-calls"),
         };
-        fs::write(&trace.object, OBJECT)?;
         let mut table = vec![0_u8; (1 + SHARDS) * LINE_BYTES];
         table[..WORD_BYTES].copy_from_slice(MAGIC);
         table[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&(SHARDS as u64).to_ne_bytes());

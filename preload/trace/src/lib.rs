@@ -1,6 +1,6 @@
 //! Counts heap calls of any program, in front of any allocator.
 //!
-//! Preloaded before the allocator (`LD_PRELOAD=libmillpond_trace.so:liballocator.so`): every call is
+//! Preloaded before the allocator (`LD_PRELOAD=libmillpond-trace.so:liballocator.so`): every call is
 //! counted, then handed to the next `malloc` in the search order, found with `dlsym(RTLD_NEXT)`. C++
 //! `operator new` and `delete` are counted as the malloc and free they become, because allocators
 //! that export their own would otherwise hide C++ programs from the count.

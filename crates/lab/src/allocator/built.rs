@@ -1,0 +1,130 @@
+//! The allocators that `cargo xtask allocators` built from their crates: `libmillpond-NAME.so`, each
+//! with its origin in a small file beside it.
+//!
+//! Looked for in the directory that `MILLPOND_ALLOCATORS` names, in `allocators` beside this program,
+//! and in `allocators` of the target directory that this program was built into.
+//! Absent on purpose: directories that others might be able to write to. What is found here is
+//! loaded into every target.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::can_be_malloc;
+
+/// What is looked for, in the order of reports.
+pub(super) const NAMES: &[&str] = &["mimalloc2", "mimalloc3", "snmalloc", "rpmalloc"];
+
+/// The variable that names a directory with more.
+pub const DIRECTORY_VARIABLE: &str = "MILLPOND_ALLOCATORS";
+/// Where they are, inside another directory.
+const DIRECTORY: &str = "allocators";
+/// What cargo leaves in every target directory.
+const TARGET_MARK: &str = ".rustc_info.json";
+/// How deep in its target directory a program may be: `TRIPLE/debug/deps/PROGRAM` at most.
+const DEPTH_MAX: usize = 4;
+
+/// The object of that name, if it is in one of the directories.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    directories()
+        .iter()
+        .find_map(|directory| find_in(directory, name))
+}
+
+fn find_in(directory: &Path, name: &str) -> Option<PathBuf> {
+    let object = fs::canonicalize(directory.join(format!("libmillpond-{name}.so"))).ok()?;
+    can_be_malloc(&object).then_some(object)
+}
+
+fn directories() -> Vec<PathBuf> {
+    let mut list: Vec<PathBuf> = Vec::new();
+    let named = env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
+    list.extend(named.map(PathBuf::from));
+    if let Ok(program) = env::current_exe().and_then(fs::canonicalize) {
+        list.extend(around(&program));
+    }
+    list
+}
+
+/// The directories that belong to a program.
+fn around(program: &Path) -> Vec<PathBuf> {
+    let mut above = program.ancestors().skip(1);
+    let beside = above.next();
+    let target = beside
+        .into_iter()
+        .chain(above)
+        .take(DEPTH_MAX)
+        .find(|directory| directory.join(TARGET_MARK).is_file());
+    let mut list: Vec<PathBuf> = beside
+        .into_iter()
+        .chain(target)
+        .map(Path::to_owned)
+        .collect();
+    for directory in &mut list {
+        directory.push(DIRECTORY);
+    }
+    list.dedup();
+    list
+}
+
+/// What is told of an object in the file beside it.
+#[derive(Debug, Deserialize)]
+struct Origin {
+    version: String,
+}
+
+/// The version of a built object.
+pub(super) fn version(object: &Path) -> Option<String> {
+    let text = fs::read_to_string(object.with_extension("json")).ok()?;
+    let origin: Origin = serde_json::from_str(&text).ok()?;
+    Some(origin.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded;
+
+    /// Goal: a program in a target directory looks there and beside itself, any other program only
+    /// beside itself: what lies further up may belong to anybody.
+    #[test]
+    fn a_program_looks_at_home_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let program = root.join("target/debug/deps/lab");
+        assert_eq!(
+            around(&program),
+            [root.join("target/debug/deps/allocators")]
+        );
+        fs::create_dir_all(root.join("target")).unwrap();
+        fs::write(root.join("target").join(TARGET_MARK), "").unwrap();
+        assert_eq!(
+            around(&program),
+            [
+                root.join("target/debug/deps/allocators"),
+                root.join("target/allocators")
+            ]
+        );
+        let deeper = root.join("target/a/b/c/d/e/lab");
+        assert_eq!(around(&deeper), [root.join("target/a/b/c/d/e/allocators")]);
+    }
+
+    /// Goal: an object is found by its name and version; what cannot be malloc is passed over.
+    #[test]
+    fn objects_are_found_with_their_version() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(directory.path()).unwrap();
+        assert_eq!(find_in(&path, "mimalloc3"), None);
+        let object = path.join("libmillpond-mimalloc3.so");
+        fs::write(&object, "not an object").unwrap();
+        assert_eq!(find_in(&path, "mimalloc3"), None);
+        fs::rename(embedded::TRACE.write_into(&path).unwrap(), &object).unwrap();
+        assert_eq!(find_in(&path, "mimalloc3"), Some(object.clone()));
+        assert_eq!(version(&object), None);
+        let origin = r#"{"name": "mimalloc3", "version": "3.3.2", "flags": []}"#;
+        fs::write(object.with_extension("json"), origin).unwrap();
+        assert_eq!(version(&object).as_deref(), Some("3.3.2"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Shared objects of ours that are part of this binary, and the private directories they are written
+//! to when a target is to preload them.
+//!
+//! On the path: `trace` writes the heap call counter for its pass; `allocator` writes mempool when
+//! it is a candidate. `build.rs` compiles both.
+//! Absent on purpose: a lasting copy. An object lives as long as what holds its directory, so two
+//! versions of this program never meet in one file.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// An object, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Embedded {
+    file_name: &'static str,
+    bytes: &'static [u8],
+}
+
+/// The heap call counter, `preload/trace`.
+pub(crate) const TRACE: Embedded = Embedded {
+    file_name: "libmillpond-trace.so",
+    bytes: include_bytes!(env!("MILLPOND_TRACE_OBJECT")),
+};
+
+impl Embedded {
+    /// Where `write_into` puts it.
+    pub(crate) fn path_in(&self, directory: &Path) -> PathBuf {
+        directory.join(self.file_name)
+    }
+
+    /// Writes the object into `directory`, which exists, and returns its path. Not while a target
+    /// has it mapped: the old contents are overwritten.
+    pub(crate) fn write_into(&self, directory: &Path) -> io::Result<PathBuf> {
+        let path = self.path_in(directory);
+        fs::write(&path, self.bytes)?;
+        Ok(path)
+    }
+}
+
+/// A directory only this user can look into; removed when dropped.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct PrivateDirectory {
+    pub(crate) path: PathBuf,
+}
+
+impl PrivateDirectory {
+    /// Below the system's temporary directory, under a name that cannot be foreseen. It is created,
+    /// never reused: an existing one may be somebody's trap.
+    pub(crate) fn create() -> io::Result<Self> {
+        // As it will stand in a target's memory map, where links are resolved.
+        let parent = fs::canonicalize(std::env::temp_dir())?;
+        // LD_PRELOAD splits at colons and blanks.
+        if parent.to_str().is_none_or(|path| path.contains([':', ' '])) {
+            let why = format!(
+                "{} has a colon or blank in it, which LD_PRELOAD cannot express: set TMPDIR to \
+                 another directory",
+                parent.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, why));
+        }
+        // Not from the comparison's seed: two comparisons with the same seed must not meet.
+        let name = format!("millpond-{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let path = parent.join(name);
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        // A leftover in the temporary directory harms nobody.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::Elf;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Goal: an object comes out as one that can be preloaded here, in a directory of this user
+    /// alone, and goes with it.
+    #[test]
+    fn an_object_lives_as_long_as_its_directory() {
+        let directory = PrivateDirectory::create().unwrap();
+        let mode = fs::metadata(&directory.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let object = TRACE.write_into(&directory.path).unwrap();
+        let elf = Elf::read(&object).unwrap().unwrap();
+        assert!(elf.is_for_this_machine() && elf.is_shared());
+        assert!(elf.exports("malloc") && elf.exports("free"));
+        assert!(!elf.exports("rust_eh_personality"));
+        drop(directory);
+        assert!(!object.exists());
+    }
+}
