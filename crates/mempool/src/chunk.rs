@@ -1,4 +1,4 @@
-//! Aligned memory from the operating system. The only file that asks for it.
+//! Aligned memory from the operating system.
 //!
 //! On the path: `chunk_store` maps segments for the blocks of all pools, `slot_table` cuts chunks
 //! into slots, and `buffer_pool` takes one long chunk for all its buffers.
@@ -8,9 +8,8 @@
 //! Absent on purpose: a cache of chunks. Who gives one back wants the system to have it.
 #![allow(unsafe_code)]
 use crate::PoolError;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use crate::pages::{self, Access};
+use std::ptr::NonNull;
 
 /// Size and alignment of a chunk.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
@@ -106,38 +105,25 @@ impl Drop for Chunk {
 /// The range is whole pages of a chunk whose holder calls, and nobody needs what is in it.
 pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) {
     // SAFETY: the caller's promise.
-    let discarded = unsafe { madvise(start.as_ptr().cast(), size_bytes, Advice::LinuxDontNeed) };
+    let discarded = unsafe { pages::discard(start, size_bytes) };
     // Locked pages refuse. They stay, with what is in them.
-    debug_assert!(
-        discarded.is_ok(),
-        "madvise of {size_bytes} bytes: {discarded:?}"
-    );
+    debug_assert!(discarded, "the system keeps {size_bytes} bytes");
 }
 
 fn map_pages(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: no address is asked for, so the kernel picks one that nothing uses.
-    let mapped =
-        unsafe { mmap_anonymous(ptr::null_mut(), size_bytes, protection, MapFlags::PRIVATE) };
-    mapped
-        .ok()
-        .and_then(|start| NonNull::new(start.cast::<u8>()))
-        .ok_or(PoolError::OutOfMemory {
-            requested_bytes: size_bytes,
-        })
+    pages::map(size_bytes, Access::Full).ok_or(PoolError::OutOfMemory {
+        requested_bytes: size_bytes,
+    })
 }
 
 /// Gives back whole pages this file has mapped and nobody uses any more.
 fn unmap_pages(start: NonNull<u8>, size_bytes: usize) {
     // SAFETY: private to this file, which passes only ranges it mapped and owns, each once; ends
     // are multiples of the page size, since mappings begin at one and CHUNK_BYTES is one.
-    let unmapped = unsafe { munmap(start.as_ptr().cast::<c_void>(), size_bytes) };
+    let unmapped = unsafe { pages::unmap(start, size_bytes) };
     // Cutting a mapping in two can pass the kernel's limit on their number. The pages stay mapped
     // then, unused; nothing the caller holds is affected, so there is nothing to report to it.
-    debug_assert!(
-        unmapped.is_ok(),
-        "munmap of {size_bytes} bytes: {unmapped:?}"
-    );
+    debug_assert!(unmapped, "the system keeps {size_bytes} bytes mapped");
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@
 //! [`PoolError`], on which the caller waits or answers 503. Only the pools' own few tables, made
 //! when they are built, come from the infallible allocator.
 
+mod pages;
 mod chunk;
 mod checks;
 mod violation;

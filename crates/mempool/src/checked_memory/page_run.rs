@@ -11,11 +11,8 @@
 //! and a library has no business with the process's signals.
 #![allow(unsafe_code)]
 use crate::PoolError;
-use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
-};
-use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use crate::pages::{self, Access};
+use std::ptr::NonNull;
 
 /// The pages of one block. Whoever holds the only copy releases it.
 /// Invariant: `data_bytes` from `data` are inside the `mapped_bytes` from `mapped`.
@@ -52,19 +49,7 @@ impl PageRun {
             .and_then(|bytes| bytes.checked_next_multiple_of(page_bytes))
             .and_then(|bytes| bytes.checked_add(2 * guard_bytes))
             .ok_or(refused)?;
-        // SAFETY: no address is asked for, so the kernel picks one that nothing uses.
-        let mapped = unsafe {
-            mmap_anonymous(
-                ptr::null_mut(),
-                mapped_bytes,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE,
-            )
-        };
-        let mapped = mapped
-            .ok()
-            .and_then(|start| NonNull::new(start.cast::<u8>()));
-        let mapped = mapped.ok_or(refused)?;
+        let mapped = pages::map(mapped_bytes, Access::None).ok_or(refused)?;
         let mapped_start = mapped.addr().get();
         let data_end = mapped_start + mapped_bytes - guard_bytes;
         let block = (data_end - behind_bytes - size_bytes) & !(align_bytes - 1);
@@ -84,7 +69,7 @@ impl PageRun {
             data_bytes: data_end - data_start,
             is_guarded,
         };
-        match run.protect(MprotectFlags::READ | MprotectFlags::WRITE) {
+        match run.protect(Access::Full) {
             true => Ok((run, block)),
             false => {
                 // SAFETY: mapped above and not handed out.
@@ -110,25 +95,19 @@ impl PageRun {
     /// # Safety
     /// Nobody uses the block any more.
     pub(super) unsafe fn forbid(&self) -> bool {
-        if !self.protect(MprotectFlags::empty()) {
+        if !self.protect(Access::None) {
             return false;
         }
         // SAFETY: the pages are this run's, and what is in them can never be read again. Where the
         // kernel refuses, as for locked memory, they stay, which harms nothing.
-        let _ = unsafe {
-            madvise(
-                self.data.as_ptr().cast::<c_void>(),
-                self.data_bytes,
-                Advice::LinuxDontNeed,
-            )
-        };
+        let _ = unsafe { pages::discard(self.data, self.data_bytes) };
         true
     }
 
-    fn protect(&self, flags: MprotectFlags) -> bool {
+    fn protect(&self, access: Access) -> bool {
         // SAFETY: the pages are this run's alone. Taking the right to touch them away is up to
         // `forbid`, whose caller promises that nobody does.
-        unsafe { mprotect(self.data.as_ptr().cast::<c_void>(), self.data_bytes, flags) }.is_ok()
+        unsafe { pages::protect(self.data, self.data_bytes, access) }
     }
 
     /// Gives everything back to the system.
@@ -137,8 +116,8 @@ impl PageRun {
     /// Nobody uses the block any more, and no other copy of this will be released.
     pub(super) unsafe fn release(self) {
         // SAFETY: the caller's promise; the range is one mapping made in `map`.
-        let unmapped = unsafe { munmap(self.mapped.as_ptr().cast::<c_void>(), self.mapped_bytes) };
-        debug_assert!(unmapped.is_ok(), "munmap: {unmapped:?}");
+        let unmapped = unsafe { pages::unmap(self.mapped, self.mapped_bytes) };
+        debug_assert!(unmapped, "the system keeps the pages mapped");
     }
 
     /// For tests of tables: pages that are not there.

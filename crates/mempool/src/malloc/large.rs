@@ -17,9 +17,9 @@ use super::verdict;
 use crate::chunk::CHUNK_BYTES;
 use crate::chunk_header::{ChunkHeader, ChunkUse, SEGMENT_BYTES};
 use crate::chunk_store::{self, GiveBack, RUN_CHUNKS_MAX};
+use crate::pages::{self, Access};
 use crate::remote_free::RemoteFrees;
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap, mremap_fixed, munmap};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The longest block that is a run.
@@ -136,11 +136,7 @@ fn map_aligned(block_bytes: usize, align_bytes: usize) -> Option<NonNull<u8>> {
     if mapped_bytes > isize::MAX as usize {
         return None;
     }
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: no address is asked for, so the kernel picks one that nothing uses.
-    let mapped =
-        unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, protection, MapFlags::PRIVATE) };
-    let mapped = mapped.ok()?.cast::<u8>();
+    let mapped = pages::map(mapped_bytes, Access::Full)?.as_ptr();
     let first = (mapped.addr() + HEADER_ROOM_BYTES).next_multiple_of(align_bytes);
     let before_bytes = first - HEADER_ROOM_BYTES - mapped.addr();
     let after_bytes = mapped_bytes - before_bytes - kept_bytes;
@@ -157,9 +153,9 @@ fn map_aligned(block_bytes: usize, align_bytes: usize) -> Option<NonNull<u8>> {
 /// The range is whole pages of ours that nobody uses; it may be empty.
 unsafe fn unmap(start: *mut u8, size_bytes: usize) {
     if size_bytes > 0 {
-        // SAFETY: the caller's promise. Refused only when it would cut a mapping in two and there
-        // are too many already; then the pages stay, unused.
-        let _ = unsafe { munmap(start.cast(), size_bytes) };
+        // SAFETY: the caller's promise, and ours are not at null. Refused only when it would cut a
+        // mapping in two and there are too many already; then the pages stay, unused.
+        let _ = unsafe { pages::unmap(NonNull::new_unchecked(start), size_bytes) };
     }
 }
 
@@ -203,18 +199,16 @@ pub(super) unsafe fn resize_mapped(block: NonNull<u8>, size_bytes: usize) -> Opt
     let (from_bytes, to_bytes) = (old_bytes + HEADER_ROOM_BYTES, new_bytes + HEADER_ROOM_BYTES);
     // SAFETY: the mapping begins with the header's room; in place nothing else can be touched, since
     // the kernel refuses to grow over another mapping. The other place is one that `map_aligned` has
-    // just mapped for this, and which `mremap` replaces.
+    // just mapped for this, and which is replaced.
     let moved = unsafe {
-        let start = block.as_ptr().sub(HEADER_ROOM_BYTES);
-        let in_place = mremap(start.cast(), from_bytes, to_bytes, MremapFlags::empty());
-        if in_place.is_ok() {
+        let start = block.sub(HEADER_ROOM_BYTES);
+        if pages::resize(start, from_bytes, to_bytes) {
             block
         } else {
             let place = map_aligned(new_bytes, SEGMENT_BYTES)?;
-            let target = place.as_ptr().sub(HEADER_ROOM_BYTES);
-            let flags = MremapFlags::MAYMOVE;
-            if mremap_fixed(start.cast(), from_bytes, to_bytes, flags, target.cast()).is_err() {
-                unmap(target, to_bytes);
+            let target = place.sub(HEADER_ROOM_BYTES);
+            if !pages::move_to(start, from_bytes, target, to_bytes) {
+                unmap(target.as_ptr(), to_bytes);
                 return None;
             }
             place
