@@ -1,5 +1,6 @@
 //! Compiles the shared objects that the lab preloads and that are ours, so that the library can
-//! embed them and `millpond` stays one file: the heap call counter (`preload/trace`).
+//! embed them and `millpond` stays one file: the heap call counter (`preload/trace`) and our pools as
+//! malloc (`preload/mempool`).
 //!
 //! They are packages of this workspace, built by a cargo of their own: what is preloaded into
 //! somebody else's program must not unwind and has its own profile, which a dependency of this crate
@@ -23,12 +24,25 @@ struct Shim {
     sources: &'static [&'static str],
 }
 
-const SHIMS: &[Shim] = &[Shim {
-    package: "millpond-preload-trace",
-    file: "libmillpond_trace.so",
-    variable: "MILLPOND_TRACE_OBJECT",
-    sources: &["preload/trace"],
-}];
+const SHIMS: &[Shim] = &[
+    Shim {
+        package: "millpond-preload-trace",
+        file: "libmillpond_trace.so",
+        variable: "MILLPOND_TRACE_OBJECT",
+        sources: &["preload/trace"],
+    },
+    Shim {
+        package: "millpond-preload-mempool",
+        file: "libmillpond_mempool_malloc.so",
+        variable: "MILLPOND_MEMPOOL_OBJECT",
+        sources: &[
+            "preload/mempool/Cargo.toml",
+            "preload/mempool/src",
+            "crates/mempool/Cargo.toml",
+            "crates/mempool/src",
+        ],
+    },
+];
 
 /// The profile in the workspace's Cargo.toml.
 const PROFILE: &str = "preload";

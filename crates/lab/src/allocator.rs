@@ -1,5 +1,5 @@
-//! Which allocators can be compared here: those of the distribution, those that were built from
-//! their crates, and any object the user names.
+//! Which allocators can be compared here: those of the distribution, ours, those that were built
+//! from their crates, and any object the user names.
 //!
 //! On the path: the first thing a comparison does. Everything that can be known to fail is refused
 //! here with a sentence, because the dynamic linker only mumbles into the target's stderr and goes
@@ -11,9 +11,12 @@ mod built;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::elf::Elf;
+use crate::embedded::{self, PrivateDirectory};
 
 pub use built::DIRECTORY_VARIABLE;
 
@@ -22,8 +25,11 @@ pub use built::DIRECTORY_VARIABLE;
 pub struct Allocator {
     /// `glibc`, `jemalloc`, or the user's name for it.
     pub name: String,
-    /// What is preloaded; `None` for what the target has by itself.
+    /// What is preloaded; `None` for what the target has by itself. A file of ours is there as long
+    /// as this value or a clone of it.
     pub library: Option<PathBuf>,
+    /// Where `library` was written, if it is part of this program.
+    written: Option<Arc<PrivateDirectory>>,
 }
 
 impl Allocator {
@@ -33,6 +39,7 @@ impl Allocator {
         Self {
             name: name.to_owned(),
             library: None,
+            written: None,
         }
     }
 
@@ -43,6 +50,7 @@ impl Allocator {
         Self {
             name: name.to_owned(),
             library: Some(library),
+            written: None,
         }
     }
 
@@ -50,10 +58,26 @@ impl Allocator {
     #[must_use]
     pub fn version(&self) -> Option<String> {
         let library = self.library.as_deref()?;
+        if self.written.is_some() {
+            // Ours, and part of this program.
+            return Some(env!("CARGO_PKG_VERSION").to_owned());
+        }
         built::version(library).or_else(|| {
             // `libtcmalloc_minimal.so.4.5.10`: what follows `.so.` is the version, as far as it goes.
             let file = library.file_name()?.to_str()?;
             Some(file.split_once(".so.")?.1.to_owned())
+        })
+    }
+
+    /// The library as a report names it: the file of one that is part of this program is gone by
+    /// then.
+    #[must_use]
+    pub fn library_title(&self) -> Option<String> {
+        let library = self.library.as_deref()?;
+        let file = library.file_name().filter(|_| self.written.is_some());
+        Some(match file {
+            Some(file) => format!("{} in millpond itself", file.display()),
+            None => library.display().to_string(),
         })
     }
 
@@ -71,6 +95,8 @@ pub const GLIBC: &str = "glibc";
 pub const NATIVE: &str = "native";
 /// The name for every allocator that is found.
 pub const ALL: &str = "all";
+/// Our own pools as malloc.
+pub const MEMPOOL: &str = "mempool";
 
 /// A library of the distribution.
 struct Known {
@@ -149,6 +175,8 @@ pub fn discover() -> Vec<Allocator> {
         let library = system::find_library(known.sonames)?;
         Some(Allocator::preloaded(known.name, library))
     }));
+    // If it cannot be written, `missing` says why.
+    found.extend(mempool());
     found.extend(built::NAMES.iter().filter_map(|name| {
         let library = built::find(name)?;
         Some(Allocator::preloaded(name, library))
@@ -190,6 +218,7 @@ pub fn missing() -> Vec<String> {
     let mut lines: Vec<String> = KNOWN
         .iter()
         .map(|known| known.name)
+        .chain([MEMPOOL])
         .filter(is_missing)
         .filter_map(|name| Some(format!("{name} ({})", remedy(name)?)))
         .collect();
@@ -211,7 +240,28 @@ fn remedy(name: &str) -> Option<String> {
     if built::NAMES.contains(&name) {
         return Some(format!("{BUILD} --only {name}"));
     }
-    None
+    let error = mempool().err().filter(|_| name == MEMPOOL)?;
+    Some(format!("its object cannot be written: {error}"))
+}
+
+/// Our own pools as malloc, out of this program: one file for all who have it at the same time.
+fn mempool() -> io::Result<Allocator> {
+    static WRITTEN: Mutex<Weak<PrivateDirectory>> = Mutex::new(Weak::new());
+    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = match written.upgrade() {
+        Some(directory) => directory,
+        None => {
+            let directory = Arc::new(PrivateDirectory::create()?);
+            embedded::MEMPOOL.write_into(&directory.path)?;
+            *written = Arc::downgrade(&directory);
+            directory
+        }
+    };
+    Ok(Allocator {
+        name: MEMPOOL.to_owned(),
+        library: Some(embedded::MEMPOOL.path_in(&directory.path)),
+        written: Some(directory),
+    })
 }
 
 /// The allocator a library file belongs to, by its name: used for what a target brings along.
@@ -384,6 +434,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Goal: our own pools are always there, as one file while anybody holds it and as none after. A
+    /// file that others have mapped is never written again.
+    #[test]
+    fn mempool_is_always_there() {
+        let first = select_one(MEMPOOL).unwrap();
+        assert!(
+            first
+                .library_title()
+                .unwrap()
+                .starts_with("libmillpond-mempool.so in")
+        );
+        let object = first.library.clone().unwrap();
+        assert_eq!(first.version().as_deref(), Some(env!("CARGO_PKG_VERSION")));
+        let written = fs::metadata(&object).unwrap().modified().unwrap();
+        let second = select_one(MEMPOOL).unwrap();
+        assert_eq!(second, first);
+        assert_eq!(fs::metadata(&object).unwrap().modified().unwrap(), written);
+        drop(first);
+        assert!(object.is_file());
+        let directory = second.written.clone();
+        drop(second);
+        let directory = directory.unwrap().path.clone();
+        // Another test may hold it just now; it lets go within moments.
+        for _ in 0..10_000 {
+            if !directory.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("{} stays behind", directory.display());
     }
 
     /// Goal: `all` is what discovery finds, and not a name for something else.

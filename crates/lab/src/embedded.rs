@@ -24,6 +24,12 @@ pub(crate) const TRACE: Embedded = Embedded {
     bytes: include_bytes!(env!("MILLPOND_TRACE_OBJECT")),
 };
 
+/// Our pools as malloc, `preload/mempool`.
+pub(crate) const MEMPOOL: Embedded = Embedded {
+    file_name: "libmillpond-mempool.so",
+    bytes: include_bytes!(env!("MILLPOND_MEMPOOL_OBJECT")),
+};
+
 impl Embedded {
     /// Where `write_into` puts it.
     pub(crate) fn path_in(&self, directory: &Path) -> PathBuf {

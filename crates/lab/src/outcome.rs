@@ -133,7 +133,7 @@ impl Collection {
 fn library(allocator: &Allocator) -> Option<Library> {
     let path = allocator.library.as_deref()?;
     Some(Library {
-        path: path.display().to_string(),
+        path: allocator.library_title()?,
         sha256: None,
         size_bytes: fs::metadata(path).map_or(0, |metadata| metadata.len()),
         version: allocator.version(),

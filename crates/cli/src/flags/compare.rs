@@ -24,9 +24,9 @@ use std::time::Duration;
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
 
-An allocator is glibc; jemalloc, tcmalloc or mimalloc of the distribution; mimalloc2, mimalloc3,
-snmalloc or rpmalloc once `cargo xtask allocators` has built them; all of these: all; or your own:
-NAME=/path/to/library.so.")]
+An allocator is glibc; mempool, which is millpond's pools as malloc; jemalloc, tcmalloc or mimalloc of
+the distribution; mimalloc2, mimalloc3, snmalloc or rpmalloc once `cargo xtask allocators` has built
+them; all of these: all; or your own: NAME=/path/to/library.so.")]
 pub(crate) struct CompareFlags {
     /// Allocators to compare [default: all there are, as far as the time budget goes]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
