@@ -34,7 +34,7 @@ pub(crate) const BLOCK_BYTES: [u32; CLASS_COUNT] = block_bytes_table();
 
 /// The class for every size in steps of `BLOCK_ALIGN_BYTES`: 2 KiB, of which a program touches the
 /// lines of the sizes it asks for. The arithmetic behind it takes a dozen instructions.
-static CLASS_OF: [u8; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1] = {
+const CLASS_OF: [u8; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1] = {
     let mut table = [0; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1];
     let mut step = 0;
     while step < table.len() {
