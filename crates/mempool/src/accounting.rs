@@ -16,8 +16,10 @@ use crate::direct_memory::DirectMemory;
 /// lost or counted twice breaks it. [`PoolStats::identity_holds`] checks it; debug builds check it
 /// whenever figures are taken.
 ///
-/// Bytes are addresses reserved. Pages never written to are not resident, so RSS may be lower.
-/// A pool's own table of pointers (some bytes per chunk) is not counted.
+/// Bytes are addresses reserved; a buffer pool counts only those that can have pages, since its
+/// region is addressed for ever. Pages never written to are not resident, so RSS may be lower. The
+/// pools' own tables that grow with use (entries of chunks, lists of ids) are waste; the few hundred
+/// bytes a pool is made of are not counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PoolStats {
     /// The name the pool was given.

@@ -5,8 +5,11 @@
 //! Absent on purpose: freeing or growing one slice, sharing between threads, destructors, and
 //! lending to the kernel, which may outlive a request (that is `buffer_pool`'s work).
 #![allow(unsafe_code)]
+use crate::budget::Budget;
 use crate::{PoolError, PoolMode, PoolStats, heap};
+use std::alloc::Layout;
 use std::cell::Cell;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::{fmt, ptr, slice};
 
@@ -15,6 +18,7 @@ const ARENA_CHUNK_BYTES: usize = 4096;
 /// What stands before the lent bytes of a chunk or a direct slice.
 const HEADER_BYTES: usize = size_of::<Header>();
 /// Longer slices go to malloc: a chunk that cannot take one more loses at most a quarter.
+/// Likewise what is aligned to more.
 const CHUNKED_BYTES_MAX: usize = ARENA_CHUNK_BYTES / 4;
 
 /// Begins every piece of memory the arena holds.
@@ -27,7 +31,8 @@ struct Header {
 /// Memory lent from low to high and freed at once by [`reset`](Self::reset).
 ///
 /// Slices up to 1 KiB come from chunks of 4 KiB, longer ones from malloc until the reset. With
-/// pools off every slice is one malloc, freed by the reset. Not `Sync`: one thread owns it.
+/// pools off every slice is one malloc, freed by the reset. Any type without a destructor may be
+/// kept here, at any alignment. Not `Sync`: one thread owns it.
 ///
 /// ```
 /// use millpond_mempool::{Arena, PoolMode};
@@ -35,6 +40,8 @@ struct Header {
 /// let host = arena.copy_in(b"example.org")?;
 /// host.make_ascii_uppercase();
 /// assert_eq!(host, b"EXAMPLE.ORG");
+/// let limits: &mut [u64] = arena.copy_slice(&[8, 16])?;
+/// limits[0] += 1;
 /// arena.reset();
 /// # Ok::<(), millpond_mempool::PoolError>(())
 /// ```
@@ -49,6 +56,9 @@ pub struct Arena {
     chunks: HeaderList,
     spare_chunks: HeaderList,
     direct: HeaderList,
+    /// The fewest spare chunks there have been since the last sweep: nobody needed these.
+    spare_min: Cell<usize>,
+    budget: Cell<Budget>,
     books: Cell<Books>,
 }
 
@@ -57,21 +67,26 @@ pub struct Arena {
 struct Books {
     live_count: usize,
     live_bytes: usize,
+    /// Ends of full chunks, and gaps before aligned slices.
     tail_bytes: usize,
-    reserved_bytes: usize,
     high_water_bytes: usize,
     hits: u64,
     misses: u64,
 }
 
 impl Arena {
-    /// An empty arena without memory.
+    /// An empty arena without memory and without a limit.
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
+        Self::with_budget(name, mode, usize::MAX)
+    }
+
+    /// An empty arena whose `reserved_bytes` never pass `limit_bytes`. Before it refuses, it gives
+    /// its spare chunks back.
+    pub const fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         const NO_ENTRIES: Books = Books {
             live_count: 0,
             live_bytes: 0,
             tail_bytes: 0,
-            reserved_bytes: 0,
             high_water_bytes: 0,
             hits: 0,
             misses: 0,
@@ -84,6 +99,8 @@ impl Arena {
             chunks: HeaderList::new(),
             spare_chunks: HeaderList::new(),
             direct: HeaderList::new(),
+            spare_min: Cell::new(0),
+            budget: Cell::new(Budget::new(limit_bytes)),
             books: Cell::new(NO_ENTRIES),
         }
     }
@@ -91,9 +108,29 @@ impl Arena {
     /// `len` zeroed bytes, without alignment. An addition and the zeroing; one malloc for every
     /// 4 KiB of growth, over 1 KiB, or with pools off. No memory at all for `len` 0.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
     pub fn alloc_slice(&self, len: usize) -> Result<&mut [u8], PoolError> {
-        let start = self.lend(len)?;
+        self.zeroed(len, NonZeroUsize::MIN)
+    }
+
+    /// As [`alloc_slice`](Self::alloc_slice), beginning at a multiple of `align_bytes`. The gap
+    /// before it is waste; aligned to more than 1 KiB it is one malloc.
+    ///
+    /// # Panics
+    /// When `align_bytes` is no power of two.
+    #[inline]
+    pub fn alloc_slice_aligned(
+        &self,
+        len: usize,
+        align_bytes: usize,
+    ) -> Result<&mut [u8], PoolError> {
+        let align = NonZeroUsize::new(align_bytes).filter(|align| align.is_power_of_two());
+        self.zeroed(len, align.expect("an alignment is a power of two"))
+    }
+
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
+    fn zeroed(&self, len: usize, align: NonZeroUsize) -> Result<&mut [u8], PoolError> {
+        let start = self.lend(len, align)?;
         // SAFETY: `lend` gives `len` writable bytes to nobody else until `reset`, which needs
         // `&mut self` and so outlasts the borrow; they are initialised before they are a slice.
         unsafe {
@@ -105,30 +142,50 @@ impl Arena {
     /// A copy of `source`, so that no slice ever shows an earlier request's bytes. Costs the copy
     /// and what [`alloc_slice`](Self::alloc_slice) costs.
     #[inline]
-    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
     pub fn copy_in(&self, source: &[u8]) -> Result<&mut [u8], PoolError> {
-        let start = self.lend(source.len())?;
-        // SAFETY: as in `alloc_slice`; fresh bytes cannot overlap `source`.
+        self.copy_slice(source)
+    }
+
+    /// A copy of `source`, aligned for its elements.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
+    pub fn copy_slice<T: Copy>(&self, source: &[T]) -> Result<&mut [T], PoolError> {
+        let start = self.lend_for(Layout::for_value(source))?.cast::<T>();
+        // SAFETY: as in `zeroed`; fresh bytes cannot overlap `source`, whose layout they have.
         unsafe {
             ptr::copy_nonoverlapping(source.as_ptr(), start.as_ptr(), source.len());
             Ok(slice::from_raw_parts_mut(start.as_ptr(), source.len()))
         }
     }
 
-    /// Frees everything lent. Keeps the chunks this request used, and half of those it left unused
-    /// (rounded down), so that like requests never come back to malloc and a burst is forgotten.
-    /// O(1) while one chunk is enough.
+    /// `value`, moved in. Nothing will drop it, hence the bound.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "slices never overlap; see SAFETY")]
+    pub fn alloc<T: Copy>(&self, value: T) -> Result<&mut T, PoolError> {
+        let start = self.lend_for(Layout::new::<T>())?.cast::<T>();
+        // SAFETY: as in `zeroed`; the bytes have the layout of `T`.
+        unsafe {
+            start.write(value);
+            Ok(&mut *start.as_ptr())
+        }
+    }
+
+    #[inline]
+    fn lend_for(&self, layout: Layout) -> Result<NonNull<u8>, PoolError> {
+        let align = NonZeroUsize::new(layout.align()).unwrap_or(NonZeroUsize::MIN);
+        self.lend(layout.size(), align)
+    }
+
+    /// Frees everything lent. The chunks stay for the next request; [`trim`](Self::trim) gives back
+    /// those that none needs. O(1) while one chunk is enough.
     pub fn reset(&mut self) {
-        let mut books = self.books.get();
-        if books.live_count == 0 && self.spare_chunks.is_empty() {
+        let books = self.books.get();
+        if books.live_count == 0 {
             return;
         }
-        let leaving_count = self.spare_chunks.len().div_ceil(2);
-        for _ in 0..leaving_count {
-            books.reserved_bytes -= self.spare_chunks.free_newest();
-        }
         while !self.direct.is_empty() {
-            books.reserved_bytes -= self.direct.free_newest();
+            // SAFETY: slices lent from it borrow the arena, which is borrowed mutably here.
+            unsafe { self.free_newest(&self.direct) };
         }
         // The first chunk stays the one to lend from: its lines are the likeliest in the cache.
         while self.chunks.len() > 1 {
@@ -145,6 +202,19 @@ impl Arena {
         });
     }
 
+    /// Gives back half (rounded up) of the chunks that no request needed since the last call, but
+    /// never the first; returns how many bytes that were. Call it about once a second: what is
+    /// idle halves each time, what is used stays.
+    pub fn trim(&mut self) -> usize {
+        let leaving_count = self.spare_min.get().div_ceil(2);
+        for _ in 0..leaving_count {
+            // SAFETY: nothing is lent from a spare chunk.
+            unsafe { self.free_newest(&self.spare_chunks) };
+        }
+        self.spare_min.set(self.spare_chunks.len());
+        leaving_count * ARENA_CHUNK_BYTES
+    }
+
     /// What the arena holds. O(1).
     pub fn stats(&self) -> PoolStats {
         let books = self.books.get();
@@ -159,7 +229,7 @@ impl Arena {
             live_bytes: books.live_bytes as u64,
             cached_bytes: (room_bytes + spare_bytes) as u64,
             waste_bytes: (header_count * HEADER_BYTES + books.tail_bytes) as u64,
-            reserved_bytes: books.reserved_bytes as u64,
+            reserved_bytes: self.budget.get().reserved_bytes() as u64,
             high_water_bytes: books.high_water_bytes as u64,
             hits: books.hits,
             misses: books.misses,
@@ -170,72 +240,124 @@ impl Arena {
 
     /// `len` bytes that stay the caller's until `reset`. Content undefined.
     #[inline]
-    fn lend(&self, len: usize) -> Result<NonNull<u8>, PoolError> {
+    fn lend(&self, len: usize, align: NonZeroUsize) -> Result<NonNull<u8>, PoolError> {
         let start = self.room_start.get();
         let room_bytes = self.room_end.get().addr() - start.addr();
-        let is_chunked = self.mode.pools_arenas() && len <= CHUNKED_BYTES_MAX;
-        let fits = is_chunked && len <= room_bytes && len > 0;
+        let gap_bytes = gap_before(start, align);
+        let is_chunked = self.mode.pools_arenas()
+            && len <= CHUNKED_BYTES_MAX
+            && align.get() <= CHUNKED_BYTES_MAX;
+        let fits = is_chunked && gap_bytes + len <= room_bytes && len > 0;
         match NonNull::new(start) {
             Some(start) if fits => {
-                // SAFETY: `len` bytes from `start` are inside the chunk.
-                self.room_start.set(unsafe { start.add(len) }.as_ptr());
-                self.note_lent(len, true);
+                // SAFETY: `gap_bytes + len` bytes from `start` are inside the chunk.
+                let start = unsafe {
+                    let start = start.add(gap_bytes);
+                    self.room_start.set(start.add(len).as_ptr());
+                    start
+                };
+                self.note_lent(len, gap_bytes, true);
                 Ok(start)
             }
-            _ => self.lend_slow(len, is_chunked),
+            _ => self.lend_slow(len, align, is_chunked),
         }
     }
 
     #[cold]
-    fn lend_slow(&self, len: usize, is_chunked: bool) -> Result<NonNull<u8>, PoolError> {
+    fn lend_slow(
+        &self,
+        len: usize,
+        align: NonZeroUsize,
+        is_chunked: bool,
+    ) -> Result<NonNull<u8>, PoolError> {
         if len == 0 {
-            return Ok(NonNull::dangling());
+            return Ok(NonNull::without_provenance(align));
         }
         if !is_chunked {
-            let size_bytes = len.checked_add(HEADER_BYTES);
-            let size_bytes = size_bytes.ok_or(PoolError::OutOfMemory {
-                requested_bytes: len,
-            })?;
-            let header = self.reserve(&self.direct, size_bytes)?;
-            self.note_lent(len, false);
-            // SAFETY: `len` bytes follow the header.
-            return Ok(unsafe { header.add(1) }.cast());
+            return self.lend_direct(len, align);
         }
         let tail_bytes = self.room_end.get().addr() - self.room_start.get().addr();
         let is_hit = !self.spare_chunks.is_empty();
         let chunk = if is_hit {
-            self.chunks.move_newest_from(&self.spare_chunks)
+            let chunk = self.chunks.move_newest_from(&self.spare_chunks);
+            let spare_min = self.spare_min.get().min(self.spare_chunks.len());
+            self.spare_min.set(spare_min);
+            chunk
         } else {
             self.reserve(&self.chunks, ARENA_CHUNK_BYTES)?
         };
-        let books = self.books.get();
-        self.books.set(Books {
-            tail_bytes: books.tail_bytes + tail_bytes,
-            ..books
-        });
         self.set_room(chunk);
         let start = self.room_start.get();
-        // SAFETY: `len` is at most CHUNKED_BYTES_MAX, far below a fresh chunk's room, and a
-        // chunk's room is not at null.
+        let gap_bytes = gap_before(start, align);
+        // SAFETY: both are at most CHUNKED_BYTES_MAX, a quarter of a fresh chunk, whose room is not
+        // at null.
         let start = unsafe {
+            let start = start.add(gap_bytes);
             self.room_start.set(start.add(len));
             NonNull::new_unchecked(start)
         };
-        self.note_lent(len, is_hit);
+        self.note_lent(len, tail_bytes + gap_bytes, is_hit);
         Ok(start)
+    }
+
+    /// A slice straight from malloc, which aligns to 16.
+    fn lend_direct(&self, len: usize, align: NonZeroUsize) -> Result<NonNull<u8>, PoolError> {
+        let around_bytes = HEADER_BYTES + align.get().saturating_sub(align_of::<Header>());
+        let size_bytes = len.checked_add(around_bytes);
+        let header = self.reserve(
+            &self.direct,
+            size_bytes.ok_or(PoolError::OutOfMemory {
+                requested_bytes: len,
+            })?,
+        )?;
+        self.note_lent(len, around_bytes - HEADER_BYTES, false);
+        // SAFETY: `len` bytes follow the header, and so many more that an aligned place for them is
+        // among all of these.
+        unsafe {
+            let start = header.add(1).cast::<u8>();
+            Ok(start.add(gap_before(start.as_ptr(), align)))
+        }
     }
 
     /// One malloc, put on the list.
     fn reserve(&self, list: &HeaderList, size_bytes: usize) -> Result<NonNull<Header>, PoolError> {
-        let header = heap::allocate(size_bytes)?.cast::<Header>();
+        let mut taken = self.take_from_budget(size_bytes);
+        while taken.is_err() && !self.spare_chunks.is_empty() {
+            // SAFETY: nothing is lent from a spare chunk.
+            unsafe { self.free_newest(&self.spare_chunks) };
+            self.spare_min.set(self.spare_chunks.len());
+            taken = self.take_from_budget(size_bytes);
+        }
+        taken?;
+        let header = heap::allocate(size_bytes)
+            .inspect_err(|_| self.give_back_to_budget(size_bytes))?
+            .cast::<Header>();
         // SAFETY: fresh memory from `heap::allocate(size_bytes)`, larger than a header.
         unsafe { list.push_fresh(header, size_bytes) };
-        let books = self.books.get();
-        self.books.set(Books {
-            reserved_bytes: books.reserved_bytes + size_bytes,
-            ..books
-        });
         Ok(header)
+    }
+
+    /// One free.
+    ///
+    /// # Safety
+    /// The list is one of the arena's own, not empty, and nobody uses a slice of its newest piece.
+    unsafe fn free_newest(&self, list: &HeaderList) {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { list.free_newest() };
+        self.give_back_to_budget(bytes);
+    }
+
+    fn take_from_budget(&self, bytes: usize) -> Result<(), PoolError> {
+        let mut budget = self.budget.get();
+        budget.take(bytes)?;
+        self.budget.set(budget);
+        Ok(())
+    }
+
+    fn give_back_to_budget(&self, bytes: usize) {
+        let mut budget = self.budget.get();
+        budget.give_back(bytes);
+        self.budget.set(budget);
     }
 
     /// Lends from the beginning of this chunk from now on.
@@ -249,10 +371,11 @@ impl Arena {
     }
 
     #[inline]
-    fn note_lent(&self, len: usize, is_hit: bool) {
+    fn note_lent(&self, len: usize, tail_bytes: usize, is_hit: bool) {
         let mut books = self.books.get();
         books.live_count += 1;
         books.live_bytes += len;
+        books.tail_bytes += tail_bytes;
         books.high_water_bytes = books.high_water_bytes.max(books.live_bytes);
         books.hits += u64::from(is_hit);
         books.misses += u64::from(!is_hit);
@@ -325,13 +448,16 @@ impl HeaderList {
         piece
     }
 
-    /// One free; returns how many bytes. `&mut`, since slices may be lent from the piece.
-    fn free_newest(&mut self) -> usize {
+    /// One free; returns how many bytes.
+    ///
+    /// # Safety
+    /// Nobody uses a slice of the newest piece.
+    unsafe fn free_newest(&self) -> usize {
         let piece = self
             .pop()
             .expect("freed only from lists that are not empty");
-        // SAFETY: a listed piece is `size_bytes` from `heap::allocate`. Slices lent from it borrow
-        // the arena, whose `&mut` the caller has; the piece is on no list any more.
+        // SAFETY: a listed piece is `size_bytes` from `heap::allocate`; it is on no list any more,
+        // and unused by the caller's promise.
         unsafe {
             let size_bytes = piece.as_ref().size_bytes;
             heap::free(piece.cast(), size_bytes);
@@ -343,7 +469,14 @@ impl HeaderList {
 impl Drop for HeaderList {
     fn drop(&mut self) {
         while !self.is_empty() {
-            self.free_newest();
+            // SAFETY: slices borrow the arena, which is being dropped.
+            unsafe { self.free_newest() };
         }
     }
+}
+
+/// Bytes from `start` to the next multiple of `align`.
+#[inline]
+fn gap_before(start: *const u8, align: NonZeroUsize) -> usize {
+    start.addr().wrapping_neg() & (align.get() - 1)
 }

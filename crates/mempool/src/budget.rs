@@ -5,6 +5,7 @@ use crate::PoolError;
 
 /// Bytes a pool has reserved, under its limit.
 /// Invariant: `reserved_bytes <= limit_bytes`. In this order: see `LocalPool`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Budget {
     reserved_bytes: usize,

@@ -2,11 +2,22 @@
 //!
 //! On the path: `io` leases one to receive into and returns it when the bytes have been looked at.
 //! With pools on all buffers lie in one mapping, with ids from 0, so that the region can be offered
-//! to the kernel as a whole.
+//! to the kernel as a whole. It keeps its address for ever; the pages of idle buffers do not stay.
+//!
+//! ```text
+//! region   | span 0 | span 1 | span 2 | span 3 |     a span: whole pages, one buffer or, where
+//!            open     closed   open     closed       that is smaller than a page, several
+//! free_ids   2 | 0            bottom: idle longest; top: lent next
+//! ```
+//! A span is open from the first lease that needs it until a sweep closes it, and only open spans
+//! can have pages: so what is *reserved* is exact, while the region is only *addressed*.
 //! Absent on purpose: growth. The number of buffers is what bounds the bytes in flight; running out
-//! means that someone must be made to wait.
+//! means that someone must be made to wait. And buffers registered with the kernel for good
+//! (io_uring's fixed buffers): it would keep writing to pages that a sweep gave back.
 #![allow(unsafe_code)]
-use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::budget::Budget;
+use crate::buffer_spans::BufferSpans;
+use crate::chunk::{CHUNK_BYTES, Chunk, discard};
 use crate::fill::fill_beginning;
 use crate::heap::{self, HEAP_BYTES_MIN};
 use crate::{PoolError, PoolMode, PoolStats};
@@ -22,7 +33,9 @@ const STRIDE_ALIGN_BYTES: usize = 64;
 
 /// At most `count_max` buffers of equal size, lent newest first; one thread owns it.
 ///
-/// Clones are handles of the same pool. A lease keeps the pool's memory alive.
+/// Clones are handles of the same pool. A lease keeps the pool's memory alive. With pools on a
+/// buffer takes whole pages, or half a page, a quarter and so on: multiples of the page size and
+/// powers of two below it waste nothing.
 ///
 /// ```
 /// use millpond_mempool::{BufferPool, PoolMode};
@@ -39,39 +52,80 @@ pub struct BufferPool {
 }
 
 /// What handles and leases share.
-/// Invariant: an id is either in `free_ids`, or `fresh_id` or above (never lent), or held by
-/// exactly one lease.
+/// Invariant: an id whose span is open is either among the first `free_count` of `free_ids` or
+/// held by exactly one lease; one whose span is closed is neither.
 struct PoolCore {
     name: &'static str,
     mode: PoolMode,
     buffer_bytes: usize,
+    stride_bytes: usize,
     count_max: u16,
     /// All buffers, mapped at the first lease; never with pools off.
     region: OnceCell<Chunk>,
-    free_ids: RefCell<Vec<u16>>,
-    fresh_id: Cell<u16>,
-    live_count: Cell<usize>,
-    live_count_max: Cell<usize>,
+    /// Room for every id, so that a lease can always be dropped.
+    free_ids: OnceCell<Box<[Cell<u16>]>>,
+    free_count: Cell<usize>,
+    /// The least `free_count` has been since the last sweep or, after it, since a span was opened.
+    free_min: Cell<usize>,
+    /// Buffers of open spans.
+    open_count: Cell<usize>,
+    /// The most buffers lent before the last sweep.
+    live_max_before: Cell<usize>,
+    /// Leases, ever, without and with a new span, and leases dropped, ever.
     hits: Cell<u64>,
     misses: Cell<u64>,
+    returns: Cell<u64>,
+    /// Of this many bytes, and which of them are open.
+    span_bytes: usize,
+    spans: RefCell<BufferSpans>,
+    budget: RefCell<Budget>,
 }
 
 impl BufferPool {
-    /// A pool of at most `count_max` buffers of `buffer_bytes` (at least 16) each. One malloc for
-    /// its list of ids; the buffers' memory comes with the first lease.
+    /// A pool of at most `count_max` buffers of `buffer_bytes` (at least 16) each, without another
+    /// limit. One malloc; memory for its tables and the buffers comes with the first lease.
     pub fn new(name: &'static str, mode: PoolMode, buffer_bytes: usize, count_max: u16) -> Self {
+        Self::with_budget(name, mode, buffer_bytes, count_max, usize::MAX)
+    }
+
+    /// A pool whose `reserved_bytes`, its tables included, never pass `limit_bytes`.
+    pub fn with_budget(
+        name: &'static str,
+        mode: PoolMode,
+        buffer_bytes: usize,
+        count_max: u16,
+        limit_bytes: usize,
+    ) -> Self {
+        let buffer_bytes = buffer_bytes.max(HEAP_BYTES_MIN);
+        let page_bytes = rustix::param::page_size();
+        let stride_bytes = if buffer_bytes < page_bytes {
+            buffer_bytes.next_power_of_two().max(STRIDE_ALIGN_BYTES)
+        } else {
+            let whole_pages = buffer_bytes.checked_next_multiple_of(page_bytes);
+            whole_pages.unwrap_or(usize::MAX)
+        };
+        let span_bytes = stride_bytes.max(page_bytes);
+        // Only where pages are larger than 8 KiB can there be more buffers in one.
+        let buffers_shift = (span_bytes / stride_bytes).ilog2();
+        let buffers_shift = buffers_shift.min(BufferSpans::BUFFERS_SHIFT_MAX);
         let core = PoolCore {
             name,
             mode,
-            buffer_bytes: buffer_bytes.max(HEAP_BYTES_MIN),
+            buffer_bytes,
+            stride_bytes: span_bytes >> buffers_shift,
+            span_bytes,
             count_max,
             region: OnceCell::new(),
-            free_ids: RefCell::new(Vec::with_capacity(usize::from(count_max))),
-            fresh_id: Cell::new(0),
-            live_count: Cell::new(0),
-            live_count_max: Cell::new(0),
+            free_ids: OnceCell::new(),
+            free_count: Cell::new(0),
+            free_min: Cell::new(0),
+            open_count: Cell::new(0),
+            live_max_before: Cell::new(0),
             hits: Cell::new(0),
             misses: Cell::new(0),
+            returns: Cell::new(0),
+            spans: RefCell::new(BufferSpans::new(buffers_shift, count_max)),
+            budget: RefCell::new(Budget::new(limit_bytes)),
         };
         Self {
             core: Rc::new(core),
@@ -82,17 +136,29 @@ impl BufferPool {
     /// buffers; with pools off one malloc.
     #[inline]
     pub fn lease(&self) -> Result<Lease, PoolError> {
-        let core = &self.core;
-        let id = core.next_id()?;
-        let start = match core.mode {
-            PoolMode::On => core.buffer_start(id)?,
-            PoolMode::Off | PoolMode::ArenaOnly | PoolMode::Checked(_) => {
-                heap::allocate(core.buffer_bytes)?
-            }
+        let core = &*self.core;
+        let has_free = core.free_count.get() > 0;
+        if !has_free {
+            core.open_span()?;
+        }
+        let free_count = core.free_count.get() - 1;
+        let id = core.free_ids()[free_count].get();
+        let (start, is_hit) = match core.region.get() {
+            // SAFETY: the region holds `count_max` strides, and ids are below `count_max`.
+            Some(region) => (
+                unsafe { region.start().add(usize::from(id) * core.stride_bytes) },
+                has_free,
+            ),
+            None => (core.allocate_direct()?, false),
         };
-        core.note_lent(id);
+        core.free_count.set(free_count);
+        if free_count < core.free_min.get() {
+            core.free_min.set(free_count);
+        }
+        core.hits.set(core.hits.get() + u64::from(is_hit));
+        core.misses.set(core.misses.get() + u64::from(!is_hit));
         Ok(Lease {
-            core: Rc::clone(core),
+            core: Rc::clone(&self.core),
             start,
             filled_bytes: 0,
             id,
@@ -109,37 +175,43 @@ impl BufferPool {
         usize::from(self.core.count_max)
     }
 
+    /// Bytes of address space the buffers lie in, with pages or without: 0 before the first lease
+    /// and with pools off. `reserved_bytes` of [`stats`](Self::stats) counts only what can have
+    /// pages.
+    pub fn addressed_bytes(&self) -> usize {
+        self.core.region.get().map_or(0, Chunk::size_bytes)
+    }
+
+    /// Gives back the pages of half (rounded up) of the buffers that were not lent since the last
+    /// call, and returns how many bytes that were. Call it about once a second: what is idle halves
+    /// each time, what is used stays. O(`count_max`).
+    pub fn trim(&self) -> usize {
+        self.core.trim()
+    }
+
     /// What the pool holds. O(1).
     pub fn stats(&self) -> PoolStats {
         let core = &self.core;
-        let live_count = core.live_count.get();
-        let live_bytes = live_count * core.buffer_bytes;
-        let count_max = usize::from(core.count_max);
-        let (reserved_bytes, cached_count, waste_bytes) = match (core.mode, core.region.get()) {
-            (PoolMode::Off | PoolMode::ArenaOnly | PoolMode::Checked(_), _) => (live_bytes, 0, 0),
-            (PoolMode::On, None) => (0, 0, 0),
-            (PoolMode::On, Some(region)) => {
-                let fresh_count = count_max - usize::from(core.fresh_id.get());
-                let cached_count = core.free_ids.borrow().len() + fresh_count;
-                let between_bytes = (core.stride_bytes() - core.buffer_bytes) * count_max;
-                let tail_bytes = region.size_bytes() - core.stride_bytes() * count_max;
-                (
-                    region.size_bytes(),
-                    cached_count,
-                    between_bytes + tail_bytes,
-                )
-            }
-        };
+        let lent_count = core.hits.get() + core.misses.get();
+        let live_count = (lent_count - core.returns.get()) as usize;
+        let (mut cached_bytes, mut layout_bytes) = (0, 0);
+        let spans = core.spans.borrow();
+        let table_bytes = size_of_val(core.free_ids()) + spans.table_bytes();
+        if core.region.get().is_some() {
+            cached_bytes = core.free_count.get() * core.buffer_bytes;
+            layout_bytes =
+                spans.open_count() * core.span_bytes - core.open_count.get() * core.buffer_bytes;
+        }
         PoolStats {
             name: core.name,
             kind: "buffer",
             mode: core.mode,
             live_objects: live_count as u64,
-            live_bytes: live_bytes as u64,
-            cached_bytes: (cached_count * core.buffer_bytes) as u64,
-            waste_bytes: waste_bytes as u64,
-            reserved_bytes: reserved_bytes as u64,
-            high_water_bytes: (core.live_count_max.get() * core.buffer_bytes) as u64,
+            live_bytes: (live_count * core.buffer_bytes) as u64,
+            cached_bytes: cached_bytes as u64,
+            waste_bytes: (table_bytes + layout_bytes) as u64,
+            reserved_bytes: core.budget.borrow().reserved_bytes() as u64,
+            high_water_bytes: (core.live_max() * core.buffer_bytes) as u64,
             hits: core.hits.get(),
             misses: core.misses.get(),
             remote_frees: 0,
@@ -158,63 +230,121 @@ impl fmt::Debug for BufferPool {
 }
 
 impl PoolCore {
-    /// The id to lend next; it stays free until `note_lent`.
+    /// The free list: empty before the first lease.
     #[inline]
-    fn next_id(&self) -> Result<u16, PoolError> {
-        if let Some(&id) = self.free_ids.borrow().last() {
-            return Ok(id);
-        }
-        let fresh = self.fresh_id.get();
-        if fresh == self.count_max {
-            return Err(PoolError::Exhausted {
-                count_max: usize::from(self.count_max),
-            });
-        }
-        Ok(fresh)
+    fn free_ids(&self) -> &[Cell<u16>] {
+        self.free_ids.get().map_or(&[], |ids| ids)
     }
 
-    #[inline]
-    fn note_lent(&self, id: u16) {
-        let is_hit = self.mode == PoolMode::On && self.hits.get() + self.misses.get() > 0;
-        if self.free_ids.borrow_mut().pop().is_none() {
-            self.fresh_id.set(id + 1);
-        }
-        let live_count = self.live_count.get() + 1;
-        self.live_count.set(live_count);
-        self.live_count_max
-            .set(self.live_count_max.get().max(live_count));
-        self.hits.set(self.hits.get() + u64::from(is_hit));
-        self.misses.set(self.misses.get() + u64::from(!is_hit));
+    /// A buffer straight from malloc.
+    fn allocate_direct(&self) -> Result<NonNull<u8>, PoolError> {
+        self.budget.borrow_mut().take(self.buffer_bytes)?;
+        heap::allocate(self.buffer_bytes)
+            .inspect_err(|_| self.budget.borrow_mut().give_back(self.buffer_bytes))
     }
 
-    fn stride_bytes(&self) -> usize {
-        self.buffer_bytes.next_multiple_of(STRIDE_ALIGN_BYTES)
-    }
-
-    /// Where a buffer lies in the region, which is mapped when nobody has done so yet.
-    #[inline]
-    fn buffer_start(&self, id: u16) -> Result<NonNull<u8>, PoolError> {
-        let region = match self.region.get() {
-            Some(region) => region,
-            None => self.map_region()?,
-        };
-        // SAFETY: the region holds `count_max` strides, and ids are below `count_max`.
-        Ok(unsafe { region.start().add(usize::from(id) * self.stride_bytes()) })
-    }
-
+    /// Takes back what [`allocate_direct`](Self::allocate_direct) gave.
+    ///
+    /// # Safety
+    /// `start` came from it, and is not used again.
     #[cold]
-    fn map_region(&self) -> Result<&Chunk, PoolError> {
+    unsafe fn free_direct(&self, start: NonNull<u8>) {
+        // SAFETY: the buffer came from `heap::allocate(buffer_bytes)`.
+        unsafe { heap::free(start, self.buffer_bytes) };
+        self.budget.borrow_mut().give_back(self.buffer_bytes);
+    }
+
+    /// Makes the buffers of one more span free ones. Only when none is.
+    #[cold]
+    fn open_span(&self) -> Result<(), PoolError> {
+        let mut spans = self.spans.borrow_mut();
+        if self.mode.pools_blocks() && self.region.get().is_none() {
+            let region = self.map_region(spans.count())?;
+            self.region.get_or_init(|| region);
+        }
+        let free_ids = match self.free_ids.get() {
+            Some(free_ids) => free_ids,
+            None => self.make_tables(&mut spans)?,
+        };
+        if self.region.get().is_some() && !spans.all_open() {
+            self.budget.borrow_mut().take(self.span_bytes)?;
+        }
+        let ids = spans.open().ok_or(PoolError::Exhausted {
+            count_max: usize::from(self.count_max),
+        })?;
+        self.open_count.set(self.open_count.get() + ids.len());
+        self.free_count.set(ids.len());
+        // All there was is in use now: what can be idle in this interval begins here.
+        self.free_min.set(ids.len());
+        for (place, id) in free_ids.iter().zip(ids.rev()) {
+            place.set(id);
+        }
+        Ok(())
+    }
+
+    fn map_region(&self, span_count: usize) -> Result<Chunk, PoolError> {
+        let bytes = self.span_bytes.checked_mul(span_count.max(1));
+        let bytes = bytes.and_then(|bytes| bytes.checked_next_multiple_of(CHUNK_BYTES));
+        Chunk::map_long(bytes.ok_or(PoolError::OutOfMemory {
+            requested_bytes: self.buffer_bytes,
+        })?)
+    }
+
+    /// Makes room for the ids and the spans.
+    fn make_tables(&self, spans: &mut BufferSpans) -> Result<&[Cell<u16>], PoolError> {
         let count_max = usize::from(self.count_max);
-        let region_bytes = self
-            .buffer_bytes
-            .checked_next_multiple_of(STRIDE_ALIGN_BYTES)
-            .and_then(|stride_bytes| stride_bytes.checked_mul(count_max))
-            .and_then(|bytes| bytes.checked_next_multiple_of(CHUNK_BYTES))
-            .ok_or(PoolError::OutOfMemory {
-                requested_bytes: self.buffer_bytes,
-            })?;
-        let region = Chunk::map_long(region_bytes)?;
-        Ok(self.region.get_or_init(|| region))
+        let requested_bytes = count_max * size_of::<u16>() + spans.table_bytes_needed();
+        self.budget.borrow_mut().take(requested_bytes)?;
+        let mut ids = Vec::new();
+        ids.try_reserve_exact(count_max)
+            .map_err(|_| PoolError::OutOfMemory { requested_bytes })
+            .and_then(|()| spans.make_tables())
+            .inspect_err(|_| self.budget.borrow_mut().give_back(requested_bytes))?;
+        ids.resize(count_max, Cell::new(0));
+        Ok(self.free_ids.get_or_init(|| ids.into_boxed_slice()))
+    }
+
+    /// See [`BufferPool::trim`].
+    fn trim(&self) -> usize {
+        let idle_count = self.free_min.get();
+        self.live_max_before.set(self.live_max());
+        let Some(region) = self.region.get() else {
+            self.free_min.set(self.free_count.get());
+            return 0;
+        };
+        let mut spans = self.spans.borrow_mut();
+        let free_ids = self.free_ids();
+        // What lay at the bottom of the list all the time was not lent.
+        let left_count = spans.close_idle(&free_ids[..idle_count], |run| {
+            // SAFETY: the spans are whole pages of the region. Their buffers are free, so nobody
+            // looks at their content, which is undefined for the next holder.
+            unsafe {
+                let start = region.start().add(run.start * self.span_bytes);
+                discard(start, run.len() * self.span_bytes)
+            }
+        });
+        let mut kept_count = 0;
+        for place in &free_ids[..self.free_count.get()] {
+            if !spans.has_left(place.get()) {
+                free_ids[kept_count].set(place.get());
+                kept_count += 1;
+            }
+        }
+        spans.end_sweep();
+        self.open_count
+            .set(self.open_count.get() - (self.free_count.get() - kept_count));
+        self.free_count.set(kept_count);
+        self.free_min.set(kept_count);
+        let bytes = left_count * self.span_bytes;
+        self.budget.borrow_mut().give_back(bytes);
+        bytes
+    }
+
+    /// The most buffers ever lent. Free buffers were fewest when lent ones were most, since spans
+    /// open only when none is free.
+    fn live_max(&self) -> usize {
+        let live_max = self.open_count.get() - self.free_min.get();
+        live_max.max(self.live_max_before.get())
     }
 }
 
@@ -288,13 +418,15 @@ impl DerefMut for Lease {
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        if !self.core.mode.pools_blocks() {
-            // SAFETY: with pools off the buffer came from `heap::allocate(buffer_bytes)`.
-            unsafe { heap::free(self.start, self.core.buffer_bytes) };
+        let core = &*self.core;
+        if core.region.get().is_none() {
+            // SAFETY: a pool without a region lent this lease its buffer straight from malloc.
+            unsafe { core.free_direct(self.start) };
         }
-        // No growth: the list was made for `count_max` ids.
-        self.core.free_ids.borrow_mut().push(self.id);
-        self.core.live_count.set(self.core.live_count.get() - 1);
+        let free_count = core.free_count.get();
+        core.free_ids()[free_count].set(self.id);
+        core.free_count.set(free_count + 1);
+        core.returns.set(core.returns.get() + 1);
     }
 }
 

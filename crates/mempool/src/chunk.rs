@@ -1,7 +1,8 @@
 //! Aligned memory from the operating system.
 //!
 //! On the path: `chunk_store` maps segments for the blocks of all pools, `slot_table` cuts chunks
-//! into slots, and `buffer_pool` takes one long chunk for all its buffers.
+//! into slots and unmaps idle ones, and `buffer_pool` takes one long chunk for all its buffers and
+//! discards the pages of idle ones.
 //! A chunk is 64 KiB at a multiple of 64 KiB, so the chunk of any address is found by clearing 16
 //! bits. It carries no header: 32 KiB blocks fill it twice, and the pages of a tail that no block
 //! covers are never touched, hence never resident.
@@ -100,14 +101,13 @@ impl Drop for Chunk {
 }
 
 /// Gives the pages of `start..start + size_bytes` back; the addresses stay, and read as zero.
+/// `false` where the system refuses, as it does for locked pages: they stay, with what is in them.
 ///
 /// # Safety
 /// The range is whole pages of a chunk whose holder calls, and nobody needs what is in it.
-pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) {
+pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) -> bool {
     // SAFETY: the caller's promise.
-    let discarded = unsafe { pages::discard(start, size_bytes) };
-    // Locked pages refuse. They stay, with what is in them.
-    debug_assert!(discarded, "the system keeps {size_bytes} bytes");
+    unsafe { pages::discard(start, size_bytes) }
 }
 
 fn map_pages(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
@@ -153,6 +153,24 @@ mod tests {
             assert_eq!(last, mark);
         }
         unmap_pages(nudge, 4096);
+    }
+
+    /// Goal: discarded pages are gone, their neighbours are not, and the place is usable again; a
+    /// refusal is told and leaves everything as it was.
+    #[test]
+    fn discarded_pages_are_gone() {
+        let chunk = Chunk::map_long(2 * CHUNK_BYTES).unwrap();
+        // SAFETY: the chunk is this test's; the second range is no whole pages, which the system
+        // refuses.
+        unsafe {
+            chunk.start().write_bytes(7, 2 * CHUNK_BYTES);
+            let second = chunk.start().add(CHUNK_BYTES);
+            assert!(discard(second, CHUNK_BYTES));
+            assert_eq!((second.sub(1).read(), second.read()), (7, 0));
+            second.write(8);
+            assert!(cfg!(miri) || !discard(second.add(1), 4096));
+            assert_eq!(second.read(), 8);
+        }
     }
 
     /// Goal: a size the system cannot give is an error, not a crash.

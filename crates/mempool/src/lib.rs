@@ -18,7 +18,7 @@
 //!     |          |             (other threads)       |             |
 //!     |      local_pool                              |             |
 //!     |          |                                   |             |
-//! slot_table  block_class - free_list, chunk_list    |             |
+//! slot_table  block_class - free_list, chunk_list    |        buffer_spans
 //!     |          |                                   |             |
 //!     |      chunk_store (segments of the process)   |             |
 //!     |          |                                   |             |
@@ -33,8 +33,8 @@
 //! [`PoolStats`], whose identity is checked.
 //!
 //! Absent on purpose: global state (pools are made and passed down), and aborting. Running dry is a
-//! [`PoolError`], on which the caller waits or answers 503. Only the pools' own few tables, made
-//! when they are built, come from the infallible allocator.
+//! [`PoolError`], on which the caller waits or answers 503. Only the few hundred bytes of a pool itself,
+//! taken when it is made, come from the infallible allocator.
 
 mod pages;
 mod chunk;
@@ -64,9 +64,11 @@ mod block_allocator;
 pub mod malloc;
 mod fill;
 mod buffer;
+mod slot_chunk;
 mod slot_table;
 mod slab;
 mod arena;
+mod buffer_spans;
 mod buffer_pool;
 mod accounting;
 mod pool_mode;

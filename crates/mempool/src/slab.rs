@@ -2,9 +2,10 @@
 //!
 //! On the path: `io` keeps its sockets here and `http` its connections; a late event for a closed
 //! connection carries the old handle and finds nothing.
-//! Absent on purpose: sharing. One owner, no atomics; and returning chunks, since a slot's
-//! generation must survive as long as handles may.
+//! Absent on purpose: sharing. One owner, no atomics; and moving objects: one stays where it was
+//! put until it is removed.
 #![allow(unsafe_code)]
+use crate::budget::Budget;
 use crate::slot_table::SlotTable;
 use crate::{PoolError, PoolMode, PoolStats};
 use std::alloc::{Layout, alloc};
@@ -83,10 +84,12 @@ impl<T> fmt::Debug for Handle<T> {
     }
 }
 
-/// Objects of one type, in 64 KiB chunks, newest free place first.
+/// Objects of one type, in 64 KiB chunks, newest free place of the chunk in hand first.
 ///
-/// With pools off every object is one malloc, and the chunks hold only the table of handles, which
-/// counts as waste.
+/// Objects may be of any size and alignment: those over 4 KiB come in longer runs of chunks where
+/// that wastes less; those of over 1 MiB, or aligned to more than 64 KiB, are boxes of their own
+/// (every one a miss), as all are with pools off. The chunks then hold only the table of handles,
+/// which counts as waste.
 ///
 /// ```
 /// use millpond_mempool::{PoolMode, Slab};
@@ -101,8 +104,8 @@ impl<T> fmt::Debug for Handle<T> {
 /// ```
 pub struct Slab<T> {
     name: &'static str,
+    mode: PoolMode,
     objects: Objects<T>,
-    len_max: usize,
     hits: u64,
     misses: u64,
 }
@@ -123,18 +126,23 @@ macro_rules! on_either {
 }
 
 impl<T> Slab<T> {
-    /// An empty slab without memory.
+    /// An empty slab without memory and without a limit.
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
-        let objects = match mode {
-            PoolMode::On => Objects::InPlace(SlotTable::new()),
-            PoolMode::Off | PoolMode::ArenaOnly | PoolMode::Checked(_) => {
-                Objects::Boxed(SlotTable::new())
-            }
+        Self::with_budget(name, mode, usize::MAX)
+    }
+
+    /// An empty slab whose `reserved_bytes` never pass `limit_bytes`: whole chunks, the table of
+    /// chunks, and what is boxed.
+    pub const fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
+        let objects = if mode.pools_blocks() && SlotTable::<T>::FITS {
+            Objects::InPlace(SlotTable::new(limit_bytes))
+        } else {
+            Objects::Boxed(SlotTable::new(limit_bytes))
         };
         Self {
             name,
+            mode,
             objects,
-            len_max: 0,
             hits: 0,
             misses: 0,
         }
@@ -146,17 +154,18 @@ impl<T> Slab<T> {
     pub fn insert(&mut self, value: T) -> Result<Handle<T>, PoolError> {
         let ((index, generation), is_hit) = match &mut self.objects {
             Objects::InPlace(table) => {
-                let grown = table.make_room()?;
-                (table.insert(value), !grown)
+                let room = table.room()?;
+                let is_hit = room.is_hit();
+                (room.fill(value), is_hit)
             }
             Objects::Boxed(table) => {
-                table.make_room()?;
-                (table.insert(try_box(value)?), false)
+                let mut room = table.room()?;
+                let boxed = box_within(room.budget(), value)?;
+                (room.fill(boxed), false)
             }
         };
         self.hits += u64::from(is_hit);
         self.misses += u64::from(!is_hit);
-        self.len_max = self.len_max.max(self.len());
         Ok(Handle {
             index,
             generation,
@@ -192,9 +201,11 @@ impl<T> Slab<T> {
     pub fn remove(&mut self, handle: Handle<T>) -> Option<T> {
         match &mut self.objects {
             Objects::InPlace(table) => table.remove(handle.index, handle.generation),
-            Objects::Boxed(table) => table
-                .remove(handle.index, handle.generation)
-                .map(|boxed| *boxed),
+            Objects::Boxed(table) => {
+                let boxed = table.remove(handle.index, handle.generation)?;
+                table.budget().give_back(size_of::<T>());
+                Some(*boxed)
+            }
         }
     }
 
@@ -210,60 +221,93 @@ impl<T> Slab<T> {
         self.len() == 0
     }
 
-    /// Every object with its handle, in the order of places. O(most objects ever).
+    /// Every object with its handle, in the order of places. O(places of the chunks in use).
     pub fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
-        self.handles()
-            .filter_map(|handle| Some((handle, self.get(handle)?)))
+        // SAFETY: the objects live where they are found as long as the slab is borrowed, during
+        // which nobody writes to them.
+        self.places()
+            .map(|(handle, object)| (handle, unsafe { &*object }))
     }
 
-    /// Every object's handle, in the order of places. O(most objects ever).
+    /// Every object with its handle, in the order of places. O(places of the chunks in use).
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle<T>, &mut T)> {
+        // SAFETY: as in `iter`; the slab is borrowed mutably, and no object comes twice.
+        self.places()
+            .map(|(handle, object)| (handle, unsafe { &mut *object }))
+    }
+
+    /// Every object's handle, in the order of places. O(places of the chunks in use).
     pub fn handles(&self) -> impl Iterator<Item = Handle<T>> {
+        self.places().map(|(handle, _)| handle)
+    }
+
+    /// Every object's handle and place.
+    fn places(&self) -> impl Iterator<Item = (Handle<T>, *mut T)> {
         let (in_place, boxed) = match &self.objects {
             Objects::InPlace(table) => (Some(table), None),
             Objects::Boxed(table) => (None, Some(table)),
         };
         let in_place = in_place.into_iter().flat_map(SlotTable::live);
         let boxed = boxed.into_iter().flat_map(SlotTable::live);
-        in_place.chain(boxed).map(|(index, generation)| Handle {
-            index,
-            generation,
-            object: PhantomData,
+        let boxed = boxed.map(|(index, generation, place)| {
+            // SAFETY: a live slot of this table holds a box; only the pointer in it is read.
+            let object = unsafe { *place.cast::<*mut T>() };
+            (index, generation, object)
+        });
+        in_place.chain(boxed).map(|(index, generation, place)| {
+            let handle = Handle {
+                index,
+                generation,
+                object: PhantomData,
+            };
+            (handle, place)
         })
+    }
+
+    /// Gives back half (rounded up) of the chunks that no object needed since the last call, and
+    /// returns how many bytes that were. Call it about once a second: what is idle halves each
+    /// time, what is used stays. Handles stay as good, or as stale, as they were. O(chunks, and
+    /// places of those that leave).
+    pub fn trim(&mut self) -> usize {
+        on_either!(&mut self.objects, table => table.trim())
     }
 
     /// What the slab holds. O(1).
     pub fn stats(&self) -> PoolStats {
         let object_bytes = size_of::<T>();
         let live_bytes = self.len() * object_bytes;
-        let (mode, reserved_bytes, cached_bytes, waste_bytes) = match &self.objects {
+        let (len_max, reserved_bytes, cached_bytes, waste_bytes) = match &self.objects {
             Objects::InPlace(table) => {
                 let slot_bytes = SlotTable::<T>::SLOT_BYTES;
                 let around_live_bytes = table.len() * (slot_bytes - object_bytes);
-                let dead_bytes = table.retired_count() * slot_bytes + table.tail_bytes();
-                let cached_bytes = table.cached_count() * slot_bytes;
-                let waste_bytes = around_live_bytes + dead_bytes;
                 (
-                    PoolMode::On,
+                    table.len_max(),
                     table.reserved_bytes(),
-                    cached_bytes,
-                    waste_bytes,
+                    table.cached_count() * slot_bytes,
+                    around_live_bytes + table.overhead_bytes(),
                 )
             }
             Objects::Boxed(table) => {
-                let table_bytes = table.reserved_bytes();
-                (PoolMode::Off, live_bytes + table_bytes, 0, table_bytes)
+                let slot_count = table.len() + table.cached_count();
+                let slots_bytes = slot_count * SlotTable::<Box<T>>::SLOT_BYTES;
+                (
+                    table.len_max(),
+                    table.reserved_bytes(),
+                    0,
+                    slots_bytes + table.overhead_bytes(),
+                )
             }
         };
         PoolStats {
             name: self.name,
             kind: "slab",
-            mode,
+            mode: self.mode,
             live_objects: self.len() as u64,
             live_bytes: live_bytes as u64,
             cached_bytes: cached_bytes as u64,
             waste_bytes: waste_bytes as u64,
             reserved_bytes: reserved_bytes as u64,
-            high_water_bytes: (self.len_max * object_bytes) as u64,
+            high_water_bytes: (len_max * object_bytes) as u64,
             hits: self.hits,
             misses: self.misses,
             remote_frees: 0,
@@ -278,15 +322,18 @@ impl<T> fmt::Debug for Slab<T> {
     }
 }
 
-/// One malloc, as `Box::new` makes it, but a refusal is an error instead of an abort.
-fn try_box<T>(value: T) -> Result<Box<T>, PoolError> {
+/// One malloc, as `Box::new` makes it, but a refusal, or a budget that is used up, is an error
+/// instead of an abort.
+fn box_within<T>(budget: &mut Budget, value: T) -> Result<Box<T>, PoolError> {
     let layout = Layout::new::<T>();
     if layout.size() == 0 {
         return Ok(Box::new(value));
     }
+    budget.take(layout.size())?;
     // SAFETY: the layout's size is not 0.
     let start = unsafe { alloc(layout) }.cast::<T>();
     if start.is_null() {
+        budget.give_back(layout.size());
         return Err(PoolError::OutOfMemory {
             requested_bytes: layout.size(),
         });

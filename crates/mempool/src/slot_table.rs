@@ -2,268 +2,503 @@
 //!
 //! On the path: `slab` stores its objects here, or the boxes of its objects when pools are off.
 //! A slot's generation is odd while it holds a value and grows by 1 whenever one moves in or out,
-//! so a handle from an earlier life never matches. A slot whose generation would start again from 0
-//! is retired for ever instead; that takes 2^31 lives.
+//! so a handle from an earlier life never matches. A slot that has used up its generations (2^31
+//! lives) is retired for ever.
+//!
+//! A chunk without a live slot can leave (`trim`). Its entry stays behind with the highest
+//! generation of its slots; when the chunk is mapped again they all begin there, so a pair of
+//! index and generation never comes twice.
+//!
+//! ```text
+//! chunks   0        1        2           3         4
+//!          full     room     unmapped    current   room
+//!                    ^          |           |        ^
+//!   with_room -------+----------|-----------|--------+   lowest first after a sweep
+//!                               floor       the chunk to insert into
+//! ```
+//! Absent on purpose: one free list over all chunks, from which a chunk could not leave without
+//! walking it; and giving the entries back (40 bytes a chunk), since handles live for ever.
 #![allow(unsafe_code)]
 use crate::PoolError;
+use crate::budget::Budget;
 use crate::chunk::{CHUNK_BYTES, Chunk};
+use crate::slot_chunk::{CURRENT, NONE, RETIRED, Slot, SlotChunk, UNLISTED, is_live};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem;
 
-/// End of the free list.
-const NONE: u32 = u32::MAX;
+/// Indices have 31 bits, which makes finding the chunk one multiplication: see `chunk_of`.
+const INDEX_BITS: u32 = 31;
+/// How long a run of chunks may get to hold large slots without much waste.
+const RUN_CHUNKS_MAX: usize = 16;
+/// Slots are cut from a fresh chunk so many bytes at a time: pages not wanted are not touched.
+const CUT_BYTES: usize = 4096;
 
-struct Slot<V> {
-    generation: u32,
-    next_free: u32,
-    value: MaybeUninit<V>,
+/// Slots for values. Fills the chunk in hand, newest free slot first, then another that has room.
+/// Invariant: every mapped chunk with a free or uncut slot is `current` or on the list that
+/// `with_room` begins, and no other is on it.
+pub(crate) struct SlotTable<V> {
+    chunks: Vec<SlotChunk>,
+    current: u32,
+    with_room: u32,
+    live_count: u32,
+    /// The most `live_count` has been since the last sweep, and before it.
+    live_max: u32,
+    live_max_before: u32,
+    mapped_count: u32,
+    /// Retired slots of mapped chunks.
+    retired_count: u32,
+    budget: Budget,
+    values: PhantomData<V>,
 }
 
-/// Slots for values, newest free slot first.
-/// Invariant: slots below `cut_count` are initialised but for their values; `value` holds one
-/// exactly where `generation` is odd. `cut_count = live + free + retired`.
-pub(crate) struct SlotTable<V> {
-    chunks: Vec<Chunk>,
-    cut_count: u32,
-    newest_free: u32,
-    free_count: u32,
-    live_count: u32,
-    retired_count: u32,
-    values: PhantomData<V>,
+/// A free slot of the current chunk.
+pub(crate) struct Room<'a, V> {
+    table: &'a mut SlotTable<V>,
+    is_hit: bool,
 }
 
 impl<V> SlotTable<V> {
     /// Bytes of one slot.
     pub(crate) const SLOT_BYTES: usize = size_of::<Slot<V>>();
-    const SLOTS_PER_CHUNK: u32 = {
-        assert!(
-            size_of::<Slot<V>>() <= CHUNK_BYTES,
-            "an object must fit in a chunk of 64 KiB"
-        );
-        assert!(align_of::<Slot<V>>() <= CHUNK_BYTES);
-        (CHUNK_BYTES / size_of::<Slot<V>>()) as u32
-    };
+    /// Whether slots of this type can be in chunks at all; nothing else may be asked when not.
+    pub(crate) const FITS: bool =
+        Self::SLOT_BYTES <= RUN_CHUNKS_MAX * CHUNK_BYTES && align_of::<Slot<V>>() <= CHUNK_BYTES;
+    const RUN_BYTES: usize = run_chunks(Self::SLOT_BYTES) * CHUNK_BYTES;
+    const SLOTS_PER_RUN: u32 = (Self::RUN_BYTES / Self::SLOT_BYTES) as u32;
+    const TAIL_BYTES: usize = Self::RUN_BYTES - Self::SLOTS_PER_RUN as usize * Self::SLOT_BYTES;
+    const CUT_COUNT: u32 = (CUT_BYTES / Self::SLOT_BYTES) as u32;
 
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(limit_bytes: usize) -> Self {
         Self {
             chunks: Vec::new(),
-            cut_count: 0,
-            newest_free: NONE,
-            free_count: 0,
+            current: NONE,
+            with_room: NONE,
             live_count: 0,
+            live_max: 0,
+            live_max_before: 0,
+            mapped_count: 0,
             retired_count: 0,
+            budget: Budget::new(limit_bytes),
             values: PhantomData,
         }
     }
 
-    /// Makes sure that the next `insert` finds a slot. Whether a chunk was mapped for it.
+    /// A slot to fill: a free one, else one of a new chunk.
     #[inline]
-    pub(crate) fn make_room(&mut self) -> Result<bool, PoolError> {
-        if self.newest_free != NONE || self.cut_count < self.slot_count() {
-            return Ok(false);
-        }
-        self.add_chunk()?;
-        Ok(true)
+    pub(crate) fn room(&mut self) -> Result<Room<'_, V>, PoolError> {
+        let has_free = |chunk: &SlotChunk| chunk.newest_free != NONE;
+        let is_hit = match self.chunks.get(self.current as usize).is_some_and(has_free) {
+            true => true,
+            false => self.make_room()?,
+        };
+        Ok(Room {
+            table: self,
+            is_hit,
+        })
     }
 
+    /// Makes `current` a chunk with a free slot. Whether that took no new chunk.
     #[cold]
-    fn add_chunk(&mut self) -> Result<(), PoolError> {
-        // The last index is the end mark of the free list.
-        let count_max = NONE as usize;
-        if self
-            .slot_count()
-            .checked_add(Self::SLOTS_PER_CHUNK)
-            .is_none()
-        {
-            return Err(PoolError::Exhausted { count_max });
+    fn make_room(&mut self) -> Result<bool, PoolError> {
+        let uncut =
+            |chunk: &SlotChunk| chunk.memory.is_some() && chunk.cut_count < Self::SLOTS_PER_RUN;
+        if self.chunks.get(self.current as usize).is_some_and(uncut) {
+            self.cut();
+            return Ok(true);
         }
-        let requested_bytes = CHUNK_BYTES;
-        self.chunks
-            .try_reserve(1)
-            .map_err(|_| PoolError::OutOfMemory { requested_bytes })?;
-        self.chunks.push(Chunk::map()?);
-        Ok(())
-    }
-
-    /// Puts a value into the newest free slot; returns its index and generation.
-    ///
-    /// # Panics
-    /// Without a slot: `make_room` before.
-    #[inline]
-    pub(crate) fn insert(&mut self, value: V) -> (u32, u32) {
-        if self.newest_free == NONE {
+        let is_hit = self.with_room != NONE;
+        let next = if is_hit { self.with_room } else { self.map()? };
+        if let Some(full) = self.chunks.get_mut(self.current as usize) {
+            full.next_with_room = UNLISTED;
+        }
+        self.current = next;
+        let chunk = &mut self.chunks[next as usize];
+        if is_hit {
+            self.with_room = chunk.next_with_room;
+        }
+        chunk.next_with_room = CURRENT;
+        if chunk.newest_free == NONE {
             self.cut();
         }
-        let index = self.newest_free;
-        let slot = self
-            .slot_mut(index)
-            .expect("`make_room` comes before `insert`");
-        slot.generation += 1;
-        slot.value.write(value);
-        let (generation, next_free) = (slot.generation, slot.next_free);
-        self.newest_free = next_free;
-        self.free_count -= 1;
-        self.live_count += 1;
-        (index, generation)
+        Ok(is_hit)
     }
 
-    /// Makes the next slot never used so far a free one.
-    fn cut(&mut self) {
-        assert!(
-            self.cut_count < self.slot_count(),
-            "`make_room` comes before `insert`"
-        );
-        let index = self.cut_count;
-        // SAFETY: the slot is inside a chunk of this table; the memory is the table's alone and
-        // aligned, as chunks are more aligned than any slot.
-        unsafe {
-            let slot = self.slot_start(index);
-            (&raw mut (*slot).generation).write(0);
-            (&raw mut (*slot).next_free).write(NONE);
+    /// Maps the lowest chunk without memory; where there is none, one more. Returns its number.
+    fn map(&mut self) -> Result<u32, PoolError> {
+        let is_unmapped = |chunk: &SlotChunk| chunk.memory.is_none() && chunk.floor != RETIRED;
+        let place = if self.mapped_count as usize == self.chunks.len() {
+            None
+        } else {
+            self.chunks.iter().position(is_unmapped)
+        };
+        if place.is_none() {
+            self.make_entry()?;
         }
-        self.cut_count += 1;
-        self.newest_free = index;
-        self.free_count += 1;
+        let number = place.unwrap_or(self.chunks.len());
+        self.budget.take(Self::RUN_BYTES)?;
+        let memory = Chunk::map_long(Self::RUN_BYTES)
+            .inspect_err(|_| self.budget.give_back(Self::RUN_BYTES))?;
+        if place.is_none() {
+            self.chunks.push(SlotChunk::NEW);
+        }
+        self.chunks[number].memory = Some(memory);
+        self.mapped_count += 1;
+        Ok(number as u32)
+    }
+
+    /// Makes sure that one entry can be pushed.
+    fn make_entry(&mut self) -> Result<(), PoolError> {
+        let slot_count = (self.chunks.len() + 1) * Self::SLOTS_PER_RUN as usize;
+        if slot_count > 1 << INDEX_BITS {
+            let count_max = self.chunks.len() * Self::SLOTS_PER_RUN as usize;
+            return Err(PoolError::Exhausted { count_max });
+        }
+        if self.chunks.len() < self.chunks.capacity() {
+            return Ok(());
+        }
+        let added_count = self.chunks.len().max(4);
+        let requested_bytes = added_count * size_of::<SlotChunk>();
+        self.budget.take(requested_bytes)?;
+        self.chunks
+            .try_reserve_exact(added_count)
+            .map_err(|_| PoolError::OutOfMemory { requested_bytes })
+            .inspect_err(|_| self.budget.give_back(requested_bytes))
+    }
+
+    /// Makes some never used slots of the current chunk free ones, lowest first.
+    fn cut(&mut self) {
+        let chunk = &mut self.chunks[self.current as usize];
+        let first = chunk.cut_count;
+        let last = (first + Self::CUT_COUNT.max(1)).min(Self::SLOTS_PER_RUN) - 1;
+        for place in first..=last {
+            let next_free = if place == last {
+                chunk.newest_free
+            } else {
+                place + 1
+            };
+            // SAFETY: `place` is below SLOTS_PER_RUN, and a chunk that is cut has memory, which is
+            // the table's alone and aligned: chunks are more aligned than any slot that fits.
+            unsafe {
+                let slot = chunk.slot_start::<V>(place);
+                (&raw mut (*slot).generation).write(chunk.floor);
+                (&raw mut (*slot).next_free).write(next_free);
+            }
+        }
+        chunk.newest_free = first;
+        chunk.cut_count = last + 1;
     }
 
     /// The value, where the slot holds one of this generation.
     #[inline]
     pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&V> {
-        let slot = self.slot(index)?;
-        // SAFETY: an odd generation says that the slot holds a value.
-        (is_live(generation) && slot.generation == generation)
-            .then(|| unsafe { slot.value.assume_init_ref() })
+        let (number, place) = Self::chunk_of(index);
+        let slot = self.chunks.get(number)?.slot::<V>(place)?;
+        // SAFETY: a cut slot is initialised, and writing to it needs `&mut self`; an odd
+        // generation says that it holds a value.
+        unsafe {
+            let is_it = is_live(generation) && (*slot).generation == generation;
+            is_it.then(|| (*slot).value.assume_init_ref())
+        }
     }
 
     /// The value, where the slot holds one of this generation.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut V> {
-        let slot = self.slot_mut(index)?;
-        // SAFETY: an odd generation says that the slot holds a value.
-        (is_live(generation) && slot.generation == generation)
-            .then(|| unsafe { slot.value.assume_init_mut() })
+        let (number, place) = Self::chunk_of(index);
+        let slot = self.chunks.get(number)?.slot::<V>(place)?;
+        // SAFETY: as in `get`, and the table is borrowed mutably.
+        unsafe {
+            let is_it = is_live(generation) && (*slot).generation == generation;
+            is_it.then(|| (*slot).value.assume_init_mut())
+        }
     }
 
     /// Moves the value out, where the slot holds one of this generation.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32, generation: u32) -> Option<V> {
-        let newest_free = self.newest_free;
-        let slot = self.slot_mut(index)?;
+        let (number, place) = Self::chunk_of(index);
+        let chunk = self.chunks.get_mut(number)?;
+        // SAFETY: a cut slot is initialised, and the table is borrowed mutably.
+        let slot = unsafe { &mut *chunk.slot::<V>(place)? };
         if !is_live(generation) || slot.generation != generation {
             return None;
         }
         // SAFETY: an odd generation says that the slot holds a value; the even one set now, that
         // it has been moved out.
         let value = unsafe { slot.value.assume_init_read() };
-        slot.generation = generation.wrapping_add(1);
-        if slot.generation == 0 {
-            self.retired_count += 1;
-        } else {
-            slot.next_free = newest_free;
-            self.newest_free = index;
-            self.free_count += 1;
-        }
+        slot.generation = generation + 1;
+        chunk.live_count -= 1;
         self.live_count -= 1;
+        if slot.generation == RETIRED {
+            self.retired_count += 1;
+            return Some(value);
+        }
+        slot.next_free = chunk.newest_free;
+        chunk.newest_free = place;
+        if chunk.next_with_room == UNLISTED {
+            chunk.next_with_room = self.with_room;
+            self.with_room = number as u32;
+        }
         Some(value)
     }
 
-    /// Index and generation of every value, in the order of indices. O(slots ever used).
-    pub(crate) fn live(&self) -> impl Iterator<Item = (u32, u32)> {
-        let generation = |index| self.slot(index).map_or(0, |slot| slot.generation);
-        (0..self.cut_count)
-            .map(move |index| (index, generation(index)))
-            .filter(|(_, generation)| is_live(*generation))
+    /// Ends an interval: of the chunks that all values of the interval could have done without,
+    /// half (rounded up) leave, as far as there are that many without a value; the highest first.
+    /// New values go to the lowest chunks from now on, so that the highest fall idle. Returns the
+    /// bytes given back. O(chunks), and the slots of those that leave.
+    pub(crate) fn trim(&mut self) -> usize {
+        let slot_count = self.mapped_count * Self::SLOTS_PER_RUN;
+        let unused_count = (slot_count - self.live_max) / Self::SLOTS_PER_RUN;
+        self.live_max_before = self.live_max_before.max(self.live_max);
+        self.live_max = self.live_count;
+        let leaving_count = unused_count.div_ceil(2) as usize;
+        let is_idle = |chunk: &&mut SlotChunk| chunk.memory.is_some() && chunk.live_count == 0;
+        let mut left_count = 0;
+        for chunk in self
+            .chunks
+            .iter_mut()
+            .rev()
+            .filter(is_idle)
+            .take(leaving_count)
+        {
+            self.retired_count -= chunk.unmap::<V>();
+            left_count += 1;
+        }
+        self.mapped_count -= left_count as u32;
+        self.budget.give_back(left_count * Self::RUN_BYTES);
+        self.relist();
+        left_count * Self::RUN_BYTES
+    }
+
+    /// Sorts the list of chunks with room and makes the lowest of them the current one.
+    fn relist(&mut self) {
+        (self.current, self.with_room) = (NONE, NONE);
+        for (number, chunk) in self.chunks.iter_mut().enumerate().rev() {
+            let is_uncut = chunk.cut_count < Self::SLOTS_PER_RUN;
+            let has_room = chunk.memory.is_some() && (chunk.newest_free != NONE || is_uncut);
+            chunk.next_with_room = if has_room { self.with_room } else { UNLISTED };
+            if has_room {
+                self.with_room = number as u32;
+            }
+        }
+        if let Some(lowest) = self.chunks.get_mut(self.with_room as usize) {
+            self.current = mem::replace(&mut self.with_room, lowest.next_with_room);
+            lowest.next_with_room = CURRENT;
+        }
+    }
+
+    /// Index, generation and place of every value, in the order of indices. O(slots of the chunks
+    /// that hold any). The pointers are good for reading while the table is borrowed, and for
+    /// writing, each once at a time, while it is borrowed mutably.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u32, u32, *mut V)> {
+        let has_any = |(_, chunk): &(u32, &SlotChunk)| chunk.live_count > 0;
+        let chunks = (0..).zip(&self.chunks).filter(has_any);
+        chunks.flat_map(|(number, chunk)| {
+            let slots = (0..chunk.cut_count).filter_map(move |place| {
+                let slot = chunk.slot::<V>(place)?;
+                // SAFETY: a cut slot is initialised, and nobody writes to it during the borrow.
+                let (generation, value) = unsafe { ((*slot).generation, &raw mut (*slot).value) };
+                let index = number * Self::SLOTS_PER_RUN + place;
+                is_live(generation).then_some((index, generation, value.cast::<V>()))
+            });
+            slots.take(chunk.live_count as usize)
+        })
     }
 
     /// Values in the table.
+    #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.live_count as usize
     }
 
+    /// The most values there have ever been.
+    pub(crate) fn len_max(&self) -> usize {
+        self.live_max.max(self.live_max_before) as usize
+    }
+
     /// Slots that can take a value without a system call.
     pub(crate) const fn cached_count(&self) -> usize {
-        (self.free_count + (self.slot_count() - self.cut_count)) as usize
+        let slot_count = self.mapped_count as usize * Self::SLOTS_PER_RUN as usize;
+        slot_count - self.live_count as usize - self.retired_count as usize
     }
 
-    /// Slots that will never take a value again.
-    pub(crate) const fn retired_count(&self) -> usize {
-        self.retired_count as usize
+    /// Bytes of the table that no slot uses or can use: its entries, the ends of chunks, and
+    /// slots that will never take a value again.
+    pub(crate) const fn overhead_bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<SlotChunk>()
+            + self.mapped_count as usize * Self::TAIL_BYTES
+            + self.retired_count as usize * Self::SLOT_BYTES
     }
 
-    /// Bytes of all chunks.
+    /// What the table has taken, and whoever shares its budget.
+    pub(crate) const fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// Bytes taken and not given back.
     pub(crate) const fn reserved_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK_BYTES
+        self.budget.reserved_bytes()
     }
 
-    /// Bytes at the ends of the chunks, too short for a slot.
-    pub(crate) const fn tail_bytes(&self) -> usize {
-        self.chunks.len() * (CHUNK_BYTES - Self::SLOTS_PER_CHUNK as usize * Self::SLOT_BYTES)
-    }
-
+    /// Number of the chunk and place in it. Any index is safe: one that is out of range gives a
+    /// number or a place that is.
     #[inline]
-    const fn slot_count(&self) -> u32 {
-        // `add_chunk` keeps the product within 32 bits.
-        self.chunks.len() as u32 * Self::SLOTS_PER_CHUNK
+    const fn chunk_of(index: u32) -> (usize, u32) {
+        // Exact below 2^31: the factor is too large by less than 2^-SHIFT times SLOTS_PER_RUN, so
+        // the product is too large by less than 1 / SLOTS_PER_RUN. Half the instructions of `/`.
+        let shift = const { INDEX_BITS + Self::SLOTS_PER_RUN.next_power_of_two().ilog2() };
+        let factor = const {
+            let shift = INDEX_BITS + Self::SLOTS_PER_RUN.next_power_of_two().ilog2();
+            (1_u64 << shift) / Self::SLOTS_PER_RUN as u64 + 1
+        };
+        let number = (index as u64).wrapping_mul(factor) >> shift;
+        let place = index.wrapping_sub((number as u32).wrapping_mul(Self::SLOTS_PER_RUN));
+        (number as usize, place)
+    }
+}
+
+impl<V> Room<'_, V> {
+    /// Whether it took no new chunk.
+    #[inline]
+    pub(crate) fn is_hit(&self) -> bool {
+        self.is_hit
     }
 
-    #[inline]
-    fn slot(&self, index: u32) -> Option<&Slot<V>> {
-        // SAFETY: slots below `cut_count` are initialised, and writing needs `&mut self`.
-        (index < self.cut_count).then(|| unsafe { &*self.slot_start(index) })
+    /// Bytes for what the value points to, from the budget of the table.
+    pub(crate) fn budget(&mut self) -> &mut Budget {
+        &mut self.table.budget
     }
 
+    /// Puts the value in; returns its index and generation.
     #[inline]
-    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<V>> {
-        // SAFETY: slots below `cut_count` are initialised, and the table is borrowed mutably.
-        (index < self.cut_count).then(|| unsafe { &mut *self.slot_start(index) })
-    }
-
-    /// Where the slot lies.
-    #[inline]
-    fn slot_start(&self, index: u32) -> *mut Slot<V> {
-        let chunk = &self.chunks[(index / Self::SLOTS_PER_CHUNK) as usize];
-        let place = (index % Self::SLOTS_PER_CHUNK) as usize;
-        // SAFETY: a chunk holds SLOTS_PER_CHUNK slots, and `place` is below that.
-        unsafe { chunk.start().cast::<Slot<V>>().add(place).as_ptr() }
+    pub(crate) fn fill(self, value: V) -> (u32, u32) {
+        let table = self.table;
+        let number = table.current;
+        // SAFETY: `room` found a free slot in the current chunk, or made one, and has held the
+        // table's only borrow since.
+        let (chunk, slot) = unsafe {
+            let chunk = table.chunks.get_unchecked_mut(number as usize);
+            let slot = &mut *chunk.slot_start::<V>(chunk.newest_free);
+            (chunk, slot)
+        };
+        let index = number * SlotTable::<V>::SLOTS_PER_RUN + chunk.newest_free;
+        chunk.newest_free = slot.next_free;
+        slot.generation += 1;
+        slot.value.write(value);
+        chunk.live_count += 1;
+        table.live_count += 1;
+        table.live_max = table.live_max.max(table.live_count);
+        (index, slot.generation)
     }
 }
 
 impl<V> Drop for SlotTable<V> {
     fn drop(&mut self) {
-        if !std::mem::needs_drop::<V>() {
+        if !mem::needs_drop::<V>() {
             return;
         }
-        for index in 0..self.cut_count {
-            let generation = self.slot(index).map_or(0, |slot| slot.generation);
-            drop(self.remove(index, generation));
+        for chunk in &mut self.chunks {
+            for place in 0..chunk.cut_count {
+                let slot = chunk.slot::<V>(place).expect("the slot is cut");
+                // SAFETY: a cut slot is initialised; an odd generation says that it holds a value,
+                // the even one set before it is dropped, that it does so no more.
+                unsafe {
+                    if is_live((*slot).generation) {
+                        (*slot).generation += 1;
+                        (*slot).value.assume_init_drop();
+                    }
+                }
+            }
         }
     }
 }
 
-/// Whether a slot of this generation holds a value.
-#[inline]
-const fn is_live(generation: u32) -> bool {
-    generation % 2 == 1
+/// How many chunks make a run of slots of this size: the fewest whose end wastes at most an eighth.
+const fn run_chunks(slot_bytes: usize) -> usize {
+    let mut count = slot_bytes.div_ceil(CHUNK_BYTES);
+    while count < RUN_CHUNKS_MAX && (count * CHUNK_BYTES % slot_bytes) * 8 > count * CHUNK_BYTES {
+        count += 1;
+    }
+    count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: the last generation is served, then the slot retires and old handles stay dead.
+    fn insert<V>(table: &mut SlotTable<V>, value: V) -> (u32, u32) {
+        table.room().unwrap().fill(value)
+    }
+
+    fn set_generation(table: &mut SlotTable<char>, index: u32, generation: u32) {
+        let (number, place) = SlotTable::<char>::chunk_of(index);
+        let slot = table.chunks[number].slot::<char>(place).unwrap();
+        // SAFETY: the slot is cut, and the table is borrowed mutably.
+        unsafe { (*slot).generation = generation };
+    }
+
+    /// Goal: the last generation is served, then the slot retires and old handles stay dead; a
+    /// chunk that holds such a slot leaves for ever, and others take its place.
     #[test]
     fn slot_retires_instead_of_repeating_a_generation() {
-        let mut table = SlotTable::new();
-        table.make_room().unwrap();
-        let (index, first) = table.insert('a');
+        let mut table = SlotTable::new(usize::MAX);
+        let (index, first) = insert(&mut table, 'a');
         table.remove(index, first).unwrap();
-        table.slot_mut(index).unwrap().generation = u32::MAX - 1;
-        assert_eq!(table.insert('b'), (index, u32::MAX));
-        assert_eq!(table.remove(index, u32::MAX), Some('b'));
-        assert_eq!((table.len(), table.retired_count()), (0, 1));
-        assert_eq!(table.get(index, 0), None);
-        let (next_index, _) = table.insert('c');
+        set_generation(&mut table, index, RETIRED - 2);
+        assert_eq!(insert(&mut table, 'b'), (index, RETIRED - 1));
+        assert_eq!(table.remove(index, RETIRED - 1), Some('b'));
+        assert_eq!((table.len(), table.retired_count), (0, 1));
+        assert_eq!(table.get(index, RETIRED), None);
+        let (next_index, next) = insert(&mut table, 'c');
         assert_ne!(next_index, index);
         assert_eq!(table.get(index, first), None);
+        table.remove(next_index, next);
+        assert_eq!((table.trim(), table.trim()), (0, CHUNK_BYTES));
+        assert_eq!((table.retired_count, table.cached_count()), (0, 0));
+        let (beyond, _) = insert(&mut table, 'd');
+        assert_eq!(beyond, SlotTable::<char>::SLOTS_PER_RUN);
+    }
+
+    /// Goal: the multiplication finds the place that a division finds, for few and for many slots
+    /// a chunk, at both ends of the range of indices.
+    #[test]
+    fn multiplication_divides() {
+        fn check<V>() {
+            let per_run = SlotTable::<V>::SLOTS_PER_RUN;
+            let last = (1 << INDEX_BITS) - 1;
+            let low = 0..per_run.saturating_mul(5).min(100_000);
+            let high = last - 100_000..=last;
+            let borders = (1..1000).flat_map(|step| {
+                let border = (last / per_run / 1000 * step).saturating_mul(per_run);
+                [border.saturating_sub(1), border]
+            });
+            for index in low.chain(high).chain(borders) {
+                let expected = ((index / per_run) as usize, index % per_run);
+                assert_eq!(SlotTable::<V>::chunk_of(index), expected, "{per_run} slots");
+            }
+        }
+        check::<()>();
+        check::<u8>();
+        check::<[u8; 3]>();
+        check::<[u64; 9]>();
+        check::<[u64; 125]>();
+        check::<[u64; 1001]>();
+        check::<[u64; 8000]>();
+        check::<[u64; 100_000]>();
+    }
+
+    /// Goal: any number is safe where an index is expected.
+    #[test]
+    fn indices_out_of_range_find_nothing() {
+        let mut table = SlotTable::new(usize::MAX);
+        let (_, generation) = insert(&mut table, [1_u64; 9]);
+        for index in (0..32)
+            .map(|shift| 1 << shift)
+            .chain([u32::MAX, u32::MAX - 819])
+        {
+            assert_eq!(table.get(index, generation), None);
+            assert_eq!(table.remove(index, generation), None);
+        }
+        assert_eq!(table.len(), 1);
     }
 }

@@ -5,7 +5,7 @@
 )]
 mod modes;
 
-use millpond_mempool::{Arena, BlockPool, Buffer, BufferPool, Handle, PoolError, PoolMode, Slab};
+use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
 use modes::{CHECKED, GUARDED};
 use proptest::prelude::*;
 use std::convert::Infallible;
@@ -234,115 +234,6 @@ proptest! {
             prop_assert!(buffer.spare_bytes() + buffer.len() <= buffer.capacity());
             prop_assert!(pool.stats().identity_holds());
             prop_assert!(pool.stats().live_objects <= 1);
-        }
-    }
-
-    /// Goal: handles find their own object and nothing once it is gone, against a list of pairs.
-    #[test]
-    fn slab(
-        mode in mode(),
-        operations in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..400),
-    ) {
-        let mut slab = Slab::new("model", mode);
-        let mut model: Vec<(Handle<String>, String)> = Vec::new();
-        let mut stale: Vec<Handle<String>> = Vec::new();
-        for (number, (is_insert, index)) in operations.into_iter().enumerate() {
-            if is_insert || model.is_empty() {
-                let value = number.to_string();
-                model.push((slab.insert(value.clone()).unwrap(), value));
-            } else {
-                let (handle, value) = model.swap_remove(index.index(model.len()));
-                prop_assert_eq!(slab.remove(handle), Some(value));
-                stale.push(handle);
-            }
-            prop_assert_eq!(slab.len(), model.len());
-            prop_assert!(slab.stats().identity_holds());
-            if let Some((handle, value)) = model.last_mut() {
-                prop_assert_eq!(slab.get(*handle), Some(&*value));
-                value.push('+');
-                slab.get_mut(*handle).unwrap().push('+');
-            }
-        }
-        prop_assert!(stale.iter().all(|handle| slab.get(*handle).is_none()));
-        model.sort_by_key(|(handle, _)| handle.index());
-        let listed: Vec<(Handle<String>, String)> =
-            slab.iter().map(|(handle, value)| (handle, value.clone())).collect();
-        prop_assert_eq!(listed, model);
-    }
-
-    /// Goal: slices of one request never overlap, zeroed ones are zero, and figures match.
-    #[test]
-    fn arena(
-        mode in mode(),
-        requests in prop::collection::vec(
-            prop::collection::vec((any::<bool>(), 0..2000_usize), 0..30), 1..12),
-    ) {
-        let mut arena = Arena::new("model", mode);
-        for request in requests {
-            let mut slices: Vec<(u8, &mut [u8])> = Vec::new();
-            let mut live = (0, 0);
-            for (mark, (is_copy, len)) in (1_u8..).zip(request) {
-                let slice = if is_copy {
-                    arena.copy_in(&vec![mark; len]).unwrap()
-                } else {
-                    let slice = arena.alloc_slice(len).unwrap();
-                    prop_assert!(slice.iter().all(|&byte| byte == 0));
-                    slice.fill(mark);
-                    slice
-                };
-                prop_assert_eq!(slice.len(), len);
-                slices.push((mark, slice));
-                live = (live.0 + u64::from(len > 0), live.1 + len as u64);
-                let stats = arena.stats();
-                prop_assert!(stats.identity_holds(), "{:?}", stats);
-                prop_assert_eq!(stats.live_bytes, live.1);
-                prop_assert_eq!(stats.live_objects, live.0);
-            }
-            for (mark, slice) in slices {
-                prop_assert!(slice.iter().all(|byte| byte == &mark));
-            }
-            arena.reset();
-            let stats = arena.stats();
-            prop_assert!(stats.identity_holds() && stats.live_bytes == 0, "{:?}", stats);
-            prop_assert!(mode != PoolMode::Off || stats.reserved_bytes == 0);
-        }
-    }
-
-    /// Goal: no buffer is lent twice at a time and none is written by another lease.
-    #[test]
-    fn buffer_pool(
-        mode in mode(),
-        buffer_bytes in 1..5000_usize,
-        count_max in 0..9_u16,
-        operations in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 1..80),
-    ) {
-        let pool = BufferPool::new("model", mode, buffer_bytes, count_max);
-        let mut leases = Vec::new();
-        for ((is_lease, index), mark) in operations.into_iter().zip(1_u8..) {
-            if is_lease || leases.is_empty() {
-                match pool.lease() {
-                    Ok(mut lease) => {
-                        let bytes = vec![mark; lease.capacity()];
-                        lease
-                            .fill_from(|room| Ok::<_, Infallible>(room.write_copy_of_slice(&bytes)))
-                            .unwrap();
-                        leases.push((mark, lease));
-                    }
-                    Err(error) => {
-                        let count_max = usize::from(count_max);
-                        prop_assert_eq!(error, PoolError::Exhausted { count_max });
-                        prop_assert_eq!(leases.len(), count_max);
-                    }
-                }
-            } else {
-                leases.swap_remove(index.index(leases.len()));
-            }
-            for (mark, lease) in &leases {
-                prop_assert!(lease.iter().all(|byte| byte == mark));
-                prop_assert!(lease.id() < count_max);
-            }
-            prop_assert!(pool.stats().identity_holds(), "{:?}", pool.stats());
-            prop_assert_eq!(pool.stats().live_objects, leases.len() as u64);
         }
     }
 }
