@@ -343,14 +343,39 @@ impl Block {
         ManuallyDrop::new(self).start
     }
 
-    /// Frees a block straight from malloc, or away from the owner's thread.
+    /// Frees a block. Not inlined, and by value: blocks are dropped at the end of long functions, in
+    /// variants of enums, where code for it or an address taken for it keeps everything else out of
+    /// registers.
+    ///
+    /// # Safety
+    /// The block that had these parts is being dropped.
     #[inline(never)]
-    fn drop_slow(&mut self) {
-        let (home, asked_bytes) = (PoolCore::home(self.core), self.shape.asked_bytes());
-        if let Some(block_bytes) = self.shape.class().block_bytes() {
+    unsafe fn free(start: NonNull<u8>, core: NonNull<PoolCore<BlockBooks>>, shape: Shape) {
+        let class = shape.class();
+        // SAFETY: the pool lives until its last block is back. On the owner's thread nothing holds a
+        // reference to `local` while a block is dropped. The pool lent this block for `asked_bytes`
+        // from `class`, and its holder is gone.
+        unsafe {
+            if !core.as_ref().is_quick_here() || class == SizeClass::DIRECT {
+                return Self::free_slow(start, core, shape);
+            }
+            let local = core.as_ref().local();
+            local.push(start, shape.asked_bytes(), class);
+        }
+    }
+
+    /// Frees a block straight from malloc, or away from the owner's thread.
+    ///
+    /// # Safety
+    /// The block that had these parts is being dropped.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slow(start: NonNull<u8>, core: NonNull<PoolCore<BlockBooks>>, shape: Shape) {
+        let (home, asked_bytes) = (PoolCore::home(core), shape.asked_bytes());
+        if let Some(block_bytes) = shape.class().block_bytes() {
             // SAFETY: the block is of this pool, and its holder is gone. A class's blocks were
             // asked for with at most 32 KiB, so the tag holds it.
-            unsafe { free_away(home, self.start, block_bytes, asked_bytes as u16) };
+            unsafe { free_away(home, start, block_bytes, asked_bytes as u16) };
             return;
         }
         // SAFETY: the pool lives until its last block is back, and this one is not counted as back
@@ -358,10 +383,8 @@ impl Block {
         // holder is gone. On the owner's thread nothing holds a reference to `local` while a block
         // is dropped.
         unsafe {
-            let core = self.core.as_ref();
-            let freed = core
-                .direct
-                .free(self.start, asked_bytes, self.shape.align_bytes());
+            let core = core.as_ref();
+            let freed = core.direct.free(start, asked_bytes, shape.align_bytes());
             if let Some(freed_bytes) = freed.bytes {
                 if core.is_owned_here() {
                     core.local().note_direct_freed(1, freed_bytes);
@@ -377,19 +400,8 @@ impl Block {
 impl Drop for Block {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the pool lives until its last block is back.
-        let core = unsafe { self.core.as_ref() };
-        let class = self.shape.class();
-        if !core.is_quick_here() || class == SizeClass::DIRECT {
-            return self.drop_slow();
-        }
-        // SAFETY: this is the owner's thread, and nothing on it holds a reference to `local` while
-        // a block is dropped. The pool lent this block for `asked_bytes` from `class`, and its
-        // holder is gone.
-        unsafe {
-            core.local()
-                .push(self.start, self.shape.asked_bytes(), class);
-        }
+        // SAFETY: a block is dropped once.
+        unsafe { Self::free(self.start, self.core, self.shape) };
     }
 }
 
