@@ -8,12 +8,12 @@
 //! is at once another's to use.
 #![allow(unsafe_code)]
 use crate::PoolError;
-use crate::chunk::{CHUNK_BYTES, Chunk, discard};
+use crate::chunk::{self, CHUNK_BYTES, Chunk};
 use crate::chunk_header::{CHUNKS_PER_SEGMENT, ChunkHeader, SEGMENT_BYTES};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The longest run of chunks a segment can lend: all but the one with the headers.
@@ -22,7 +22,7 @@ pub(crate) const RUN_CHUNKS_MAX: usize = CHUNKS_PER_SEGMENT - 1;
 /// Free chunks that may keep their pages whatever is lent: 1 MiB.
 const DIRTY_CHUNKS_MIN: usize = 16;
 /// Else one chunk may for so many that are lent.
-const LENT_PER_DIRTY: usize = 16;
+const LENT_PER_DIRTY: usize = 12;
 
 /// When the pages of returned chunks go back to the system.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,13 +99,13 @@ pub(crate) unsafe fn give_back(first: NonNull<ChunkHeader>, when: GiveBack) {
     if when == GiveBack::Now {
         // Before the lock: nobody else has the pages yet.
         // SAFETY: the run is the caller's and unused, by its promise.
-        unsafe { discard(ChunkHeader::chunk_start(first), count * CHUNK_BYTES) };
+        unsafe { discard(first, count) };
     }
     let mut store = lock();
     store.put_back(first, count, when);
     let keep_count = DIRTY_CHUNKS_MIN.max(store.lent_count / LENT_PER_DIRTY);
     if store.dirty_count > keep_count {
-        store.purge(keep_count / 2);
+        store.purge(keep_count * 3 / 4);
     }
 }
 
@@ -121,6 +121,21 @@ pub(crate) fn figures() -> StoreFigures {
         segment_count: store.segment_count,
         lent_count: store.lent_count,
         dirty_count: store.dirty_count,
+    }
+}
+
+/// Whether the system has ever kept pages that were to be discarded, as it does in a process that
+/// has locked its memory: free chunks are not known to be zero then.
+static DISCARD_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Gives the pages of a run of chunks back to the system.
+///
+/// # Safety
+/// The run is the caller's alone, and nobody needs what is in it.
+unsafe fn discard(first: NonNull<ChunkHeader>, count: usize) {
+    // SAFETY: the caller's promise.
+    if !unsafe { chunk::discard(ChunkHeader::chunk_start(first), count * CHUNK_BYTES) } {
+        DISCARD_REFUSED.store(true, Ordering::Relaxed);
     }
 }
 
@@ -173,7 +188,10 @@ impl Store {
         let first = unsafe { NonNull::new_unchecked(segment.cast::<ChunkHeader>().add(index)) };
         // SAFETY: the header is initialised: zero is a value of each of its parts.
         unsafe { first.as_ref() }.note_lent(count as u16);
-        Ok((first, dirty == 0))
+        Ok((
+            first,
+            dirty == 0 && !DISCARD_REFUSED.load(Ordering::Relaxed),
+        ))
     }
 
     /// The first place for a run, preferring one that has pages already.
@@ -264,7 +282,7 @@ impl Store {
                     let index = books.dirty.trailing_zeros() as usize;
                     let count = (books.dirty >> index).trailing_ones() as usize;
                     let first = NonNull::new_unchecked(segment.cast::<ChunkHeader>().add(index));
-                    discard(ChunkHeader::chunk_start(first), count * CHUNK_BYTES);
+                    discard(first, count);
                     books.dirty &= !run_mask(index, count);
                     self.dirty_count -= count;
                 }

@@ -38,21 +38,28 @@ use thread_slot::Stage;
 
 pub use thread_end::prepare;
 
+/// A block of at least `size_bytes`, aligned to 16, if the calling thread has one ready; else
+/// [`allocate`] has to look for one. For who wants to do his own part of the work in between.
+#[inline(always)]
+#[must_use]
+pub fn allocate_ready(size_bytes: usize) -> Option<NonNull<u8>> {
+    if size_bytes > POOLED_BYTES_MAX {
+        return None;
+    }
+    let class = SizeClass::of(size_bytes);
+    let heap = NonNull::new(thread_slot::heap())?;
+    // SAFETY: the slot's heap is this thread's, and the reference ends here.
+    unsafe { ThreadHeap::owned(heap) }.pop(class)
+}
+
 /// A block of at least `size_bytes`, aligned to 16; null when the system has no memory.
 #[inline]
 #[must_use]
 pub fn allocate(size_bytes: usize) -> *mut u8 {
-    if size_bytes <= POOLED_BYTES_MAX {
-        let class = SizeClass::of(size_bytes);
-        if let Some(heap) = NonNull::new(thread_slot::heap()) {
-            // SAFETY: the slot's heap is this thread's, and the reference ends here.
-            if let Some(block) = unsafe { ThreadHeap::owned(heap) }.pop(class.index()) {
-                return block.as_ptr();
-            }
-        }
-        return allocate_slow(class);
+    match allocate_ready(size_bytes) {
+        Some(block) => block.as_ptr(),
+        None => allocate_slow(size_bytes),
     }
-    allocate_large(size_bytes, BLOCK_ALIGN_BYTES)
 }
 
 /// The same, all zero.
@@ -204,13 +211,15 @@ pub fn trim() -> bool {
 
 #[cold]
 #[inline(never)]
-fn allocate_slow(class: SizeClass) -> *mut u8 {
+fn allocate_slow(size_bytes: usize) -> *mut u8 {
+    if size_bytes > POOLED_BYTES_MAX {
+        return allocate_large(size_bytes, BLOCK_ALIGN_BYTES);
+    }
+    let class = SizeClass::of(size_bytes);
     let block = match heap_of_this_thread() {
         // SAFETY: the heap is this thread's; its home is its own.
-        Some(heap) => unsafe {
-            ThreadHeap::owned(heap).pop_slow(class.index(), ThreadHeap::home(heap))
-        },
-        None => orphanage::lend(class.index()),
+        Some(heap) => unsafe { ThreadHeap::owned(heap).pop_slow(class, ThreadHeap::home(heap)) },
+        None => orphanage::lend(class),
     };
     block.map_or(ptr::null_mut(), NonNull::as_ptr)
 }

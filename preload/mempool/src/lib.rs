@@ -60,6 +60,21 @@ fn rounded_up(align_bytes: usize) -> Option<usize> {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn malloc(size_bytes: usize) -> *mut c_void {
+    match heap::allocate_ready(size_bytes) {
+        Some(block) => block.as_ptr().cast(),
+        None => malloc_slow(size_bytes),
+    }
+}
+
+/// Apart, so that the ready block is returned without a stack frame.
+#[cold]
+#[inline(never)]
+extern "C" fn malloc_slow(size_bytes: usize) -> *mut c_void {
+    if std::thread::panicking() {
+        // Only this object's own code can panic here, perhaps with a lock held: what it has to say
+        // would need memory.
+        report::fault_of_our_own();
+    }
     or_enomem(heap::allocate(size_bytes))
 }
 

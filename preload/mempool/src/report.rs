@@ -30,6 +30,16 @@ extern "C" fn at_exit() {
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
+/// Ends the process because this object is broken.
+#[cold]
+pub(crate) fn fault_of_our_own() -> ! {
+    let line =
+        b"millpond malloc: a fault of its own; without LD_PRELOAD the program runs as before\n";
+    // SAFETY: the slice is `line`.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+    std::process::abort()
+}
+
 fn describe<'a>(stats: &MallocStats, line: &'a mut [u8]) -> &'a [u8] {
     let mut cursor = Cursor::new(&mut *line);
     let rows: [(&str, u64); 13] = [

@@ -13,6 +13,7 @@ use super::thread_heap::{HeapFigures, ThreadHeap};
 use crate::chunk::{CHUNK_BYTES, Chunk};
 use crate::chunk_store::GiveBack;
 use crate::outbox::Parcel;
+use crate::size_class::SizeClass;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -142,16 +143,16 @@ pub(super) fn deliver(parcel: Parcel) {
     }
 }
 
-/// One block of class `index` for a thread that has no heap any more: an orphan lends it.
-pub(super) fn lend(index: usize) -> Option<NonNull<u8>> {
+/// One block of a class for a thread that has no heap any more: an orphan lends it.
+pub(super) fn lend(class: SizeClass) -> Option<NonNull<u8>> {
     let mut orphanage = lock();
     let heap = orphanage.take()?;
     // SAFETY: just taken, so ours until it is put back.
     unsafe {
         let owned = ThreadHeap::owned(heap);
         let block = owned
-            .pop(index)
-            .or_else(|| owned.pop_slow(index, ThreadHeap::home(heap)));
+            .pop(class)
+            .or_else(|| owned.pop_slow(class, ThreadHeap::home(heap)));
         orphanage.put(heap);
         block
     }

@@ -10,20 +10,26 @@
 #![allow(unsafe_code)]
 use crate::batch::ReturnedBlocks;
 use crate::block_class::BlockClass;
+use crate::chunk::{CHUNK_BYTES, discard};
 use crate::chunk_header::ChunkHeader;
 use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
 use crate::outbox::{Outbox, Parcel};
 use crate::remote_free::RemoteFrees;
-use crate::size_class::{BLOCK_BYTES, CLASS_COUNT};
+use crate::size_class::{BLOCK_ALIGN_BYTES, BLOCK_BYTES, CLASS_COUNT, SizeClass};
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicBool;
 
 /// Bytes of one class that a front list may keep beyond what a refill brought.
 const FRONT_BYTES: u32 = 16 * 1024;
-const FRONT_COUNT_MIN: u32 = 2;
+const FRONT_COUNT_MIN: u32 = 4;
 const FRONT_COUNT_MAX: u32 = 128;
+
+/// Blocks from this size on may give their pages back one by one...
+const THINNED_BYTES_MIN: usize = 8 * 1024;
+/// ... when less than this share of their class's chunks is in use.
+const IN_USE_PERCENT_MIN: usize = 67;
 
 /// The free blocks of a class that the next allocations get.
 struct Front {
@@ -138,10 +144,14 @@ impl ThreadHeap {
 }
 
 impl OwnerPart {
-    /// A ready block of class `index`.
+    /// A ready block of a class.
     #[inline(always)]
-    pub(super) fn pop(&mut self, index: usize) -> Option<NonNull<u8>> {
-        self.fronts[index].free.pop()
+    pub(super) fn pop(&mut self, class: SizeClass) -> Option<NonNull<u8>> {
+        debug_assert!(class.index() < CLASS_COUNT);
+        // SAFETY: malloc's requests have a class of the table, whose numbers are below its length.
+        unsafe { self.fronts.get_unchecked_mut(class.index()) }
+            .free
+            .pop()
     }
 
     /// Takes a block of class `index` back; `true` when the class is to be looked at.
@@ -151,10 +161,14 @@ impl OwnerPart {
     #[inline(always)]
     #[must_use]
     pub(super) unsafe fn push(&mut self, index: usize, block: NonNull<u8>) -> bool {
-        let front = &mut self.fronts[index];
-        // SAFETY: blocks are at least 16 bytes, 16-aligned, inside a mapped chunk; unused by the
-        // caller's promise.
-        unsafe { front.free.push(block) };
+        debug_assert!(index < CLASS_COUNT);
+        // SAFETY: a block's class is one of the table. Blocks are at least 16 bytes, 16-aligned,
+        // inside a mapped chunk; unused by the caller's promise.
+        let front = unsafe {
+            let front = self.fronts.get_unchecked_mut(index);
+            front.free.push(block);
+            front
+        };
         front.until_look -= 1;
         front.until_look == 0
     }
@@ -169,33 +183,39 @@ impl OwnerPart {
         self.looks[index] += 1;
         let count = front.interval as usize;
         let surplus = front.free.cut_out(count, count);
-        if !surplus.is_empty() {
-            let class = &mut self.classes[index];
-            class.spill(surplus);
-            class.release_idle(GiveBack::Later);
+        if surplus.is_empty() {
+            return;
         }
+        let class = &mut self.classes[index];
+        if class.block_bytes() >= THINNED_BYTES_MIN && is_hollow(class) {
+            spill_thinned(class, surplus);
+        } else {
+            class.spill(surplus);
+        }
+        class.release_idle(GiveBack::Later);
     }
 
-    /// A block of class `index` when none is ready: what came home, else what the chunks have, else
+    /// A block of a class when none is ready: what came home, else what the chunks have, else
     /// a new chunk. None when the system has no memory.
     pub(super) fn pop_slow(
         &mut self,
-        index: usize,
+        class: SizeClass,
         home: NonNull<RemoteFrees>,
     ) -> Option<NonNull<u8>> {
         // SAFETY: the home is this heap's, which lives forever.
         self.absorb(unsafe { home.as_ref() }.take());
-        if let Some(block) = self.pop(index) {
+        if let Some(block) = self.pop(class) {
             return Some(block);
         }
-        let (front, class) = (&mut self.fronts[index].free, &mut self.classes[index]);
-        if !class.refill(front) {
+        let index = class.index();
+        let (front, chunks) = (&mut self.fronts[index].free, &mut self.classes[index]);
+        if !chunks.refill(front) {
             let (header, _) = chunk_store::take(1).ok()?;
             // SAFETY: fresh from the store.
-            unsafe { class.add_chunk(header, home) };
-            class.refill(front);
+            unsafe { chunks.add_chunk(header, home) };
+            chunks.refill(front);
         }
-        self.pop(index)
+        self.pop(class)
     }
 
     /// Takes home what other threads freed.
@@ -260,6 +280,41 @@ impl OwnerPart {
             sum.lent_count += class.popped(freed, front_count);
         }
         sum
+    }
+}
+
+/// Whether so much of a class is free that its free blocks should not keep their pages. While most
+/// of it is in use, free blocks are soon used again, and each of their pages would have to be
+/// zeroed by the kernel.
+fn is_hollow(class: &BlockClass) -> bool {
+    let out_bytes = class.out_count() * class.block_bytes();
+    out_bytes * 100 < class.chunk_count() * CHUNK_BYTES * IN_USE_PERCENT_MIN
+}
+
+/// Puts large blocks back to their chunks one by one, and gives the pages inside each to the system
+/// unless its chunk is whole again. Two or three of them fill a chunk, so one that is still lent
+/// keeps the others' pages from ever going back with the chunk.
+fn spill_thinned(class: &mut BlockClass, mut blocks: FreeList) {
+    let page_bytes = rustix::param::page_size();
+    while let Some(block) = blocks.pop() {
+        let mut alone = FreeList::new();
+        // SAFETY: just popped.
+        unsafe { alone.push(block) };
+        class.spill(alone);
+        // SAFETY: the block's chunk is this class's, and the reference ends here.
+        let is_whole = unsafe { ChunkHeader::shelf(ChunkHeader::of(block)) }.out_count() == 0;
+        if is_whole {
+            continue;
+        }
+        // The free list's link, in the block's first bytes, stays.
+        let start = block.addr().get();
+        let first = (start + BLOCK_ALIGN_BYTES).next_multiple_of(page_bytes);
+        let end = (start + class.block_bytes()) / page_bytes * page_bytes;
+        if first < end {
+            // SAFETY: whole pages inside a free block, behind its link. Where the system keeps them,
+            // nothing is gained and nothing lost.
+            let _ = unsafe { discard(block.add(first - start), end - first) };
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -515,6 +516,22 @@ static void part_returned(void) {
     DEMAND(resident_bytes() - start < (peak - start) / 2);
 }
 
+/* Locked pages do not go back to the system, and so are not zero when they come again. */
+static void part_locked(void) {
+    if (mlockall(MCL_CURRENT | MCL_FUTURE)) return; /* not allowed here */
+    for (int round = 0; round < 3; round++) {
+        char *blocks[40];
+        for (int i = 0; i < 40; i++) {
+            size_t size = (size_t)(i + 1) * 30000;
+            blocks[i] = hide(calloc(1, size));
+            DEMAND(blocks[i] && filled(blocks[i], size, 0));
+            fill(blocks[i], size, 0x77);
+        }
+        for (int i = 0; i < 40; i++) free(blocks[i]);
+        malloc_trim(0);
+    }
+}
+
 static void part_loader(void) {
     for (int i = 0; i < 20; i++) {
         const char *names[] = {"libm.so.6", "libstdc++.so.6", "libresolv.so.2", "libz.so.1"};
@@ -545,6 +562,7 @@ int main(int count, char **words) {
         {"realloc", part_realloc},   {"threads", part_threads},     {"storm", part_storm},
         {"producer", part_producer}, {"ends", part_ends},           {"fork", part_fork},
         {"signals", part_signals},   {"returned", part_returned},   {"loader", part_loader},
+        {"locked", part_locked},
     };
     for (size_t i = 0; count == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (strcmp(words[1], parts[i].name)) continue;

@@ -105,3 +105,9 @@ fn returned() {
 fn loader() {
     exercise("loader");
 }
+
+/// Goal: calloc is zero in a process whose pages are locked, where they do not go back.
+#[test]
+fn locked() {
+    exercise("locked");
+}
