@@ -11,6 +11,7 @@ mod allocators;
 mod bench;
 mod toolchain;
 mod loom;
+mod fuzz;
 mod miri;
 mod sanitize;
 
@@ -25,6 +26,7 @@ Usage: cargo xtask check
        cargo xtask loom
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread
+       cargo xtask fuzz [SECONDS]
 
 check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks
 allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
@@ -37,6 +39,7 @@ The memory pools, beyond what `check` does:
 loom        models of remote frees and of threads' ends, in every order (a part of `check`)
 miri        their tests, interpreted under all rules of memory
 sanitize    their tests, watched for accesses out of bounds or out of order
+fuzz        sequences of operations that libFuzzer invents, for a minute or so many seconds
 ";
 
 fn main() -> ExitCode {
@@ -55,6 +58,11 @@ fn main() -> ExitCode {
             None => Err(format!(
                 "no sanitizer is called {name}: use address or thread"
             )),
+        },
+        ["fuzz"] => fuzz::run(60),
+        ["fuzz", seconds] => match seconds.parse() {
+            Ok(seconds) => fuzz::run(seconds),
+            Err(_) => Err(format!("{seconds} is no number of seconds")),
         },
         ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

@@ -30,8 +30,8 @@ const CUT_BYTES: usize = 4096;
 const LOOKED_AT_MAX: usize = 8;
 
 /// Blocks of one size.
-/// Invariant: every chunk of the class with an uncut or free block is in `roomy`, or, when all its
-/// blocks are home, in `idle`, where it counts as uncut from its start.
+/// Invariant: every chunk of the class is in one list: in `full` when all its blocks are out, in
+/// `idle`, where it counts as uncut from its start, when all are home, else in `roomy`.
 pub(crate) struct BlockClass {
     /// Blocks moved to the front list, ever, and from it back to their chunks, ever.
     filled: u64,
@@ -40,6 +40,7 @@ pub(crate) struct BlockClass {
     chunks_taken: u64,
     chunks_given_back: u64,
     roomy: ChunkList,
+    full: ChunkList,
     idle: ChunkList,
     /// The fewest chunks that were idle at any time since the last sweep.
     idle_low_count: usize,
@@ -56,6 +57,7 @@ impl BlockClass {
             chunks_taken: 0,
             chunks_given_back: 0,
             roomy: ChunkList::new(),
+            full: ChunkList::new(),
             idle: ChunkList::new(),
             idle_low_count: 0,
             block_bytes,
@@ -79,7 +81,10 @@ impl BlockClass {
         self.filled += u64::from(count);
         if shelf.cut_count == self.blocks_per_chunk() {
             // SAFETY: chunks with room are in `roomy`, and this one had some.
-            unsafe { self.roomy.remove(header) };
+            unsafe {
+                self.roomy.remove(header);
+                self.full.push(header);
+            }
         }
         true
     }
@@ -151,9 +156,12 @@ impl BlockClass {
                 shelf.free.push(block);
                 shelf.free_count += 1;
                 let is_idle = shelf.out_count() == 0;
-                if had_room && is_idle {
-                    self.roomy.remove(header);
-                } else if !had_room && !is_idle {
+                match (had_room, is_idle) {
+                    (true, true) => self.roomy.remove(header),
+                    (false, _) => self.full.remove(header),
+                    (true, false) => {}
+                }
+                if !had_room && !is_idle {
                     self.roomy.push(header);
                 }
                 if is_idle {
@@ -240,6 +248,19 @@ impl BlockClass {
 
     fn blocks_per_chunk(&self) -> u32 {
         CHUNK_BYTES as u32 / self.block_bytes
+    }
+}
+
+impl Drop for BlockClass {
+    /// Gives all chunks back: whoever frees a pool is the last, so no block is in use, though many
+    /// may never have come home.
+    fn drop(&mut self) {
+        for list in [&mut self.idle, &mut self.roomy, &mut self.full] {
+            while let Some(header) = list.pop() {
+                // SAFETY: the chunk is this class's, in no list any more, and its blocks are unused.
+                unsafe { chunk_store::give_back(header, GiveBack::Later) };
+            }
+        }
     }
 }
 
