@@ -4,6 +4,10 @@
 //! object for preloading replaces. It is exported here as well, or every thread that ends would
 //! leave its heap behind. `cargo xtask allocators` compiles it under another name
 //! (`-Dpthread_create=...`), because an object of Rust hides whatever an archive defines.
+//!
+//! Absent because rpmalloc 1.4 has none: fork handlers. A process that forks while another of its
+//! threads is mapping memory or filling the global cache leaves that lock taken in the child, which
+//! then waits for ever at its first need of it. Alignments of 64 KiB and more are refused.
 #![no_std]
 
 use core::ptr;
