@@ -17,6 +17,7 @@ mod figure;
 mod plaintext;
 mod entity;
 mod idle;
+mod pools;
 
 use crate::step::{TestCount, cargo, run_command};
 use figure::Figure;
@@ -76,10 +77,11 @@ pub(crate) struct Bench {
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 3] = [
+const ALL: [(&str, Measure); 4] = [
     ("plaintext", plaintext::measure),
     ("entity", entity::measure),
     ("idle", idle::measure),
+    ("pools", pools::measure),
 ];
 
 /// Measures the benchmark of that name, or all of them, and prints the table.
@@ -90,7 +92,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         .collect();
     if chosen.is_empty() {
         return Err(format!(
-            "no benchmark is called {name}: use plaintext, entity, idle or all"
+            "no benchmark is called {name}: use plaintext, entity, idle, pools or all"
         ));
     }
     let bench = prepare(plan)?;

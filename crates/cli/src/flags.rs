@@ -1,5 +1,6 @@
 //! The command line: one file for each command, with its flags, their help and their tests.
 
+mod bench;
 mod compare;
 mod load;
 mod serve;
@@ -24,6 +25,7 @@ use std::sync::atomic::AtomicBool;
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond serve entity --data ./data
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
+  millpond bench pools
 
 Exit status: 0 done; 1 failed; 2 wrong usage; 4 the measurement is not to be trusted;
 130 interrupted, with what was measured until then printed."
@@ -35,6 +37,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
     Load(load::LoadFlags),
     Serve(serve::ServeFlags),
@@ -44,6 +47,7 @@ impl Cli {
     /// Does what the command line says.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.command {
+            Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
             Command::Load(flags) => flags.run(),
             Command::Serve(flags) => flags.run(),

@@ -17,6 +17,10 @@ fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "launch") {
         return millpond_lab::launch::main(words.into_iter().skip(2));
     }
+    // The same for a benchmark's programs, which must find nothing allocated before them.
+    if words.get(1).is_some_and(|word| word == "bench-child") {
+        return millpond_bench::child::main(words.into_iter().skip(2));
+    }
     match flags::Cli::try_parse_from(words) {
         Ok(cli) => cli
             .run()

@@ -61,6 +61,22 @@ fn count(
     Ok((total(&text)?, requests as f64))
 }
 
+/// All instructions of one run of `millpond` with these words.
+pub(super) fn instructions(bench: &Bench, name: &str, words: &[&str]) -> Result<f64, String> {
+    let file = bench.scratch.join(format!("{name}.callgrind"));
+    let _ = std::fs::remove_file(&file);
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(&bench.millpond)
+        .args(words);
+    text_of(&mut command)?;
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| format!("callgrind's {}: {error}", file.display()))?;
+    total(&text)
+}
+
 /// The last `totals: N` of the file.
 fn total(text: &str) -> Result<f64, String> {
     let line = text

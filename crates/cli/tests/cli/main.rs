@@ -9,4 +9,5 @@ mod support;
 mod usage;
 mod serve;
 mod load;
+mod bench;
 mod compare;

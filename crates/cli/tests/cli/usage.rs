@@ -29,6 +29,12 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
         ),
         (&["compare", "--", "true"], "--url"),
         (&["compare", "--pools", "half"], "on, off"),
+        (&["bench"], "Usage"),
+        (
+            &["bench", "pools", "--programs", "grind"],
+            "producer-consumer",
+        ),
+        (&["bench", "pools", "--iterations", "0"], "at least 1"),
     ] {
         let finished = run(millpond(words).current_dir(&directory));
         assert_eq!(finished.code(), 2, "{words:?}: {finished:?}");

@@ -1,0 +1,130 @@
+//! A block that knows what must be in it.
+//!
+//! On the path: programs that hold many blocks at once write a tag to both ends of each block and
+//! look for it before they free it, so that an allocator that hands out overlapping memory, or loses
+//! what is in it, is caught and not timed.
+//! Absent on purpose: filling whole blocks, which would be a benchmark of memset.
+#![allow(unsafe_code)]
+
+use crate::memory::Bytes;
+use std::mem::MaybeUninit;
+
+/// Both tags fit: malloc gives no less either.
+pub(crate) const TAGGED_BYTES_MIN: usize = 2 * WORD_BYTES;
+const WORD_BYTES: usize = size_of::<u64>();
+/// The smallest page of any system this runs on.
+const PAGE_BYTES: usize = 4096;
+
+/// A block with its tag at the beginning and the tag's complement at the end.
+/// Invariant: bytes `..8` and `size_bytes - 8..size_bytes` of the block's room are initialised.
+pub(crate) struct Tagged<B> {
+    block: B,
+    /// Size above, the lower half of the tag below: one word, because a value that is written in
+    /// parts and moved as a whole stalls the processor, which is not what is to be timed.
+    notes: u64,
+}
+
+impl<B: Bytes> Tagged<B> {
+    /// Tags a block of at least `size_bytes`, and writes into every page of it, as a program does
+    /// that uses what it asked for. Always inlined: passed as an argument, a block of more than two
+    /// words would go through the stack, and the passing would be timed.
+    #[inline(always)]
+    pub(crate) fn new(mut block: B, size_bytes: usize, tag: u64) -> Self {
+        let Some(room) = block.room().get_mut(..size_bytes) else {
+            damaged(size_bytes);
+        };
+        for page in room.chunks_mut(PAGE_BYTES).skip(1) {
+            if let Some(byte) = page.first_mut() {
+                byte.write(0);
+            }
+        }
+        let Some(first) = room.first_chunk_mut::<WORD_BYTES>() else {
+            damaged(size_bytes);
+        };
+        first.write_copy_of_slice(&tag.to_ne_bytes());
+        let Some(last) = room.last_chunk_mut::<WORD_BYTES>() else {
+            damaged(size_bytes);
+        };
+        last.write_copy_of_slice(&(!tag).to_ne_bytes());
+        Self {
+            block,
+            notes: (size_bytes as u64) << 32 | u64::from(tag as u32),
+        }
+    }
+
+    /// Bytes that were asked for.
+    #[inline]
+    pub(crate) const fn size_bytes(&self) -> usize {
+        (self.notes >> 32) as usize
+    }
+
+    /// The lower half of the tag, from the holder's own notes.
+    #[inline]
+    pub(crate) const fn tag_half(&self) -> u32 {
+        self.notes as u32
+    }
+
+    /// The tag; ends the program if the block no longer holds what was written.
+    #[inline(always)]
+    pub(crate) fn tag(&mut self) -> u64 {
+        match self.whole_tag() {
+            Some(tag) => tag,
+            None => damaged(self.size_bytes()),
+        }
+    }
+
+    /// The tag, if both ends have it and it is the noted one.
+    #[inline(always)]
+    fn whole_tag(&mut self) -> Option<u64> {
+        let (size_bytes, tag_half) = (self.size_bytes(), self.tag_half());
+        let room = self.block.room().get(..size_bytes)?;
+        let (first, last) = (room.first_chunk()?, room.last_chunk()?);
+        // SAFETY: by the invariant both words are initialised: `new` wrote them, and nobody else
+        // has the block, whose room only its holder reaches.
+        let (first, last) = unsafe { (word(first), word(last)) };
+        (first == !last && first as u32 == tag_half).then_some(first)
+    }
+}
+
+/// Reads a word.
+///
+/// # Safety
+/// All its bytes are initialised.
+#[inline(always)]
+unsafe fn word(bytes: &[MaybeUninit<u8>; WORD_BYTES]) -> u64 {
+    // SAFETY: the caller's promise, for each byte.
+    u64::from_ne_bytes(bytes.map(|byte| unsafe { byte.assume_init() }))
+}
+
+/// Ends the program: nothing that it measures counts any more. Not a panic, whose way out would
+/// have to free the block and therefore keep it in memory instead of registers.
+#[cold]
+extern "C" fn damaged(size_bytes: usize) -> ! {
+    eprintln!("a block of {size_bytes} bytes does not hold what was written into it");
+    std::process::abort();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Malloc, Memory};
+
+    /// Goal: a tag comes back for the smallest block, an odd one and one of several pages.
+    #[test]
+    fn tags_come_back() {
+        for size_bytes in [TAGGED_BYTES_MIN, 17, 4096, 20_001] {
+            let mut tagged = Tagged::new(Malloc.block(size_bytes), size_bytes, 7);
+            assert_eq!((tagged.tag(), tagged.size_bytes()), (7, size_bytes));
+        }
+    }
+
+    /// Goal: a byte that was overwritten is noticed at either end.
+    #[test]
+    fn damage_is_noticed() {
+        for place in [3, 95] {
+            let mut tagged = Tagged::new(Malloc.block(96), 96, 7);
+            tagged.block[place] = MaybeUninit::new(0xee);
+            assert_eq!(tagged.whole_tag(), None, "byte {place}");
+        }
+    }
+}

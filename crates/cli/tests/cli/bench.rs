@@ -1,0 +1,72 @@
+//! The benchmark as a process: its output, its exit status, and what an interruption leaves.
+
+use crate::support::{Running, millpond, run};
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+
+fn record(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Goal: the table goes to stdout and the record to its file, with the fields other tools rely on.
+#[test]
+fn the_pools_are_compared_with_malloc() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pools.json");
+    let words = "bench pools --programs objects,pair --iterations 200 --repetitions 2 --json";
+    let words: Vec<&str> = words.split(' ').collect();
+    let finished = run(millpond(&words).arg(&file));
+    // 4 says that something else kept the machine busy, as other tests do.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    for part in ["objects:", "pool", "glibc", "Not allocation:"] {
+        assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+    }
+    let record = record(&file);
+    let objects = &record["programs"][0];
+    assert_eq!(objects["name"], "objects");
+    assert_eq!(objects["operations_per_iteration"], 280.0);
+    assert!(objects["speedup"].as_f64().unwrap() > 0.0);
+    for allocator in objects["allocators"].as_array().unwrap() {
+        for figure in ["mean", "median", "stdev", "cv"] {
+            assert!(allocator["ns_per_iteration"][figure].is_number(), "{figure}");
+        }
+        assert!(allocator.get("instructions_per_op").is_some());
+    }
+    assert_eq!(record["verdict"]["status"] == "OK", finished.code() == 0);
+}
+
+/// Goal: Ctrl-C ends it soon with what it measured, on paper and in the record, and leaves no child.
+#[test]
+fn an_interrupted_benchmark_tells_what_it_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pools.json");
+    let seed = format!("7000000{}", std::process::id());
+    let words = format!(
+        "bench pools --programs pair --allocators glibc --iterations 2000 --repetitions 1000000 \
+         --seed {seed} --json"
+    );
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let bench = Running::start(millpond(&words).arg(&file));
+    // Until it has certainly begun.
+    while children_with_seed(&seed).is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    bench.signal("INT");
+    let finished = bench.finish();
+    assert_eq!(finished.code(), 130, "{finished:?}");
+    assert!(finished.stdout.contains("Interrupted"), "{finished:?}");
+    assert_eq!(record(&file)["interrupted"], true);
+    assert_eq!(children_with_seed(&seed), Vec::<String>::new());
+}
+
+/// Children of the benchmark with this seed: it is among the words they are started with.
+fn children_with_seed(seed: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
+        .map(|words| String::from_utf8_lossy(&words).replace('\0', " "))
+        .filter(|words| words.contains("bench-child") && words.contains(seed))
+        .collect()
+}
