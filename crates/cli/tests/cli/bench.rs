@@ -29,7 +29,10 @@ fn the_pools_are_compared_with_malloc() {
     assert!(objects["speedup"].as_f64().unwrap() > 0.0);
     for allocator in objects["allocators"].as_array().unwrap() {
         for figure in ["mean", "median", "stdev", "cv"] {
-            assert!(allocator["ns_per_iteration"][figure].is_number(), "{figure}");
+            assert!(
+                allocator["ns_per_iteration"][figure].is_number(),
+                "{figure}"
+            );
         }
         assert!(allocator.get("instructions_per_op").is_some());
     }
