@@ -373,7 +373,12 @@ mod tests {
             &mixed,
         ];
         for row in rows {
-            for count in [1, 2, 3, 63, 64, 65, 200] {
+            let counts: &[usize] = if cfg!(miri) {
+                &[1, 3, 65]
+            } else {
+                &[1, 2, 3, 63, 64, 65, 200]
+            };
+            for &count in counts {
                 let sizes: Vec<usize> = row.iter().copied().cycle().take(count).collect();
                 let blocks = Blocks::new(&sizes);
                 let (counts, returned) = sent_and_returned(&blocks, &sizes);
@@ -382,7 +387,7 @@ mod tests {
                 for (block, tag) in returned {
                     let size_bytes = sizes[usize::from(tag)];
                     // SAFETY: it is back, so it is ours to write to.
-                    unsafe { block.write_bytes(0xA5, size_bytes) };
+                    unsafe { block.write_bytes(0xA5, size_bytes.min(4096)) };
                     assert_eq!(seen.insert(tag, block), None, "block {tag} came twice");
                 }
                 let expected = blocks.0.iter().map(|&(block, _)| block);

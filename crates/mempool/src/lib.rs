@@ -54,6 +54,7 @@ mod sync;
 mod batch;
 mod remote_free;
 mod outbox;
+mod orphan_mark;
 mod block_class;
 mod local_pool;
 mod direct_memory;

@@ -188,7 +188,7 @@ impl fmt::Debug for RemoteFrees {
 }
 
 #[cfg(all(loom, test))]
-mod models;
+pub(crate) mod models;
 
 #[cfg(test)]
 mod tests {

@@ -1,18 +1,20 @@
 //! The atomics of what threads share: the standard ones, or loom's in the models.
 //!
-//! On the path: `remote_free` and `outbox`, whose every interleaving `cargo xtask loom` tries, in
+//! On the path: `remote_free`, `outbox` and `orphan_mark`, whose every interleaving `cargo xtask loom` tries, in
 //! the very code that runs otherwise.
 //! Absent on purpose: the counter of `thread_number`. Threads only draw numbers from it, and which
 //! one gets which does not matter.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use std::{
-    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
     thread_local,
 };
 
 #[cfg(all(loom, test))]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 /// loom's, which does not know the word `const` of the standard one.
 #[cfg(all(loom, test))]

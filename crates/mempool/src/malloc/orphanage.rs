@@ -17,7 +17,6 @@ use crate::size_class::SizeClass;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Orphanage {
@@ -54,7 +53,7 @@ impl Orphanage {
         // SAFETY: heaps live forever, and orphans' links are the lock's.
         unsafe {
             self.first = *heap.as_ref().next.get();
-            heap.as_ref().is_orphan.store(false, Ordering::Relaxed);
+            heap.as_ref().orphan.clear();
         }
         self.orphan_count -= 1;
         Some(heap)
@@ -89,9 +88,8 @@ impl Orphanage {
         self.orphan_count += 1;
         // SAFETY: the lock owns it now.
         unsafe {
-            heap.as_ref().is_orphan.store(true, Ordering::Relaxed);
-            // Either this sees what was sent before, or its sender sees the orphan: see `deliver`.
-            fence(Ordering::SeqCst);
+            // Either this sees what was sent before, or its sender sees the orphan.
+            heap.as_ref().orphan.set();
             settle_orphan(heap);
         }
     }
@@ -128,15 +126,11 @@ pub(super) unsafe fn leave(heap: NonNull<ThreadHeap>) {
 pub(super) fn deliver(parcel: Parcel) {
     let home = parcel.home();
     parcel.send();
-    fence(Ordering::SeqCst);
-    let is_orphan = || {
-        // SAFETY: parcels of this module go to heaps, which live forever.
-        let heap = unsafe { ThreadHeap::of_home(home) };
-        heap.is_orphan.load(Ordering::Relaxed)
-    };
-    if is_orphan() {
+    // SAFETY: parcels of this module go to heaps, which live forever.
+    let mark = &unsafe { ThreadHeap::of_home(home) }.orphan;
+    if mark.is_set_after_send() {
         let _guard = lock();
-        if is_orphan() {
+        if mark.is_set() {
             // SAFETY: orphans stay orphans while the lock is held.
             unsafe { settle_orphan(home.cast()) };
         }

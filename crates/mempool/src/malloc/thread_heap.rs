@@ -14,12 +14,12 @@ use crate::chunk::{CHUNK_BYTES, discard};
 use crate::chunk_header::ChunkHeader;
 use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
+use crate::orphan_mark::OrphanMark;
 use crate::outbox::{Outbox, Parcel};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_ALIGN_BYTES, BLOCK_BYTES, CLASS_COUNT, SizeClass};
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicBool;
 
 /// Bytes of one class that a front list may keep beyond what a refill brought.
 const FRONT_BYTES: u32 = 16 * 1024;
@@ -76,7 +76,7 @@ pub(super) struct ThreadHeap {
     remote: RemoteFrees,
     owned: UnsafeCell<OwnerPart>,
     /// Whether no thread owns it, so that whoever sends blocks home has to look after them.
-    pub(super) is_orphan: AtomicBool,
+    pub(super) orphan: OrphanMark,
     /// The next orphan. Under the orphanage's lock.
     pub(super) next: UnsafeCell<*mut ThreadHeap>,
 }
@@ -95,7 +95,7 @@ impl ThreadHeap {
         // SAFETY: the caller's promise; every field is written before anyone reads it.
         unsafe {
             (&raw mut (*heap).remote).write(RemoteFrees::new(never_buried));
-            (&raw mut (*heap).is_orphan).write(AtomicBool::new(false));
+            (&raw mut (*heap).orphan).write(OrphanMark::new());
             (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
             let owned = UnsafeCell::raw_get(&raw const (*heap).owned);
             (&raw mut (*owned).outbox).write(Outbox::new());

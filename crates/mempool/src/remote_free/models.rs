@@ -28,23 +28,25 @@ struct Home {
     memory: std::cell::UnsafeCell<[[u64; BLOCK_BYTES / 8]; BLOCKS]>,
     guards: [UnsafeCell<()>; BLOCKS],
     taken: [Cell<bool>; BLOCKS],
+    books: UnsafeCell<()>,
     burials: Cell<u32>,
 }
 
 /// A home as each thread of a model has it. Its memory goes with the last of these.
 #[derive(Clone)]
-struct Handle(Rc<Home>);
+pub(crate) struct Handle(Rc<Home>);
 
 // SAFETY: see `Home`: all threads of a model are coroutines of one.
 unsafe impl Send for Handle {}
 
 impl Handle {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Rc::new(Home {
             remote: RemoteFrees::new(bury),
             memory: std::cell::UnsafeCell::new([[0; BLOCK_BYTES / 8]; BLOCKS]),
             guards: std::array::from_fn(|_| UnsafeCell::new(())),
             taken: Default::default(),
+            books: UnsafeCell::new(()),
             burials: Cell::new(0),
         }))
     }
@@ -83,7 +85,7 @@ impl Handle {
     }
 
     /// Pushes one batch of these blocks after their users' last accesses.
-    fn push(&self, indexes: &[usize]) {
+    pub(crate) fn push(&self, indexes: &[usize]) {
         let mut batch = GrowingBatch::new();
         for &index in indexes {
             self.use_block(index);
@@ -99,6 +101,18 @@ impl Handle {
         self.use_block(index);
         // SAFETY: the block is 32 bytes, this home's, and not used any more.
         unsafe { free_away(self.remote(), self.block(index), BLOCK_BYTES, index as u16) };
+    }
+
+    /// What an owner does now and then. It writes to what only owners do, so that two of them at a
+    /// time would be seen.
+    pub(crate) fn take_all(&self) {
+        self.0.books.with_mut(|_| ());
+        self.absorb(self.0.remote.take());
+    }
+
+    /// How many blocks have been taken.
+    pub(crate) fn taken_count(&self) -> usize {
+        self.0.taken.iter().filter(|taken| taken.get()).count()
     }
 
     /// What an owner does that leaves while blocks may be away.
