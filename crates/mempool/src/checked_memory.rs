@@ -86,7 +86,6 @@ impl CheckedMemory {
     ///
     /// # Safety
     /// If `start` is a block this memory has lent, its holder does not use it any more.
-    #[allow(dead_code, reason = "for malloc, which has nothing to count")]
     pub(crate) unsafe fn free(&self, start: NonNull<u8>, size_bytes: Option<usize>) {
         // SAFETY: the caller's promise.
         let freed = unsafe { self.free_quietly(start, size_bytes) };
@@ -140,7 +139,6 @@ impl CheckedMemory {
     }
 
     /// Bytes that were asked for with the block at `start`; none where no block is lent.
-    #[allow(dead_code, reason = "for malloc_usable_size and realloc")]
     pub(crate) fn size_of(&self, start: NonNull<u8>) -> Option<usize> {
         self.entry_if_any()?.books().size_of(start.addr().get())
     }

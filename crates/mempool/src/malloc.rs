@@ -15,8 +15,10 @@
 //! instructions, on slow paths only, and across a fork. In the child of a fork, heaps of the
 //! parent's other threads are left as they were: what was free in them is lost to the child.
 //!
-//! Absent on purpose: finding out about misuse (see `checks`), statistics on the fast path, and
-//! arenas, tunables or hooks of other mallocs.
+//! With [`check`] every block is checked instead, at the price of a lock and a table for each call.
+//!
+//! Absent on purpose: finding out about misuse without being asked to, statistics on the fast path,
+//! and arenas, tunables or hooks of other mallocs.
 #![allow(unsafe_code)]
 
 mod thread_slot;
@@ -24,13 +26,17 @@ mod thread_heap;
 mod orphanage;
 mod large;
 mod thread_end;
+mod checked;
+mod errno;
 mod verdict;
 
+use crate::Checks;
 use crate::chunk::CHUNK_BYTES;
 use crate::chunk_header::{ChunkHeader, ChunkUse};
 use crate::chunk_store::{self, GiveBack};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_ALIGN_BYTES, BLOCK_BYTES, POOLED_BYTES_MAX, SizeClass};
+use errno::KeptErrno;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, NonNull};
 use thread_heap::{HeapFigures, ThreadHeap, class_of};
@@ -86,6 +92,9 @@ pub fn allocate_aligned(align_bytes: usize, size_bytes: usize) -> *mut u8 {
     if align_bytes <= BLOCK_ALIGN_BYTES {
         return allocate(size_bytes);
     }
+    if let Some(block) = checked::allocate(size_bytes, align_bytes) {
+        return block;
+    }
     if size_bytes > POOLED_BYTES_MAX || align_bytes > POOLED_BYTES_MAX {
         return allocate_large(size_bytes, align_bytes);
     }
@@ -99,22 +108,25 @@ pub fn allocate_aligned(align_bytes: usize, size_bytes: usize) -> *mut u8 {
 /// `block` is null, or one of these functions returned it, and nobody uses it any more.
 #[inline]
 pub unsafe fn free(block: *mut u8) {
-    // SAFETY: the caller's promise, passed on. What is not at a multiple of a segment's size lies in
-    // a segment of the store, not in its first chunk, so its header can be read; and a header whose
-    // home is the slot's heap is that of a chunk of blocks of this thread.
+    let Some(block) = NonNull::new(block).filter(|block| !large::is_mapped(block.addr().get()))
+    else {
+        // SAFETY: the caller's promise, passed on.
+        return unsafe { free_apart(block) };
+    };
+    let Some(heap) = NonNull::new(thread_slot::heap()) else {
+        // SAFETY: as above.
+        return unsafe { free_without_heap(block) };
+    };
+    // SAFETY: the caller's promise, passed on. A block that is not at a multiple of a segment's size
+    // lies in a segment of the store, not in its first chunk, so its header can be read; and a header
+    // whose home is the slot's heap is that of a chunk of blocks of this thread. Checked blocks are
+    // nowhere near, but then no thread has a heap.
     unsafe {
-        let Some(block) = NonNull::new(block).filter(|block| !large::is_mapped(block.addr().get()))
-        else {
-            return free_apart(block);
-        };
         let header = ChunkHeader::of(block);
-        let home = header.as_ref().home();
-        let heap = thread_slot::heap();
-        if ptr::eq(home, heap.cast()) {
+        if ptr::eq(header.as_ref().home(), heap.as_ptr().cast()) {
             let index = class_of(header);
-            let owned = ThreadHeap::owned(NonNull::new_unchecked(heap));
-            if owned.push(index, block) {
-                owned.look_at(index);
+            if ThreadHeap::owned(heap).push(index, block) {
+                look_at(heap, index);
             }
         } else {
             free_slow(header, block);
@@ -135,10 +147,11 @@ pub unsafe fn reallocate(block: *mut u8, size_bytes: usize) -> *mut u8 {
     };
     // SAFETY: the caller's promise, passed on.
     let usable_bytes = unsafe { usable_bytes(block) };
-    if size_bytes <= usable_bytes && fits_well(size_bytes, usable_bytes) {
+    let is_checked = checked::is_on();
+    if !is_checked && size_bytes <= usable_bytes && fits_well(size_bytes, usable_bytes) {
         return block;
     }
-    if large::is_mapped(block.addr()) && size_bytes > large::RUN_BYTES_MAX {
+    if !is_checked && large::is_mapped(block.addr()) && size_bytes > large::RUN_BYTES_MAX {
         // SAFETY: the caller's promise; only mapped blocks have such addresses.
         if let Some(moved) = unsafe { large::resize_mapped(start, size_bytes) } {
             return moved.as_ptr();
@@ -175,6 +188,9 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     let Some(start) = NonNull::new(block) else {
         return 0;
     };
+    if let Some(size_bytes) = checked::size_of(start) {
+        return size_bytes;
+    }
     // SAFETY: the caller's promise, and as in `free`.
     unsafe {
         if large::is_mapped(block.addr()) {
@@ -192,6 +208,9 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
 /// Gives all memory that is free, as far as this thread can reach it, back to the system. Returns
 /// whether there was any.
 pub fn trim() -> bool {
+    if checked::trim() {
+        return false;
+    }
     let mut chunk_count = orphanage::settle_all();
     if let Some(heap) = NonNull::new(thread_slot::heap()) {
         // SAFETY: as in `allocate`, one reference at a time; parcels are sent between them.
@@ -212,6 +231,9 @@ pub fn trim() -> bool {
 #[cold]
 #[inline(never)]
 fn allocate_slow(size_bytes: usize) -> *mut u8 {
+    if let Some(block) = checked::allocate(size_bytes, BLOCK_ALIGN_BYTES) {
+        return block;
+    }
     if size_bytes > POOLED_BYTES_MAX {
         return allocate_large(size_bytes, BLOCK_ALIGN_BYTES);
     }
@@ -233,6 +255,13 @@ fn allocate_large(size_bytes: usize, align_bytes: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn allocate_large_zeroed(size_bytes: usize, align_bytes: usize) -> *mut u8 {
+    if let Some(block) = checked::allocate(size_bytes, align_bytes) {
+        if !block.is_null() {
+            // SAFETY: the block has this size and is the caller's.
+            unsafe { block.write_bytes(0, size_bytes) };
+        }
+        return block;
+    }
     let Some(fresh) = large::allocate(size_bytes, align_bytes) else {
         return ptr::null_mut();
     };
@@ -243,13 +272,13 @@ fn allocate_large_zeroed(size_bytes: usize, align_bytes: usize) -> *mut u8 {
     fresh.start.as_ptr()
 }
 
-/// The calling thread's heap, which it gets with its first call. None after its end, and when the
-/// system has no memory.
+/// The calling thread's heap, which it gets with its first call. None after its end, under checks,
+/// and when the system has no memory.
 fn heap_of_this_thread() -> Option<NonNull<ThreadHeap>> {
     if let Some(heap) = NonNull::new(thread_slot::heap()) {
         return Some(heap);
     }
-    if thread_slot::stage() == Stage::Ended {
+    if thread_slot::stage() == Stage::Ended || checked::is_on() {
         return None;
     }
     let heap = orphanage::adopt()?;
@@ -260,6 +289,18 @@ fn heap_of_this_thread() -> Option<NonNull<ThreadHeap>> {
     Some(heap)
 }
 
+/// Looks at a class of the calling thread's heap, which asked for it.
+///
+/// # Safety
+/// The heap is the calling thread's.
+#[cold]
+#[inline(never)]
+unsafe fn look_at(heap: NonNull<ThreadHeap>, index: usize) {
+    let _kept = KeptErrno::new();
+    // SAFETY: the caller's promise; the reference ends here.
+    unsafe { ThreadHeap::owned(heap) }.look_at(index);
+}
+
 /// Frees null, or a mapped block.
 ///
 /// # Safety
@@ -267,9 +308,31 @@ fn heap_of_this_thread() -> Option<NonNull<ThreadHeap>> {
 #[cold]
 #[inline(never)]
 unsafe fn free_apart(block: *mut u8) {
-    if let Some(block) = NonNull::new(block) {
-        // SAFETY: the caller's promise.
-        unsafe { large::free_mapped(block) };
+    let Some(block) = NonNull::new(block) else {
+        return;
+    };
+    let _kept = KeptErrno::new();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !checked::free(block) {
+            large::free_mapped(block);
+        }
+    }
+}
+
+/// Frees a block on a thread that has no heap, or not yet.
+///
+/// # Safety
+/// As for `free`, of a block that is not mapped.
+#[cold]
+#[inline(never)]
+unsafe fn free_without_heap(block: NonNull<u8>) {
+    let _kept = KeptErrno::new();
+    // SAFETY: the caller's promise; as in `free` for what is no checked block.
+    unsafe {
+        if !checked::free(block) {
+            free_slow(ChunkHeader::of(block), block);
+        }
     }
 }
 
@@ -280,6 +343,7 @@ unsafe fn free_apart(block: *mut u8) {
 #[cold]
 #[inline(never)]
 unsafe fn free_slow(header: NonNull<ChunkHeader>, block: NonNull<u8>) {
+    let _kept = KeptErrno::new();
     // SAFETY: the caller's promise.
     unsafe {
         match header.as_ref().used_for() {
@@ -328,6 +392,7 @@ fn give_up_heap() {
 
 /// Takes every lock, in the order that all other code takes them.
 fn hold_for_fork() {
+    checked::hold_for_fork();
     orphanage::hold_for_fork();
     chunk_store::hold_for_fork();
 }
@@ -335,6 +400,24 @@ fn hold_for_fork() {
 fn release_after_fork() {
     chunk_store::release_after_fork();
     orphanage::release_after_fork();
+    checked::release_after_fork();
+}
+
+/// Checks every block from now on, for good: what [`PoolMode::Checked`](crate::PoolMode::Checked)
+/// does for a pool. A violation is written to the standard error, and aborts.
+///
+/// Call it before the process has a second thread: others' heaps are not taken from them. What was
+/// lent before is not checked.
+pub fn check(checks: Checks) {
+    thread_end::prepare();
+    if checked::switch_on(checks) {
+        give_up_heap();
+    }
+}
+
+/// Looks at all that is free and at the edges of all that is lent, now. Nothing without [`check`].
+pub fn verify() {
+    checked::verify();
 }
 
 /// What malloc holds, as far as one thread can see: its own heap and those without a thread. Other

@@ -5,6 +5,9 @@
 //! `errno`, and what the manual page says of each function.
 //!
 //! In the environment: `MEMPOOL_STATS=1` writes what the heap holds to standard error at exit.
+//! `MEMPOOL_CHECKS=1` checks every block: double free, foreign pointer, overrun and write after free
+//! end the program with a sentence; `MEMPOOL_CHECKS=guard` puts each block against a page that
+//! nobody may touch; `fail=N` refuses the N-th allocation.
 //!
 //! Absent on purpose: C++ operators, which the C++ library turns into these functions; `mallopt`,
 //! `mallinfo` and `malloc_info`, which speak of the C library's own heap and still do.
@@ -15,7 +18,7 @@
 )]
 
 mod errno;
-mod report;
+mod environment;
 
 use millpond_mempool::malloc as heap;
 use std::ffi::{c_int, c_void};
@@ -30,7 +33,7 @@ const PAGE_ALIGN_BYTES: usize = if cfg!(target_arch = "x86_64") {
 /// Runs before the program's own constructors, when the process has one thread.
 extern "C" fn start() {
     heap::prepare();
-    report::prepare();
+    environment::prepare();
 }
 
 #[used]
@@ -73,7 +76,7 @@ extern "C" fn malloc_slow(size_bytes: usize) -> *mut c_void {
     if std::thread::panicking() {
         // Only this object's own code can panic here, perhaps with a lock held: what it has to say
         // would need memory.
-        report::fault_of_our_own();
+        environment::fault_of_our_own();
     }
     or_enomem(heap::allocate(size_bytes))
 }

@@ -39,6 +39,8 @@ pub fn prepare() {
     // SAFETY: `key` may be written, and the destructor is a function of this object.
     let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) };
     KEY.store(if made == 0 { key } else { REFUSED }, Ordering::Release);
+    // Miri knows no fork.
+    #[cfg(not(miri))]
     // SAFETY: functions of this object. Refused only without memory; forks of a process with threads
     // are then as unsafe as they are without an allocator's help.
     let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
@@ -70,10 +72,12 @@ extern "C" fn at_thread_end(value: *mut c_void) {
     give_up_heap();
 }
 
+#[cfg_attr(miri, allow(dead_code))]
 extern "C" fn before_fork() {
     hold_for_fork();
 }
 
+#[cfg_attr(miri, allow(dead_code))]
 extern "C" fn after_fork() {
     release_after_fork();
 }

@@ -175,8 +175,6 @@ impl OwnerPart {
 
     /// Puts what the front list has beyond its bound back to its chunks, as much as came since the
     /// last look. Wholly free chunks go to the store.
-    #[cold]
-    #[inline(never)]
     pub(super) fn look_at(&mut self, index: usize) {
         let front = &mut self.fronts[index];
         front.until_look = front.interval;

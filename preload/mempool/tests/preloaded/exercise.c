@@ -556,13 +556,52 @@ static void part_loader(void) {
     clear_slots();
 }
 
+/* --- faults, which only a checked heap is expected to find ------------------------------------------ */
+
+static void fault_double_free(void) {
+    char *block = hide(malloc(100));
+    free(block);
+    free(hide(block));
+}
+
+static void fault_foreign(void) {
+    static char never_lent[64] __attribute__((aligned(64)));
+    free(hide(never_lent));
+}
+
+static void fault_inside(void) {
+    char *block = hide(malloc(100));
+    free(hide(block + 16));
+}
+
+static void fault_overrun(void) {
+    char *block = hide(malloc(100));
+    ((char *)hide(block))[100] = 1;
+    free(block);
+}
+
+static void fault_write_after_free(void) {
+    char *block = hide(malloc(100));
+    free(block);
+    ((char *)hide(block))[50] = 1;
+} /* found at exit at the latest */
+
+static void fault_realloc_stale(void) {
+    char *block = hide(malloc(100)), *moved = hide(realloc(block, 5000));
+    DEMAND(moved);
+    free(hide(block));
+}
+
 int main(int count, char **words) {
     static const struct { const char *name; void (*run)(void); } parts[] = {
         {"sizes", part_sizes},       {"alignment", part_alignment}, {"edges", part_edges},
         {"realloc", part_realloc},   {"threads", part_threads},     {"storm", part_storm},
         {"producer", part_producer}, {"ends", part_ends},           {"fork", part_fork},
         {"signals", part_signals},   {"returned", part_returned},   {"loader", part_loader},
-        {"locked", part_locked},
+        {"locked", part_locked},     {"double free", fault_double_free},
+        {"foreign", fault_foreign},  {"inside", fault_inside},
+        {"overrun", fault_overrun},  {"write after free", fault_write_after_free},
+        {"stale", fault_realloc_stale},
     };
     for (size_t i = 0; count == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (strcmp(words[1], parts[i].name)) continue;

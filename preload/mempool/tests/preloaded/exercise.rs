@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::harness::{find_program, preloaded, run};
 
 /// Compiles the program once for all tests of this file.
-fn program() -> Option<PathBuf> {
+pub(crate) fn program() -> Option<PathBuf> {
     static PROGRAM: OnceLock<Option<(tempfile::TempDir, PathBuf)>> = OnceLock::new();
     let compiled = PROGRAM.get_or_init(|| {
         let compiler = find_program("cc")?;
@@ -28,8 +28,15 @@ fn program() -> Option<PathBuf> {
 
 #[track_caller]
 fn exercise(part: &str) {
+    exercise_with(part, &[]);
+}
+
+/// Runs a part with more in its environment.
+#[track_caller]
+pub(crate) fn exercise_with(part: &str, environment: &[(&str, &str)]) {
     let Some(program) = program() else { return };
-    let output = run(preloaded(&program).arg(part)).expect_ok();
+    let mut command = preloaded(&program);
+    let output = run(command.arg(part).envs(environment.iter().copied())).expect_ok();
     assert_eq!(output, format!("ok {part}\n"));
 }
 

@@ -7,6 +7,7 @@
 mod harness;
 mod exercise;
 mod report;
+mod checks;
 mod python;
 mod nginx;
 mod redis;

@@ -1,26 +1,56 @@
-//! What the heap held, at exit: `MEMPOOL_STATS=1`.
+//! What the environment asks for: `MEMPOOL_STATS`, what the heap held at exit, and `MEMPOOL_CHECKS`,
+//! finding out about misuse.
 //!
-//! One line on standard error, so that it can be found among a program's own: names and numbers,
+//! The figures are one line on standard error, so that it can be found among a program's own: names and numbers,
 //! sizes in bytes. Absent on purpose: formatting into memory of its own, which it has not.
 
-use millpond_mempool::malloc::{MallocStats, stats};
+use millpond_mempool::Checks;
+use millpond_mempool::malloc::{self as heap, MallocStats, stats};
+use std::ffi::CStr;
 use std::io::{Cursor, Write as _};
 
-/// What a variable must say to switch something on.
-const ON: &[u8] = b"1";
+/// What a variable says to switch something on.
+const ON: &str = "1";
 
-/// Asks for the report if the environment does.
+/// Reads the environment. Called before the program can change it from another thread.
 pub(crate) fn prepare() {
-    // SAFETY: constructors run before the program can change its environment from another thread;
-    // getenv returns null or a string that ends.
-    let is_on = unsafe {
-        let value = libc::getenv(c"MEMPOOL_STATS".as_ptr());
-        !value.is_null() && std::ffi::CStr::from_ptr(value).to_bytes() == ON
-    };
-    if is_on {
+    if variable(c"MEMPOOL_STATS") == Some(ON) {
         // SAFETY: a function of this object. Refused only without memory: then nothing is reported.
         let _ = unsafe { libc::atexit(at_exit) };
     }
+    let Some(asked) = variable(c"MEMPOOL_CHECKS").filter(|asked| !asked.is_empty()) else {
+        return;
+    };
+    let checks = match asked {
+        ON => Ok(Checks::default()),
+        options => options.parse(),
+    };
+    match checks {
+        Ok(checks) => {
+            heap::check(checks);
+            // SAFETY: as above.
+            let _ = unsafe { libc::atexit(verify_at_exit) };
+        }
+        // Whoever asks for checks must not believe that there were some.
+        Err(_) => end(b"millpond malloc: MEMPOOL_CHECKS is 1, guard, fail=N, or guard,fail=N\n"),
+    }
+}
+
+/// A variable of the environment, if it is text.
+fn variable(name: &CStr) -> Option<&'static str> {
+    // SAFETY: getenv returns null or a string that ends, and that stays while nobody changes the
+    // environment: the program is not running yet.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() {
+            return None;
+        }
+        CStr::from_ptr(value).to_str().ok()
+    }
+}
+
+extern "C" fn verify_at_exit() {
+    heap::verify();
 }
 
 extern "C" fn at_exit() {
@@ -33,9 +63,12 @@ extern "C" fn at_exit() {
 /// Ends the process because this object is broken.
 #[cold]
 pub(crate) fn fault_of_our_own() -> ! {
-    let line =
-        b"millpond malloc: a fault of its own; without LD_PRELOAD the program runs as before\n";
-    // SAFETY: the slice is `line`.
+    end(b"millpond malloc: a fault of its own; without LD_PRELOAD the program runs as before\n")
+}
+
+/// Writes a line and aborts.
+fn end(line: &[u8]) -> ! {
+    // SAFETY: the slice is `line`. Whether anyone can read it changes nothing.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
     std::process::abort()
 }
