@@ -431,8 +431,6 @@ pub struct MallocStats {
     pub heap_count: usize,
     /// Those of them whose thread ended and that no other has taken over.
     pub orphan_count: usize,
-    /// Blocks lent, ever.
-    pub lent_count: u64,
     /// Blocks lent now.
     pub live_count: usize,
     /// Their bytes, rounded up to whole blocks.
@@ -469,7 +467,6 @@ pub fn stats() -> MallocStats {
     MallocStats {
         heap_count: heaps.heap_count,
         orphan_count: heaps.orphan_count,
-        lent_count: blocks.lent_count,
         live_count: blocks.live_count,
         live_bytes: blocks.live_bytes,
         cached_bytes: blocks.cached_bytes,

@@ -75,10 +75,9 @@ fn end(line: &[u8]) -> ! {
 
 fn describe<'a>(stats: &MallocStats, line: &'a mut [u8]) -> &'a [u8] {
     let mut cursor = Cursor::new(&mut *line);
-    let rows: [(&str, u64); 13] = [
+    let rows: [(&str, u64); 12] = [
         ("heaps", stats.heap_count as u64),
         ("orphans", stats.orphan_count as u64),
-        ("lent", stats.lent_count),
         ("live", stats.live_count as u64),
         ("live_bytes", stats.live_bytes as u64),
         ("cached_bytes", stats.cached_bytes as u64),
@@ -90,7 +89,7 @@ fn describe<'a>(stats: &MallocStats, line: &'a mut [u8]) -> &'a [u8] {
         ("mapped", stats.mapped_count as u64),
         ("mapped_bytes", stats.mapped_bytes as u64),
     ];
-    // The line is longer than 13 names and numbers of 20 digits can be.
+    // The line is longer than 12 names and numbers of 20 digits can be.
     let _ = cursor.write_all(b"mempool:");
     for (name, number) in rows {
         let _ = write!(cursor, " {name}={number}");
@@ -111,7 +110,6 @@ mod tests {
         let stats = MallocStats {
             heap_count: most,
             orphan_count: most,
-            lent_count: u64::MAX,
             live_count: most,
             live_bytes: most,
             cached_bytes: most,

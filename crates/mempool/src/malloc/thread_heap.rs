@@ -6,7 +6,8 @@
 //! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
 //! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
 //! goes back to the store at once, where any thread finds it.
-//! Absent on purpose: counting on each allocation. What was lent follows from the other counts.
+//! Absent on purpose: counting what was lent, ever. How many blocks are lent follows from the counts of
+//! their chunks.
 #![allow(unsafe_code)]
 use crate::batch::ReturnedBlocks;
 use crate::block_class::BlockClass;
@@ -34,9 +35,10 @@ const IN_USE_PERCENT_MIN: usize = 67;
 /// The free blocks of a class that the next allocations get.
 struct Front {
     free: FreeList,
-    /// Frees until the list is looked at again.
+    /// Frees less allocations until the list is looked at again: it then has at least as many
+    /// blocks as it may keep.
     until_look: u32,
-    /// From one look to the next: as many blocks as the list may keep.
+    /// As many blocks as the list may keep; where `until_look` begins after a look and a refill.
     interval: u32,
 }
 
@@ -64,8 +66,6 @@ impl Front {
 pub(super) struct OwnerPart {
     fronts: [Front; CLASS_COUNT],
     outbox: Outbox,
-    /// Looks taken at the front list of each class: with its `interval`, how much was freed, ever.
-    looks: [u64; CLASS_COUNT],
     classes: [BlockClass; CLASS_COUNT],
 }
 
@@ -99,7 +99,6 @@ impl ThreadHeap {
             (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
             let owned = UnsafeCell::raw_get(&raw const (*heap).owned);
             (&raw mut (*owned).outbox).write(Outbox::new());
-            (&raw mut (*owned).looks).write_bytes(0, 1);
             let fronts = (&raw mut (*owned).fronts).cast::<Front>();
             let classes = (&raw mut (*owned).classes).cast::<BlockClass>();
             for (index, &block_bytes) in BLOCK_BYTES.iter().enumerate() {
@@ -149,9 +148,10 @@ impl OwnerPart {
     pub(super) fn pop(&mut self, class: SizeClass) -> Option<NonNull<u8>> {
         debug_assert!(class.index() < CLASS_COUNT);
         // SAFETY: malloc's requests have a class of the table, whose numbers are below its length.
-        unsafe { self.fronts.get_unchecked_mut(class.index()) }
-            .free
-            .pop()
+        let front = unsafe { self.fronts.get_unchecked_mut(class.index()) };
+        let block = front.free.pop()?;
+        front.until_look += 1;
+        Some(block)
     }
 
     /// Takes a block of class `index` back; `true` when the class is to be looked at.
@@ -173,12 +173,11 @@ impl OwnerPart {
         front.until_look == 0
     }
 
-    /// Puts what the front list has beyond its bound back to its chunks, as much as came since the
-    /// last look. Wholly free chunks go to the store.
+    /// Puts what the front list has beyond its bound back to its chunks, at most as much again. Wholly
+    /// free chunks go to the store.
     pub(super) fn look_at(&mut self, index: usize) {
         let front = &mut self.fronts[index];
         front.until_look = front.interval;
-        self.looks[index] += 1;
         let count = front.interval as usize;
         let surplus = front.free.cut_out(count, count);
         if surplus.is_empty() {
@@ -206,13 +205,14 @@ impl OwnerPart {
             return Some(block);
         }
         let index = class.index();
-        let (front, chunks) = (&mut self.fronts[index].free, &mut self.classes[index]);
-        if !chunks.refill(front) {
+        let (front, chunks) = (&mut self.fronts[index], &mut self.classes[index]);
+        if !chunks.refill(&mut front.free) {
             let (header, _) = chunk_store::take(1).ok()?;
             // SAFETY: fresh from the store.
             unsafe { chunks.add_chunk(header, home) };
-            chunks.refill(front);
+            chunks.refill(&mut front.free);
         }
+        front.until_look = front.interval;
         self.pop(class)
     }
 
@@ -265,17 +265,13 @@ impl OwnerPart {
     pub(super) fn figures(&self) -> HeapFigures {
         let mut sum = HeapFigures::default();
         for (index, class) in self.classes.iter().enumerate() {
-            let front = &self.fronts[index];
-            let front_count = front.free.count();
-            let interval = u64::from(front.interval);
-            let freed = self.looks[index] * interval + u64::from(front.interval - front.until_look);
+            let front_count = self.fronts[index].free.count();
             let block_bytes = class.block_bytes();
             sum.live_count += class.out_count() - front_count;
             sum.live_bytes += (class.out_count() - front_count) * block_bytes;
             sum.cached_bytes += (front_count + class.home_count()) * block_bytes;
             sum.waste_bytes += class.tail_bytes();
             sum.chunk_count += class.chunk_count();
-            sum.lent_count += class.popped(freed, front_count);
         }
         sum
     }
@@ -324,8 +320,6 @@ pub(super) struct HeapFigures {
     pub(super) cached_bytes: usize,
     pub(super) waste_bytes: usize,
     pub(super) chunk_count: usize,
-    /// Blocks lent, ever.
-    pub(super) lent_count: u64,
 }
 
 impl HeapFigures {
@@ -335,7 +329,6 @@ impl HeapFigures {
         self.cached_bytes += other.cached_bytes;
         self.waste_bytes += other.waste_bytes;
         self.chunk_count += other.chunk_count;
-        self.lent_count += other.lent_count;
     }
 }
 

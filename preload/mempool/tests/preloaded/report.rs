@@ -39,7 +39,7 @@ fn report_adds_up() {
     assert_eq!(finished.expect_ok(), "done");
     let of = |name: &str| line[name];
     assert_eq!(of("heaps"), 1);
-    assert!(of("lent") > 3000 && of("live") > 0);
+    assert!(of("live") > 0);
     assert_eq!(
         of("heap_chunk_bytes"),
         of("live_bytes") + of("cached_bytes") + of("waste_bytes")
