@@ -5,7 +5,7 @@
 )]
 mod modes;
 
-use millpond_mempool::{Block, BlockPool, Buffer, PoolMode};
+use millpond_mempool::{Block, BlockPool, Buffer, PoolMode, flush_remote_frees};
 use modes::MODES;
 use std::sync::mpsc;
 use std::thread;
@@ -185,4 +185,39 @@ fn ring_worker(
             .all(|buffer| buffer.iter().all(|&byte| byte == buffer.len() as u8))
     );
     drop(pool);
+}
+
+/// Goal: a thread that goes on living keeps less than a batch of each pool from its owner, 64 blocks
+/// or 64 KiB, and nothing once it has flushed; also when it frees for more pools than it has batches.
+#[test]
+fn running_thread_keeps_less_than_a_batch() {
+    for (pool_count, size_bytes, kept_max) in [(1, 64, 63), (1, 8192, 7), (7, 64, 63)] {
+        let pools: Vec<BlockPool> = (0..pool_count)
+            .map(|_| BlockPool::new("home", PoolMode::On))
+            .collect();
+        let lent: Vec<Block> = (0..1000)
+            .map(|index| pools[index % pool_count].allocate(size_bytes).unwrap())
+            .collect();
+        let (to_freer, work) = mpsc::channel::<Vec<Block>>();
+        let (told, tell) = mpsc::channel();
+        let freer = thread::spawn(move || {
+            for blocks in work {
+                drop(blocks);
+                told.send(()).unwrap();
+                flush_remote_frees();
+                told.send(()).unwrap();
+            }
+        });
+        let live_objects = || {
+            tell.recv().unwrap();
+            pools.iter().for_each(BlockPool::drain_remote);
+            pools.iter().map(|pool| pool.stats().live_objects).max()
+        };
+        to_freer.send(lent).unwrap();
+        let kept = live_objects();
+        assert!(kept.is_some_and(|kept| kept <= kept_max), "{kept:?}");
+        assert_eq!(live_objects(), Some(0));
+        drop(to_freer);
+        freer.join().unwrap();
+    }
 }
