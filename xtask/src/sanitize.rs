@@ -36,7 +36,7 @@ impl Sanitizer {
 
 /// Tests of what a sanitizer takes into its own hands: a fault that ends the process, and the number
 /// of mappings that a process may have.
-const NOT_UNDER_IT: [&str; 2] = ["checked_memory::tests::guarded", "running_out_of_mappings"];
+const NOT_UNDER_IT: [&str; 3] = ["guarded_", "guard_page_stops", "running_out_of_mappings"];
 
 /// Runs the tests of the pools.
 pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {

@@ -217,7 +217,7 @@ fn asked_bytes(operation: &Operation) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
 
     /// Goal: slices of one request never overlap, zeroed ones are zero, aligned ones aligned, and
     /// figures match, with resets and sweeps in between.

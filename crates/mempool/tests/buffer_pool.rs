@@ -213,7 +213,7 @@ fn check(pool: &BufferPool, leases: &[(u8, Lease)], limit_bytes: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
 
     /// Goal: no buffer is lent twice at a time, none is written by another lease or taken away by
     /// a sweep, and the figures match.

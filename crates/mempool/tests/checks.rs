@@ -342,6 +342,7 @@ const SIGSEGV: i32 = 11;
 
 /// Goal: with guard pages the first byte behind a block faults where it is written.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn guard_page_stops_an_overrun() {
     let (status, said) = in_child("guard_page_stops_an_overrun", || {
         let pool = BlockPool::new("guarded", GUARDED);
@@ -360,6 +361,7 @@ fn guard_page_stops_an_overrun() {
 
 /// Goal: with guard pages a stale reference to an object faults where it is read.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn guard_page_stops_a_read_after_free() {
     let (status, said) = in_child("guard_page_stops_a_read_after_free", || {
         let pool = Pool::new("guarded", GUARDED);
@@ -379,6 +381,7 @@ fn guard_page_stops_a_read_after_free() {
 
 /// Goal: a violation found while the thread panics already is said before the process ends.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn violation_in_a_panic_is_said() {
     let (status, said) = in_child("violation_in_a_panic_is_said", || {
         let pool = BlockPool::new("unlucky", CHECKED);

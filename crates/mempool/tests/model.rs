@@ -72,7 +72,7 @@ fn check_lent(lent: &Lent) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
 
     /// Goal: blocks never overlap, figures match the model's, and the budget holds.
     #[test]
@@ -217,7 +217,7 @@ fn apply(buffer: &mut Buffer, model: &mut Vec<u8>, pool: &BlockPool, operation: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 300 }))]
 
     /// Goal: a buffer is a `Vec<u8>` with a cheap front, whatever is done to it.
     #[test]

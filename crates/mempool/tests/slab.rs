@@ -388,7 +388,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 120 }))]
 
     /// Goal: handles find their own object and nothing once it is gone, no handle comes twice, and
     /// the figures match, against a list of pairs, with sweeps in between.

@@ -72,6 +72,12 @@ impl Drop for Counted {
     }
 }
 
+/// Which bytes of that many are looked at: all of a few, a sample of many that has both ends.
+fn looked_at(len: usize) -> impl Iterator<Item = usize> {
+    let step = if len < 512 { 1 } else { 251 };
+    (0..len).step_by(step).chain(len.checked_sub(1))
+}
+
 /// A block of malloc's. Its length's low byte is in each byte that is looked at.
 struct Raw {
     start: *mut u8,
@@ -96,8 +102,7 @@ impl Raw {
     }
 
     fn looked_at(&self) -> impl Iterator<Item = usize> {
-        let step = if self.len < 512 { 1 } else { 251 };
-        (0..self.len).step_by(step).chain([self.len - 1])
+        looked_at(self.len)
     }
 
     fn fill(&self, from: usize) {
@@ -146,7 +151,8 @@ impl Load {
     fn check(&self) {
         match self {
             Self::Bytes(buffer) => {
-                assert!(buffer.iter().all(|&byte| byte == buffer.len() as u8));
+                let len = buffer.len();
+                assert!(looked_at(len).all(|index| buffer[index] == len as u8));
             }
             Self::Object(object) => assert_eq!(object.0, [object.0[0]; 7]),
             Self::Raw(raw) => raw.check(raw.len),

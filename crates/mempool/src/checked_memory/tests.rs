@@ -455,6 +455,7 @@ const SIGSEGV: i32 = 11;
 
 /// Goal: malloc's answer to a violation is the sentence on the standard error, and the abort.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn abort_says_why() {
     let (status, said) = in_child("abort_says_why", || {
         let memory = CheckedMemory::new("malloc", PLAIN, abort_with);
@@ -474,6 +475,7 @@ fn abort_says_why() {
 
 /// Goal: one byte too far behind a guarded block faults where it is written.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn guarded_overrun_faults() {
     let (status, said) = in_child("guarded_overrun_faults", || {
         let memory = memory("guarded", GUARD);
@@ -489,6 +491,7 @@ fn guarded_overrun_faults() {
 
 /// Goal: so does the page before it.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn guarded_underrun_faults() {
     let (status, said) = in_child("guarded_underrun_faults", || {
         let memory = memory("guarded", GUARD);
@@ -501,6 +504,7 @@ fn guarded_underrun_faults() {
 
 /// Goal: reading a freed guarded block faults where it is read.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn guarded_use_after_free_faults() {
     let (status, said) = in_child("guarded_use_after_free_faults", || {
         let memory = memory("guarded", GUARD);
@@ -517,6 +521,7 @@ fn guarded_use_after_free_faults() {
 /// Goal: when the process has no mapping left, guarded memory refuses like any that ran dry, frees
 /// what it lent, and serves again.
 #[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn running_out_of_mappings_is_a_refusal() {
     let (status, said) = in_child("running_out_of_mappings_is_a_refusal", || {
         let memory = memory("mappings", GUARD);
