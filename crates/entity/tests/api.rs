@@ -37,10 +37,13 @@ fn on_each_store(scene: impl Fn(&TestServer)) {
         &Arc::new(FaultyStore::new(store, cold)),
         defaults,
     ));
-    let (_directory, store) = rocksdb();
-    scene(&TestServer::start(&store, |_, http| {
-        http.pool_mode = PoolMode::Off;
-    }));
+    for pools in ["off", "arena-only", "checked", "checked,guard"] {
+        let pool_mode: PoolMode = pools.parse().unwrap();
+        let (_directory, store) = rocksdb();
+        scene(&TestServer::start(&store, |_, http| {
+            http.pool_mode = pool_mode;
+        }));
+    }
 }
 
 /// Goal: the life of an entity, with every success code.

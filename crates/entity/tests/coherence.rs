@@ -17,7 +17,7 @@ use millpond_entity::value_cache::{Lookup, ValueCache};
 use millpond_entity::{EntityConfig, Store, SyncPolicy, open};
 use millpond_http::RequestToken;
 use millpond_io::{Driver, EpollDriver};
-use millpond_mempool::{BlockPool, Buffer, PoolMode};
+use millpond_mempool::{BlockPool, Buffer, Checks, PoolMode};
 use support::{Client, TestServer};
 
 const KEYS: usize = 6;
@@ -221,7 +221,11 @@ fn run_shards<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode, roun
 #[test]
 fn no_shard_reads_less_than_was_acknowledged() {
     for stamp_count in [1, 4, 1024] {
-        for mode in [PoolMode::On, PoolMode::Off] {
+        for mode in [
+            PoolMode::On,
+            PoolMode::Off,
+            PoolMode::Checked(Checks::default()),
+        ] {
             for cold in [false, true] {
                 let faults = Faults {
                     cold,
@@ -266,7 +270,11 @@ fn failed_commit_leaves_no_stale_value() {
 /// Goal: over real sockets, connections on two shards never see less than another was told.
 #[test]
 fn no_connection_reads_less_than_another_was_told() {
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in [
+        PoolMode::On,
+        PoolMode::Off,
+        PoolMode::Checked(Checks::default()),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let store = Arc::new(open(&EntityConfig::new(directory.path().join("data"))).unwrap());
         let server = TestServer::start(&store, |config, http| {
@@ -326,7 +334,11 @@ fn written_and_cold_values_become_hot() {
         cold: true,
         ..Faults::default()
     };
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in [
+        PoolMode::On,
+        PoolMode::Off,
+        PoolMode::Checked(Checks::default()),
+    ] {
         let store = Arc::new(FaultyStore::new(MemoryStore::new(), cold));
         let old = [(&b"old"[..], &b"from before"[..])];
         let writes = old.iter().map(|&(key, value)| Write::Put { key, value });

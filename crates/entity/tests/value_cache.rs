@@ -10,7 +10,7 @@ use millpond_entity::counters::ShardCounters;
 use millpond_entity::stamps::{Stamp, StampWriter, Stamps};
 use millpond_entity::value_cache::{Lookup, Missed, ValueCache};
 use millpond_http::RequestToken;
-use millpond_mempool::{BlockPool, Buffer, PoolMode};
+use millpond_mempool::{BlockPool, Buffer, Checks, PoolMode};
 use proptest::prelude::*;
 
 fn buffer(blocks: &BlockPool, bytes: &[u8]) -> Buffer {
@@ -87,7 +87,11 @@ impl Bench {
 /// its own, and what it gives up goes back to the pool.
 #[test]
 fn memory_is_bounded_and_comes_back() {
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in [
+        PoolMode::On,
+        PoolMode::Off,
+        PoolMode::Checked(Checks::default()),
+    ] {
         let mut bench = Bench::new(1 << 20, 1 << 16, mode);
         let mut random = fastrand::Rng::with_seed(5);
         for n in 0..20_000_u32 {

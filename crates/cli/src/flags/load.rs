@@ -1,7 +1,9 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
 use super::url::Url;
-use super::{interrupt_flag, parse_bytes, parse_count, parse_duration_ns, parse_pools};
+use super::{
+    POOLS_VALUE, interrupt_flag, parse_bytes, parse_count, parse_duration_ns, parse_pools,
+};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
 use millpond_http::Method;
@@ -88,7 +90,7 @@ pub(crate) struct LoadFlags {
     #[arg(short = 'L', long)]
     latency: bool,
     /// Memory pools of the generator itself
-    #[arg(long, value_name = "on|off", value_parser = parse_pools, default_value = "on")]
+    #[arg(long, value_name = POOLS_VALUE, value_parser = parse_pools, default_value = "on")]
     pools: PoolMode,
     /// Write the record of the run to FILE
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]

@@ -1,6 +1,6 @@
 //! `millpond serve`: the servers.
 
-use super::{parse_bytes, parse_count, parse_pools};
+use super::{POOLS_VALUE, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::{EntityConfig, SyncPolicy};
@@ -81,8 +81,11 @@ struct CommonFlags {
     /// Kernel interface that moves the bytes
     #[arg(long, value_name = "auto|epoll", value_parser = parse_driver, default_value = "auto")]
     driver: DriverChoice,
-    /// Memory pools, or one malloc and one free in the place of every pool call
-    #[arg(long, value_name = "on|off", value_parser = parse_pools, default_value = "on")]
+    /// Memory pools; off: one malloc and one free in the place of every pool call; arena-only: so
+    /// for all but the temporaries of requests; checked: for debugging, ends the server at what it
+    /// does wrong with pooled memory (guard: where it does it; fail=N: the N-th allocation of
+    /// every pool is refused)
+    #[arg(long, value_name = POOLS_VALUE, value_parser = parse_pools, default_value = "on")]
     pools: PoolMode,
     /// Open connections of the whole server; one more is answered with 503
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "16384")]
@@ -239,6 +242,15 @@ mod tests {
         assert_eq!((config.shards, config.pin), (3, false));
         assert_eq!(config.driver, DriverChoice::Epoll);
         assert_eq!(config.pool_mode, PoolMode::Off);
+        for pools in [
+            "arena-only",
+            "checked",
+            "checked,guard",
+            "checked,guard,fail=9",
+        ] {
+            let config = self::config(&format!("entity --pools {pools}"));
+            assert_eq!(config.pool_mode.to_string(), pools);
+        }
         assert_eq!(
             config.limits.connections_max, 4,
             "10 over 3 shards, rounded up"
@@ -276,7 +288,8 @@ mod tests {
             ("plaintext --shards 5000", "at most 1024"),
             ("plaintext --driver uring", "not built yet"),
             ("plaintext --driver kqueue", "auto or epoll"),
-            ("plaintext --pools yes", "on or off"),
+            ("plaintext --pools yes", "on, off, arena-only, or checked"),
+            ("plaintext --pools checked,fail=0", "from 1 on"),
             ("plaintext --data x", "--data"),
             ("entity --sync sometimes", "interval:MS"),
             ("entity --cache lots", "--cache"),

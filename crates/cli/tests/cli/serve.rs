@@ -43,10 +43,10 @@ fn sigusr1_prints_the_accounting() {
     );
 }
 
-/// Goal: the other load generators see a correct server, with pools on and off.
+/// Goal: the other load generators see a correct server in every mode of the pools.
 #[test]
 fn wrk_and_ab_see_no_errors() {
-    for pools in ["on", "off"] {
+    for pools in ["on", "off", "arena-only", "checked", "checked,guard"] {
         let server = Server::start(&["plaintext", "--pools", pools]);
         let url = server.url("/plaintext");
         let wrk = peer("wrk", &["-t", "1", "-c", "16", "-d", "1s", &url]);

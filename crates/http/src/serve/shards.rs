@@ -315,7 +315,7 @@ fn build_labels(config: &ServeConfig) -> Vec<(&'static str, String)> {
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("server", config.name.to_owned()),
         ("driver", driver.to_owned()),
-        ("pools", config.pool_mode.as_str().to_owned()),
+        ("pools", config.pool_mode.to_string()),
         ("shards", config.shards.to_string()),
     ];
     labels.extend(config.build_labels.iter().cloned());

@@ -1,9 +1,10 @@
 //! The client connection: pipelined responses cut anywhere, and what a bad server can do.
 
+use crate::support::pool_mode;
 use millpond_http::{
     BodyError, ClientConnection, ClientError, ClientEvent, Limits, Method, encode_request,
 };
-use millpond_mempool::{BlockPool, Buffer, PoolMode};
+use millpond_mempool::{BlockPool, Buffer};
 
 /// An event that owns its bytes; body parts of one response joined.
 #[derive(Debug, Clone, Eq, PartialEq)]
@@ -44,7 +45,7 @@ fn record(seen: &mut Vec<Seen>, event: ClientEvent<'_>) {
 
 /// Feeds the pieces, then the end of the stream.
 fn feed(methods: &[Method], pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), ClientError>) {
-    let pool = BlockPool::new("test", PoolMode::On);
+    let pool = BlockPool::new("test", pool_mode());
     let mut connection = ClientConnection::new(Limits::default());
     methods.iter().for_each(|&method| connection.expect(method));
     let mut seen = Vec::new();
@@ -156,7 +157,7 @@ fn bad_servers_are_caught() {
 /// Goal: a request says what it must and nothing twice.
 #[test]
 fn requests_are_written_completely() {
-    let pool = BlockPool::new("test", PoolMode::On);
+    let pool = BlockPool::new("test", pool_mode());
     let mut output = Buffer::new();
     let mut write = |method, fields: &[(&str, &[u8])], body: &[u8]| {
         output.clear();

@@ -1,10 +1,9 @@
 //! `/metrics` as a scraper reads it.
 
-use crate::support::{TestServer, config};
+use crate::support::{MODES, TestServer, config, pool_mode};
 use millpond_http::{
     Flow, Limits, MetricsText, Plaintext, Request, Response, ServeConfig, Service, ServiceContext,
 };
-use millpond_mempool::PoolMode;
 
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -17,7 +16,7 @@ fn value(text: &str, start: &str) -> f64 {
 /// Goal: counts are those of what was done, the pools' identity holds, and the build is named.
 #[test]
 fn metrics_tell_what_happened() {
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in MODES {
         let base = config(Limits::default(), mode);
         let build_labels = vec![("engine", "none \"yet\"".to_owned())];
         let server = TestServer::start(
@@ -46,10 +45,8 @@ fn metrics_tell_what_happened() {
         assert_eq!(value(&text, &format!("{responses}\"200\"}}")), 3.0);
         assert_eq!(value(&text, &format!("{responses}\"404\"}}")), 1.0);
         assert_eq!(value(&text, "millpond_http_connections{shard=\"0\"}"), 1.0);
-        let info = format!(
-            "driver=\"epoll\",pools=\"{}\",shards=\"1\",engine=\"none \\\"yet\\\"\"",
-            mode.as_str()
-        );
+        let info =
+            format!("driver=\"epoll\",pools=\"{mode}\",shards=\"1\",engine=\"none \\\"yet\\\"\"");
         assert!(text.contains(&info), "{info} in\n{text}");
         for pool in [
             "http_connections",
@@ -126,7 +123,7 @@ impl Service for Counted {
 /// Goal: every shard is in the text of whichever shard is asked, with the service's own lines.
 #[test]
 fn one_scrape_shows_every_shard_and_the_service() {
-    let base = config(Limits::default(), PoolMode::On);
+    let base = config(Limits::default(), pool_mode());
     let server = TestServer::start(ServeConfig { shards: 3, ..base }, |_| Counted);
     let text = server.connect().ask(SCRAPE).text();
     assert_well_formed(&text);

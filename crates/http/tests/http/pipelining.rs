@@ -1,6 +1,6 @@
 //! Order, late answers, and peers that do not read.
 
-use crate::support::{Echo, PATIENCE, RawClient, TestServer, config};
+use crate::support::{Echo, MODES, PATIENCE, RawClient, TestServer, config, pool_mode};
 use millpond_http::{
     Completions, Flow, Limits, Request, RequestToken, Response, Service, ServiceContext,
     ShardStart, StatusCode,
@@ -91,7 +91,7 @@ fn get(target: &str) -> String {
 /// Goal: answers leave in the order of the requests, whoever is ready first, over several ticks.
 #[test]
 fn answers_keep_the_order_of_requests() {
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in MODES {
         let limits = Limits {
             pipelined_per_tick_max: 3,
             ..Limits::default()
@@ -134,7 +134,7 @@ fn a_deep_pipeline_needs_no_further_bytes() {
 /// Goal: an answer for a connection that is gone is reported, and harms nobody.
 #[test]
 fn answers_to_departed_clients_are_dropped() {
-    let (server, lost) = late_server(Limits::default(), PoolMode::On);
+    let (server, lost) = late_server(Limits::default(), pool_mode());
     for _ in 0..20 {
         let mut client = server.connect();
         client.send(get("/late"));
@@ -153,7 +153,7 @@ fn answers_to_departed_clients_are_dropped() {
 /// Goal: a service that answers nothing is a 503, not a hanging client.
 #[test]
 fn a_forgotten_answer_becomes_503() {
-    let (server, _) = late_server(Limits::default(), PoolMode::On);
+    let (server, _) = late_server(Limits::default(), pool_mode());
     let mut client = server.connect();
     assert_eq!(client.ask(get("/forgotten")).status, 503);
     client.expect_end();
@@ -163,7 +163,7 @@ fn a_forgotten_answer_becomes_503() {
 /// gets everything in order once it reads.
 #[test]
 fn a_client_that_does_not_read_stops_being_served() {
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in MODES {
         let server = TestServer::start(config(Limits::default(), mode), |_| Echo);
         let mut client = server.connect();
         let body = vec![b'x'; 50_000];
@@ -265,7 +265,7 @@ fn a_drain_ends_at_its_deadline() {
         drain_timeout_ns: 200_000_000,
         ..Limits::default()
     };
-    let (server, _) = late_server(limits, PoolMode::On);
+    let (server, _) = late_server(limits, pool_mode());
     let mut client = server.connect();
     client.send(get("/never"));
     // A second connection shows that the first one's request was read.
@@ -282,7 +282,7 @@ fn a_drain_ends_at_its_deadline() {
 /// Goal: a graceful stop answers what was asked, says close, and ends idle connections.
 #[test]
 fn a_graceful_stop_answers_what_was_asked() {
-    let (mut server, _) = late_server(Limits::default(), PoolMode::On);
+    let (mut server, _) = late_server(Limits::default(), pool_mode());
     let mut idle = server.connect();
     assert_eq!(idle.ask(get("/1")).status, 200);
     let mut asking = server.connect();

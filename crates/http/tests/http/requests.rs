@@ -1,17 +1,16 @@
 //! What a well-behaved client sees, over real sockets.
 
-use crate::support::{Echo, TestServer, config};
+use crate::support::{Echo, MODES, TestServer, config};
 use millpond_http::{Limits, Plaintext};
-use millpond_mempool::PoolMode;
 
 fn echo() -> TestServer {
     TestServer::with_limits(Limits::default(), |_| Echo)
 }
 
-/// Goal: the simplest exchange works in both pool modes and says all a response must say.
+/// Goal: the simplest exchange works in every mode of the pools and says all a response must say.
 #[test]
 fn plaintext_answers_with_a_complete_head() {
-    for mode in [PoolMode::On, PoolMode::Off] {
+    for mode in MODES {
         let server = TestServer::start(config(Limits::default(), mode), |_| Plaintext);
         let mut client = server.connect();
         for _ in 0..3 {

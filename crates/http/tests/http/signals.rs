@@ -3,10 +3,9 @@
 //! Signals concern a whole process, so the server runs in one of its own: this test program,
 //! started again with a variable that makes one of its tests serve.
 
-use crate::support::{Echo, PATIENCE, RawClient, config};
+use crate::support::{Echo, PATIENCE, RawClient, config, pool_mode};
 use millpond_http::{Flow, Limits, Request, Response, ServeError, Service, ServiceContext, serve};
 use millpond_io::IoError;
-use millpond_mempool::PoolMode;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -36,7 +35,7 @@ impl Service for Silent {
 /// `serve` refuses what cannot work before it starts anything.
 #[test]
 fn serve_until_a_signal() {
-    let config = config(Limits::default(), PoolMode::On);
+    let config = config(Limits::default(), pool_mode());
     if std::env::var_os(ROLE).is_none() {
         let no_shards = millpond_http::ServeConfig {
             shards: 0,
@@ -240,7 +239,7 @@ fn a_taken_port_is_named() {
         let config = millpond_http::ServeConfig {
             listen: address.into(),
             shards,
-            ..config(Limits::default(), PoolMode::On)
+            ..config(Limits::default(), pool_mode())
         };
         let make = |_| Ok::<_, Infallible>(Silent);
         let error = millpond_http::serve_with(&config, make, |_| ()).unwrap_err();
@@ -257,7 +256,7 @@ fn a_taken_port_is_named() {
 fn a_failing_service_stops_the_others() {
     let config = millpond_http::ServeConfig {
         shards: 3,
-        ..config(Limits::default(), PoolMode::On)
+        ..config(Limits::default(), pool_mode())
     };
     let make = |start: millpond_http::ShardStart| match start.index {
         2 => Err("no disk: insert one"),

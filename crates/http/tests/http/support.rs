@@ -4,7 +4,7 @@ use millpond_http::{
     Flow, Limits, Request, Response, Running, ServeConfig, ServeReport, Service, ServiceContext,
     ShardStart, StatusCode, serve_with,
 };
-use millpond_mempool::PoolMode;
+use millpond_mempool::{Checks, PoolMode};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -21,6 +21,27 @@ pub(crate) struct TestServer {
     pub(crate) running: Running,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<ServeReport>>,
+}
+
+/// Every mode of the pools in which all requests are served.
+pub(crate) const MODES: [PoolMode; 5] = [
+    PoolMode::On,
+    PoolMode::ArenaOnly,
+    PoolMode::Off,
+    PoolMode::Checked(Checks {
+        guard_pages: false,
+        fail_at: None,
+    }),
+    PoolMode::Checked(Checks {
+        guard_pages: true,
+        fail_at: None,
+    }),
+];
+
+/// The mode of all tests that are about something else: `on`, or that of the environment variable
+/// `MILLPOND_TEST_POOLS`, so that the whole suite can be run in any.
+pub(crate) fn pool_mode() -> PoolMode {
+    std::env::var("MILLPOND_TEST_POOLS").map_or(PoolMode::On, |text| text.parse().unwrap())
 }
 
 pub(crate) fn config(limits: Limits, pool_mode: PoolMode) -> ServeConfig {
@@ -64,7 +85,7 @@ impl TestServer {
         limits: Limits,
         make: impl Fn(ShardStart) -> S + Send + Sync + 'static,
     ) -> Self {
-        Self::start(config(limits, PoolMode::On), make)
+        Self::start(config(limits, pool_mode()), make)
     }
 
     pub(crate) fn connect(&self) -> RawClient {
