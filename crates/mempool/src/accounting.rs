@@ -28,8 +28,7 @@ pub struct PoolStats {
     pub kind: &'static str,
     /// Whether the pool reuses memory.
     pub mode: PoolMode,
-    /// Objects lent. One freed by another thread counts until the owner drains it, but in
-    /// [`PoolMode::Checked`], where it is known at once.
+    /// Objects lent. One freed by another thread counts until the owner drains it.
     pub live_objects: u64,
     /// Bytes the holders of those objects asked for.
     pub live_bytes: u64,
@@ -59,24 +58,17 @@ impl PoolStats {
             && self.live_bytes <= self.high_water_bytes
     }
 
-    /// Replaces what the pool counted for itself by what its checked memory knows, where it has
-    /// one: that holds more than was asked for, and no longer what other threads freed.
+    /// Adds what checked memory holds beside the blocks that the pool counts for itself.
     pub(crate) fn with_memory_of(self, direct: &DirectMemory) -> Self {
         let Some(memory) = direct.figures() else {
             return self;
         };
-        debug_assert!(
-            memory.live_objects <= self.live_objects && memory.live_bytes <= self.live_bytes,
-            "{memory:?} is not within {self:?}"
-        );
+        // A block freed elsewhere is known there at once, here when it is drained.
+        debug_assert!(memory.live_bytes <= self.live_bytes, "{memory:?}, {self:?}");
         Self {
-            live_objects: memory.live_objects,
-            live_bytes: memory.live_bytes,
-            cached_bytes: memory.cached_bytes,
-            waste_bytes: memory.waste_bytes,
-            reserved_bytes: memory.reserved_bytes,
-            hits: memory.hits,
-            misses: memory.misses,
+            cached_bytes: self.cached_bytes + memory.cached_bytes,
+            waste_bytes: self.waste_bytes + memory.waste_bytes,
+            reserved_bytes: self.reserved_bytes + memory.reserved_bytes - memory.live_bytes,
             ..self
         }
     }

@@ -6,6 +6,8 @@
 //! lending to the kernel, which may outlive a request (that is `buffer_pool`'s work).
 #![allow(unsafe_code)]
 use crate::budget::Budget;
+use crate::direct_memory::{self, DirectMemory};
+use crate::violation::Violation;
 use crate::{PoolError, PoolMode, PoolStats, heap};
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -59,6 +61,8 @@ pub struct Arena {
     /// The fewest spare chunks there have been since the last sweep: nobody needed these.
     spare_min: Cell<usize>,
     budget: Cell<Budget>,
+    /// Checked memory gives every slice a block of its own, without a header to be overwritten.
+    memory: DirectMemory,
     books: Cell<Books>,
 }
 
@@ -101,6 +105,7 @@ impl Arena {
             direct: HeaderList::new(),
             spare_min: Cell::new(0),
             budget: Cell::new(Budget::new(limit_bytes)),
+            memory: DirectMemory::new(name, mode),
             books: Cell::new(NO_ENTRIES),
         }
     }
@@ -183,6 +188,7 @@ impl Arena {
         if books.live_count == 0 {
             return;
         }
+        let found = self.free_checked();
         while !self.direct.is_empty() {
             // SAFETY: slices lent from it borrow the arena, which is borrowed mutably here.
             unsafe { self.free_newest(&self.direct) };
@@ -200,19 +206,38 @@ impl Arena {
             tail_bytes: 0,
             ..books
         });
+        direct_memory::report(found.as_ref());
+    }
+
+    /// Takes checked slices back; the fault found in or beside one.
+    fn free_checked(&mut self) -> Option<Violation> {
+        let memory = self.memory.checked()?;
+        self.give_back_to_budget(self.books.get().live_bytes);
+        // SAFETY: slices borrow the arena, which is borrowed mutably here.
+        unsafe { memory.free_all_quietly() }
     }
 
     /// Gives back half (rounded up) of the chunks that no request needed since the last call, but
     /// never the first; returns how many bytes that were. Call it about once a second: what is
     /// idle halves each time, what is used stays.
     pub fn trim(&mut self) -> usize {
+        let checked_bytes = self.memory.trim();
         let leaving_count = self.spare_min.get().div_ceil(2);
         for _ in 0..leaving_count {
             // SAFETY: nothing is lent from a spare chunk.
             unsafe { self.free_newest(&self.spare_chunks) };
         }
         self.spare_min.set(self.spare_chunks.len());
-        leaving_count * ARENA_CHUNK_BYTES
+        checked_bytes + leaving_count * ARENA_CHUNK_BYTES
+    }
+
+    /// In [`PoolMode::Checked`] looks at all memory of the arena for what should not have been
+    /// written to. Nothing in other modes. O(slices).
+    ///
+    /// # Panics
+    /// When it finds such a place.
+    pub fn verify(&self) {
+        self.memory.verify();
     }
 
     /// What the arena holds. O(1).
@@ -235,6 +260,7 @@ impl Arena {
             misses: books.misses,
             remote_frees: 0,
         }
+        .with_memory_of(&self.memory)
         .checked()
     }
 
@@ -300,8 +326,16 @@ impl Arena {
         Ok(start)
     }
 
-    /// A slice straight from malloc, which aligns to 16.
+    /// A slice straight from malloc, which aligns to 16, or from checked memory.
     fn lend_direct(&self, len: usize, align: NonZeroUsize) -> Result<NonNull<u8>, PoolError> {
+        if let Some(memory) = self.memory.checked() {
+            self.take_from_budget(len)?;
+            let start = memory
+                .allocate(len, align.get())
+                .inspect_err(|_| self.give_back_to_budget(len))?;
+            self.note_lent(len, 0, false);
+            return Ok(start);
+        }
         let around_bytes = HEADER_BYTES + align.get().saturating_sub(align_of::<Header>());
         let size_bytes = len.checked_add(around_bytes);
         let header = self.reserve(
@@ -380,6 +414,17 @@ impl Arena {
         books.hits += u64::from(is_hit);
         books.misses += u64::from(!is_hit);
         self.books.set(books);
+    }
+}
+
+impl Drop for Arena {
+    /// Looks at what is lent still, as a reset does: nobody can use it any more.
+    fn drop(&mut self) {
+        if let Some(violation) = self.free_checked()
+            && !std::thread::panicking()
+        {
+            direct_memory::report(Some(&violation));
+        }
     }
 }
 

@@ -18,8 +18,9 @@
 use crate::budget::Budget;
 use crate::buffer_spans::BufferSpans;
 use crate::chunk::{CHUNK_BYTES, Chunk, discard};
+use crate::direct_memory::{DirectMemory, Freed};
 use crate::fill::fill_beginning;
-use crate::heap::{self, HEAP_BYTES_MIN};
+use crate::heap::HEAP_BYTES_MIN;
 use crate::{PoolError, PoolMode, PoolStats};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::mem::MaybeUninit;
@@ -79,6 +80,8 @@ struct PoolCore {
     span_bytes: usize,
     spans: RefCell<BufferSpans>,
     budget: RefCell<Budget>,
+    /// Where buffers come from when there is no region.
+    direct: DirectMemory,
 }
 
 impl BufferPool {
@@ -126,6 +129,7 @@ impl BufferPool {
             returns: Cell::new(0),
             spans: RefCell::new(BufferSpans::new(buffers_shift, count_max)),
             budget: RefCell::new(Budget::new(limit_bytes)),
+            direct: DirectMemory::new(name, mode),
         };
         Self {
             core: Rc::new(core),
@@ -186,7 +190,16 @@ impl BufferPool {
     /// call, and returns how many bytes that were. Call it about once a second: what is idle halves
     /// each time, what is used stays. O(`count_max`).
     pub fn trim(&self) -> usize {
-        self.core.trim()
+        self.core.direct.trim() + self.core.trim()
+    }
+
+    /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
+    /// written to. Nothing in other modes. O(buffers).
+    ///
+    /// # Panics
+    /// When it finds such a place.
+    pub fn verify(&self) {
+        self.core.direct.verify();
     }
 
     /// What the pool holds. O(1).
@@ -216,6 +229,7 @@ impl BufferPool {
             misses: core.misses.get(),
             remote_frees: 0,
         }
+        .with_memory_of(&core.direct)
         .checked()
     }
 }
@@ -239,7 +253,8 @@ impl PoolCore {
     /// A buffer straight from malloc.
     fn allocate_direct(&self) -> Result<NonNull<u8>, PoolError> {
         self.budget.borrow_mut().take(self.buffer_bytes)?;
-        heap::allocate(self.buffer_bytes)
+        self.direct
+            .allocate(self.buffer_bytes, HEAP_BYTES_MIN)
             .inspect_err(|_| self.budget.borrow_mut().give_back(self.buffer_bytes))
     }
 
@@ -248,10 +263,11 @@ impl PoolCore {
     /// # Safety
     /// `start` came from it, and is not used again.
     #[cold]
-    unsafe fn free_direct(&self, start: NonNull<u8>) {
-        // SAFETY: the buffer came from `heap::allocate(buffer_bytes)`.
-        unsafe { heap::free(start, self.buffer_bytes) };
+    unsafe fn free_direct(&self, start: NonNull<u8>) -> Freed {
+        // SAFETY: the buffer came from `direct` with the same numbers.
+        let freed = unsafe { self.direct.free(start, self.buffer_bytes, HEAP_BYTES_MIN) };
         self.budget.borrow_mut().give_back(self.buffer_bytes);
+        freed
     }
 
     /// Makes the buffers of one more span free ones. Only when none is.
@@ -419,14 +435,18 @@ impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
         let core = &*self.core;
-        if core.region.get().is_none() {
-            // SAFETY: a pool without a region lent this lease its buffer straight from malloc.
-            unsafe { core.free_direct(self.start) };
-        }
+        let freed = match core.region.get() {
+            Some(_) => None,
+            // SAFETY: a pool without a region lent this lease its buffer from there.
+            None => Some(unsafe { core.free_direct(self.start) }),
+        };
         let free_count = core.free_count.get();
         core.free_ids()[free_count].set(self.id);
         core.free_count.set(free_count + 1);
         core.returns.set(core.returns.get() + 1);
+        if let Some(freed) = freed {
+            freed.report();
+        }
     }
 }
 

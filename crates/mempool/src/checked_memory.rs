@@ -122,6 +122,16 @@ impl CheckedMemory {
         }
     }
 
+    /// Takes all blocks back at once; the violation found, for a caller who has something to count
+    /// before it is reported. O(most blocks ever).
+    ///
+    /// # Safety
+    /// Nobody uses any of them any more.
+    pub(crate) unsafe fn free_all_quietly(&self) -> Option<Violation> {
+        // SAFETY: the caller's promise.
+        unsafe { self.entry_if_any()?.books().free_all() }
+    }
+
     /// A foreign pointer may be at home elsewhere.
     fn with_other_pool(&self, violation: Violation) -> Violation {
         match violation {
@@ -154,12 +164,11 @@ impl CheckedMemory {
     }
 
     /// What a pool's sweep does: [`verify`](Self::verify), then idle memory goes back to the
-    /// system. The quarantine stays.
-    pub(crate) fn trim(&self) {
+    /// system; returns how many bytes. The quarantine stays.
+    pub(crate) fn trim(&self) -> usize {
         self.verify();
-        if let Some(entry) = self.entry_if_any() {
-            entry.books().release_idle();
-        }
+        self.entry_if_any()
+            .map_or(0, |entry| entry.books().release_idle())
     }
 
     /// What it holds.

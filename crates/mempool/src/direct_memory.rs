@@ -7,6 +7,7 @@
 use crate::checked_memory::{CheckedFigures, CheckedMemory};
 use crate::violation::{Violation, panic_with};
 use crate::{PoolError, PoolMode, heap};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
 /// A source of memory that any thread may give back to.
@@ -27,9 +28,15 @@ impl Freed {
     /// Panics where the free broke a rule.
     #[inline(always)]
     pub(crate) fn report(&self) {
-        if let Some(violation) = &self.violation {
-            panic_with(violation);
-        }
+        report(self.violation.as_ref());
+    }
+}
+
+/// Panics where there is something to report.
+#[inline(always)]
+pub(crate) fn report(violation: Option<&Violation>) {
+    if let Some(violation) = violation {
+        panic_with(violation);
     }
 }
 
@@ -83,6 +90,42 @@ impl DirectMemory {
         }
     }
 
+    /// As [`allocate`](Self::allocate), of exactly that layout, whose size is not 0.
+    pub(crate) fn allocate_layout(&self, layout: Layout) -> Result<NonNull<u8>, PoolError> {
+        match self {
+            Self::Heap => heap::allocate_layout(layout),
+            Self::Checked(memory) => memory.allocate(layout.size(), layout.align()),
+        }
+    }
+
+    /// As [`free`](Self::free).
+    ///
+    /// # Safety
+    /// `allocate_layout` gave `start` for the same layout, and nobody uses it any more.
+    pub(crate) unsafe fn free_layout(&self, start: NonNull<u8>, layout: Layout) -> Freed {
+        let size_bytes = layout.size();
+        match self {
+            Self::Heap => {
+                // SAFETY: the caller's promise.
+                unsafe { heap::free_layout(start, layout) };
+                Freed {
+                    bytes: Some(size_bytes),
+                    violation: None,
+                }
+            }
+            // SAFETY: as above.
+            Self::Checked(memory) => unsafe { memory.free_quietly(start, Some(size_bytes)) },
+        }
+    }
+
+    /// The checked memory, where it is that.
+    pub(crate) fn checked(&self) -> Option<&CheckedMemory> {
+        match self {
+            Self::Heap => None,
+            Self::Checked(memory) => Some(memory),
+        }
+    }
+
     /// Looks at all of it, where it is checked.
     pub(crate) fn verify(&self) {
         if let Self::Checked(memory) = self {
@@ -90,11 +133,9 @@ impl DirectMemory {
         }
     }
 
-    /// The same, and gives back what is idle.
-    pub(crate) fn trim(&self) {
-        if let Self::Checked(memory) = self {
-            memory.trim();
-        }
+    /// The same, and gives back what is idle; returns how many bytes.
+    pub(crate) fn trim(&self) -> usize {
+        self.checked().map_or(0, CheckedMemory::trim)
     }
 
     /// What it holds, where it is checked and knows that.

@@ -1,4 +1,4 @@
-//! Memory from malloc. Beside boxes of `slab`, the only file that asks for it.
+//! Memory from malloc. The only file that asks for it.
 //!
 //! On the path: requests over 32 KiB, the 4 KiB chunks of `arena`, and with pools off everything.
 //! Absent on purpose: an alignment where nobody asked for more than malloc's 16 bytes. It would turn
@@ -37,6 +37,24 @@ pub(crate) fn allocate_aligned(
     let layout = Layout::from_size_align(size_bytes, align_bytes).map_err(|_| refused)?;
     // SAFETY: the layout's size is not 0.
     NonNull::new(unsafe { alloc(layout) }).ok_or(refused)
+}
+
+/// One malloc of exactly that layout, whose size is not 0.
+pub(crate) fn allocate_layout(layout: Layout) -> Result<NonNull<u8>, PoolError> {
+    assert!(layout.size() > 0);
+    // SAFETY: the layout's size is not 0.
+    NonNull::new(unsafe { alloc(layout) }).ok_or(PoolError::OutOfMemory {
+        requested_bytes: layout.size(),
+    })
+}
+
+/// One free.
+///
+/// # Safety
+/// `start` came from [`allocate_layout`] with the same layout, and is not used again.
+pub(crate) unsafe fn free_layout(start: NonNull<u8>, layout: Layout) {
+    // SAFETY: the caller's promise.
+    unsafe { dealloc(start.as_ptr(), layout) };
 }
 
 /// One free.

@@ -68,6 +68,7 @@ mod fill;
 mod buffer;
 mod slot_chunk;
 mod slot_table;
+mod object_box;
 mod slab;
 mod arena;
 mod buffer_spans;

@@ -5,10 +5,10 @@
 //! Absent on purpose: sharing. One owner, no atomics; and moving objects: one stays where it was
 //! put until it is removed.
 #![allow(unsafe_code)]
-use crate::budget::Budget;
+use crate::direct_memory::DirectMemory;
+use crate::object_box::ObjectBox;
 use crate::slot_table::SlotTable;
 use crate::{PoolError, PoolMode, PoolStats};
-use std::alloc::{Layout, alloc};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -106,13 +106,15 @@ pub struct Slab<T> {
     name: &'static str,
     mode: PoolMode,
     objects: Objects<T>,
+    /// Where objects come from that are not in place.
+    direct: DirectMemory,
     hits: u64,
     misses: u64,
 }
 
 enum Objects<T> {
     InPlace(SlotTable<T>),
-    Boxed(SlotTable<Box<T>>),
+    Boxed(SlotTable<ObjectBox<T>>),
 }
 
 /// Runs the same expression on the table of either mode.
@@ -143,6 +145,7 @@ impl<T> Slab<T> {
             name,
             mode,
             objects,
+            direct: DirectMemory::new(name, mode),
             hits: 0,
             misses: 0,
         }
@@ -160,7 +163,9 @@ impl<T> Slab<T> {
             }
             Objects::Boxed(table) => {
                 let mut room = table.room()?;
-                let boxed = box_within(room.budget(), value)?;
+                room.budget().take(size_of::<T>())?;
+                let boxed = ObjectBox::new(&self.direct, value)
+                    .inspect_err(|_| room.budget().give_back(size_of::<T>()))?;
                 (room.fill(boxed), false)
             }
         };
@@ -204,7 +209,8 @@ impl<T> Slab<T> {
             Objects::Boxed(table) => {
                 let boxed = table.remove(handle.index, handle.generation)?;
                 table.budget().give_back(size_of::<T>());
-                Some(*boxed)
+                // SAFETY: every box of this table was made with this memory.
+                Some(unsafe { boxed.take(&self.direct) })
             }
         }
     }
@@ -269,7 +275,16 @@ impl<T> Slab<T> {
     /// time, what is used stays. Handles stay as good, or as stale, as they were. O(chunks, and
     /// places of those that leave).
     pub fn trim(&mut self) -> usize {
-        on_either!(&mut self.objects, table => table.trim())
+        self.direct.trim() + on_either!(&mut self.objects, table => table.trim())
+    }
+
+    /// In [`PoolMode::Checked`] looks at all memory of the slab for what should not have been
+    /// written to. Nothing in other modes. O(objects).
+    ///
+    /// # Panics
+    /// When it finds such a place.
+    pub fn verify(&self) {
+        self.direct.verify();
     }
 
     /// What the slab holds. O(1).
@@ -289,7 +304,7 @@ impl<T> Slab<T> {
             }
             Objects::Boxed(table) => {
                 let slot_count = table.len() + table.cached_count();
-                let slots_bytes = slot_count * SlotTable::<Box<T>>::SLOT_BYTES;
+                let slots_bytes = slot_count * SlotTable::<ObjectBox<T>>::SLOT_BYTES;
                 (
                     table.len_max(),
                     table.reserved_bytes(),
@@ -312,7 +327,22 @@ impl<T> Slab<T> {
             misses: self.misses,
             remote_frees: 0,
         }
+        .with_memory_of(&self.direct)
         .checked()
+    }
+}
+
+impl<T> Drop for Slab<T> {
+    /// Drops the objects that are left. Those in place their table drops.
+    fn drop(&mut self) {
+        let Objects::Boxed(table) = &mut self.objects else {
+            return;
+        };
+        for (_, _, place) in table.live() {
+            // SAFETY: a live slot holds a box of this table, made with this memory. It is read here
+            // once; the table, which is dropped next, drops no boxes, and nobody else is left.
+            unsafe { place.read().discard(&self.direct) };
+        }
     }
 }
 
@@ -320,27 +350,4 @@ impl<T> fmt::Debug for Slab<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Slab").field(&self.stats()).finish()
     }
-}
-
-/// One malloc, as `Box::new` makes it, but a refusal, or a budget that is used up, is an error
-/// instead of an abort.
-fn box_within<T>(budget: &mut Budget, value: T) -> Result<Box<T>, PoolError> {
-    let layout = Layout::new::<T>();
-    if layout.size() == 0 {
-        return Ok(Box::new(value));
-    }
-    budget.take(layout.size())?;
-    // SAFETY: the layout's size is not 0.
-    let start = unsafe { alloc(layout) }.cast::<T>();
-    if start.is_null() {
-        budget.give_back(layout.size());
-        return Err(PoolError::OutOfMemory {
-            requested_bytes: layout.size(),
-        });
-    }
-    // SAFETY: fresh memory of `T`'s layout from the global allocator, as a box wants it.
-    Ok(unsafe {
-        start.write(value);
-        Box::from_raw(start)
-    })
 }

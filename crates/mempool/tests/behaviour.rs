@@ -8,7 +8,7 @@ mod modes;
 use millpond_mempool::{
     Arena, BLOCK_BYTES_MAX, Block, BlockPool, Buffer, BufferPool, Handle, PoolError, PoolMode, Slab,
 };
-use modes::MODES;
+use modes::{MODES, budgeted_bytes};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -119,11 +119,7 @@ fn budget_refuses_harmlessly() {
         let before = pool.stats();
         assert!(pool.allocate(5000).is_err() && pool.allocate(100_000).is_err());
         assert_eq!(pool.stats(), before);
-        // The checks' own memory comes on top.
-        let counted_bytes = match mode {
-            PoolMode::Checked(_) => before.live_bytes,
-            _ => before.reserved_bytes,
-        };
+        let counted_bytes = budgeted_bytes(&before);
         assert!(counted_bytes <= LIMIT_BYTES as u64 && before.identity_holds());
         for (index, buffer) in buffers.iter().enumerate() {
             assert!(buffer.iter().all(|&byte| byte == index as u8));

@@ -8,7 +8,9 @@
 mod modes;
 
 use allocator_api2::alloc::{Allocator, Layout};
-use millpond_mempool::{Block, BlockPool, Buffer, Checks, Pool, PoolError, PoolMode};
+use millpond_mempool::{
+    Arena, Block, BlockPool, Buffer, BufferPool, Checks, Pool, PoolError, PoolMode, PoolStats, Slab,
+};
 use modes::{CHECKED, GUARDED};
 use std::num::NonZeroU64;
 use std::os::unix::process::ExitStatusExt;
@@ -21,8 +23,9 @@ use std::thread;
 const SIZES: [usize; 5] = [16, 100, 4096, 32 * 1024, 100_000];
 
 /// What the pool said when `fault` was done.
-fn caught(fault: impl FnOnce()) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(fault)).expect_err("the fault goes unseen");
+fn caught<T>(fault: impl FnOnce() -> T) -> String {
+    let ended = catch_unwind(AssertUnwindSafe(fault));
+    let panic = ended.err().expect("the fault goes unseen");
     *panic.downcast::<String>().unwrap()
 }
 
@@ -235,6 +238,173 @@ fn objects_are_watched_too() {
         stats.identity_holds() && stats.live_objects == 0,
         "{stats:?}"
     );
+}
+
+/// Goal: objects of a slab are watched: what is written beside one, to one that was removed, and
+/// what a stale handle finds, which is still nothing.
+#[test]
+fn slabs_are_watched_too() {
+    let mut slab = Slab::new("connections", CHECKED);
+    let handles = [1_u64, 2, 3].map(|number| slab.insert([number; 3]).unwrap());
+    let places = handles.map(|handle| (&raw mut *slab.get_mut(handle).unwrap()).cast::<u8>());
+    // SAFETY: the fault to be found: 24 bytes are the object's.
+    unsafe { places[0].add(24).write(0) };
+    let parts = [
+        "overrun in pool connections: byte 1",
+        "24 bytes",
+        "allocation 1",
+    ];
+    assert_says(&caught(|| slab.verify()), &parts);
+    assert_eq!(slab.remove(handles[0]), Some([1; 3]));
+    assert!(slab.get(handles[0]).is_none() && slab.remove(handles[0]).is_none());
+    // SAFETY: the fault to be found; the quarantine keeps the memory mapped.
+    unsafe { places[0].add(16).write(0) };
+    let parts = [
+        "use after free in pool connections: byte 16",
+        "allocation 1",
+    ];
+    assert_says(&caught(|| slab.trim()), &parts);
+    // SAFETY: the fault to be found, seen when the object is removed.
+    unsafe { places[1].sub(1).write(0) };
+    let parts = ["underrun in pool connections: byte 1 before"];
+    assert_says(&caught(|| slab.remove(handles[1])), &parts);
+    assert!(slab.stats().identity_holds() && slab.len() == 1);
+    // SAFETY: the fault to be found, seen when the slab ends.
+    unsafe { places[2].add(30).write(0) };
+    assert_says(
+        &caught(|| drop(slab)),
+        &["overrun in pool connections: byte 7"],
+    );
+}
+
+/// Goal: slices of an arena are apart: what is written beside one is seen at the reset, and what is
+/// written after the reset by the next sweep; each once.
+#[test]
+fn arenas_are_watched_too() {
+    for size_bytes in [5, 100, 1024, 3000] {
+        let mut arena = Arena::new("request", CHECKED);
+        let mut lend = |offset_bytes: isize| {
+            arena.alloc_slice(7).unwrap();
+            let slice = arena.alloc_slice(size_bytes).unwrap().as_mut_ptr();
+            arena.copy_in(b"another").unwrap();
+            // SAFETY: the fault to be found.
+            unsafe { slice.offset(offset_bytes).write(1) };
+            let sentence = caught(|| arena.reset());
+            assert_eq!(arena.stats().live_objects, 0);
+            arena.reset();
+            (sentence, slice)
+        };
+        let size = format!("the block of {size_bytes} bytes");
+        let parts = ["overrun in pool request: byte 1", &size];
+        assert_says(&lend(size_bytes as isize).0, &parts);
+        let (sentence, stale) = lend(-3);
+        assert_says(
+            &sentence,
+            &["underrun in pool request: byte 3 before", &size],
+        );
+        // SAFETY: the fault to be found; the quarantine keeps the memory mapped.
+        unsafe { stale.add(2).write(1) };
+        let sentence = caught(|| arena.trim());
+        assert_says(
+            &sentence,
+            &["use after free in pool request: byte 2", &size],
+        );
+        arena.alloc_slice_aligned(50, 256).unwrap();
+        assert!(arena.stats().identity_holds());
+        arena.verify();
+        // What is left is looked at when the arena ends.
+        let last = arena.alloc_slice(10).unwrap().as_mut_ptr();
+        // SAFETY: the fault to be found.
+        unsafe { last.add(10).write(1) };
+        assert_says(
+            &caught(|| drop(arena)),
+            &["overrun in pool request: byte 1"],
+        );
+    }
+}
+
+/// Goal: a buffer that is written to beyond its end, or after it was returned, as by a system call
+/// that is still under way, is named.
+#[test]
+fn buffers_are_watched_too() {
+    let pool = BufferPool::new("receive", CHECKED, 64 * 1024, 4);
+    let mut lease = pool.lease().unwrap();
+    let start = lease.as_uninit_mut().as_mut_ptr().cast::<u8>();
+    // SAFETY: the fault to be found.
+    unsafe { start.add(64 * 1024 + 1).write(1) };
+    assert_says(
+        &caught(|| drop(lease)),
+        &["overrun in pool receive: byte 2", "65536 bytes"],
+    );
+    assert_eq!(
+        (pool.stats().live_objects, pool.stats().identity_holds()),
+        (0, true)
+    );
+    // SAFETY: the fault to be found; the quarantine keeps the memory mapped.
+    unsafe { start.add(999).write(1) };
+    let parts = [
+        "use after free in pool receive: byte 999",
+        "with guard pages",
+    ];
+    assert_says(&caught(|| pool.verify()), &parts);
+    let leases = [(); 4].map(|()| pool.lease().unwrap());
+    assert!(pool.lease().is_err());
+    drop(leases);
+    pool.trim();
+    assert!(pool.stats().identity_holds());
+}
+
+/// Goal: the n-th allocation of a slab, an arena or a buffer pool is refused, for each n; what was
+/// lent stays good, and the next allocation is served.
+#[test]
+fn every_pool_survives_each_failure() {
+    const COUNT: u64 = 6;
+    fn check(stats: PoolStats, live_objects: u64) {
+        assert!(stats.identity_holds(), "{stats:?}");
+        assert_eq!(stats.live_objects, live_objects);
+    }
+    for guard_pages in [false, true] {
+        for number in 1..=COUNT {
+            let mode = PoolMode::Checked(Checks {
+                guard_pages,
+                fail_at: NonZeroU64::new(number),
+            });
+            let refused = |error| matches!(error, PoolError::OutOfMemory { .. });
+            let mut slab = Slab::new("slab", mode);
+            let mut arena = Arena::new("arena", mode);
+            let buffers = BufferPool::new("buffers", mode, 2000, COUNT as u16);
+            let (mut handles, mut slices, mut leases) = (Vec::new(), Vec::new(), Vec::new());
+            for allocation in 1..=COUNT {
+                match slab.insert(allocation.to_string()) {
+                    Ok(handle) => handles.push((handle, allocation)),
+                    Err(error) => assert!(refused(error) && allocation == number),
+                }
+                match arena.copy_in(&[allocation as u8; 70]) {
+                    Ok(slice) => slices.push((slice, allocation)),
+                    Err(error) => assert!(refused(error) && allocation == number),
+                }
+                match buffers.lease() {
+                    Ok(lease) => leases.push(lease),
+                    Err(error) => assert!(refused(error) && allocation == number),
+                }
+            }
+            assert_eq!((handles.len(), slices.len(), leases.len()), (5, 5, 5));
+            check(slab.stats(), 5);
+            check(arena.stats(), 5);
+            check(buffers.stats(), 5);
+            for (slice, allocation) in slices {
+                assert_eq!(slice, [allocation as u8; 70]);
+            }
+            for (handle, allocation) in handles {
+                assert_eq!(slab.remove(handle), Some(allocation.to_string()));
+            }
+            drop(leases);
+            arena.reset();
+            check(slab.stats(), 0);
+            check(arena.stats(), 0);
+            check(buffers.stats(), 0);
+        }
+    }
 }
 
 /// Goal: collections on a checked pool, growing and shrinking by copies, are no violation.

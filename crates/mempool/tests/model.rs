@@ -6,7 +6,7 @@
 mod modes;
 
 use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
-use modes::{CHECKED, GUARDED};
+use modes::{CHECKED, GUARDED, budgeted_bytes, is_checked};
 use proptest::prelude::*;
 use std::convert::Infallible;
 use std::thread;
@@ -119,10 +119,7 @@ proptest! {
             prop_assert!(stats.identity_holds(), "{:?}", stats);
             prop_assert!((live_objects..=live_objects + away.0).contains(&stats.live_objects));
             prop_assert!((live_bytes..=live_bytes + away.1).contains(&stats.live_bytes));
-            // The checks' own memory comes on top.
-            let is_checked = matches!(mode, PoolMode::Checked(_));
-            let counted_bytes = if is_checked { stats.live_bytes } else { stats.reserved_bytes };
-            prop_assert!(counted_bytes <= limit_bytes as u64);
+            prop_assert!(budgeted_bytes(&stats) <= limit_bytes as u64);
         }
         lent.iter().for_each(check_lent);
         drop(lent);
@@ -130,7 +127,7 @@ proptest! {
         prop_assert_eq!((pool.stats().live_objects, pool.stats().live_bytes), (0, 0));
         // What was in use until now has to be idle for the time between two sweeps.
         pool.trim();
-        while !matches!(mode, PoolMode::Checked(_)) && pool.stats().reserved_bytes > 0 {
+        while !is_checked(mode) && pool.stats().reserved_bytes > 0 {
             let before = pool.stats().reserved_bytes;
             pool.trim();
             prop_assert!(pool.stats().reserved_bytes < before, "idle memory is given back");

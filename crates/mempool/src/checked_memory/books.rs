@@ -221,6 +221,30 @@ impl Books {
         }
     }
 
+    /// Takes every lent block back; the first fault found.
+    ///
+    /// # Safety
+    /// Nobody uses any of them any more.
+    pub(super) unsafe fn free_all(&mut self) -> Option<Violation> {
+        let mut found = None;
+        // Blocks that leave the quarantine leave the ledger too, which moves others in it, perhaps
+        // to a place that was looked at: hence as often as there is one left.
+        while self.live_count > 0 {
+            for place in 0..self.ledger.place_count() {
+                if self.live_count == 0 {
+                    break;
+                }
+                let live = self.ledger.at(place).filter(|record| record.is_live);
+                if let Some(address) = live.map(Record::address) {
+                    // SAFETY: the caller's promise.
+                    let freed = unsafe { self.free(address, None) };
+                    found = found.or(freed.violation);
+                }
+            }
+        }
+        found
+    }
+
     /// Sends a block into the quarantine; the first late write found in those that leave it.
     ///
     /// # Safety
@@ -325,9 +349,11 @@ impl Books {
         found.or(late_write.map(|damage| self.late_write(damage)))
     }
 
-    /// Gives memory without a lent or waiting block back to the system.
-    pub(super) fn release_idle(&mut self) {
+    /// Gives memory without a lent or waiting block back to the system; returns how many bytes.
+    pub(super) fn release_idle(&mut self) -> usize {
+        let before_bytes = self.slots.reserved_bytes();
         self.slots.release_idle();
+        before_bytes - self.slots.reserved_bytes()
     }
 
     /// A write to a slot whose last block is forgotten.

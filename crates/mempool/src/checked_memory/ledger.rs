@@ -115,6 +115,16 @@ impl Ledger {
         }
     }
 
+    /// How many places there are for records.
+    pub(super) fn place_count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The record at a place, until the next insertion or removal.
+    pub(super) fn at(&self, place: usize) -> Option<&Record> {
+        self.table[place].as_ref()
+    }
+
     /// Every record, in no order. O(most records ever).
     pub(super) fn iter(&self) -> impl Iterator<Item = &Record> {
         self.table.iter().flatten()

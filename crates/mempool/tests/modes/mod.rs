@@ -1,6 +1,6 @@
 //! Every mode a pool can be built in, for tests that promise the same of all of them.
 #![allow(dead_code, reason = "each test program needs some of it")]
-use millpond_mempool::{Checks, PoolMode};
+use millpond_mempool::{Checks, PoolMode, PoolStats};
 
 /// Checked, without guard pages.
 pub(crate) const CHECKED: PoolMode = PoolMode::Checked(Checks {
@@ -20,3 +20,17 @@ pub(crate) const MODES: [PoolMode; 5] = [
     CHECKED,
     GUARDED,
 ];
+
+/// Whether the pool takes a block of checked memory for whatever is lent.
+pub(crate) fn is_checked(mode: PoolMode) -> bool {
+    matches!(mode, PoolMode::Checked(_))
+}
+
+/// What of the figures counts against a budget: the checks' own memory comes on top.
+pub(crate) fn budgeted_bytes(stats: &PoolStats) -> u64 {
+    if is_checked(stats.mode) {
+        stats.live_bytes
+    } else {
+        stats.reserved_bytes
+    }
+}
