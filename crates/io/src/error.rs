@@ -3,7 +3,6 @@
 //! A failing connection is not an error of this type: it is [`crate::Event::Failed`].
 
 use crate::address::Address;
-use millpond_mempool::PoolError;
 use rustix::io::Errno;
 
 /// A shard, listener or driver cannot do its work.
@@ -75,9 +74,6 @@ pub enum IoError {
         /// The kernel's answer.
         error: Errno,
     },
-    /// A pool could not give memory for the shard itself.
-    #[error("no memory for the shard: {0}")]
-    Memory(#[from] PoolError),
     /// A system call failed that has no business failing.
     #[error("{call} failed: {error}")]
     System {

@@ -39,9 +39,14 @@ use millpond_mempool::{Buffer, Handle, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::thread;
+use std::time::Duration;
 
 /// Ready sockets taken per wait: 6 KiB of events. More wait for the next tick.
 const EVENTS_PER_WAIT: usize = 512;
+
+/// How long a shard without memory to receive into lets its peers wait before it looks again.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Epoll's user data for what is not a socket; a socket's slot never gets this high.
 const WAKE_TOKEN: u64 = u64::MAX;
@@ -276,12 +281,7 @@ impl EpollDriver {
         whole_ms_wait::wait(self.epoll.as_fd(), events, wait_ns)
     }
 
-    fn handle_events<H>(
-        &mut self,
-        events: &[epoll::Event],
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) -> Result<(), IoError>
+    fn handle_events<H>(&mut self, events: &[epoll::Event], pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
@@ -291,6 +291,7 @@ impl EpollDriver {
         }
         self.report_failing(pools, handler);
         let mut io_buffer = self.io_buffer.take();
+        let mut lacks_memory = false;
         for event in events {
             let (flags, token) = (event.flags, event.data.u64());
             match token {
@@ -299,7 +300,13 @@ impl EpollDriver {
                 bits => {
                     let buffer = match &mut io_buffer {
                         Some(buffer) => buffer,
-                        None => io_buffer.insert(pools.io_buffers.lease()?),
+                        None => match pools.io_buffers.lease() {
+                            Ok(lease) => io_buffer.insert(lease),
+                            Err(_) => {
+                                lacks_memory = true;
+                                continue;
+                            }
+                        },
                     };
                     self.handle_socket(SocketId::from_bits(bits), flags, buffer, pools, handler);
                 }
@@ -311,7 +318,10 @@ impl EpollDriver {
         }
         self.expire_deadlines();
         self.io_buffer = io_buffer.filter(|_| !self.sockets.is_empty());
-        Ok(())
+        if lacks_memory {
+            // Peers wait: what is ready is reported again, at once, hence the pause.
+            thread::sleep(MEMORY_PAUSE);
+        }
     }
 
     fn handle_socket<H>(
@@ -468,7 +478,7 @@ impl Driver for EpollDriver {
         let mut events = std::mem::take(&mut self.events);
         let outcome = self
             .wait(deadline_ns, &mut events)
-            .and_then(|count| self.handle_events(&events[..count], pools, &mut handler));
+            .map(|count| self.handle_events(&events[..count], pools, &mut handler));
         self.events = events;
         outcome
     }
