@@ -5,6 +5,7 @@
 //! Absent on purpose: errors. A pool here has no budget, and a program on malloc ends too when the
 //! machine has no memory.
 
+use allocator_api2::alloc::{Allocator, Global};
 use millpond_mempool::{Block, BlockPool, Pool, PoolError, PoolMode, Pooled};
 use std::mem::MaybeUninit;
 use std::ops::DerefMut;
@@ -18,8 +19,13 @@ pub(crate) trait Memory {
     /// Where objects of one type come from.
     type Objects<T: Send + 'static>: Objects<T, Handle = Self::Object<T>>;
 
+    /// What collections take their memory from.
+    type Vectors: Allocator;
+
     /// Memory of the calling thread.
     fn new() -> Self;
+    /// For collections.
+    fn vectors(&self) -> &Self::Vectors;
     /// Room for `size_bytes`, with any content.
     fn block(&self, size_bytes: usize) -> Self::Block;
     /// A source of objects.
@@ -57,9 +63,14 @@ impl Memory for Malloc {
     type Block = Box<[MaybeUninit<u8>]>;
     type Object<T: Send + 'static> = Box<T>;
     type Objects<T: Send + 'static> = Malloc;
+    type Vectors = Global;
 
     fn new() -> Self {
         Self
+    }
+
+    fn vectors(&self) -> &Global {
+        &Global
     }
 
     #[inline]
@@ -105,9 +116,14 @@ impl Memory for Pools {
     type Block = Block;
     type Object<T: Send + 'static> = Pooled<T>;
     type Objects<T: Send + 'static> = Pool<T>;
+    type Vectors = BlockPool;
 
     fn new() -> Self {
         Self(BlockPool::new("bench blocks", PoolMode::On))
+    }
+
+    fn vectors(&self) -> &BlockPool {
+        &self.0
     }
 
     #[inline]
@@ -180,6 +196,26 @@ fn granted<B>(asked: Result<B, PoolError>) -> B {
 #[cold]
 fn refused(error: &PoolError) -> ! {
     panic!("a pool without a budget refused: {error}")
+}
+
+/// No allocation at all, for one object at a time: a place to put it.
+pub(crate) struct OnePlace<T>(pub(crate) T);
+
+impl<T> Objects<T> for OnePlace<T> {
+    type Handle = ();
+
+    #[inline]
+    fn insert(&mut self, value: T) {
+        self.0 = value;
+    }
+
+    #[inline]
+    fn get<'a>(&'a self, _handle: &'a ()) -> &'a T {
+        &self.0
+    }
+
+    #[inline]
+    fn remove(&mut self, _handle: ()) {}
 }
 
 /// No allocation at all: objects are placed into an array made beforehand, in order, round and

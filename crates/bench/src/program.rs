@@ -2,7 +2,7 @@
 //!
 //! On the path: `child` runs one of them in a process of its own; `run` decides which and how often.
 //! An iteration of every program is about 140 allocations and as many frees, as in the first one,
-//! so that one number of iterations suits them all.
+//! so that one number of iterations suits them all (the slow ones do a quarter of it).
 //! Absent on purpose: a program without a check of what is in its memory.
 
 mod objects;
@@ -15,6 +15,7 @@ mod connections;
 
 use crate::memory::{Malloc, Memory, Pools};
 use crate::stopwatch::Timed;
+use allocator_api2::alloc::Global;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -28,6 +29,8 @@ pub(crate) const ALLOCATIONS_PER_ITERATION: u64 = 140;
 pub enum Program {
     /// The earlier program.
     Objects,
+    /// The same with the vector in the same memory as the objects.
+    ObjectsVector,
     /// One object at a time.
     Pair,
     /// 64 objects, then their end.
@@ -52,8 +55,9 @@ pub enum Program {
 
 impl Program {
     /// All, in the order in which they run and are reported.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Objects,
+        Self::ObjectsVector,
         Self::Pair,
         Self::PairBatch,
         Self::PairBlock,
@@ -71,6 +75,7 @@ impl Program {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Objects => "objects",
+            Self::ObjectsVector => "objects-vector",
             Self::Pair => "pair",
             Self::PairBatch => "pair-batch",
             Self::PairBlock => "pair-block",
@@ -90,6 +95,9 @@ impl Program {
         match self {
             Self::Objects => {
                 "two passes: 70 objects of 56 B made into a fresh vector, destroyed in order"
+            }
+            Self::ObjectsVector => {
+                "the same with the vector in the same memory as the objects, not in malloc's"
             }
             Self::Pair => "140 times: one object of 64 B made, then destroyed",
             Self::PairBatch => "70 objects of 64 B made, then destroyed, newest first; twice",
@@ -124,10 +132,26 @@ impl Program {
         matches!(self, Self::Churn | Self::ChurnScattered | Self::Connections)
     }
 
+    /// Of so many iterations, how many it does: a quarter where each takes many times as long as in a
+    /// tight loop, because caches are missed or another thread is waited for.
+    #[must_use]
+    pub const fn iterations_of(self, iterations: u64) -> u64 {
+        match self {
+            Self::Mixed
+            | Self::TwoThreads
+            | Self::ProducerConsumer
+            | Self::ProducerConsumerMixed => iterations.div_ceil(4),
+            _ => iterations,
+        }
+    }
+
     /// Whether it also runs without any allocation.
     #[must_use]
     pub const fn has_placed(self) -> bool {
-        matches!(self, Self::Objects | Self::Pair | Self::PairBatch)
+        matches!(
+            self,
+            Self::Objects | Self::ObjectsVector | Self::Pair | Self::PairBatch
+        )
     }
 }
 
@@ -270,8 +294,11 @@ pub(crate) fn run(program: Program, memory: MemoryKind, plan: &Plan) -> Option<O
         MemoryKind::Pool => Some(run_on::<Pools>(program, plan)),
         MemoryKind::Malloc => Some(run_on::<Malloc>(program, plan)),
         MemoryKind::Placed => match program {
-            Program::Objects => Some(objects::run(&mut objects::placed(), plan)),
-            Program::Pair => Some(pair::run(&mut pair::placed(), plan)),
+            Program::Objects => Some(objects::run(&mut objects::placed(), &Global, plan)),
+            Program::ObjectsVector => {
+                Some(objects::run_without_growth(&mut objects::placed(), plan))
+            }
+            Program::Pair => Some(pair::run(&mut pair::one_place(), plan)),
             Program::PairBatch => Some(pair::run_batch(&mut pair::placed(), plan)),
             _ => None,
         },
@@ -280,7 +307,11 @@ pub(crate) fn run(program: Program, memory: MemoryKind, plan: &Plan) -> Option<O
 
 fn run_on<M: Memory>(program: Program, plan: &Plan) -> Outcome {
     match program {
-        Program::Objects => objects::run(&mut M::new().objects(), plan),
+        Program::Objects => objects::run(&mut M::new().objects(), &Global, plan),
+        Program::ObjectsVector => {
+            let memory = M::new();
+            objects::run(&mut memory.objects(), memory.vectors(), plan)
+        }
         Program::Pair => pair::run(&mut M::new().objects(), plan),
         Program::PairBatch => pair::run_batch(&mut M::new().objects(), plan),
         Program::PairBlock => pair::run_block::<M>(plan),

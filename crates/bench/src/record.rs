@@ -24,7 +24,7 @@ pub struct BenchRecord {
     pub environment: Environment,
     /// Random choices follow from it.
     pub seed: u64,
-    /// As asked for; programs about memory take a quarter, rounded up.
+    /// As asked for; programs about memory take a fifth, rounded up.
     pub repetitions: u32,
     /// Why there are no hardware counts, if there are none.
     pub counters_missing: Option<String>,

@@ -76,7 +76,7 @@ impl BenchConfig {
     /// Memory hardly varies from run to run, and idleness takes time.
     fn repetitions_of(&self, program: Program) -> u32 {
         if program.is_about_memory() {
-            self.repetitions.div_ceil(4)
+            self.repetitions.div_ceil(5)
         } else {
             self.repetitions
         }
@@ -260,7 +260,7 @@ impl<'a> Session<'a> {
         ChildSpec {
             program,
             memory: candidate.memory,
-            iterations: self.config.iterations,
+            iterations: program.iterations_of(self.config.iterations),
             seed: self.config.seed,
             idle_seconds: self.config.idle_seconds,
             library: candidate.library.clone(),
@@ -332,7 +332,7 @@ impl<'a> Session<'a> {
         let programs: Vec<ProgramRecord> = self
             .programs
             .iter()
-            .filter_map(|runs| runs.record(self.config.iterations))
+            .filter_map(|runs| runs.record(runs.program.iterations_of(self.config.iterations)))
             .collect();
         if programs.is_empty() {
             return Err(match self.failures.into_iter().next() {

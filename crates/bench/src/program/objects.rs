@@ -2,14 +2,17 @@
 //!
 //! One iteration is two passes; a pass makes a fresh vector and 70 objects of 56 bytes with a short
 //! string inside, then destroys them in the order in which they were made. The vector grows as
-//! `std::vector` does: a new one of twice the size, copied, the old one freed. It is malloc's with
-//! every kind of memory, as it was there, and so are its 16 growths per iteration.
-//! Without allocation the objects are placed into an array; the vector stays, since it is part of
-//! what surrounds the objects.
+//! `std::vector` does: a new one of twice the size, copied, the old one freed. In `objects` it is
+//! malloc's with every kind of memory, as it was there, and so are its 16 growths per iteration; in
+//! `objects-vector` it comes from the same memory as the objects.
+//! Without allocation the objects are placed into an array. In `objects` the vector stays then, since
+//! it is part of what surrounds the objects; in `objects-vector` one with room for all is kept.
 
 use super::{Outcome, Plan, WARM_UP_ITERATIONS};
 use crate::memory::{Objects, Placed};
 use crate::stopwatch::Timed;
+use allocator_api2::alloc::Allocator;
+use allocator_api2::vec::Vec;
 use std::hint::black_box;
 
 /// Over the 64 that a chunk of the earlier pool held, so that it needed two.
@@ -25,20 +28,21 @@ struct Name {
 }
 
 impl Name {
-    /// `Child` and a number below 100.
+    /// `Child` and a number below 100. Put together in a register and written at once: bytes written
+    /// one by one and then copied as a whole stall the processor, which is not what is to be timed.
     #[inline]
     fn of_child(number: u32) -> Self {
+        let (tens, ones) = (u64::from(number / 10), u64::from(number % 10));
+        let child = u64::from_le_bytes(*b"Child\0\0\0");
+        let (digits, digit_count) = if tens > 0 {
+            ((u64::from(b'0') + tens) | (u64::from(b'0') + ones) << 8, 2)
+        } else {
+            (u64::from(b'0') + ones, 1)
+        };
         let mut bytes = [0; 24];
-        bytes[..5].copy_from_slice(b"Child");
-        let (tens, ones) = ((number / 10) as u8, (number % 10) as u8);
-        let mut len = 5;
-        if tens > 0 {
-            bytes[len] = b'0' + tens;
-            len += 1;
-        }
-        bytes[len] = b'0' + ones;
+        bytes[..8].copy_from_slice(&(child | digits << 40).to_le_bytes());
         Self {
-            len: len as u64 + 1,
+            len: 5 + digit_count,
             bytes,
         }
     }
@@ -86,32 +90,62 @@ pub(super) fn placed() -> Placed<Child> {
     Placed::new(OBJECT_COUNT as usize, Child::new(0))
 }
 
-pub(super) fn run<O: Objects<Child>>(objects: &mut O, plan: &Plan) -> Outcome {
-    let mut checksum = iterate(objects, WARM_UP_ITERATIONS);
-    let timed = Timed::of(|| checksum = iterate(objects, plan.iterations));
+/// With fresh vectors out of `vectors`.
+pub(super) fn run<O: Objects<Child>, A: Allocator>(
+    objects: &mut O,
+    vectors: &A,
+    plan: &Plan,
+) -> Outcome {
+    run_with(objects, plan, |_| Vec::new_in(vectors))
+}
+
+/// With one vector that has room for all: nothing is allocated.
+pub(super) fn run_without_growth<O: Objects<Child>>(objects: &mut O, plan: &Plan) -> Outcome {
+    run_with(objects, plan, |used: Option<Vec<O::Handle>>| {
+        used.unwrap_or_else(|| Vec::with_capacity(OBJECT_COUNT as usize))
+    })
+}
+
+fn run_with<O: Objects<Child>, A: Allocator + Copy>(
+    objects: &mut O,
+    plan: &Plan,
+    mut next: impl FnMut(Option<Vec<O::Handle, A>>) -> Vec<O::Handle, A>,
+) -> Outcome {
+    let mut checksum = iterate(objects, WARM_UP_ITERATIONS, &mut next);
+    let timed = Timed::of(|| checksum = iterate(objects, plan.iterations, &mut next));
     let operations = 2 * PASS_COUNT * u64::from(OBJECT_COUNT) * plan.iterations;
     Outcome::new(operations, timed, checksum)
 }
 
+/// `next` makes the vector of a pass, given the empty one of the pass before.
 #[inline(never)]
-fn iterate<O: Objects<Child>>(objects: &mut O, iterations: u64) -> u64 {
-    let mut checksum = 0_u64;
+fn iterate<O: Objects<Child>, A: Allocator + Copy>(
+    objects: &mut O,
+    iterations: u64,
+    next: &mut impl FnMut(Option<Vec<O::Handle, A>>) -> Vec<O::Handle, A>,
+) -> u64 {
+    let (mut checksum, mut used) = (0_u64, None);
     for _ in 0..iterations * PASS_COUNT {
-        checksum = checksum.wrapping_add(pass(objects));
+        let mut handles = next(used.take());
+        checksum = checksum.wrapping_add(pass(objects, &mut handles));
+        used = Some(handles);
     }
     checksum
 }
 
-fn pass<O: Objects<Child>>(objects: &mut O) -> u64 {
-    let mut handles: Vec<O::Handle> = Vec::new();
+#[inline(always)]
+fn pass<O: Objects<Child>, A: Allocator + Copy>(
+    objects: &mut O,
+    handles: &mut Vec<O::Handle, A>,
+) -> u64 {
     for number in 0..OBJECT_COUNT {
         let child = Child::new(black_box(number));
         let handle = objects.insert(child);
         black_box(objects.get(&handle));
-        push(&mut handles, handle);
+        push(handles, handle);
     }
     let mut checksum = 0_u64;
-    for handle in handles {
+    for handle in handles.drain(..) {
         checksum = checksum.wrapping_add(objects.get(&handle).checksum());
         objects.remove(handle);
     }
@@ -119,14 +153,21 @@ fn pass<O: Objects<Child>>(objects: &mut O) -> u64 {
 }
 
 /// `push_back`: room for one, then for twice as many.
-#[inline]
-fn push<T>(values: &mut Vec<T>, value: T) {
+#[inline(always)]
+fn push<T, A: Allocator + Copy>(values: &mut Vec<T, A>, value: T) {
     if values.len() == values.capacity() {
-        let mut larger = Vec::with_capacity((2 * values.len()).max(1));
-        larger.append(values);
-        *values = larger;
+        grow(values);
     }
     values.push(value);
+}
+
+#[inline(never)]
+fn grow<T, A: Allocator + Copy>(values: &mut Vec<T, A>) {
+    // `reserve_exact` would ask for a larger block in place, by realloc, which a C++ vector cannot.
+    let capacity = (2 * values.len()).max(1);
+    let mut larger = Vec::with_capacity_in(capacity, *values.allocator());
+    larger.append(values);
+    *values = larger;
 }
 
 #[cfg(test)]
@@ -165,7 +206,7 @@ mod tests {
             u64::from(number) + name.len() as u64 + u64::from(last)
         };
         let expected: u64 = (0..OBJECT_COUNT).map(of_one).sum();
-        assert_eq!(pass(&mut Malloc), expected);
-        assert_eq!(pass(&mut placed()), expected);
+        assert_eq!(pass(&mut Malloc, &mut Vec::new()), expected);
+        assert_eq!(pass(&mut placed(), &mut Vec::new()), expected);
     }
 }

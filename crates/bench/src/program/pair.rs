@@ -5,7 +5,7 @@
 //! loop runs over an array, which tells what the loop itself takes.
 
 use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, WARM_UP_ITERATIONS};
-use crate::memory::{Memory, Objects, Placed};
+use crate::memory::{Memory, Objects, OnePlace, Placed};
 use crate::stopwatch::Timed;
 use crate::tagged::Tagged;
 use std::hint::black_box;
@@ -33,6 +33,11 @@ impl Node {
             rest: MaybeUninit::uninit(),
         }
     }
+}
+
+/// A place for the one object that there is at a time.
+pub(super) fn one_place() -> OnePlace<Node> {
+    OnePlace(Node::new(0))
 }
 
 /// An array in place of allocations.
@@ -118,7 +123,7 @@ mod tests {
         let count = 3 * ALLOCATIONS_PER_ITERATION;
         let expected = count * (count - 1) / 2;
         assert_eq!(one_at_a_time(&mut Malloc, 3), expected);
-        assert_eq!(one_at_a_time(&mut placed(), 3), expected);
+        assert_eq!(one_at_a_time(&mut one_place(), 3), expected);
         assert_eq!(blocks(&Malloc, 3), expected);
         let of_batches: u64 = (0..6_u64)
             .flat_map(|batch| (0..BATCH_COUNT).map(move |number| batch ^ number))

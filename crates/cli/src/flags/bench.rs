@@ -33,8 +33,8 @@ enum What {
   millpond bench pools --programs mixed --flamegraph mixed.svg
 
 An allocator is glibc, jemalloc, tcmalloc, mimalloc, or NAME=/path/to/library.so.
-Programs: objects, pair, pair-batch, pair-block, mixed, two-threads, producer-consumer,
-producer-consumer-mixed, churn, churn-scattered, connections.")]
+Programs: objects, objects-vector, pair, pair-batch, pair-block, mixed, two-threads,
+producer-consumer, producer-consumer-mixed, churn, churn-scattered, connections.")]
 struct PoolsFlags {
     /// Programs to run [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -42,7 +42,8 @@ struct PoolsFlags {
     /// Allocators that malloc is to be [default: all that are installed]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
-    /// Iterations of each program; about 140 allocations and frees each [default: 100k]
+    /// Iterations of each program, about 140 allocations and frees each; slow programs do a quarter
+    /// of them [default: 100k]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     iterations: Option<u64>,
     /// How often each program runs on each allocator [default: 5]
