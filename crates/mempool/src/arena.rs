@@ -184,11 +184,12 @@ impl Arena {
     /// Frees everything lent. The chunks stay for the next request; [`trim`](Self::trim) gives back
     /// those that none needs. O(1) while one chunk is enough.
     pub fn reset(&mut self) {
-        let books = self.books.get();
-        if books.live_count == 0 {
+        if self.books.get().live_count == 0 {
             return;
         }
-        let found = self.free_checked();
+        if self.memory.checked().is_some() {
+            return self.reset_checked();
+        }
         while !self.direct.is_empty() {
             // SAFETY: slices lent from it borrow the arena, which is borrowed mutably here.
             unsafe { self.free_newest(&self.direct) };
@@ -200,12 +201,14 @@ impl Arena {
         if let Some(first) = self.chunks.newest() {
             self.set_room(first);
         }
-        self.books.set(Books {
-            live_count: 0,
-            live_bytes: 0,
-            tail_bytes: 0,
-            ..books
-        });
+        self.forget_lent();
+    }
+
+    /// In checked mode there are no chunks, and all slices go back together.
+    #[cold]
+    fn reset_checked(&mut self) {
+        let found = self.free_checked();
+        self.forget_lent();
         direct_memory::report(found.as_ref());
     }
 
@@ -215,6 +218,16 @@ impl Arena {
         self.give_back_to_budget(self.books.get().live_bytes);
         // SAFETY: slices borrow the arena, which is borrowed mutably here.
         unsafe { memory.free_all_quietly() }
+    }
+
+    #[inline]
+    fn forget_lent(&self) {
+        self.books.set(Books {
+            live_count: 0,
+            live_bytes: 0,
+            tail_bytes: 0,
+            ..self.books.get()
+        });
     }
 
     /// Gives back half (rounded up) of the chunks that no request needed since the last call, but

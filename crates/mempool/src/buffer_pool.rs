@@ -250,7 +250,16 @@ impl PoolCore {
         self.free_ids.get().map_or(&[], |ids| ids)
     }
 
-    /// A buffer straight from malloc.
+    /// Makes a returned buffer the next to be lent.
+    #[inline]
+    fn note_returned(&self, id: u16) {
+        let free_count = self.free_count.get();
+        self.free_ids()[free_count].set(id);
+        self.free_count.set(free_count + 1);
+        self.returns.set(self.returns.get() + 1);
+    }
+
+    /// A buffer straight from malloc, or from checked memory.
     fn allocate_direct(&self) -> Result<NonNull<u8>, PoolError> {
         self.budget.borrow_mut().take(self.buffer_bytes)?;
         self.direct
@@ -431,22 +440,24 @@ impl DerefMut for Lease {
     }
 }
 
+impl Lease {
+    /// Returns a buffer that came straight from memory.
+    #[cold]
+    fn drop_direct(&mut self) {
+        // SAFETY: a pool without a region lent this lease its buffer from there.
+        let freed = unsafe { self.core.free_direct(self.start) };
+        self.core.note_returned(self.id);
+        freed.report();
+    }
+}
+
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        let core = &*self.core;
-        let freed = match core.region.get() {
-            Some(_) => None,
-            // SAFETY: a pool without a region lent this lease its buffer from there.
-            None => Some(unsafe { core.free_direct(self.start) }),
-        };
-        let free_count = core.free_count.get();
-        core.free_ids()[free_count].set(self.id);
-        core.free_count.set(free_count + 1);
-        core.returns.set(core.returns.get() + 1);
-        if let Some(freed) = freed {
-            freed.report();
+        if self.core.region.get().is_none() {
+            return self.drop_direct();
         }
+        self.core.note_returned(self.id);
     }
 }
 
