@@ -29,8 +29,10 @@ const FRONT_COUNT_MAX: u32 = 128;
 
 /// Blocks from this size on may give their pages back one by one...
 const THINNED_BYTES_MIN: usize = 8 * 1024;
-/// ... when less than this share of their class's chunks is in use.
+/// ... when less than this share of their class's chunks is in use, and its front list had too much
+/// this many times without having had too little in between.
 const IN_USE_PERCENT_MIN: usize = 67;
+const SURPLUS_COUNT_MIN: u8 = 48;
 
 /// The free blocks of a class that the next allocations get.
 struct Front {
@@ -66,6 +68,8 @@ impl Front {
 pub(super) struct OwnerPart {
     fronts: [Front; CLASS_COUNT],
     outbox: Outbox,
+    /// How often each front list had too much since it was last refilled.
+    surplus_counts: [u8; CLASS_COUNT],
     classes: [BlockClass; CLASS_COUNT],
 }
 
@@ -99,6 +103,7 @@ impl ThreadHeap {
             (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
             let owned = UnsafeCell::raw_get(&raw const (*heap).owned);
             (&raw mut (*owned).outbox).write(Outbox::new());
+            (&raw mut (*owned).surplus_counts).write([0; CLASS_COUNT]);
             let fronts = (&raw mut (*owned).fronts).cast::<Front>();
             let classes = (&raw mut (*owned).classes).cast::<BlockClass>();
             for (index, &block_bytes) in BLOCK_BYTES.iter().enumerate() {
@@ -184,7 +189,10 @@ impl OwnerPart {
             return;
         }
         let class = &mut self.classes[index];
-        if class.block_bytes() >= THINNED_BYTES_MIN && is_hollow(class) {
+        let surplus_count = &mut self.surplus_counts[index];
+        *surplus_count = surplus_count.saturating_add(1);
+        let is_shrinking = *surplus_count >= SURPLUS_COUNT_MIN && is_hollow(class);
+        if class.block_bytes() >= THINNED_BYTES_MIN && is_shrinking {
             spill_thinned(class, surplus);
         } else {
             class.spill(surplus);
@@ -213,6 +221,7 @@ impl OwnerPart {
             chunks.refill(&mut front.free);
         }
         front.until_look = front.interval;
+        self.surplus_counts[index] = 0;
         self.pop(class)
     }
 
