@@ -1,11 +1,17 @@
-//! What clients see when memory is refused: each allocation of every pool in turn.
+//! What clients see when memory is refused, each allocation of every pool in turn; and what becomes
+//! of a server that breaks its memory.
 
+#![allow(unsafe_code)]
 use crate::support::{PATIENCE, TestServer, config};
-use millpond_http::{Flow, Limits, Request, Response, Service, ServiceContext, StatusCode};
-use millpond_mempool::{Checks, PoolError, PoolMode};
+use millpond_http::{
+    Flow, Limits, Request, Response, ServeError, Service, ServiceContext, StatusCode, serve_with,
+};
+use millpond_mempool::{Buffer, Checks, PoolError, PoolMode};
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU64;
+use std::sync::mpsc::channel;
 
 /// Echoes the body, through every kind of memory a service may take; a refusal becomes 503.
 struct CarefulEcho;
@@ -97,4 +103,48 @@ fn no_refused_allocation_ends_the_server() {
         server.stop();
     }
     assert!(harmed_count >= 12, "{harmed_count} refusals were seen");
+}
+
+/// Writes one byte too many.
+struct Careless;
+
+impl Service for Careless {
+    fn call(
+        &mut self,
+        _: &mut Request<'_>,
+        _: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let mut buffer = Buffer::with_capacity(&context.pools.blocks, 100).unwrap();
+        buffer.append_within_capacity(&[1; 100]);
+        // SAFETY: the fault to be found: checked memory is mapped there, and nobody's.
+        unsafe { buffer.as_mut_slice().as_mut_ptr().add(100).write(1) };
+        Flow::Done
+    }
+}
+
+/// Goal: a checked server ends where its memory is broken, as an error of the shard, in place of
+/// serving on; the sentence is on its standard error.
+#[test]
+fn a_checked_server_ends_at_a_violation() {
+    let config = config(Limits::default(), PoolMode::Checked(Checks::default()));
+    let (up_sender, up) = channel();
+    let (done, visited) = channel();
+    let server = std::thread::spawn(move || {
+        serve_with(
+            &config,
+            |_| Ok::<_, Infallible>(Careless),
+            |running| {
+                up_sender.send(running.clone()).unwrap();
+                let _ = visited.recv_timeout(PATIENCE);
+            },
+        )
+    });
+    let running = up.recv_timeout(PATIENCE).unwrap();
+    let address = running.local_address().inet().unwrap();
+    assert!(visit(address).is_empty(), "nothing is answered");
+    done.send(()).unwrap();
+    let ended = server.join().unwrap();
+    let is_expected = matches!(ended, Err(ServeError::Panicked { shard_index: 0 }));
+    assert!(is_expected, "{:?}", ended.err());
 }
