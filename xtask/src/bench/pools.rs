@@ -96,7 +96,7 @@ fn run(bench: &Bench) -> Result<Value, String> {
     let mut command = Command::new(&bench.millpond);
     command.args(["bench", "pools", "--json"]).arg(&file);
     if bench.plan.smoke {
-        command.args(["--iterations", "100", "--repetitions", "1"]);
+        command.args(["--quick", "--iterations", "100", "--repetitions", "1"]);
         command.args(["--allocators", "glibc"]);
     }
     println!("$ {command:?}");
