@@ -38,18 +38,8 @@ unsafe impl Allocator for BlockPool {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        if self.is_same_class(old, new) {
-            self.note_resized(old.size(), new.size());
-            return Ok(NonNull::slice_from_raw_parts(start, new.size()));
-        }
-        let grown = Allocator::allocate(self, new)?;
-        // SAFETY: the old block has `old.size()` bytes, the new one at least as many, and they are
-        // two blocks; the old one is given up here.
-        unsafe {
-            start.copy_to_nonoverlapping(grown.cast(), old.size());
-            self.deallocate(start, old);
-        }
-        Ok(grown)
+        // SAFETY: the caller's promise, passed on.
+        unsafe { resize(self, start, old, new) }
     }
 
     unsafe fn shrink(
@@ -58,16 +48,32 @@ unsafe impl Allocator for BlockPool {
         old: Layout,
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
-        if self.is_same_class(old, new) {
-            self.note_resized(old.size(), new.size());
-            return Ok(NonNull::slice_from_raw_parts(start, new.size()));
-        }
-        let shrunk = Allocator::allocate(self, new)?;
-        // SAFETY: as in `grow`, with the new size the smaller.
-        unsafe {
-            start.copy_to_nonoverlapping(shrunk.cast(), new.size());
-            self.deallocate(start, old);
-        }
-        Ok(shrunk)
+        // SAFETY: the caller's promise, passed on.
+        unsafe { resize(self, start, old, new) }
     }
+}
+
+/// Gives memory another layout: where it is when the same class serves both, else by a copy.
+///
+/// # Safety
+/// `pool`, as an allocator, gave `start` for the layout `old`; unless this fails, its holder uses
+/// only the answer from now on.
+unsafe fn resize(
+    pool: &BlockPool,
+    start: NonNull<u8>,
+    old: Layout,
+    new: Layout,
+) -> Result<NonNull<[u8]>, AllocError> {
+    if pool.is_same_class(old, new) {
+        pool.note_resized(old.size(), new.size());
+        return Ok(NonNull::slice_from_raw_parts(start, new.size()));
+    }
+    let moved = Allocator::allocate(pool, new)?;
+    // SAFETY: both blocks have as many bytes as the smaller layout, and they are two; the old one is
+    // given up here.
+    unsafe {
+        start.copy_to_nonoverlapping(moved.cast(), old.size().min(new.size()));
+        pool.deallocate(start, old);
+    }
+    Ok(moved)
 }
