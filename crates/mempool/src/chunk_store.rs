@@ -19,8 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The longest run of chunks a segment can lend: all but the one with the headers.
 pub(crate) const RUN_CHUNKS_MAX: usize = CHUNKS_PER_SEGMENT - 1;
 
-/// Free chunks that may keep their pages whatever is lent: 1 MiB.
-const DIRTY_CHUNKS_MIN: usize = 16;
+/// Free chunks that may keep their pages whatever is lent: 2 MiB.
+const DIRTY_CHUNKS_MIN: usize = 32;
 /// Else one chunk may for so many that are lent.
 const LENT_PER_DIRTY: usize = 12;
 
