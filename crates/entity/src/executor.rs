@@ -13,6 +13,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{BlockPool, Buffer, PoolMode, flush_remote_frees};
@@ -22,6 +23,7 @@ use crate::counters::{CommitCounters, ShardCounters};
 use crate::lane::{Lane, Taken};
 use crate::stamps::Stamps;
 use crate::store::Store;
+use crate::sweeps::Sweeps;
 
 /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
 /// batch twice, and those copies are the only memory that no other limit covers.
@@ -354,7 +356,7 @@ fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
         // Under steady load the lane never runs into its deadline.
         if committer
             .sync_deadline()
-            .is_some_and(|deadline| deadline <= std::time::Instant::now())
+            .is_some_and(|deadline| deadline <= Instant::now())
         {
             committer.sync();
         }
@@ -376,8 +378,19 @@ fn batch_len(queued: &[Job]) -> usize {
 fn run_reader<S: Store>(shared: &Shared, lane: &Lane<Job>, store: &S, values: &BlockPool) {
     let mut outbox = Outbox::new(shared);
     let mut queued = Vec::new();
-    while lane.take_all(&mut queued, None) == Taken::Work {
+    let mut sweeps = Sweeps::default();
+    loop {
+        let taken = lane.take_all(&mut queued, sweeps.deadline());
+        if taken == Taken::Closed {
+            break;
+        }
         values.drain_remote();
+        let now = Instant::now();
+        if taken == Taken::Work {
+            sweeps.note_use(now);
+        }
+        // Under steady load the lane never runs into its deadline.
+        sweeps.sweep_if_due(now, || values.trim());
         for mut job in queued.drain(..) {
             let outcome = read_value(store, values, &mut job);
             outbox.push(job, outcome);

@@ -27,6 +27,7 @@ pub mod stamps;
 pub mod key_hash;
 pub mod executor;
 pub mod lane;
+mod sweeps;
 pub mod commit;
 pub mod store;
 pub mod data_dir;

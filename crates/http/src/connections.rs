@@ -32,10 +32,34 @@ impl Connections {
         let slot = connection.socket.slot();
         let handle = self.slab.insert(connection)?;
         if slot >= self.by_slot.len() {
-            self.by_slot.resize(slot + 1, None);
+            self.make_places(slot + 1).inspect_err(|_| {
+                self.slab.remove(handle);
+            })?;
         }
         self.by_slot[slot] = Some(handle);
         Ok(())
+    }
+
+    #[cold]
+    fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
+        let added_count = count - self.by_slot.len();
+        let requested_bytes = added_count * size_of::<Option<Handle<Connection>>>();
+        self.by_slot
+            .try_reserve(added_count)
+            .map_err(|_| PoolError::OutOfMemory { requested_bytes })?;
+        self.by_slot.resize(count, None);
+        Ok(())
+    }
+
+    /// Gives back half of the memory that was not needed since the last call; returns how many
+    /// bytes that were. About once a second.
+    pub(crate) fn trim(&mut self) -> usize {
+        let used_count = self.by_slot.iter().rposition(Option::is_some);
+        self.by_slot.truncate(used_count.map_or(0, |last| last + 1));
+        if self.by_slot.len() < self.by_slot.capacity() / 4 {
+            self.by_slot.shrink_to(self.by_slot.capacity() / 2);
+        }
+        self.slab.trim()
     }
 
     /// None when the socket is not one of ours (any more).

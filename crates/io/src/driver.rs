@@ -220,6 +220,10 @@ pub trait Driver: Sized {
     /// Work done so far.
     fn counters(&self) -> DriverCounters;
 
+    /// Gives back half of what the driver's own pools left unused since the last call; returns how
+    /// many bytes that were. About once a second.
+    fn trim_pools(&mut self) -> usize;
+
     /// Calls `visit` with the accounting of each pool the driver owns itself.
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats));
 }

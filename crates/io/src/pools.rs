@@ -33,6 +33,12 @@ impl ShardPools {
         }
     }
 
+    /// Gives back half of what was left unused since the last call, in each pool; returns how many
+    /// bytes that were. About once a second.
+    pub fn trim(&mut self) -> usize {
+        self.blocks.trim() + self.arena.trim() + self.io_buffers.trim()
+    }
+
     /// Calls `visit` with the accounting of each pool.
     pub fn visit_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.blocks.stats());

@@ -45,6 +45,13 @@ pub struct ShardContext<'a, D: Driver> {
 }
 
 impl<D: Driver> ShardContext<'_, D> {
+    /// Gives back half of what every pool of the shard, the driver's included, left unused since
+    /// the last call; returns how many bytes that were. For a protocol to do about once a second,
+    /// for as long as anything comes back: what is idle halves each time.
+    pub fn trim_pools(&mut self) -> usize {
+        self.pools.trim() + self.driver.trim_pools()
+    }
+
     /// Calls `visit` with the accounting of every pool of the shard, the driver's included.
     pub fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         self.pools.visit_stats(visit);

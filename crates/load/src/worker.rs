@@ -29,6 +29,8 @@ use std::collections::VecDeque;
 const HOUSEKEEPING_NS: u64 = 20_000_000;
 /// The same while the run has not begun, so that it begins on time.
 const HOUSEKEEPING_NS_BEFORE_START: u64 = 1_000_000;
+/// How often memory is given back that nobody used in between.
+const TRIM_NS: u64 = 1_000_000_000;
 /// Connections being opened at once: more would overflow a listener's queue and wait a second.
 const CONNECTING_MAX: usize = 128;
 /// No slot of the driver belongs to this session index.
@@ -71,6 +73,7 @@ pub(crate) struct Worker<'run> {
     now_ns: u64,
     next_housekeeping_ns: u64,
     next_sweep_ns: u64,
+    next_trim_ns: u64,
     cpu: CpuShare,
     is_done: bool,
     /// Why the run cannot go on.
@@ -105,6 +108,7 @@ impl<'run> Worker<'run> {
             now_ns: 0,
             next_housekeeping_ns: 0,
             next_sweep_ns: 0,
+            next_trim_ns: 0,
             cpu: CpuShare::default(),
             is_done: false,
             failure: None,

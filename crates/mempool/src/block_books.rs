@@ -149,9 +149,9 @@ impl BlockBooks {
         self.note_high_water();
     }
 
-    /// Gives back half of what was idle since the last sweep.
-    pub(crate) fn sweep(&mut self) {
-        self.blocks.sweep();
+    /// Gives back half of what was idle since the last sweep; returns how many chunks.
+    pub(crate) fn sweep(&mut self) -> usize {
+        self.blocks.sweep()
     }
 
     fn absorb(&mut self, returned: ReturnedBlocks) {

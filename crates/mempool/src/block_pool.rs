@@ -6,6 +6,7 @@
 //! Absent on purpose: a global pool. Every shard makes its own and passes it down.
 #![allow(unsafe_code)]
 use crate::block_books::BlockBooks;
+use crate::chunk::CHUNK_BYTES;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, PoolCore};
 use crate::remote_free::RemoteFrees;
@@ -176,15 +177,15 @@ impl BlockPool {
     }
 
     /// Gives half, rounded up, of the chunks without a live block since the last call back to the
-    /// system, after draining. Call once a second or so: idle memory halves each time, while a pool
-    /// that is in use keeps what it needs. O(free blocks).
+    /// system, after draining; returns how many bytes that were. Call once a second or so: idle
+    /// memory halves each time, while a pool that is in use keeps what it needs. O(free blocks).
     ///
     /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
     /// that neither is lent nor waits in the quarantine.
-    pub fn trim(&self) {
+    pub fn trim(&self) -> usize {
         self.drain_remote();
-        self.handle.local().sweep();
         self.handle.get().direct.trim();
+        self.handle.local().sweep() * CHUNK_BYTES
     }
 
     /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been

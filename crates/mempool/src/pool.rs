@@ -168,14 +168,15 @@ impl<T> Pool<T> {
     }
 
     /// Gives half, rounded up, of the chunks without a live object since the last call back to the
-    /// system, after draining. Call once a second or so. O(free objects).
+    /// system, after draining; returns how many bytes that were. Call once a second or so.
+    /// O(free objects).
     ///
     /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
     /// that neither is lent nor waits in the quarantine.
-    pub fn trim(&self) {
+    pub fn trim(&self) -> usize {
         self.drain_remote();
-        self.handle.local().blocks.sweep();
         self.handle.get().direct.trim();
+        self.handle.local().blocks.sweep() * CHUNK_BYTES
     }
 
     /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been

@@ -24,6 +24,7 @@ pub(crate) fn write_all(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], bui
     write_http(out, shards);
     write_driver(out, shards);
     write_pools(out, shards);
+    write_idle(out, shards);
     write_classes(out, shards);
 }
 
@@ -198,6 +199,30 @@ fn write_pools(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
                 ];
                 out.sample(&name, &labels, read(pool));
             }
+        }
+    }
+}
+
+fn write_idle(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
+    type Read = fn(&ShardSnapshot) -> u64;
+    let metrics: [(&str, &str, &str, Read); 2] = [
+        (
+            "millpond_pools_given_back_bytes_total",
+            "counter",
+            "Idle memory given back to the system.",
+            |shard| shard.bytes_given_back,
+        ),
+        (
+            "millpond_io_buffers_addressed_bytes",
+            "gauge",
+            "Address space of the I/O buffers; only their pool's reserved bytes can have pages.",
+            |shard| shard.io_buffers_addressed_bytes,
+        ),
+    ];
+    for (name, kind, help, read) in metrics {
+        out.describe(name, kind, help);
+        for (shard, snapshot) in shards.iter().enumerate() {
+            out.sample(name, &[("shard", &shard)], read(snapshot));
         }
     }
 }

@@ -13,6 +13,10 @@ pub(crate) struct ShardSnapshot {
     pub(crate) driver_name: &'static str,
     pub(crate) pools: Vec<PoolStats>,
     pub(crate) classes: Vec<ClassStats>,
+    /// What the pools have given back because nobody used it, ever.
+    pub(crate) bytes_given_back: u64,
+    /// Addresses of the buffers the kernel writes to, with pages or without.
+    pub(crate) io_buffers_addressed_bytes: u64,
 }
 
 /// The latest copy of every shard. Locked for the time of a copy, about once a second.

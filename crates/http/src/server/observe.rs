@@ -12,28 +12,30 @@ const BEAT_NS: u64 = 1_000_000_000;
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a shard does about once a second while anything happens, and a few times after: publish
-/// its numbers, and give memory back once nobody uses it. Then it sleeps until the next event.
+/// its numbers, and give memory back that nobody used in between. Then it sleeps until the next
+/// event.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeat {
     pub(super) timer: Option<TimerId>,
     pub(super) beats_left: u8,
     is_scheduled: bool,
-    requests_last: u64,
+    bytes_given_back: u64,
 }
 
 impl Heartbeat {
-    /// Each quiet beat returns half of the idle chunks; after so many hardly one is left.
-    pub(super) const BEATS_AFTER_EVENT: u8 = 8;
+    /// The first beat ends the interval that something happened in, the second gives back half of
+    /// what was idle in the whole next one; as long as that was anything, more follow.
+    pub(super) const BEATS_AFTER_EVENT: u8 = 2;
 }
 
 impl<S: Service> Server<S> {
     pub(super) fn beat<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let requests = self.exchange.counters.requests;
-        if requests == self.heartbeat.requests_last {
-            shard.pools.blocks.trim();
-        }
-        self.heartbeat.requests_last = requests;
         self.heartbeat.beats_left = self.heartbeat.beats_left.saturating_sub(1);
+        let bytes_given_back = shard.trim_pools() + self.connections.trim();
+        self.heartbeat.bytes_given_back += bytes_given_back as u64;
+        if bytes_given_back > 0 {
+            self.heartbeat.beats_left = self.heartbeat.beats_left.max(1);
+        }
         self.heartbeat.is_scheduled = false;
         self.publish(shard);
     }
@@ -48,6 +50,8 @@ impl<S: Service> Server<S> {
         snapshot.pools.clear();
         snapshot.pools.push(self.connections.stats());
         shard.visit_pool_stats(&mut |stats| snapshot.pools.push(stats));
+        snapshot.bytes_given_back = self.heartbeat.bytes_given_back;
+        snapshot.io_buffers_addressed_bytes = shard.pools.io_buffers.addressed_bytes() as u64;
         snapshot.classes.clear();
         snapshot.classes.extend(shard.pools.blocks.class_stats());
     }
@@ -90,5 +94,144 @@ impl<S: Service> Server<S> {
                 });
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::metrics::snapshot::Snapshots;
+    use crate::plaintext::Plaintext;
+    use crate::server::{HEARTBEAT_TIMER, ServerParts};
+    use millpond_io::{EpollDriver, Event, Peer, Protocol, ShardPools, SocketId, TimerWheel};
+    use millpond_mempool::{PoolMode, PoolStats};
+    use std::sync::Arc;
+
+    const CHUNK_BYTES: u64 = 64 << 10;
+    const CONNECTIONS: u64 = 1000;
+
+    /// A server whose events and beats come from a test, over a driver that is never ticked. The
+    /// sockets do not exist, which a driver takes as closed in the meantime.
+    struct Bench {
+        server: Server<Plaintext>,
+        driver: EpollDriver,
+        timers: TimerWheel,
+        pools: ShardPools,
+        now_ns: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let pool_mode = PoolMode::On;
+            let pools = ShardPools::new(pool_mode);
+            let parts = ServerParts {
+                limits: Limits::default(),
+                pool_mode,
+                blocks: pools.blocks.clone(),
+                snapshots: Arc::new(Snapshots::new(1)),
+                build_labels: Arc::new([]),
+            };
+            let mut bench = Self {
+                server: Server::new(Plaintext, parts),
+                driver: EpollDriver::new(pool_mode).unwrap(),
+                timers: TimerWheel::new(0),
+                pools,
+                now_ns: 0,
+            };
+            bench.act(|server, shard| server.started(shard).unwrap());
+            bench
+        }
+
+        fn act<T>(
+            &mut self,
+            act: impl FnOnce(&mut Server<Plaintext>, &mut ShardContext<'_, EpollDriver>) -> T,
+        ) -> T {
+            let mut shard = ShardContext {
+                driver: &mut self.driver,
+                timers: &mut self.timers,
+                pools: &mut self.pools,
+                now_ns: self.now_ns,
+                shard_index: 0,
+            };
+            act(&mut self.server, &mut shard)
+        }
+
+        fn event(&mut self, event: Event<'_>) {
+            self.act(|server, shard| server.event(shard, event));
+        }
+
+        /// Ends a tick, then lets time pass until the beat; `false` when none is to come.
+        fn beat(&mut self) -> bool {
+            self.act(Server::tick_ended);
+            let Some(due_ns) = self.timers.next_deadline_ns() else {
+                return false;
+            };
+            self.now_ns = due_ns;
+            let Some((user, _)) = self.timers.pop_expired(due_ns) else {
+                return true;
+            };
+            assert_eq!(user, HEARTBEAT_TIMER);
+            self.act(|server, shard| server.timer_expired(shard, user));
+            true
+        }
+
+        fn pool(&self, name: &str) -> PoolStats {
+            let snapshot = self.server.snapshots.lock(0);
+            let mut found = snapshot.pools.iter().filter(|pool| pool.name == name);
+            *found.next().unwrap()
+        }
+
+        fn chunk_count(&self, name: &str) -> u64 {
+            self.pool(name).reserved_bytes / CHUNK_BYTES
+        }
+    }
+
+    /// Goal: what a thousand connections took is kept while they are there and for the beat after
+    /// them; then half of it leaves with each beat, in every pool, until all is gone and the beats
+    /// end.
+    #[test]
+    fn beats_give_back_what_closed_connections_took() {
+        let mut bench = Bench::new();
+        let socket = |slot: u64| SocketId::from_bits(slot | 1 << 32);
+        // Half a head each, which the connections keep.
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(900));
+        for slot in 0..CONNECTIONS {
+            let (socket, peer) = (socket(slot), Peer::Unix);
+            bench.event(Event::Accepted { socket, peer });
+            let bytes = head.as_bytes();
+            bench.event(Event::Received { socket, bytes });
+        }
+        assert!(bench.beat());
+        let full = ["http_connections", "shard_blocks"].map(|name| bench.chunk_count(name));
+        assert!(full[0] > 3 && full[1] > 10, "{full:?}");
+        assert_eq!(bench.pool("http_connections").live_objects, CONNECTIONS);
+        for slot in 0..CONNECTIONS {
+            let (socket, error) = (socket(slot), millpond_io::Errno::CONNRESET);
+            bench.event(Event::Failed { socket, error });
+        }
+        assert!(bench.beat());
+        let mut expected = full;
+        assert_eq!(
+            bench.chunk_count("http_connections"),
+            full[0],
+            "used until now"
+        );
+        assert_eq!(bench.chunk_count("shard_blocks"), full[1], "used until now");
+        while bench.beat() {
+            expected = expected.map(|count| count / 2);
+            for (name, count) in ["http_connections", "shard_blocks"]
+                .into_iter()
+                .zip(expected)
+            {
+                let stats = bench.pool(name);
+                assert_eq!(stats.reserved_bytes / CHUNK_BYTES, count, "{stats:?}");
+                assert!(stats.identity_holds() && stats.live_objects == 0);
+            }
+        }
+        assert_eq!(expected, [0, 0]);
+        let given_back = bench.server.snapshots.lock(0).bytes_given_back;
+        assert_eq!(given_back, full.iter().sum::<u64>() * CHUNK_BYTES);
+        assert_eq!(bench.pool("shard_blocks").cached_bytes, 0);
     }
 }

@@ -8,6 +8,7 @@ mod bodies;
 mod client;
 mod requests;
 mod refusals;
+mod idle_memory;
 mod memory;
 mod pipelining;
 mod metrics;

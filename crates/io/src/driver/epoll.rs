@@ -487,6 +487,10 @@ impl Driver for EpollDriver {
         self.counters
     }
 
+    fn trim_pools(&mut self) -> usize {
+        self.sockets.trim() + self.queued_sends.trim()
+    }
+
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.sockets.stats());
         visit(self.queued_sends.stats());

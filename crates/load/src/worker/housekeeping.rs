@@ -1,5 +1,5 @@
 //! A worker's work that is not per request: flags, timeouts, reconnects, and the end of the run.
-use super::{HOUSEKEEPING_NS, HOUSEKEEPING_NS_BEFORE_START, Worker};
+use super::{HOUSEKEEPING_NS, HOUSEKEEPING_NS_BEFORE_START, TRIM_NS, Worker};
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::{InFlight, Phase};
 use crate::schedule::Arrival;
@@ -18,6 +18,10 @@ impl Worker<'_> {
         if now_ns >= self.next_sweep_ns {
             self.sweep_timeouts(shard);
             self.next_sweep_ns = now_ns + (self.shared.config.timeout_ns / 16).min(100_000_000);
+        }
+        if now_ns >= self.next_trim_ns {
+            shard.trim_pools();
+            self.next_trim_ns = now_ns + TRIM_NS;
         }
         if let Err(error) = self.open_due(shard.driver, now_ns) {
             self.cannot_connect(error);
