@@ -169,6 +169,7 @@ mod tests {
 
     /// Goal: for every size the arithmetic picks what a search of the table picks.
     #[test]
+    #[cfg_attr(miri, ignore = "numbers only, and very many")]
     fn every_size_gets_the_smallest_class_that_holds_it() {
         for size_bytes in 0..=POOLED_BYTES_MAX {
             let holds = |&block_bytes: &u32| block_bytes as usize >= size_bytes;
@@ -184,6 +185,7 @@ mod tests {
 
     /// Goal: the same with an alignment, for every power of two a chunk can keep.
     #[test]
+    #[cfg_attr(miri, ignore = "numbers only, and very many")]
     fn aligned_requests_get_the_smallest_class_that_fits() {
         for shift in 0..=POOLED_BYTES_MAX.ilog2() {
             let align_bytes = 1 << shift;

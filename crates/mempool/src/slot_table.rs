@@ -462,6 +462,7 @@ mod tests {
     /// Goal: the multiplication finds the place that a division finds, for few and for many slots
     /// a chunk, at both ends of the range of indices.
     #[test]
+    #[cfg_attr(miri, ignore = "numbers only, and very many")]
     fn multiplication_divides() {
         fn check<V>() {
             let per_run = SlotTable::<V>::SLOTS_PER_RUN;
