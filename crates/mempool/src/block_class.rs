@@ -16,15 +16,13 @@
 //! each; `spill` does it for many blocks at once.
 #![allow(unsafe_code)]
 use crate::chunk::CHUNK_BYTES;
-use crate::chunk_header::{ChunkHeader, ChunkShelf, ChunkUse};
+use crate::chunk_header::{ChunkHeader, ChunkUse};
 use crate::chunk_list::ChunkList;
+use crate::chunk_shelf::ChunkShelf;
 use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
 use crate::remote_free::RemoteFrees;
 use std::ptr::NonNull;
-
-/// Bytes cut at a time: a page, or one block where that is larger.
-const CUT_BYTES: usize = 4096;
 
 /// Chunks with room that are looked at to find the fullest.
 const LOOKED_AT_MAX: usize = 8;
@@ -72,14 +70,11 @@ impl BlockClass {
         };
         // SAFETY: the chunk is this class's; no other reference to its shelf lives.
         let shelf = unsafe { ChunkHeader::shelf(header) };
-        let count = if shelf.free_count > 0 {
-            *front = std::mem::replace(&mut shelf.free, FreeList::new());
-            std::mem::take(&mut shelf.free_count)
-        } else {
-            self.cut(header, shelf, front)
-        };
+        // SAFETY: as above; the chunk is cut into this class's blocks.
+        let count =
+            unsafe { shelf.fill(front, ChunkHeader::chunk_start(header), self.block_bytes) };
         self.filled += u64::from(count);
-        if shelf.cut_count == self.blocks_per_chunk() {
+        if !shelf.has_room() {
             // SAFETY: chunks with room are in `roomy`, and this one had some.
             unsafe {
                 self.roomy.remove(header);
@@ -124,26 +119,6 @@ impl BlockClass {
         Some(header)
     }
 
-    /// Cuts a page's worth of blocks, lowest address in front; returns how many.
-    fn cut(
-        &self,
-        header: NonNull<ChunkHeader>,
-        shelf: &mut ChunkShelf,
-        front: &mut FreeList,
-    ) -> u32 {
-        let wanted = (CUT_BYTES as u32 / self.block_bytes).max(1);
-        let end = self.blocks_per_chunk().min(shelf.cut_count + wanted);
-        let start = ChunkHeader::chunk_start(header);
-        for index in (shelf.cut_count..end).rev() {
-            // SAFETY: a chunk holds `blocks_per_chunk` blocks, so the place is inside; never lent,
-            // or home again, it is unused, and aligned as its size and the chunk are.
-            unsafe { front.push(start.add(index as usize * self.block_bytes as usize)) };
-        }
-        let count = end - shelf.cut_count;
-        shelf.cut_count = end;
-        count
-    }
-
     /// Puts blocks that were in the front list back to their chunks.
     pub(crate) fn spill(&mut self, mut blocks: FreeList) {
         while let Some(block) = blocks.pop() {
@@ -152,9 +127,8 @@ impl BlockClass {
             // lives; a popped block is unused.
             unsafe {
                 let shelf = ChunkHeader::shelf(header);
-                let had_room = shelf.free_count > 0 || shelf.cut_count < self.blocks_per_chunk();
-                shelf.free.push(block);
-                shelf.free_count += 1;
+                let had_room = shelf.has_room();
+                shelf.put(block);
                 let is_idle = shelf.out_count() == 0;
                 match (had_room, is_idle) {
                     (true, true) => self.roomy.remove(header),
@@ -165,9 +139,7 @@ impl BlockClass {
                     self.roomy.push(header);
                 }
                 if is_idle {
-                    let shelf = ChunkHeader::shelf(header);
-                    shelf.free = FreeList::new();
-                    (shelf.free_count, shelf.cut_count) = (0, 0);
+                    *ChunkHeader::shelf(header) = ChunkShelf::new(self.block_bytes);
                     self.idle.push(header);
                 }
             }
@@ -175,11 +147,19 @@ impl BlockClass {
         }
     }
 
-    /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep;
-    /// returns how many. A class in use keeps what it needs, an idle one shrinks to nothing soon.
+    /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep,
+    /// and so of the pages of the others; returns how many chunks. A class in use keeps what it needs, an idle one shrinks to nothing soon.
     /// Blocks in the front list count as in use: spill them before. Puts the fullest chunks first,
     /// so that what is lent next fills them up and the others can run empty.
     pub(crate) fn sweep(&mut self) -> usize {
+        for header in self.roomy.iter() {
+            // SAFETY: the chunk is this class's, cut into its blocks; no other reference to its
+            // shelf lives.
+            unsafe {
+                let start = ChunkHeader::chunk_start(header);
+                ChunkHeader::shelf(header).sweep(start, self.block_bytes);
+            }
+        }
         self.roomy.order_by_fullness(self.blocks_per_chunk());
         let count = self.idle_low_count.div_ceil(2);
         self.release(count, GiveBack::Now);

@@ -10,7 +10,7 @@ use crate::chunk::CHUNK_BYTES;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, PoolCore};
 use crate::remote_free::RemoteFrees;
-use crate::size_class::{BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, POOLED_BYTES_MIN, SizeClass};
+use crate::size_class::{BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, SizeClass};
 use crate::{PoolError, PoolMode, PoolStats};
 use std::alloc::Layout;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -24,8 +24,8 @@ pub const BLOCK_ALIGN_MAX: usize = 64 * 1024;
 
 /// Lends blocks of bytes; the thread that made it owns it.
 ///
-/// Requests up to 32 KiB are rounded up to one of 69 sizes, at most 25 % larger (requests under
-/// 48 bytes: to 64), cut from 64 KiB chunks; larger ones go to malloc. Clones are handles of the
+/// Requests up to 32 KiB are rounded up to one of 72 sizes, at most 25 % larger (requests under
+/// 64 bytes: to the next multiple of 16), cut from 64 KiB chunks; larger ones go to malloc. Clones are handles of the
 /// same pool. Dropping the last handle is safe while blocks live: the memory goes with the last.
 ///
 /// ```
@@ -64,7 +64,7 @@ impl BlockPool {
     #[inline]
     pub fn allocate(&self, size_bytes: usize) -> Result<Block, PoolError> {
         let class = if size_bytes <= POOLED_BYTES_MAX {
-            SizeClass::of(size_bytes.max(POOLED_BYTES_MIN))
+            SizeClass::of(size_bytes)
         } else {
             SizeClass::DIRECT
         };
@@ -88,7 +88,7 @@ impl BlockPool {
         );
         let align_bytes = align_bytes.max(BLOCK_ALIGN_BYTES);
         let class = if size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX {
-            SizeClass::of_aligned(size_bytes.max(POOLED_BYTES_MIN), align_bytes)
+            SizeClass::of_aligned(size_bytes, align_bytes)
         } else {
             SizeClass::DIRECT
         };
@@ -217,7 +217,7 @@ impl BlockPool {
 
     /// The class that `allocate_aligned` takes for these, if one.
     fn class_of(&self, layout: Layout) -> SizeClass {
-        let size_bytes = layout.size().max(POOLED_BYTES_MIN);
+        let size_bytes = layout.size();
         let align_bytes = layout.align().max(BLOCK_ALIGN_BYTES);
         let is_pooled = size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX;
         if is_pooled && self.handle.get().mode.pools_blocks() {

@@ -6,7 +6,7 @@
 //! a chunk, and a header's cache line is not one that blocks of all chunks compete for.
 #![allow(unsafe_code)]
 use crate::chunk::CHUNK_BYTES;
-use crate::free_list::FreeList;
+use crate::chunk_shelf::ChunkShelf;
 use crate::remote_free::RemoteFrees;
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
@@ -30,8 +30,8 @@ pub(crate) enum ChunkUse {
 }
 
 /// One chunk's header: a cache line.
-/// Invariant: the numbers outside `shelf` change only while no block of the chunk is lent, so any
-/// thread that holds a block may read them; `shelf` is the owner's alone.
+/// Invariant: the numbers outside `owned` change only while no block of the chunk is lent, so any
+/// thread that holds a block may read them; `owned` is the owner's alone.
 #[repr(C, align(64))]
 pub(crate) struct ChunkHeader {
     home: AtomicPtr<RemoteFrees>,
@@ -40,33 +40,27 @@ pub(crate) struct ChunkHeader {
     chunk_count: AtomicU16,
     class: AtomicU8,
     used_for: AtomicU8,
-    shelf: UnsafeCell<ChunkShelf>,
+    owned: UnsafeCell<Owned>,
 }
 
-/// The owner's books of one chunk of blocks.
-/// Invariant: of `cut_count` blocks cut, `free_count` are in `free`, the others lent or in the
-/// owner's front list.
-pub(crate) struct ChunkShelf {
-    pub(crate) free: FreeList,
-    pub(crate) free_count: u32,
-    pub(crate) cut_count: u32,
+/// Where a chunk stands in a list of its owner's.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
     pub(crate) next: Option<NonNull<ChunkHeader>>,
     pub(crate) previous: Option<NonNull<ChunkHeader>>,
 }
 
-impl ChunkShelf {
-    const EMPTY: Self = Self {
-        free: FreeList::new(),
-        free_count: 0,
-        cut_count: 0,
+impl Place {
+    pub(crate) const NONE: Self = Self {
         next: None,
         previous: None,
     };
+}
 
-    /// Blocks that are not here: lent, or in the front list.
-    pub(crate) fn out_count(&self) -> u32 {
-        self.cut_count - self.free_count
-    }
+/// What of a header the owner alone touches.
+struct Owned {
+    place: Place,
+    shelf: ChunkShelf,
 }
 
 const _: () = assert!(
@@ -119,8 +113,17 @@ impl ChunkHeader {
         header.block_bytes.store(block_bytes, Ordering::Relaxed);
         header.class.store(class, Ordering::Relaxed);
         header.used_for.store(used_for as u8, Ordering::Relaxed);
+        let shelf = match used_for {
+            ChunkUse::Blocks => ChunkShelf::new(block_bytes),
+            ChunkUse::Run | ChunkUse::Free => ChunkShelf::NONE,
+        };
         // SAFETY: as above.
-        unsafe { *header.shelf.get() = ChunkShelf::EMPTY };
+        unsafe {
+            *header.owned.get() = Owned {
+                place: Place::NONE,
+                shelf,
+            };
+        }
     }
 
     /// The owner's books.
@@ -131,7 +134,16 @@ impl ChunkHeader {
     pub(crate) unsafe fn shelf<'a>(this: NonNull<Self>) -> &'a mut ChunkShelf {
         // SAFETY: the caller's promise; the cell lets it be written beside shared readers of the
         // other numbers.
-        unsafe { &mut *(*this.as_ptr()).shelf.get() }
+        unsafe { &mut (*(*this.as_ptr()).owned.get()).shelf }
+    }
+
+    /// Where the chunk stands in its owner's lists.
+    ///
+    /// # Safety
+    /// As for `shelf`.
+    pub(crate) unsafe fn place<'a>(this: NonNull<Self>) -> &'a mut Place {
+        // SAFETY: as in `shelf`.
+        unsafe { &mut (*(*this.as_ptr()).owned.get()).place }
     }
 
     /// Where the chunk's blocks go when another thread frees them.

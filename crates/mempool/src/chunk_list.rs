@@ -3,7 +3,7 @@
 //! On the path: a class of blocks keeps the chunks with room in one list and the idle ones in
 //! another; refilling the front list takes from the first, sweeping releases from the second.
 #![allow(unsafe_code)]
-use crate::chunk_header::ChunkHeader;
+use crate::chunk_header::{ChunkHeader, Place};
 use std::ptr::NonNull;
 
 /// How finely chunks are told apart by how full they are.
@@ -34,14 +34,15 @@ impl ChunkList {
     /// # Safety
     /// The chunk is the list owner's and in no list.
     pub(crate) unsafe fn push(&mut self, header: NonNull<ChunkHeader>) {
-        // SAFETY: the caller's promise; the two shelves are of different chunks and no reference to
+        // SAFETY: the caller's promise; the two places are of different chunks and no reference to
         // either outlives its statement.
         unsafe {
-            let shelf = ChunkHeader::shelf(header);
-            shelf.previous = None;
-            shelf.next = self.first;
+            *ChunkHeader::place(header) = Place {
+                next: self.first,
+                previous: None,
+            };
             if let Some(second) = self.first {
-                ChunkHeader::shelf(second).previous = Some(header);
+                ChunkHeader::place(second).previous = Some(header);
             }
         }
         self.first = Some(header);
@@ -53,16 +54,16 @@ impl ChunkList {
     /// # Safety
     /// The chunk is in this list.
     pub(crate) unsafe fn remove(&mut self, header: NonNull<ChunkHeader>) {
-        // SAFETY: listed chunks are the owner's, who calls; one shelf is referred to at a time.
+        // SAFETY: listed chunks are the owner's, who calls; one place is referred to at a time.
         unsafe {
-            let shelf = ChunkHeader::shelf(header);
-            let (previous, next) = (shelf.previous.take(), shelf.next.take());
+            let Place { next, previous } =
+                std::mem::replace(ChunkHeader::place(header), Place::NONE);
             match previous {
-                Some(previous) => ChunkHeader::shelf(previous).next = next,
+                Some(previous) => ChunkHeader::place(previous).next = next,
                 None => self.first = next,
             }
             if let Some(next) = next {
-                ChunkHeader::shelf(next).previous = previous;
+                ChunkHeader::place(next).previous = previous;
             }
         }
         self.len -= 1;
@@ -100,7 +101,7 @@ impl ChunkList {
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<ChunkHeader>> {
         std::iter::successors(self.first, |header| {
             // SAFETY: listed chunks are the owner's, who calls.
-            unsafe { ChunkHeader::shelf(*header).next }
+            unsafe { ChunkHeader::place(*header).next }
         })
     }
 }

@@ -89,11 +89,16 @@ impl FreeList {
 
     /// How many blocks there are. O(blocks).
     pub(crate) fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// The blocks, newest first. None may be written to while this runs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<u8>> {
         let next = |link: &NonNull<Link>| {
             // SAFETY: as in `pop`.
             unsafe { link.as_ref() }.next
         };
-        std::iter::successors(self.newest, next).count()
+        std::iter::successors(self.newest, next).map(NonNull::cast)
     }
 }
 

@@ -46,6 +46,7 @@ mod heap;
 mod size_class;
 mod free_list;
 mod chunk_header;
+mod chunk_shelf;
 mod chunk_list;
 mod chunk_store;
 mod budget;

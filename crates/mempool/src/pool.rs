@@ -306,38 +306,44 @@ unsafe impl<T: Sync> Sync for Pooled<T> {}
 impl<T> Pooled<T> {
     /// Moves the object out and frees its memory.
     pub fn into_inner(self) -> T {
-        let mut this = ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped or used again, so the object is read once and its memory
         // freed once.
         unsafe {
             let value = this.object.read();
-            this.free();
+            Self::free(this.object, this.core);
             value
         }
     }
 
-    /// Gives the memory back.
+    /// Gives the memory back. By value: an address taken for it would put the two words through
+    /// memory on every drop.
     ///
     /// # Safety
-    /// The object in it is gone, and this is called once.
+    /// The `Pooled` that had these parts is gone, and so is its object; this is called once for it.
     #[inline(always)]
-    unsafe fn free(&mut self) {
-        // SAFETY: the pool lives until its last object is back.
-        let core = unsafe { self.core.as_ref() };
-        if !core.is_quick_here() {
-            return self.free_slow();
+    unsafe fn free(object: NonNull<T>, core: NonNull<PoolCore<ObjectBooks>>) {
+        // SAFETY: the pool lives until its last object is back. On the owner's thread nothing holds
+        // a reference to `local` while an object's memory is freed; the block came from this pool
+        // and is unused.
+        unsafe {
+            if core.as_ref().is_quick_here() {
+                core.as_ref().local().blocks.push(0, object.cast());
+            } else {
+                Self::free_slow(object.cast(), core);
+            }
         }
-        // SAFETY: this is the owner's thread, and nothing on it holds a reference to `local` while
-        // an object's memory is freed; the block came from this pool and is unused.
-        unsafe { core.local().blocks.push(0, self.object.cast()) };
     }
 
+    /// Frees on another thread, or what is not in the pool's chunks.
+    ///
+    /// # Safety
+    /// As for `free`.
     #[inline(never)]
-    fn free_slow(&mut self) {
-        let home = PoolCore::home(self.core);
-        let block = self.object.cast::<u8>();
+    unsafe fn free_slow(block: NonNull<u8>, core: NonNull<PoolCore<ObjectBooks>>) {
+        let home = PoolCore::home(core);
         // SAFETY: the pool lives until its last object is back; only its owner writes its mode.
-        let core = unsafe { self.core.as_ref() };
+        let core = unsafe { core.as_ref() };
         if core.mode.pools_blocks() && Pool::<T>::FITS {
             // SAFETY: the block is of this pool, and unused.
             unsafe { free_away(home, block, Pool::<T>::BLOCK_BYTES, 0) };
@@ -367,18 +373,18 @@ impl<T> Drop for Pooled<T> {
     #[inline(always)]
     fn drop(&mut self) {
         // An object that panics while it is dropped still leaves its memory usable.
-        struct FreeAfter<'a, T>(&'a mut Pooled<T>);
-        impl<T> Drop for FreeAfter<'_, T> {
+        struct FreeAfter<T>(NonNull<T>, NonNull<PoolCore<ObjectBooks>>);
+        impl<T> Drop for FreeAfter<T> {
             #[inline(always)]
             fn drop(&mut self) {
                 // SAFETY: the object was dropped before, and a `Pooled` is dropped once.
-                unsafe { self.0.free() };
+                unsafe { Pooled::free(self.0, self.1) };
             }
         }
-        let object = self.object.as_ptr();
-        let _free_after = FreeAfter(self);
+        let object = self.object;
+        let _free_after = FreeAfter(object, self.core);
         // SAFETY: the object is initialised and dropped nowhere else.
-        unsafe { ptr::drop_in_place(object) };
+        unsafe { ptr::drop_in_place(object.as_ptr()) };
     }
 }
 

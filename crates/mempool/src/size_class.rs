@@ -4,16 +4,15 @@
 //! serves it.
 //! Steps of 16 bytes to 128, then eight classes per doubling to 32 KiB: 16, 32, ... 128, 144, 160,
 //! ... 256, 288, ... 30720, 32768. All are multiples of 16, malloc's alignment. The three below a
-//! cache line serve malloc only. Eight steps instead of the usual four halve what rounding up
+//! cache line are there because real programs ask for little more than anything else; who lends
+//! such blocks to several threads and minds sharing a line asks for the alignment. Eight steps instead of the usual four halve what rounding up
 //! wastes, for 32 more entries in a table.
 //! Absent on purpose: a class for requests over 32 KiB. Two blocks of a class must fit a chunk.
 use crate::chunk::CHUNK_BYTES;
 
-/// The smallest block a pool lends: one cache line, so that two threads' blocks never share one.
-pub(crate) const POOLED_BYTES_MIN: usize = 64;
 /// The largest block of a class. Two fill a chunk.
 pub(crate) const POOLED_BYTES_MAX: usize = 32 * 1024;
-/// The smallest block malloc lends, the step between small classes, and every block's alignment.
+/// The smallest block, the step between small classes, and every block's alignment.
 pub(crate) const BLOCK_ALIGN_BYTES: usize = 16;
 
 /// Up to here classes are `BLOCK_ALIGN_BYTES` apart.
@@ -24,8 +23,9 @@ const STEPS_PER_DOUBLING: usize = 8;
 pub(crate) const CLASS_COUNT: usize =
     SMALL_COUNT + STEPS_PER_DOUBLING * (POOLED_BYTES_MAX / SMALL_BYTES_MAX).ilog2() as usize;
 
-/// A request for a pool wastes at most this share of its block.
+/// A request of more than a cache line wastes at most this share of its block.
 const WASTE_PERCENT_MAX: usize = 25;
+const WASTE_BOUNDED_FROM_BYTES: usize = 64;
 /// A class leaves at most this share of a chunk uncut. Those pages are addressed, never touched.
 const TAIL_PERCENT_MAX: usize = 32;
 
@@ -154,7 +154,7 @@ const _: () = {
             );
             let waste_bytes = block_bytes - least_bytes;
             assert!(
-                block_bytes <= POOLED_BYTES_MIN
+                block_bytes <= WASTE_BOUNDED_FROM_BYTES
                     || waste_bytes * 100 <= block_bytes * WASTE_PERCENT_MAX,
                 "the block is well used"
             );

@@ -1,0 +1,368 @@
+//! The owner's books of one chunk of blocks: which are home, and which of its pages nobody needs.
+//!
+//! On the path: `block_class` refills the front list from a shelf and spills back to it; its sweep
+//! gives back pages of chunks that one live block keeps from going back whole.
+//! A block that is home is in `free`, or it begins in a page of `uncut`: one never cut since the
+//! chunk was empty, or given back since. Such a page is cut into blocks again when they are wanted,
+//! so blocks given back need no list of their own, and a list never runs through missing memory.
+//! Absent on purpose: chunks' places in lists, which are `chunk_list`'s.
+#![allow(unsafe_code)]
+use crate::chunk::{CHUNK_BYTES, discard};
+use crate::free_list::FreeList;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// What is cut, and given back, at a time.
+const PAGE_BYTES: usize = 4096;
+const PAGE_COUNT: usize = CHUNK_BYTES / PAGE_BYTES;
+/// Blocks of a chunk, at the most: of the 16 bytes that a block has at least.
+const BLOCKS_MAX: usize = CHUNK_BYTES / 16;
+
+/// Some of a chunk's pages, a bit each.
+type Pages = u16;
+const _: () = assert!(PAGE_COUNT == Pages::BITS as usize);
+
+/// One chunk's blocks, from the owner's side.
+/// Invariant: of the chunk's blocks `out_count` are lent or in the front list; of those that are
+/// home, exactly the ones that begin in a page of `uncut` are not in `free`, which has `free_count`.
+pub(crate) struct ChunkShelf {
+    free: FreeList,
+    free_count: u32,
+    out_count: u32,
+    uncut: Pages,
+    /// Of the other pages, those that no block away from home reached into at the last sweep, nor
+    /// since.
+    idle: Pages,
+    /// Whether blocks came home since the last sweep.
+    has_news: bool,
+}
+
+impl ChunkShelf {
+    /// The books before a chunk has a use.
+    pub(crate) const NONE: Self = Self {
+        free: FreeList::new(),
+        free_count: 0,
+        out_count: 0,
+        uncut: 0,
+        idle: 0,
+        has_news: false,
+    };
+
+    /// The books of a chunk all of whose blocks are home.
+    pub(crate) fn new(block_bytes: u32) -> Self {
+        let begins = |page: &usize| !blocks_beginning_in(*page, block_bytes).is_empty();
+        let uncut = (0..PAGE_COUNT)
+            .filter(begins)
+            .fold(0, |pages, page| pages | 1 << page);
+        Self {
+            uncut,
+            ..Self::NONE
+        }
+    }
+
+    /// Blocks lent, or in the front list.
+    pub(crate) fn out_count(&self) -> u32 {
+        self.out_count
+    }
+
+    /// Whether a block is home.
+    pub(crate) fn has_room(&self) -> bool {
+        self.free_count > 0 || self.uncut != 0
+    }
+
+    /// Fills the empty front list with the free blocks, or with a page's worth of uncut ones, lowest
+    /// address in front; returns how many. `start` is the chunk's.
+    ///
+    /// # Safety
+    /// The chunk at `start` is the caller's, cut into blocks of `block_bytes`, and these are its
+    /// books.
+    pub(crate) unsafe fn fill(
+        &mut self,
+        front: &mut FreeList,
+        start: NonNull<u8>,
+        block_bytes: u32,
+    ) -> u32 {
+        self.idle = 0;
+        let count = if self.free_count > 0 {
+            *front = std::mem::replace(&mut self.free, FreeList::new());
+            std::mem::take(&mut self.free_count)
+        } else {
+            let page = self.uncut.trailing_zeros() as usize;
+            self.uncut &= self.uncut - 1;
+            let blocks = blocks_beginning_in(page, block_bytes);
+            for index in blocks.clone().rev() {
+                // SAFETY: the chunk holds such a block; home and in no list it is unused, and it is
+                // aligned as its size and the chunk are.
+                unsafe { front.push(start.add((index * block_bytes) as usize)) };
+            }
+            blocks.end - blocks.start
+        };
+        self.out_count += count;
+        count
+    }
+
+    /// Takes a block home.
+    ///
+    /// # Safety
+    /// The block is one of this chunk's that was out, and unused.
+    pub(crate) unsafe fn put(&mut self, block: NonNull<u8>) {
+        // SAFETY: blocks are at least 16 bytes, 8-aligned, and mapped; unused by the caller's
+        // promise.
+        unsafe { self.free.push(block) };
+        self.free_count += 1;
+        self.out_count -= 1;
+        self.has_news = true;
+    }
+
+    /// Gives back half, rounded up, of the pages that were idle all the time since the last sweep,
+    /// and sees which are idle now. O(free blocks of the chunk) when there is something to do.
+    ///
+    /// # Safety
+    /// As for `fill`.
+    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, block_bytes: u32) {
+        if self.idle != 0 {
+            let leaving = upper_half(self.idle);
+            self.idle &= !leaving;
+            // SAFETY: the caller's promise; no block that is out reaches into an idle page.
+            unsafe { self.give_back(leaving, start) };
+        }
+        if self.has_news {
+            self.has_news = false;
+            self.idle = self.pages_without_live(start, block_bytes);
+        }
+    }
+
+    /// Gives pages back. The blocks that begin in them are uncut from now on.
+    ///
+    /// # Safety
+    /// The chunk at `start` is the caller's, and no block that is out reaches into one of the pages.
+    unsafe fn give_back(&mut self, leaving: Pages, start: NonNull<u8>) {
+        let mut listed = std::mem::replace(&mut self.free, FreeList::new());
+        while let Some(block) = listed.pop() {
+            let page = offset_of(block, start) / PAGE_BYTES;
+            if leaving >> page & 1 == 0 {
+                // SAFETY: it was in the list just now, and its first page stays.
+                unsafe { self.free.push(block) };
+            } else {
+                self.free_count -= 1;
+                self.uncut |= 1 << page;
+            }
+        }
+        let mut left = leaving;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let count = (left >> first).trailing_ones() as usize;
+            // SAFETY: the pages are the chunk's. Blocks that begin in them are in no list; of others
+            // that reach into them, free ones too, only the first bytes matter.
+            unsafe { discard(start.add(first * PAGE_BYTES), count * PAGE_BYTES) };
+            left &= !(((1_u32 << count) - 1) << first) as Pages;
+        }
+    }
+
+    /// The pages into which only blocks reach that are home, without the uncut ones.
+    fn pages_without_live(&self, start: NonNull<u8>, block_bytes: u32) -> Pages {
+        let mut is_home = [0_u64; BLOCKS_MAX / 64];
+        let mut mark = |index: usize| is_home[index / 64] |= 1 << (index % 64);
+        for block in self.free.iter() {
+            mark(offset_of(block, start) / block_bytes as usize);
+        }
+        for page in (0..PAGE_COUNT).filter(|page| self.uncut >> page & 1 == 1) {
+            blocks_beginning_in(page, block_bytes).for_each(|index| mark(index as usize));
+        }
+        let is_home = |index: usize| is_home[index / 64] >> (index % 64) & 1 == 1;
+        let block_bytes = block_bytes as usize;
+        let block_count = CHUNK_BYTES / block_bytes;
+        let is_idle = |page: &usize| {
+            let first = page * PAGE_BYTES / block_bytes;
+            let end = ((page + 1) * PAGE_BYTES)
+                .div_ceil(block_bytes)
+                .min(block_count);
+            first < end && self.uncut >> page & 1 == 0 && (first..end).all(is_home)
+        };
+        (0..PAGE_COUNT)
+            .filter(is_idle)
+            .fold(0, |pages, page| pages | 1 << page)
+    }
+}
+
+fn offset_of(block: NonNull<u8>, start: NonNull<u8>) -> usize {
+    block.addr().get() - start.addr().get()
+}
+
+/// The blocks whose first byte lies in the page.
+fn blocks_beginning_in(page: usize, block_bytes: u32) -> Range<u32> {
+    let first = |page: usize| ((page * PAGE_BYTES) as u32).div_ceil(block_bytes);
+    let block_count = CHUNK_BYTES as u32 / block_bytes;
+    first(page).min(block_count)..first(page + 1).min(block_count)
+}
+
+/// The upper half of the pages, rounded up.
+fn upper_half(pages: Pages) -> Pages {
+    let mut half = pages;
+    for _ in 0..pages.count_ones() / 2 {
+        half &= half - 1;
+    }
+    half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::Chunk;
+    use std::collections::BTreeSet;
+
+    /// Goal: every block begins in one page, in the order of their places, for all kinds of sizes.
+    #[test]
+    fn pages_share_the_blocks_out() {
+        for block_bytes in [16, 24, 56, 64, 144, 1000, 4096, 5120, 22528, 32768] {
+            let all: Vec<u32> = (0..PAGE_COUNT)
+                .flat_map(|page| blocks_beginning_in(page, block_bytes))
+                .collect();
+            assert!(all.into_iter().eq(0..CHUNK_BYTES as u32 / block_bytes));
+        }
+    }
+
+    /// Goal: of some pages, the higher ones, and the odd one out too.
+    #[test]
+    fn upper_half_rounds_up() {
+        assert_eq!(upper_half(0b1011_0001), 0b1010_0000);
+        assert_eq!(upper_half(0b1), 0b1);
+        assert_eq!(upper_half(0b1_0101), 0b1_0100);
+    }
+
+    /// A chunk and its books, and what is out of it.
+    struct Bench {
+        chunk: Chunk,
+        shelf: ChunkShelf,
+        block_bytes: u32,
+        out: BTreeSet<NonNull<u8>>,
+    }
+
+    impl Bench {
+        fn new(block_bytes: u32) -> Self {
+            Self {
+                chunk: Chunk::map().unwrap(),
+                shelf: ChunkShelf::new(block_bytes),
+                block_bytes,
+                out: BTreeSet::new(),
+            }
+        }
+
+        /// Takes all blocks, each once, and fills them with a mark of their own.
+        fn take_all(&mut self) {
+            while self.shelf.has_room() {
+                let mut front = FreeList::new();
+                // SAFETY: the chunk and the books are this bench's.
+                let count = unsafe {
+                    self.shelf
+                        .fill(&mut front, self.chunk.start(), self.block_bytes)
+                };
+                for _ in 0..count {
+                    let block = front.pop().unwrap();
+                    assert!(self.out.insert(block), "a block was out already");
+                    // SAFETY: the block is out, and ours.
+                    unsafe { block.write_bytes(mark(block), self.block_bytes as usize) };
+                }
+                assert!(front.is_empty());
+            }
+            let block_count = CHUNK_BYTES as u32 / self.block_bytes;
+            assert_eq!(self.shelf.out_count(), block_count);
+            assert_eq!(self.out.len(), block_count as usize);
+        }
+
+        fn put_unless(&mut self, stays: impl Fn(usize) -> bool) {
+            let start = self.chunk.start();
+            let block_bytes = self.block_bytes as usize;
+            let going: Vec<_> = self
+                .out
+                .iter()
+                .copied()
+                .filter(|block| !stays(offset_of(*block, start) / block_bytes))
+                .collect();
+            for block in going {
+                self.out.remove(&block);
+                // SAFETY: it was out and is not used any more.
+                unsafe { self.shelf.put(block) };
+            }
+        }
+
+        fn sweep(&mut self) {
+            // SAFETY: the chunk and the books are this bench's.
+            unsafe { self.shelf.sweep(self.chunk.start(), self.block_bytes) };
+        }
+
+        fn check_contents(&self) {
+            for block in &self.out {
+                for offset in 0..self.block_bytes as usize {
+                    // SAFETY: the block is out, and was filled by `take_all`.
+                    assert_eq!(unsafe { block.add(offset).read() }, mark(*block));
+                }
+            }
+        }
+
+        /// Pages that read as zero: those given back.
+        fn zero_pages(&self) -> usize {
+            let is_zero = |page: &usize| {
+                let mut bytes = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+                // SAFETY: all of the chunk was written to, or is zero.
+                bytes.all(|offset| unsafe { self.chunk.start().add(offset).read() } == 0)
+            };
+            (0..PAGE_COUNT).filter(is_zero).count()
+        }
+    }
+
+    /// Never 0, and different for neighbours.
+    fn mark(block: NonNull<u8>) -> u8 {
+        (block.addr().get() / 16 % 251) as u8 + 1
+    }
+
+    /// Goal: pages that only free blocks reach into go back, half of them each sweep after the one
+    /// that found them; live blocks keep their bytes, and all others can be lent again, once each.
+    #[test]
+    fn pages_without_live_blocks_go_back() {
+        for block_bytes in [16, 56, 144, 1008, 4096, 5120, 16384] {
+            let mut bench = Bench::new(block_bytes);
+            bench.take_all();
+            // The tail, too short for a block.
+            let untouched = bench.zero_pages();
+            let survivor = bench.out.len() / 2;
+            bench.put_unless(|index| index == survivor);
+            bench.sweep();
+            assert_eq!(
+                bench.zero_pages(),
+                untouched,
+                "{block_bytes}: not idle for long yet"
+            );
+            let mut zero_pages = Vec::new();
+            for _ in 0..7 {
+                bench.sweep();
+                bench.check_contents();
+                zero_pages.push(bench.zero_pages() - untouched);
+            }
+            assert!(
+                zero_pages[0] >= 4 && zero_pages[0] <= 8,
+                "{block_bytes}: {zero_pages:?}"
+            );
+            assert!(
+                *zero_pages.last().unwrap() >= 11,
+                "{block_bytes}: {zero_pages:?}"
+            );
+            bench.take_all();
+            bench.check_contents();
+        }
+    }
+
+    /// Goal: a page that was used since the last sweep is not idle, though it was at both.
+    #[test]
+    fn pages_in_use_in_between_stay() {
+        let mut bench = Bench::new(1024);
+        bench.take_all();
+        for _ in 0..5 {
+            bench.put_unless(|index| index == 0);
+            bench.sweep();
+            bench.take_all();
+            bench.check_contents();
+        }
+        assert_eq!(bench.zero_pages(), 0);
+    }
+}
