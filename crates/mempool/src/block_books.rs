@@ -149,7 +149,7 @@ impl BlockBooks {
         self.note_high_water();
     }
 
-    /// Gives back half of what was idle since the last sweep; returns how many chunks.
+    /// Gives back half of what was idle since the last sweep; returns how many bytes.
     pub(crate) fn sweep(&mut self) -> usize {
         self.blocks.sweep()
     }

@@ -46,6 +46,14 @@ pub(crate) struct BlockClass {
     class: u8,
 }
 
+/// What a sweep gave back.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Swept {
+    pub(crate) chunk_count: usize,
+    /// Pages of chunks that stay: addressed on, but without memory.
+    pub(crate) page_bytes: usize,
+}
+
 impl BlockClass {
     /// A class without memory. `class` is its number in its owner's table.
     pub(crate) const fn new(block_bytes: u32, class: u8) -> Self {
@@ -148,23 +156,28 @@ impl BlockClass {
     }
 
     /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep,
-    /// and so of the pages of the others; returns how many chunks. A class in use keeps what it needs, an idle one shrinks to nothing soon.
-    /// Blocks in the front list count as in use: spill them before. Puts the fullest chunks first,
-    /// so that what is lent next fills them up and the others can run empty.
-    pub(crate) fn sweep(&mut self) -> usize {
+    /// and the same of the pages of the others. A class in use keeps what it needs, an idle one
+    /// shrinks to nothing soon. Blocks in the front list count as in use: spill them before. Puts
+    /// the fullest chunks first, so that what is lent next fills them up and the others can run
+    /// empty.
+    pub(crate) fn sweep(&mut self) -> Swept {
+        let mut page_bytes = 0;
         for header in self.roomy.iter() {
             // SAFETY: the chunk is this class's, cut into its blocks; no other reference to its
             // shelf lives.
             unsafe {
                 let start = ChunkHeader::chunk_start(header);
-                ChunkHeader::shelf(header).sweep(start, self.block_bytes);
+                page_bytes += ChunkHeader::shelf(header).sweep(start, self.block_bytes);
             }
         }
         self.roomy.order_by_fullness(self.blocks_per_chunk());
-        let count = self.idle_low_count.div_ceil(2);
-        self.release(count, GiveBack::Now);
+        let chunk_count = self.idle_low_count.div_ceil(2);
+        self.release(chunk_count, GiveBack::Now);
         self.idle_low_count = self.idle.len();
-        count
+        Swept {
+            chunk_count,
+            page_bytes,
+        }
     }
 
     /// Gives all idle chunks back; returns how many.
@@ -333,7 +346,7 @@ mod tests {
         let mut swept = Vec::new();
         for _ in 0..5 {
             bench.spill();
-            swept.push(bench.class.sweep());
+            swept.push(bench.class.sweep().chunk_count);
             // One chunk is in use for a moment of every interval.
             let block = bench.take();
             bench.put(block);

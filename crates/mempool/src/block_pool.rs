@@ -6,7 +6,6 @@
 //! Absent on purpose: a global pool. Every shard makes its own and passes it down.
 #![allow(unsafe_code)]
 use crate::block_books::BlockBooks;
-use crate::chunk::CHUNK_BYTES;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, PoolCore};
 use crate::remote_free::RemoteFrees;
@@ -177,7 +176,7 @@ impl BlockPool {
     }
 
     /// Gives half, rounded up, of the chunks without a live block since the last call back to the
-    /// system, after draining; returns how many bytes that were. Call once a second or so: idle
+    /// system, and of the pages of other chunks, after draining; returns how many bytes that were. Call once a second or so: idle
     /// memory halves each time, while a pool that is in use keeps what it needs. O(free blocks).
     ///
     /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
@@ -185,7 +184,7 @@ impl BlockPool {
     pub fn trim(&self) -> usize {
         self.drain_remote();
         self.handle.get().direct.trim();
-        self.handle.local().sweep() * CHUNK_BYTES
+        self.handle.local().sweep()
     }
 
     /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been

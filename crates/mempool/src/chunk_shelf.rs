@@ -115,13 +115,14 @@ impl ChunkShelf {
     }
 
     /// Gives back half, rounded up, of the pages that were idle all the time since the last sweep,
-    /// and sees which are idle now. O(free blocks of the chunk) when there is something to do.
+    /// and sees which are idle now; returns how many bytes that were. O(free blocks of the chunk)
+    /// when there is something to do.
     ///
     /// # Safety
     /// As for `fill`.
-    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, block_bytes: u32) {
-        if self.idle != 0 {
-            let leaving = upper_half(self.idle);
+    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, block_bytes: u32) -> usize {
+        let leaving = upper_half(self.idle);
+        if leaving != 0 {
             self.idle &= !leaving;
             // SAFETY: the caller's promise; no block that is out reaches into an idle page.
             unsafe { self.give_back(leaving, start) };
@@ -130,6 +131,7 @@ impl ChunkShelf {
             self.has_news = false;
             self.idle = self.pages_without_live(start, block_bytes);
         }
+        leaving.count_ones() as usize * PAGE_BYTES
     }
 
     /// Gives pages back. The blocks that begin in them are uncut from now on.

@@ -160,13 +160,17 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         }
     }
 
-    /// Counts every ready block at its chunk and gives back half of the chunks that were idle since
-    /// the last sweep; returns how many. O(ready blocks).
+    /// Counts every ready block at its chunk and gives back half of the chunks, and of the pages of
+    /// others, that were idle since the last sweep; returns how many bytes. O(ready blocks).
     pub(crate) fn sweep(&mut self) -> usize {
         self.spill_all();
-        let count = self.classes.iter_mut().map(BlockClass::sweep).sum();
-        self.budget.give_back(count * CHUNK_BYTES);
-        count
+        let mut given_back_bytes = 0;
+        for class in &mut self.classes {
+            let swept = class.sweep();
+            self.budget.give_back(swept.chunk_count * CHUNK_BYTES);
+            given_back_bytes += swept.chunk_count * CHUNK_BYTES + swept.page_bytes;
+        }
+        given_back_bytes
     }
 
     /// Gives all chunks without a live block back; returns how many. O(ready blocks).

@@ -176,7 +176,7 @@ impl<T> Pool<T> {
     pub fn trim(&self) -> usize {
         self.drain_remote();
         self.handle.get().direct.trim();
-        self.handle.local().blocks.sweep() * CHUNK_BYTES
+        self.handle.local().blocks.sweep()
     }
 
     /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
