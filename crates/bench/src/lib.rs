@@ -29,6 +29,7 @@ pub mod sample;
 pub mod program;
 mod sizes;
 mod tagged;
+mod cpus;
 mod handover;
 mod memory;
 mod stopwatch;

@@ -4,6 +4,7 @@
 //! sleeps; the producer takes home what came back once for each batch, as a shard does in each tick.
 
 use super::{ALLOCATIONS_PER_ITERATION, Outcome, Plan, WARM_UP_ITERATIONS};
+use crate::cpus::Cpus;
 use crate::handover::Handover;
 use crate::memory::{Memory, Objects};
 use crate::sizes::Sizes;
@@ -74,6 +75,7 @@ fn run_with<M: Memory, T: Send>(
     mut fill: impl FnMut(&mut Vec<T>),
     number_of: impl Fn(&mut T) -> u64 + Sync,
 ) -> Outcome {
+    let cpus = Cpus::allowed();
     let ring = Handover::new(BATCH_COUNT as usize);
     let start = Barrier::new(2);
     let (warm_up, batches) = (2 * WARM_UP_ITERATIONS, 2 * plan.iterations);
@@ -95,6 +97,7 @@ fn run_with<M: Memory, T: Send>(
     };
     let (produced, consumed) = thread::scope(|scope| {
         let consumer = scope.spawn(|| {
+            cpus.pin(1);
             let mut batch = Vec::with_capacity(BATCH_COUNT as usize);
             consume(&mut batch, warm_up);
             start.wait();
@@ -102,6 +105,7 @@ fn run_with<M: Memory, T: Send>(
             let timed = Timed::of(|| checksum = consume(&mut batch, batches));
             (timed, checksum)
         });
+        cpus.pin(0);
         let mut batch = Vec::with_capacity(BATCH_COUNT as usize);
         produce(&mut batch, warm_up);
         start.wait();

@@ -2,6 +2,7 @@
 
 use super::mixed::{Mixed, operations};
 use super::{Outcome, Plan, WARM_UP_ITERATIONS};
+use crate::cpus::Cpus;
 use crate::memory::Memory;
 use crate::stopwatch::Timed;
 use std::sync::Barrier;
@@ -10,8 +11,10 @@ use std::thread;
 const THREAD_COUNT: usize = 2;
 
 pub(super) fn run<M: Memory>(plan: &Plan) -> Outcome {
+    let cpus = Cpus::allowed();
     let start = Barrier::new(THREAD_COUNT);
     let work = |number: u64| {
+        cpus.pin(number as usize);
         let mut mixed = Mixed::<M>::new(plan.seed.wrapping_add(number));
         mixed.iterate(WARM_UP_ITERATIONS);
         start.wait();
