@@ -33,6 +33,10 @@ pub(crate) const SENT_BYTES_MIN: usize = size_of::<Container>();
 const BLOCKS_MAX: usize = 64;
 const BYTES_MAX: usize = 64 * 1024;
 
+/// Blocks up to this size are counted as so many bytes when they are added through [`Slots`]: 64 of
+/// them still are no more than a batch may have.
+pub(crate) const SMALL_BYTES_MAX: usize = BYTES_MAX / BLOCKS_MAX;
+
 /// Above the addresses of a program, which end at 2^47 or 2^48.
 const TAG_SHIFT: u32 = 48;
 const _: () = assert!(
@@ -108,6 +112,41 @@ impl Batch {
     }
 }
 
+/// Free slots of a batch's newest container, apart from the batch: what adding a small block takes.
+pub(crate) struct Slots {
+    next: *mut *mut u8,
+    left: usize,
+}
+
+impl Slots {
+    /// None.
+    pub(crate) const NONE: Self = Self {
+        next: ptr::null_mut(),
+        left: 0,
+    };
+
+    /// Whether there is one more.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Writes a block into the next one.
+    ///
+    /// # Safety
+    /// As for [`GrowingBatch::add`] of the batch these are from; the block is of at most
+    /// [`SMALL_BYTES_MAX`], and there is one more slot.
+    #[inline(always)]
+    pub(crate) unsafe fn write(&mut self, block: NonNull<u8>, tag: u16) {
+        // SAFETY: the caller promises that the container has room for this slot.
+        unsafe {
+            self.next.write(tagged(block, tag));
+            self.next = self.next.add(1);
+        }
+        self.left -= 1;
+    }
+}
+
 /// A batch under way.
 /// Invariant: without a `newest`, all else is null or 0. Otherwise the containers from `newest` to
 /// `oldest` are linked by `next`; all but `newest` say how many slots they have; `newest` has
@@ -158,6 +197,31 @@ impl GrowingBatch {
         self.block_count += 1;
         self.bytes += block_bytes;
         self.block_count >= BLOCKS_MAX || self.bytes >= BYTES_MAX
+    }
+
+    /// Where the next small block's slot is, and how many more there are before `add` has to look at
+    /// the batch again: at the latest for the block that fills it.
+    pub(crate) fn slots(&self) -> Slots {
+        Slots {
+            next: self.slot,
+            left: self
+                .slots_left
+                .min((BLOCKS_MAX - 1).saturating_sub(self.block_count)),
+        }
+    }
+
+    /// Notes that slots were written since `slots` gave them.
+    ///
+    /// # Safety
+    /// `slots` came from this batch, which has not changed since, and only [`Slots::write`] changed
+    /// them.
+    pub(crate) unsafe fn note_written(&mut self, slots: &Slots) {
+        // SAFETY: by the caller's promise `next` is behind `slot` in the same container.
+        let count = unsafe { slots.next.offset_from_unsigned(self.slot) };
+        self.slot = slots.next;
+        self.slots_left -= count;
+        self.block_count += count;
+        self.bytes += count * SMALL_BYTES_MAX;
     }
 
     /// Makes a block the newest container.

@@ -9,7 +9,7 @@
 //! Absent on purpose: a clock. Who frees knows when it is done, and asking the time would cost more
 //! than the free.
 #![allow(unsafe_code)]
-use crate::batch::{Batch, GrowingBatch};
+use crate::batch::{Batch, GrowingBatch, SMALL_BYTES_MAX, Slots};
 use crate::remote_free::RemoteFrees;
 use crate::sync::thread_local;
 use std::cell::UnsafeCell;
@@ -20,7 +20,11 @@ use std::ptr::{self, NonNull};
 const HOMES_MAX: usize = 4;
 
 /// A thread's batches under way, one for each of the homes it freed for lately. Sent when dropped.
+/// Invariant: without a `quick_home` there are no `quick_slots`; else they are of the batch of that
+/// home, which is the `recent` entry's, and what was written to them it does not know of yet.
 pub(crate) struct Outbox {
+    quick_home: *mut RemoteFrees,
+    quick_slots: Slots,
     entries: [Entry; HOMES_MAX],
     /// Which entry the last block went to: where the next one most likely goes.
     recent: usize,
@@ -87,6 +91,8 @@ impl Outbox {
     /// Without blocks.
     pub(crate) const fn new() -> Self {
         Self {
+            quick_home: ptr::null_mut(),
+            quick_slots: Slots::NONE,
             entries: [const { Entry::new() }; HOMES_MAX],
             recent: 0,
             leaving: 0,
@@ -99,7 +105,7 @@ impl Outbox {
     /// # Safety
     /// The block was lent by the pool whose remote frees `home` is, and nobody uses it any more. It
     /// is 8-aligned and at least `block_bytes`, which is at least 16.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn add(
         &mut self,
         home: NonNull<RemoteFrees>,
@@ -107,6 +113,29 @@ impl Outbox {
         block_bytes: usize,
         tag: u16,
     ) -> Option<Parcel> {
+        if self.quick_home == home.as_ptr()
+            && !self.quick_slots.is_empty()
+            && block_bytes <= SMALL_BYTES_MAX
+        {
+            // SAFETY: the caller's promise; by the invariant the slots are of this home's batch.
+            unsafe { self.quick_slots.write(block, tag) };
+            return None;
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.add_slow(home, block, block_bytes, tag) }
+    }
+
+    /// # Safety
+    /// As for `add`.
+    #[inline(never)]
+    unsafe fn add_slow(
+        &mut self,
+        home: NonNull<RemoteFrees>,
+        block: NonNull<u8>,
+        block_bytes: usize,
+        tag: u16,
+    ) -> Option<Parcel> {
+        self.settle();
         let mut parcel = None;
         if self.entries[self.recent % HOMES_MAX].home != home.as_ptr() {
             parcel = self.turn_to(home);
@@ -117,9 +146,25 @@ impl Outbox {
         // A huge block can fill a batch that has just got its place from another: it then waits for
         // the next one.
         if is_full && parcel.is_none() {
-            parcel = entry.take();
+            return entry.take();
         }
+        self.quick_home = home.as_ptr();
+        self.quick_slots = entry.batch.slots();
         parcel
+    }
+
+    /// Tells the recent batch what was added to it through its slots.
+    fn settle(&mut self) {
+        if !self.quick_home.is_null() {
+            self.quick_home = ptr::null_mut();
+            let slots = std::mem::replace(&mut self.quick_slots, Slots::NONE);
+            // SAFETY: by the invariant the slots are of this batch, which has not changed since.
+            unsafe {
+                self.entries[self.recent % HOMES_MAX]
+                    .batch
+                    .note_written(&slots);
+            };
+        }
     }
 
     /// Makes `recent` the entry of this home; returns what had to leave for it.
@@ -142,6 +187,7 @@ impl Outbox {
 
     /// One of the batches, whichever. To be sent after the outbox's borrow has ended.
     pub(crate) fn take_any(&mut self) -> Option<Parcel> {
+        self.settle();
         self.entries.iter_mut().find_map(Entry::take)
     }
 }
@@ -171,6 +217,7 @@ fn with_outbox<R>(work: impl FnOnce(&mut Outbox) -> R) -> Option<R> {
 ///
 /// # Safety
 /// As for [`Outbox::add`]. `home` may be gone when this returns.
+#[inline]
 pub(crate) unsafe fn free_away(
     home: NonNull<RemoteFrees>,
     block: NonNull<u8>,
