@@ -121,7 +121,7 @@ fn nginx_is_compared() {
         .collect();
     assert!(record.settings.memory_requests <= requests[0]);
     let library = record.candidates[2].library.as_ref().unwrap();
-    assert_eq!(Some(Path::new(&library.path)), allocator.library.as_deref());
+    assert_eq!(Some(&library.path), allocator.library_title().as_ref());
     written_files_agree(&outcome, &events, directory.path());
     assert!(!probe(address).address_taken(), "nginx is gone");
 }
