@@ -8,7 +8,7 @@ use crate::block_pool::ClassStats;
 use crate::chunk_store::GiveBack;
 use crate::direct_memory::DirectMemory;
 use crate::local_pool::LocalPool;
-use crate::pool_core::OwnerPart;
+use crate::pool_core::{FreedBy, OwnerPart, PoolCore};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
 use crate::{PoolError, PoolMode, PoolStats};
@@ -28,12 +28,11 @@ pub(crate) struct BlockBooks {
     direct_remote_frees: u64,
     /// Why the last request that was refused was.
     pub(crate) refusal: PoolError,
-    mode: PoolMode,
     blocks: LocalPool<CLASS_COUNT>,
 }
 
 impl BlockBooks {
-    pub(crate) fn new(mode: PoolMode, limit_bytes: usize) -> Self {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
         Self {
             pooled_live_bytes: 0,
             high_water_bytes: 0,
@@ -42,7 +41,6 @@ impl BlockBooks {
             direct_returns: 0,
             direct_remote_frees: 0,
             refusal: PoolError::OutOfMemory { requested_bytes: 0 },
-            mode,
             blocks: LocalPool::new(&BLOCK_BYTES, limit_bytes),
         }
     }
@@ -136,13 +134,6 @@ impl BlockBooks {
         self.pooled_live_bytes -= asked_bytes;
     }
 
-    /// Notes that blocks straight from malloc were freed.
-    pub(crate) fn note_direct_freed(&mut self, count: usize, bytes: usize) {
-        self.direct_returns += count as u64;
-        self.direct_live_bytes -= bytes;
-        self.blocks.give_back_budget(bytes);
-    }
-
     /// Notes that the holder of a block of a class now counts on `new_bytes` of it.
     pub(crate) fn note_resized(&mut self, old_bytes: usize, new_bytes: usize) {
         self.pooled_live_bytes = self.pooled_live_bytes - old_bytes + new_bytes;
@@ -152,12 +143,6 @@ impl BlockBooks {
     /// Gives back half of what was idle since the last sweep; returns how many bytes.
     pub(crate) fn sweep(&mut self) -> usize {
         self.blocks.sweep()
-    }
-
-    fn absorb(&mut self, returned: ReturnedBlocks) {
-        // A pooled block's tag is what was asked for.
-        let returned = self.blocks.absorb(returned);
-        self.pooled_live_bytes -= returned.tag_sum as usize;
     }
 
     fn live_count(&self) -> usize {
@@ -176,14 +161,14 @@ impl BlockBooks {
     }
 
     /// The figures, each from its own books: see the identity at [`PoolStats`].
-    pub(crate) fn stats(&self, name: &'static str, direct: &DirectMemory) -> PoolStats {
+    pub(crate) fn stats(&self, core: &PoolCore<Self>) -> PoolStats {
         let sum = self.blocks.totals();
         let rounding_bytes = sum.live_bytes - self.pooled_live_bytes;
         let direct_live_count = self.direct_misses - self.direct_returns;
         PoolStats {
-            name,
+            name: core.name,
             kind: "block",
-            mode: self.mode,
+            mode: core.mode,
             live_objects: sum.live_count as u64 + direct_live_count,
             live_bytes: self.live_bytes() as u64,
             cached_bytes: sum.cached_bytes as u64,
@@ -194,24 +179,26 @@ impl BlockBooks {
             misses: self.direct_misses + sum.chunks_taken,
             remote_frees: self.direct_remote_frees + self.blocks.remote_frees(),
         }
-        .with_memory_of(direct)
+        .with_memory_of(&core.direct)
         .checked()
     }
 }
 
 impl OwnerPart for BlockBooks {
     #[inline]
-    fn drain(&mut self, remote: &RemoteFrees) {
-        let (count, bytes) = remote.take_direct();
-        if count > 0 {
-            self.note_direct_freed(count, bytes);
-            self.direct_remote_frees += count as u64;
-        }
-        self.absorb(remote.take());
+    fn absorb(&mut self, returned: ReturnedBlocks) {
+        // A pooled block's tag is what was asked for.
+        let returned = self.blocks.absorb(returned);
+        self.pooled_live_bytes -= returned.tag_sum as usize;
     }
 
-    fn absorb_last(&mut self, returned: ReturnedBlocks) {
-        self.absorb(returned);
+    fn note_direct_freed(&mut self, count: usize, bytes: usize, freed_by: FreedBy) {
+        self.direct_returns += count as u64;
+        self.direct_live_bytes -= bytes;
+        self.blocks.give_back_budget(bytes);
+        if freed_by == FreedBy::Others {
+            self.direct_remote_frees += count as u64;
+        }
     }
 
     fn shut(&mut self) -> usize {
@@ -219,7 +206,7 @@ impl OwnerPart for BlockBooks {
         self.live_count()
     }
 
-    fn is_quick(&self) -> bool {
-        self.mode.pools_blocks()
+    fn is_quick(&self, mode: PoolMode) -> bool {
+        mode.pools_blocks()
     }
 }

@@ -297,7 +297,7 @@ mod tests {
         }
 
         fn spill(&mut self) {
-            self.class.spill(self.front.split_off(0));
+            self.class.spill(self.front.take());
         }
     }
 

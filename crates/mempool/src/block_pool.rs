@@ -8,7 +8,6 @@
 use crate::block_books::BlockBooks;
 use crate::outbox::free_away;
 use crate::pool_core::{CoreHandle, PoolCore};
-use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_ALIGN_BYTES, POOLED_BYTES_MAX, SizeClass};
 use crate::{PoolError, PoolMode, PoolStats};
 use std::alloc::Layout;
@@ -53,7 +52,7 @@ impl BlockPool {
     /// [`PoolMode::Checked`] the memory that the checks need comes on top.
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         Self {
-            handle: CoreHandle::new(name, mode, BlockBooks::new(mode, limit_bytes)),
+            handle: CoreHandle::new(name, mode, BlockBooks::new(limit_bytes)),
         }
     }
 
@@ -86,12 +85,11 @@ impl BlockPool {
             "an alignment is a power of two, at most 64 KiB"
         );
         let align_bytes = align_bytes.max(BLOCK_ALIGN_BYTES);
-        let class = if size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX {
-            SizeClass::of_aligned(size_bytes, align_bytes)
-        } else {
-            SizeClass::DIRECT
-        };
-        self.allocate_from(size_bytes, align_bytes, class)
+        self.allocate_from(
+            size_bytes,
+            align_bytes,
+            aligned_class(size_bytes, align_bytes),
+        )
     }
 
     #[inline(always)]
@@ -198,8 +196,7 @@ impl BlockPool {
 
     /// What the pool holds. O(free blocks): it walks the lists, which nothing else pays for.
     pub fn stats(&self) -> PoolStats {
-        let core = self.handle.get();
-        self.handle.local().stats(core.name, &core.direct)
+        self.handle.local().stats(self.handle.get())
     }
 
     /// What each size class in use holds, smallest first. Nothing with pools off, when there are
@@ -216,11 +213,8 @@ impl BlockPool {
 
     /// The class that `allocate_aligned` takes for these, if one.
     fn class_of(&self, layout: Layout) -> SizeClass {
-        let size_bytes = layout.size();
-        let align_bytes = layout.align().max(BLOCK_ALIGN_BYTES);
-        let is_pooled = size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX;
-        if is_pooled && self.handle.get().mode.pools_blocks() {
-            SizeClass::of_aligned(size_bytes, align_bytes)
+        if self.handle.get().mode.pools_blocks() {
+            aligned_class(layout.size(), layout.align().max(BLOCK_ALIGN_BYTES))
         } else {
             SizeClass::DIRECT
         }
@@ -244,6 +238,16 @@ impl BlockPool {
             new_bytes.max(BLOCK_ALIGN_BYTES),
         );
         self.handle.local().note_resized(old_bytes, new_bytes);
+    }
+}
+
+/// The class of blocks of this size and alignment, if one.
+#[inline]
+fn aligned_class(size_bytes: usize, align_bytes: usize) -> SizeClass {
+    if size_bytes <= POOLED_BYTES_MAX && align_bytes <= POOLED_BYTES_MAX {
+        SizeClass::of_aligned(size_bytes, align_bytes)
+    } else {
+        SizeClass::DIRECT
     }
 }
 
@@ -371,28 +375,16 @@ impl Block {
     #[cold]
     #[inline(never)]
     unsafe fn free_slow(start: NonNull<u8>, core: NonNull<PoolCore<BlockBooks>>, shape: Shape) {
-        let (home, asked_bytes) = (PoolCore::home(core), shape.asked_bytes());
-        if let Some(block_bytes) = shape.class().block_bytes() {
-            // SAFETY: the block is of this pool, and its holder is gone. A class's blocks were
-            // asked for with at most 32 KiB, so the tag holds it.
-            unsafe { free_away(home, start, block_bytes, asked_bytes as u16) };
-            return;
-        }
-        // SAFETY: the pool lives until its last block is back, and this one is not counted as back
-        // before either note; it came from `direct` with the same size and alignment, and its
-        // holder is gone. On the owner's thread nothing holds a reference to `local` while a block
-        // is dropped.
+        let asked_bytes = shape.asked_bytes();
+        // SAFETY: the block is of this pool, its holder is gone, and nothing on the owner's thread
+        // holds a reference to `local` while a block is dropped. A class's blocks were asked for
+        // with at most 32 KiB, so the tag holds it.
         unsafe {
-            let core = core.as_ref();
-            let freed = core.direct.free(start, asked_bytes, shape.align_bytes());
-            if let Some(freed_bytes) = freed.bytes {
-                if core.is_owned_here() {
-                    core.local().note_direct_freed(1, freed_bytes);
-                } else {
-                    RemoteFrees::note_direct(home, freed_bytes as u32);
-                }
+            if let Some(block_bytes) = shape.class().block_bytes() {
+                free_away(PoolCore::home(core), start, block_bytes, asked_bytes as u16);
+            } else {
+                PoolCore::free_direct(core, start, asked_bytes, shape.align_bytes());
             }
-            freed.report();
         }
     }
 }

@@ -84,7 +84,7 @@ impl ChunkShelf {
     ) -> u32 {
         self.idle = 0;
         let count = if self.free_count > 0 {
-            *front = std::mem::replace(&mut self.free, FreeList::new());
+            *front = self.free.take();
             std::mem::take(&mut self.free_count)
         } else {
             let page = self.uncut.trailing_zeros() as usize;
@@ -139,7 +139,7 @@ impl ChunkShelf {
     /// # Safety
     /// The chunk at `start` is the caller's, and no block that is out reaches into one of the pages.
     unsafe fn give_back(&mut self, leaving: Pages, start: NonNull<u8>) {
-        let mut listed = std::mem::replace(&mut self.free, FreeList::new());
+        let mut listed = self.free.take();
         while let Some(block) = listed.pop() {
             let page = offset_of(block, start) / PAGE_BYTES;
             if leaving >> page & 1 == 0 {

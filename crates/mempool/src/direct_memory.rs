@@ -76,17 +76,11 @@ impl DirectMemory {
         size_bytes: usize,
         align_bytes: usize,
     ) -> Freed {
-        match self {
-            Self::Heap => {
-                // SAFETY: the caller's promise.
-                unsafe { heap::free_aligned(start, size_bytes, align_bytes) };
-                Freed {
-                    bytes: Some(size_bytes),
-                    violation: None,
-                }
-            }
-            // SAFETY: as above.
-            Self::Checked(memory) => unsafe { memory.free_quietly(start, Some(size_bytes)) },
+        // SAFETY: `allocate` took these numbers, so they make a layout; the rest is the caller's
+        // promise.
+        unsafe {
+            let layout = Layout::from_size_align_unchecked(size_bytes, align_bytes);
+            self.free_layout(start, layout)
         }
     }
 
@@ -101,7 +95,9 @@ impl DirectMemory {
     /// As [`free`](Self::free).
     ///
     /// # Safety
-    /// `allocate_layout` gave `start` for the same layout, and nobody uses it any more.
+    /// `allocate_layout` gave `start` for the same layout, and nobody uses it any more. Checked
+    /// memory catches who breaks the former.
+    #[inline]
     pub(crate) unsafe fn free_layout(&self, start: NonNull<u8>, layout: Layout) -> Freed {
         let size_bytes = layout.size();
         match self {

@@ -51,10 +51,16 @@ impl FreeList {
         Some(link.cast())
     }
 
+    /// Takes all blocks out.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new())
+    }
+
     /// Takes all blocks but the newest `keep_count` out, in their order. O(`keep_count`).
-    pub(crate) fn split_off(&mut self, keep_count: usize) -> Self {
+    fn split_off(&mut self, keep_count: usize) -> Self {
         let Some(last_kept) = keep_count.checked_sub(1) else {
-            return std::mem::replace(self, Self::new());
+            return self.take();
         };
         let mut link = self.newest;
         for _ in 0..last_kept {

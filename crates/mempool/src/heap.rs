@@ -16,30 +16,24 @@ const HEAP_ALIGN_BYTES: usize = 16;
 /// One malloc of `size_bytes`, which is at least `HEAP_BYTES_MIN`. The content is undefined.
 #[inline]
 pub(crate) fn allocate(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {
-    assert!(size_bytes >= HEAP_BYTES_MIN);
-    let refused = PoolError::OutOfMemory {
-        requested_bytes: size_bytes,
-    };
-    let layout = Layout::from_size_align(size_bytes, HEAP_ALIGN_BYTES).map_err(|_| refused)?;
-    // SAFETY: the layout's size is not 0.
-    NonNull::new(unsafe { alloc(layout) }).ok_or(refused)
+    allocate_aligned(size_bytes, HEAP_ALIGN_BYTES)
 }
 
 /// As [`allocate`], at a multiple of `align_bytes`, a power of two of at least 16.
+#[inline]
 pub(crate) fn allocate_aligned(
     size_bytes: usize,
     align_bytes: usize,
 ) -> Result<NonNull<u8>, PoolError> {
     assert!(size_bytes >= HEAP_BYTES_MIN && align_bytes >= HEAP_ALIGN_BYTES);
-    let refused = PoolError::OutOfMemory {
+    let layout = Layout::from_size_align(size_bytes, align_bytes);
+    allocate_layout(layout.map_err(|_| PoolError::OutOfMemory {
         requested_bytes: size_bytes,
-    };
-    let layout = Layout::from_size_align(size_bytes, align_bytes).map_err(|_| refused)?;
-    // SAFETY: the layout's size is not 0.
-    NonNull::new(unsafe { alloc(layout) }).ok_or(refused)
+    })?)
 }
 
 /// One malloc of exactly that layout, whose size is not 0.
+#[inline]
 pub(crate) fn allocate_layout(layout: Layout) -> Result<NonNull<u8>, PoolError> {
     assert!(layout.size() > 0);
     // SAFETY: the layout's size is not 0.
@@ -51,33 +45,33 @@ pub(crate) fn allocate_layout(layout: Layout) -> Result<NonNull<u8>, PoolError> 
 /// One free.
 ///
 /// # Safety
-/// `start` came from [`allocate_layout`] with the same layout, and is not used again.
-pub(crate) unsafe fn free_layout(start: NonNull<u8>, layout: Layout) {
-    // SAFETY: the caller's promise.
-    unsafe { dealloc(start.as_ptr(), layout) };
-}
-
-/// One free.
-///
-/// # Safety
 /// `start` came from [`allocate`] with the same `size_bytes`, and is not used again.
 #[inline]
 pub(crate) unsafe fn free(start: NonNull<u8>, size_bytes: usize) {
-    // SAFETY: the same layout passed the checks of `allocate`.
-    unsafe {
-        let layout = Layout::from_size_align_unchecked(size_bytes, HEAP_ALIGN_BYTES);
-        dealloc(start.as_ptr(), layout);
-    }
+    // SAFETY: the caller's promise, of the numbers that `allocate` passed on.
+    unsafe { free_aligned(start, size_bytes, HEAP_ALIGN_BYTES) };
 }
 
 /// One free.
 ///
 /// # Safety
 /// `start` came from [`allocate_aligned`] with the same numbers, and is not used again.
+#[inline]
 pub(crate) unsafe fn free_aligned(start: NonNull<u8>, size_bytes: usize, align_bytes: usize) {
-    // SAFETY: the same layout passed the checks of `allocate_aligned`.
+    // SAFETY: the same layout passed the checks of `allocate_aligned`; the rest is the caller's
+    // promise.
     unsafe {
         let layout = Layout::from_size_align_unchecked(size_bytes, align_bytes);
-        dealloc(start.as_ptr(), layout);
+        free_layout(start, layout);
     }
+}
+
+/// One free.
+///
+/// # Safety
+/// `start` came from [`allocate_layout`] with the same layout, and is not used again.
+#[inline]
+pub(crate) unsafe fn free_layout(start: NonNull<u8>, layout: Layout) {
+    // SAFETY: the caller's promise.
+    unsafe { dealloc(start.as_ptr(), layout) };
 }

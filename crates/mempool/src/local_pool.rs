@@ -145,18 +145,10 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         sum
     }
 
-    /// Puts all but the newest `keep_count` ready blocks of class `index` back to their chunks.
-    /// O(`keep_count` + blocks put back).
-    pub(crate) fn spill(&mut self, index: usize, keep_count: usize) {
-        let rest = self.fronts[index].free.split_off(keep_count);
-        if !rest.is_empty() {
-            self.classes[index].spill(rest);
-        }
-    }
-
+    /// Puts all ready blocks back to their chunks. O(ready blocks).
     fn spill_all(&mut self) {
-        for index in 0..CLASSES {
-            self.spill(index, 0);
+        for (front, class) in self.fronts.iter_mut().zip(&mut self.classes) {
+            class.spill(front.free.take());
         }
     }
 

@@ -10,7 +10,7 @@ use crate::chunk_store::GiveBack;
 use crate::heap::HEAP_BYTES_MIN;
 use crate::local_pool::LocalPool;
 use crate::outbox::free_away;
-use crate::pool_core::{CoreHandle, OwnerPart, PoolCore};
+use crate::pool_core::{CoreHandle, FreedBy, OwnerPart, PoolCore};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::POOLED_BYTES_MAX;
 use crate::{PoolError, PoolMode, PoolStats};
@@ -213,11 +213,6 @@ impl ObjectBooks {
         self.live_max = self.live_max.max(self.direct_live_count());
     }
 
-    fn note_direct_freed(&mut self, count: usize) {
-        self.direct_returns += count as u64;
-        self.blocks.give_back_budget(count * self.object_bytes);
-    }
-
     fn direct_live_count(&self) -> usize {
         (self.direct_misses - self.direct_returns) as usize
     }
@@ -246,17 +241,16 @@ impl ObjectBooks {
 
 impl OwnerPart for ObjectBooks {
     #[inline]
-    fn drain(&mut self, remote: &RemoteFrees) {
-        let (count, _) = remote.take_direct();
-        if count > 0 {
-            self.note_direct_freed(count);
-            self.direct_remote_frees += count as u64;
-        }
-        self.blocks.absorb(remote.take());
+    fn absorb(&mut self, returned: ReturnedBlocks) {
+        self.blocks.absorb(returned);
     }
 
-    fn absorb_last(&mut self, returned: ReturnedBlocks) {
-        self.blocks.absorb(returned);
+    fn note_direct_freed(&mut self, count: usize, _bytes: usize, freed_by: FreedBy) {
+        self.direct_returns += count as u64;
+        self.blocks.give_back_budget(count * self.object_bytes);
+        if freed_by == FreedBy::Others {
+            self.direct_remote_frees += count as u64;
+        }
     }
 
     fn shut(&mut self) -> usize {
@@ -264,7 +258,7 @@ impl OwnerPart for ObjectBooks {
         self.blocks.live_count() + self.direct_live_count()
     }
 
-    fn is_quick(&self) -> bool {
+    fn is_quick(&self, _mode: PoolMode) -> bool {
         self.is_pooled
     }
 }
@@ -341,30 +335,16 @@ impl<T> Pooled<T> {
     /// As for `free`.
     #[inline(never)]
     unsafe fn free_slow(block: NonNull<u8>, core: NonNull<PoolCore<ObjectBooks>>) {
-        let home = PoolCore::home(core);
-        // SAFETY: the pool lives until its last object is back; only its owner writes its mode.
-        let core = unsafe { core.as_ref() };
-        if core.mode.pools_blocks() && Pool::<T>::FITS {
-            // SAFETY: the block is of this pool, and unused.
-            unsafe { free_away(home, block, Pool::<T>::BLOCK_BYTES, 0) };
-            return;
-        }
-        // SAFETY: objects outside the chunks came from `direct` with these numbers; this one is not
-        // counted as back before either note. On the owner's thread nothing holds a reference to
-        // `local` now.
+        // SAFETY: the pool lives until its last object is back, and its mode never changes; the block
+        // is of this pool, and unused. Objects outside the chunks came from `direct` with these
+        // numbers, and on the owner's thread nothing holds a reference to `local` now.
         unsafe {
-            let size_bytes = Pool::<T>::BLOCK_BYTES;
-            let freed = core
-                .direct
-                .free(block, size_bytes, Pool::<T>::DIRECT_ALIGN_BYTES);
-            if freed.bytes.is_some() {
-                if core.is_owned_here() {
-                    core.local().note_direct_freed(1);
-                } else {
-                    RemoteFrees::note_direct(home, 0);
-                }
+            if core.as_ref().mode.pools_blocks() && Pool::<T>::FITS {
+                free_away(PoolCore::home(core), block, Pool::<T>::BLOCK_BYTES, 0);
+            } else {
+                let align_bytes = Pool::<T>::DIRECT_ALIGN_BYTES;
+                PoolCore::free_direct(core, block, Pool::<T>::BLOCK_BYTES, align_bytes);
             }
-            freed.report();
         }
     }
 }

@@ -20,14 +20,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The part of a pool that its owner's thread alone touches.
 pub(crate) trait OwnerPart {
-    /// Takes home what other threads freed.
-    fn drain(&mut self, remote: &RemoteFrees);
-    /// Takes the last ones home: others that come are only counted from here on.
-    fn absorb_last(&mut self, returned: ReturnedBlocks);
+    /// Takes home blocks of the classes that other threads freed.
+    fn absorb(&mut self, returned: ReturnedBlocks);
+    /// Notes that blocks straight from `direct` were freed, on this thread or, as told, on others.
+    fn note_direct_freed(&mut self, count: usize, bytes: usize, freed_by: FreedBy);
     /// Gives all memory without live blocks back; returns how many blocks are lent.
     fn shut(&mut self) -> usize;
-    /// Whether frees on the owner's thread may take the fast path.
-    fn is_quick(&self) -> bool;
+    /// Whether frees on the owner's thread may take the fast path, in a pool of this mode.
+    fn is_quick(&self, mode: PoolMode) -> bool;
+
+    /// Takes home what other threads freed.
+    #[inline]
+    fn drain(&mut self, remote: &RemoteFrees) {
+        let (count, bytes) = remote.take_direct();
+        if count > 0 {
+            self.note_direct_freed(count, bytes, FreedBy::Others);
+        }
+        self.absorb(remote.take());
+    }
+}
+
+/// On whose thread a block was freed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum FreedBy {
+    Owner,
+    Others,
 }
 
 /// A pool.
@@ -85,6 +102,37 @@ impl<L> PoolCore<L> {
     }
 }
 
+impl<L: OwnerPart> PoolCore<L> {
+    /// Frees a block straight from `direct`, on whatever thread, and has it counted.
+    ///
+    /// # Safety
+    /// `direct` of the pool at `this` gave `start` with the same numbers; its holder is gone, and it
+    /// is not counted as back yet, so the pool lives. On the owner's thread nothing holds a
+    /// reference to `local`.
+    pub(crate) unsafe fn free_direct(
+        this: NonNull<Self>,
+        start: NonNull<u8>,
+        size_bytes: usize,
+        align_bytes: usize,
+    ) {
+        // SAFETY: the caller's promise. Away from the owner's thread the pool may be gone after the
+        // note, and is not used after it.
+        unsafe {
+            let core = this.as_ref();
+            let freed = core.direct.free(start, size_bytes, align_bytes);
+            if let Some(freed_bytes) = freed.bytes {
+                if core.is_owned_here() {
+                    core.local()
+                        .note_direct_freed(1, freed_bytes, FreedBy::Owner);
+                } else {
+                    RemoteFrees::note_direct(Self::home(this), freed_bytes as u32);
+                }
+            }
+            freed.report();
+        }
+    }
+}
+
 /// A counted handle of a core. Not `Send`: it stays on the owner's thread.
 pub(crate) struct CoreHandle<L: OwnerPart> {
     core: NonNull<PoolCore<L>>,
@@ -94,7 +142,7 @@ impl<L: OwnerPart> CoreHandle<L> {
     /// A pool of the calling thread. One malloc.
     pub(crate) fn new(name: &'static str, mode: PoolMode, local: L) -> Self {
         let owner = thread_number::current();
-        let quick_owner = if local.is_quick() { owner } else { NOBODY };
+        let quick_owner = if local.is_quick(mode) { owner } else { NOBODY };
         let core = Box::new(PoolCore {
             quick_owner: AtomicU64::new(quick_owner),
             local: UnsafeCell::new(local),
@@ -172,7 +220,7 @@ fn close<L: OwnerPart>(core: NonNull<PoolCore<L>>) {
         local.drain(&core.remote);
         core.quick_owner.store(NOBODY, Ordering::Relaxed);
         core.owner.store(NOBODY, Ordering::Relaxed);
-        local.absorb_last(core.remote.close());
+        local.absorb(core.remote.close());
         local.shut()
     };
     // SAFETY: the pool lives until `leave` gives up the owner's share, and is not used after it.

@@ -261,10 +261,7 @@ impl OwnerPart {
     pub(super) fn settle(&mut self, when: GiveBack) -> usize {
         let mut chunk_count = 0;
         for (front, class) in self.fronts.iter_mut().zip(&mut self.classes) {
-            let ready = std::mem::replace(&mut front.free, FreeList::new());
-            if !ready.is_empty() {
-                class.spill(ready);
-            }
+            class.spill(front.free.take());
             chunk_count += class.release_idle(when);
         }
         chunk_count

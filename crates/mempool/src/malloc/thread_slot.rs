@@ -48,6 +48,7 @@ pub(super) fn set_stage(stage: Stage) {
 mod word {
     use super::ThreadHeap;
     use std::arch::{asm, global_asm};
+    use std::ptr;
 
     // Two zeroed words of thread-local storage, visible inside this object only.
     global_asm!(
@@ -62,58 +63,55 @@ mod word {
         ".popsection",
     );
 
+    const HEAP_OFFSET: usize = 0;
+    const STAGE_OFFSET: usize = 8;
+
     #[inline(always)]
     pub(super) fn heap() -> *mut ThreadHeap {
-        let heap;
-        // SAFETY: the first instruction loads the distance of the words above from the thread
-        // pointer, which the linker keeps in the table of offsets; the second loads the first word.
-        // Only this thread writes it, through the functions below.
-        unsafe {
-            asm!(
-                "mov {heap}, qword ptr [rip + millpond_malloc_slot@GOTTPOFF]",
-                "mov {heap}, qword ptr fs:[{heap}]",
-                heap = out(reg) heap,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        heap
+        read::<HEAP_OFFSET>()
     }
 
     pub(super) fn set_heap(heap: *mut ThreadHeap) {
-        // SAFETY: as above, with a store to the first word.
-        unsafe {
-            asm!(
-                "mov {at}, qword ptr [rip + millpond_malloc_slot@GOTTPOFF]",
-                "mov qword ptr fs:[{at}], {heap}",
-                at = out(reg) _,
-                heap = in(reg) heap,
-                options(nostack, preserves_flags),
-            );
-        }
+        write::<HEAP_OFFSET>(heap);
     }
 
     pub(super) fn stage() -> usize {
-        let stage;
-        // SAFETY: as above, with the second word.
-        unsafe {
-            asm!(
-                "mov {stage}, qword ptr [rip + millpond_malloc_slot@GOTTPOFF]",
-                "mov {stage}, qword ptr fs:[{stage} + 8]",
-                stage = out(reg) stage,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        stage
+        read::<STAGE_OFFSET>().addr()
     }
 
     pub(super) fn set_stage(stage: usize) {
-        // SAFETY: as above, with a store to the second word.
+        write::<STAGE_OFFSET>(ptr::without_provenance_mut(stage));
+    }
+
+    /// One of the words.
+    #[inline(always)]
+    fn read<const OFFSET: usize>() -> *mut ThreadHeap {
+        let word;
+        // SAFETY: the first instruction loads the distance of the words above from the thread
+        // pointer, which the linker keeps in the table of offsets; the second loads one of them.
+        // Only this thread writes it, through the function below.
+        unsafe {
+            asm!(
+                "mov {word}, qword ptr [rip + millpond_malloc_slot@GOTTPOFF]",
+                "mov {word}, qword ptr fs:[{word} + {offset}]",
+                word = out(reg) word,
+                offset = const OFFSET,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        word
+    }
+
+    #[inline(always)]
+    fn write<const OFFSET: usize>(word: *mut ThreadHeap) {
+        // SAFETY: as above, with a store.
         unsafe {
             asm!(
                 "mov {at}, qword ptr [rip + millpond_malloc_slot@GOTTPOFF]",
-                "mov qword ptr fs:[{at} + 8], {stage}",
+                "mov qword ptr fs:[{at} + {offset}], {word}",
                 at = out(reg) _,
-                stage = in(reg) stage,
+                offset = const OFFSET,
+                word = in(reg) word,
                 options(nostack, preserves_flags),
             );
         }
