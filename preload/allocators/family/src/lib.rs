@@ -75,3 +75,45 @@ macro_rules! export_malloc_family {
         }
     )* };
 }
+
+/// Exports mimalloc's functions, whose names are the same in every version of it.
+#[macro_export]
+macro_rules! export_mimalloc {
+    () => {
+        unsafe extern "C" {
+            fn mi_malloc(size: usize) -> *mut $crate::c_void;
+            fn mi_calloc(count: usize, size: usize) -> *mut $crate::c_void;
+            fn mi_realloc(block: *mut $crate::c_void, size: usize) -> *mut $crate::c_void;
+            fn mi_reallocarray(
+                block: *mut $crate::c_void,
+                count: usize,
+                size: usize,
+            ) -> *mut $crate::c_void;
+            fn mi_free(block: *mut $crate::c_void);
+            fn mi_memalign(alignment: usize, size: usize) -> *mut $crate::c_void;
+            fn mi_aligned_alloc(alignment: usize, size: usize) -> *mut $crate::c_void;
+            fn mi_posix_memalign(
+                slot: *mut *mut $crate::c_void,
+                alignment: usize,
+                size: usize,
+            ) -> $crate::c_int;
+            fn mi_valloc(size: usize) -> *mut $crate::c_void;
+            fn mi_pvalloc(size: usize) -> *mut $crate::c_void;
+            fn mi_malloc_usable_size(block: *mut $crate::c_void) -> usize;
+        }
+
+        $crate::export_malloc_family! {
+            malloc = mi_malloc,
+            calloc = mi_calloc,
+            realloc = mi_realloc,
+            reallocarray = mi_reallocarray,
+            free = mi_free,
+            memalign = mi_memalign,
+            aligned_alloc = mi_aligned_alloc,
+            posix_memalign = mi_posix_memalign,
+            valloc = mi_valloc,
+            pvalloc = mi_pvalloc,
+            malloc_usable_size = mi_malloc_usable_size,
+        }
+    };
+}
