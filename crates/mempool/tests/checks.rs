@@ -5,9 +5,11 @@
     reason = "the helpers of these tests are tests too"
 )]
 #![allow(unsafe_code)]
+mod child;
 mod modes;
 
 use allocator_api2::alloc::{Allocator, Layout};
+use child::{SIGABRT, SIGSEGV, in_child};
 use millpond_mempool::{
     Arena, Block, BlockPool, Buffer, BufferPool, Checks, Pool, PoolError, PoolMode, PoolStats, Slab,
 };
@@ -15,7 +17,6 @@ use modes::{CHECKED, GUARDED};
 use std::num::NonZeroU64;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Command, ExitStatus};
 use std::ptr::NonNull;
 use std::thread;
 
@@ -489,26 +490,6 @@ fn every_single_failure_is_survived() {
         }
     }
 }
-
-/// What a child process that runs only `test` and does `fault` did and said.
-fn in_child(test: &str, fault: fn()) -> (ExitStatus, String) {
-    const MARK: &str = "MILLPOND_TEST_CHILD";
-    if std::env::var(MARK).is_ok_and(|name| name == test) {
-        fault();
-        println!("the fault went unseen");
-        std::process::exit(0);
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env(MARK, test)
-        .output()
-        .unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status, String::from_utf8_lossy(&said).into_owned())
-}
-
-const SIGABRT: i32 = 6;
-const SIGSEGV: i32 = 11;
 
 /// Goal: with guard pages the first byte behind a block faults where it is written.
 #[test]
