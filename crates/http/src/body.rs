@@ -5,7 +5,8 @@
 //!
 //! Absent on purpose: leniency in the chunk grammar (RFC 9112 7.1): a bare LF, white space, a sign
 //! or `0x` before a size, or data past a chunk's size are faults. Trailer fields are checked like
-//! header fields and dropped: nothing downstream may take them for header fields.
+//! header fields and handed out apart from the data, so that nothing downstream takes them for
+//! header fields; whoever wants them gathers them for [`crate::parse_trailer_fields`].
 
 use crate::error::BodyError;
 use crate::head::Framing;
@@ -15,6 +16,10 @@ use crate::scan;
 /// Hexadecimal digits of a chunk size: sixteen fill a `u64`.
 const CHUNK_SIZE_DIGITS_MAX: u8 = 16;
 
+/// Extensions of all chunks of a body together, beside the limit on those of one chunk: otherwise
+/// chunks of one byte carry hundreds of times their data past the limit on the body.
+const EXTENSIONS_BYTES_MAX: usize = 16 * 1024;
+
 /// What one call of [`BodyDecoder::decode`] found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BodyStep<'b> {
@@ -22,6 +27,9 @@ pub struct BodyStep<'b> {
     pub consumed_bytes: usize,
     /// Body data, possibly empty: framing bytes carry none.
     pub data: &'b [u8],
+    /// The next bytes of the trailer fields, with their line ends and without the empty line after
+    /// them. Nearly always empty, and never beside `data`.
+    pub trailer: &'b [u8],
     /// Nothing more belongs to this body.
     pub is_complete: bool,
 }
@@ -65,6 +73,7 @@ impl BodyDecoder {
                 Ok(BodyStep {
                     consumed_bytes: take,
                     data,
+                    trailer: &[],
                     is_complete,
                 })
             }
@@ -72,6 +81,7 @@ impl BodyDecoder {
             State::UntilClose => Ok(BodyStep {
                 consumed_bytes: bytes.len(),
                 data: bytes,
+                trailer: &[],
                 is_complete: false,
             }),
         }
@@ -131,11 +141,43 @@ struct ChunkDecoder {
     chunk_bytes: u64,
     /// Data the body may still grow by.
     budget_bytes: u64,
+    /// Of this chunk.
     extension_bytes: usize,
+    /// Of all chunks.
+    extensions_bytes: usize,
     trailer_bytes: usize,
+    trailer_fields: usize,
+    trailer_name: TrailerName,
     body_bytes_max: u64,
     extension_bytes_max: usize,
     trailer_bytes_max: usize,
+    trailer_fields_max: usize,
+}
+
+/// Start of the field name at hand, long enough to know the fields that a trailer may not hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct TrailerName {
+    lower_case: [u8; TrailerName::BYTES],
+    /// Of the whole name, which may be longer than what is kept.
+    length: usize,
+}
+
+impl TrailerName {
+    /// One more than the longest of the fields that matter.
+    const BYTES: usize = b"transfer-encoding".len() + 1;
+
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.lower_case.get_mut(self.length) {
+            *place = byte.to_ascii_lowercase();
+        }
+        self.length += 1;
+    }
+
+    /// What frames or routes a message cannot come after it (RFC 9110 6.5.1).
+    fn is_forbidden(&self) -> bool {
+        let name = self.lower_case.get(..self.length).unwrap_or_default();
+        matches!(name, b"transfer-encoding" | b"content-length" | b"host")
+    }
 }
 
 impl ChunkDecoder {
@@ -145,29 +187,33 @@ impl ChunkDecoder {
             chunk_bytes: 0,
             budget_bytes: limits.body_bytes_max,
             extension_bytes: 0,
+            extensions_bytes: 0,
             trailer_bytes: 0,
+            trailer_fields: 0,
+            trailer_name: TrailerName::default(),
             body_bytes_max: limits.body_bytes_max,
             extension_bytes_max: limits.chunk_extension_bytes_max,
             trailer_bytes_max: limits.trailer_bytes_max,
+            trailer_fields_max: limits.fields_max,
         }
     }
 
     fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<BodyStep<'b>, BodyError> {
         let mut at = 0;
+        let mut trailer_start = None;
         while at < bytes.len() && self.state != ChunkState::Complete {
-            if self.state == ChunkState::Data {
-                let room = usize::try_from(self.chunk_bytes).unwrap_or(usize::MAX);
-                let data = &bytes[at..][..room.min(bytes.len() - at)];
-                self.chunk_bytes -= data.len() as u64;
-                if self.chunk_bytes == 0 {
-                    self.state = ChunkState::DataCarriageReturn;
+            match self.state {
+                ChunkState::Data => return Ok(self.take_data(bytes, at)),
+                // The empty line, which is none of the fields.
+                ChunkState::TrailerStart if bytes[at] == b'\r' && trailer_start.is_some() => break,
+                ChunkState::TrailerStart if bytes[at] == b'\r' => {}
+                ChunkState::TrailerStart
+                | ChunkState::TrailerName
+                | ChunkState::TrailerValue
+                | ChunkState::TrailerLineFeed => {
+                    trailer_start.get_or_insert(at);
                 }
-                let consumed_bytes = at + data.len();
-                return Ok(BodyStep {
-                    consumed_bytes,
-                    data,
-                    is_complete: false,
-                });
+                _ => {}
             }
             self.step(bytes[at])?;
             at += 1;
@@ -176,8 +222,25 @@ impl ChunkDecoder {
         Ok(BodyStep {
             consumed_bytes: at,
             data: &[],
+            trailer: trailer_start.map_or(&[], |start| &bytes[start..at]),
             is_complete,
         })
+    }
+
+    /// As much of the chunk's data as `bytes` has from `at` on.
+    fn take_data<'b>(&mut self, bytes: &'b [u8], at: usize) -> BodyStep<'b> {
+        let room = usize::try_from(self.chunk_bytes).unwrap_or(usize::MAX);
+        let data = &bytes[at..][..room.min(bytes.len() - at)];
+        self.chunk_bytes -= data.len() as u64;
+        if self.chunk_bytes == 0 {
+            self.state = ChunkState::DataCarriageReturn;
+        }
+        BodyStep {
+            consumed_bytes: at + data.len(),
+            data,
+            trailer: &[],
+            is_complete: false,
+        }
     }
 
     /// One byte of framing.
@@ -216,19 +279,32 @@ impl ChunkDecoder {
             _ if digits == 0 => Err(BodyError::BadChunkSize),
             b'\r' => Ok(ChunkState::SizeLineFeed),
             b';' => {
-                self.extension_bytes = 1;
+                self.extension_bytes = 0;
+                self.count_extension_byte()?;
                 Ok(ChunkState::ExtensionName { is_empty: true })
             }
             _ => Err(BodyError::BadChunkSize),
         }
     }
 
+    fn count_extension_byte(&mut self) -> Result<(), BodyError> {
+        self.extension_bytes += 1;
+        self.extensions_bytes += 1;
+        for (count, limit_bytes) in [
+            (self.extension_bytes, self.extension_bytes_max),
+            (self.extensions_bytes, EXTENSIONS_BYTES_MAX),
+        ] {
+            if count > limit_bytes {
+                return Err(BodyError::ChunkExtensionTooLong { limit_bytes });
+            }
+        }
+        Ok(())
+    }
+
     fn extension_byte(&mut self, byte: u8) -> Result<ChunkState, BodyError> {
         use ChunkState as S;
-        self.extension_bytes += 1;
-        if byte != b'\r' && self.extension_bytes > self.extension_bytes_max {
-            let limit_bytes = self.extension_bytes_max;
-            return Err(BodyError::ChunkExtensionTooLong { limit_bytes });
+        if byte != b'\r' {
+            self.count_extension_byte()?;
         }
         match (self.state, byte) {
             (S::ExtensionName { .. }, _) if scan::is_token(byte) => {
@@ -289,12 +365,30 @@ impl ChunkDecoder {
         match (self.state, byte) {
             (S::TrailerStart, b'\r') => Ok(S::FinalLineFeed),
             (S::FinalLineFeed, b'\n') => Ok(S::Complete),
-            (S::TrailerStart | S::TrailerName, _) if scan::is_token(byte) => Ok(S::TrailerName),
+            (S::TrailerStart, _) if scan::is_token(byte) => self.trailer_line_begins(byte),
+            (S::TrailerName, _) if scan::is_token(byte) => {
+                self.trailer_name.push(byte);
+                Ok(S::TrailerName)
+            }
+            (S::TrailerName, b':') if self.trailer_name.is_forbidden() => {
+                Err(BodyError::ForbiddenTrailer)
+            }
             (S::TrailerName, b':') => Ok(S::TrailerValue),
             (S::TrailerValue, b'\r') => Ok(S::TrailerLineFeed),
             (S::TrailerValue, _) if scan::is_field_value(byte) => Ok(S::TrailerValue),
             (S::TrailerLineFeed, b'\n') => Ok(S::TrailerStart),
             _ => Err(BodyError::BadTrailer),
         }
+    }
+
+    fn trailer_line_begins(&mut self, byte: u8) -> Result<ChunkState, BodyError> {
+        if self.trailer_fields == self.trailer_fields_max {
+            let limit = self.trailer_fields_max;
+            return Err(BodyError::TooManyTrailers { limit });
+        }
+        self.trailer_fields += 1;
+        self.trailer_name = TrailerName::default();
+        self.trailer_name.push(byte);
+        Ok(ChunkState::TrailerName)
     }
 }

@@ -137,10 +137,10 @@ pub enum BodyError {
     /// Not `;name`, `;name=token` or `;name="quoted"`.
     #[error("a chunk extension is malformed: leave extensions out")]
     BadChunkExtension,
-    /// One chunk's extensions passed the limit.
-    #[error("a chunk extension is longer than {limit_bytes} bytes: leave extensions out")]
+    /// The extensions of one chunk, or of all of a body, passed the limit.
+    #[error("chunk extensions are longer than {limit_bytes} bytes: leave extensions out")]
     ChunkExtensionTooLong {
-        /// `Limits::chunk_extension_bytes_max`.
+        /// `Limits::chunk_extension_bytes_max`, or 16 KiB for a whole body.
         limit_bytes: usize,
     },
     /// Chunk data longer than its size, or a bare CR or LF.
@@ -149,6 +149,15 @@ pub enum BodyError {
     /// A trailer line breaks the rules of header fields.
     #[error("a trailer field is malformed: leave trailers out")]
     BadTrailer,
+    /// A field that frames or routes the message, after the message.
+    #[error("a trailer field is Content-Length, Transfer-Encoding or Host: send it in the head")]
+    ForbiddenTrailer,
+    /// More trailer fields than a head may have.
+    #[error("the trailer section has more than {limit} fields: send fewer")]
+    TooManyTrailers {
+        /// `Limits::fields_max`.
+        limit: usize,
+    },
     /// The trailer section passed the limit.
     #[error("the trailer section is longer than {limit_bytes} bytes: leave trailers out")]
     TrailerTooLong {
@@ -162,7 +171,9 @@ impl BodyError {
     pub fn status(self) -> StatusCode {
         match self {
             Self::TooLong { .. } => StatusCode::CONTENT_TOO_LARGE,
-            Self::TrailerTooLong { .. } => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::TrailerTooLong { .. } | Self::TooManyTrailers { .. } => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
             _ => StatusCode::BAD_REQUEST,
         }
     }

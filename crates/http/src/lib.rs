@@ -48,7 +48,7 @@ pub use head::{Framing, HeadFields, RequestHead, ResponseHead, Version};
 pub use limits::{Limits, LimitsError};
 pub use method::Method;
 pub use metrics::MetricsText;
-pub use parse::{Parsed, parse_request_head, parse_response_head};
+pub use parse::{Parsed, parse_request_head, parse_response_head, parse_trailer_fields};
 pub use plaintext::Plaintext;
 pub use request::Request;
 pub use response::Response;

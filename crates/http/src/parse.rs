@@ -117,6 +117,25 @@ fn parse_fields(
     }
 }
 
+/// Reads the fields of a trailer section: the joined [`crate::BodyStep::trailer`] parts of a body
+/// that is complete. `fields` is overwritten and speaks of `trailer`.
+///
+/// The decoder has checked every line, so a fault means that something else was handed in.
+pub fn parse_trailer_fields(
+    trailer: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+) -> Result<(), ParseError> {
+    fields.clear();
+    match parse_fields(trailer, 0, limits, fields, |_name, _value| Ok(())) {
+        Ok(_) => Ok(()),
+        // No empty line ends it, so the end of the bytes does, behind a whole line.
+        Err(Stop::End) if trailer.is_empty() || trailer.ends_with(b"\r\n") => Ok(()),
+        Err(Stop::End) => Err(ParseError::BadFieldValue),
+        Err(Stop::Fault(error)) => Err(error),
+    }
+}
+
 #[cold]
 fn bad_name(found: u8, name_is_empty: bool, is_first_field: bool) -> ParseError {
     match found {

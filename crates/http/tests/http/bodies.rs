@@ -1,6 +1,6 @@
 //! The body decoder: any cut, any chunking, and every trick with chunks.
 
-use millpond_http::{BodyDecoder, BodyError, Framing, Limits};
+use millpond_http::{BodyDecoder, BodyError, Framing, HeadFields, Limits, parse_trailer_fields};
 use proptest::prelude::*;
 
 const LIMITS: fn() -> Limits = || Limits {
@@ -95,7 +95,7 @@ fn a_length_takes_exactly_its_bytes() {
 
 /// Goal: what the grammar allows is understood.
 #[test]
-fn extensions_and_trailers_are_skipped() {
+fn extensions_and_trailers_are_understood() {
     for text in [
         "5\r\nhello\r\n0\r\n\r\n",
         "0005\r\nhello\r\n000\r\n\r\n",
@@ -144,6 +144,15 @@ fn chunk_tricks_are_refused() {
         ("0\r\n\n", E::BadTrailer),
         ("0\r\n\rX", E::BadTrailer),
         ("0\r\nX: \0\r\n\r\n", E::BadTrailer),
+        ("0\r\nHost: b\r\n\r\n", E::ForbiddenTrailer),
+        (
+            "0\r\nX: y\r\nCONTENT-length: 5\r\n\r\n",
+            E::ForbiddenTrailer,
+        ),
+        (
+            "0\r\nTransfer-Encoding: chunked\r\n\r\n",
+            E::ForbiddenTrailer,
+        ),
         (
             "100001\r\n",
             E::TooLong {
@@ -168,8 +177,82 @@ fn extensions_and_trailers_are_capped() {
     assert!(chunked(extension(255).as_bytes()).is_ok());
     let too_long = BodyError::ChunkExtensionTooLong { limit_bytes: 256 };
     assert_eq!(chunked(extension(256).as_bytes()), Err(too_long));
+    let many = |count: usize| {
+        format!(
+            "{}0\r\n\r\n",
+            format!("1;{}\r\nx\r\n", "a".repeat(127)).repeat(count)
+        )
+    };
+    assert!(chunked(many(128).as_bytes()).is_ok());
+    let too_long = BodyError::ChunkExtensionTooLong {
+        limit_bytes: 16 * 1024,
+    };
+    assert_eq!(
+        chunked(many(129).as_bytes()),
+        Err(too_long),
+        "of all chunks together"
+    );
     let trailer = |length: usize| format!("0\r\nX:{}\r\n\r\n", "a".repeat(length));
     assert!(chunked(trailer(58).as_bytes()).is_ok());
     let too_long = BodyError::TrailerTooLong { limit_bytes: 64 };
     assert_eq!(chunked(trailer(59).as_bytes()), Err(too_long));
+}
+
+/// Goal: trailer fields come out as they stood, wherever the stream is cut, apart from the data;
+/// names that only begin like a forbidden one pass.
+#[test]
+fn trailer_fields_are_handed_out_at_any_cut() {
+    let trailer =
+        "X-Sum: 1\r\nY:\r\nHostage: a\r\nContent-Lengths: 2\r\nTransfer-Encodingg: \t b \r\n";
+    let text = format!("5\r\nhello\r\n0;x\r\n{trailer}\r\nnext");
+    let limits = Limits::default();
+    for cut in 0..=text.len() {
+        let mut decoder = BodyDecoder::new(Framing::Chunked, &limits).unwrap();
+        let (mut data, mut gathered, mut used, mut is_complete) = (vec![], vec![], 0, false);
+        for piece in [&text.as_bytes()[..cut], &text.as_bytes()[cut..]] {
+            let mut rest = piece;
+            while !rest.is_empty() && !is_complete {
+                let step = decoder.decode(rest).unwrap();
+                assert!(step.data.is_empty() || step.trailer.is_empty());
+                data.extend_from_slice(step.data);
+                gathered.extend_from_slice(step.trailer);
+                used += step.consumed_bytes;
+                rest = &rest[step.consumed_bytes..];
+                is_complete = step.is_complete;
+            }
+        }
+        assert_eq!((data.as_slice(), used), (&b"hello"[..], text.len() - 4));
+        assert_eq!(gathered, trailer.as_bytes(), "cut at {cut}");
+        let mut fields = HeadFields::new();
+        parse_trailer_fields(&gathered, &limits, &mut fields).unwrap();
+        assert_eq!(fields.len(), 5);
+        assert_eq!(fields.value_of(&gathered, b"x-sum"), Some(&b"1"[..]));
+        assert_eq!(
+            fields.value_of(&gathered, b"transfer-encodingg"),
+            Some(&b"b"[..])
+        );
+    }
+    let mut fields = HeadFields::new();
+    assert_eq!(parse_trailer_fields(b"", &limits, &mut fields), Ok(()));
+    assert!(fields.is_empty());
+    assert!(parse_trailer_fields(b"X: y", &limits, &mut fields).is_err());
+}
+
+/// Goal: as many trailer fields as a head may have, and not one more.
+#[test]
+fn trailer_fields_are_counted() {
+    let text = |count: usize| format!("0\r\n{}\r\n", "A:\r\n".repeat(count));
+    let limits = Limits::default();
+    let decode = |text: &str| {
+        let mut decoder = BodyDecoder::new(Framing::Chunked, &limits).unwrap();
+        decoder
+            .decode(text.as_bytes())
+            .map(|step| step.trailer.len())
+    };
+    assert_eq!(decode(&text(limits.fields_max)), Ok(4 * limits.fields_max));
+    let limit = limits.fields_max;
+    assert_eq!(
+        decode(&text(limit + 1)),
+        Err(BodyError::TooManyTrailers { limit })
+    );
 }
