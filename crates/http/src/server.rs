@@ -161,6 +161,17 @@ impl<S: Service> Server<S> {
         self.exchange.settle(connection, shard);
     }
 
+    /// The kernel was full for a response that had counted as sent.
+    #[cold]
+    fn send_blocked<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        let Some(connection) = self.connections.get_mut(socket) else {
+            return;
+        };
+        connection.is_blocked = true;
+        let output_bytes = u64::from(connection.output_bytes_last);
+        self.exchange.watch_write(connection, shard, output_bytes);
+    }
+
     fn send_drained<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         let Some(connection) = self.connections.get_mut(socket) else {
             return;
@@ -310,6 +321,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
             Event::Failed { socket, .. } => self.forget(shard, socket),
             Event::SendDrained { socket } => self.send_drained(shard, socket),
+            Event::SendBlocked { socket } => self.send_blocked(shard, socket),
             Event::Woken => self.woken(shard),
             Event::AcceptFailed { error } => self.accept_failed(shard, error),
             // A server connects to nobody; kinds of events to come are not for it either.

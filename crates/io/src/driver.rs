@@ -29,7 +29,8 @@ impl SocketId {
         Self { slot, generation }
     }
 
-    /// A dense index: at most as large as the most sockets ever open at once.
+    /// A dense index: at most as large as the most sockets ever open at once, those included
+    /// that are closed but of which the kernel has not let go before the next tick.
     #[inline]
     #[must_use]
     pub const fn slot(self) -> usize {
@@ -97,7 +98,15 @@ pub enum Event<'a> {
         /// Why.
         error: Errno,
     },
-    /// All bytes of a [`SendOutcome::Blocked`] send are with the kernel now.
+    /// Bytes of a send that returned [`SendOutcome::Done`] found the kernel full after all. From
+    /// here on it is as if that send had returned [`SendOutcome::Blocked`]. Only drivers that send
+    /// with their next wait report it.
+    SendBlocked {
+        /// The socket.
+        socket: SocketId,
+    },
+    /// All bytes given for the socket are with the kernel now: the end of what began with
+    /// [`SendOutcome::Blocked`] or [`Self::SendBlocked`].
     SendDrained {
         /// The socket.
         socket: SocketId,
@@ -110,9 +119,12 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "a blocked socket must not be given more without bound"]
 pub enum SendOutcome {
-    /// The kernel has them all, or the socket is gone and nobody wants them.
+    /// More may be given. The kernel has all bytes, or will be handed them before the next tick
+    /// waits; should it turn out to be full then, [`Event::SendBlocked`] says so. Or the socket is
+    /// gone and nobody wants them.
     Done,
-    /// The driver keeps the rest. [`Event::SendDrained`] or [`Event::Failed`] will follow.
+    /// The kernel is full and the driver keeps the rest. [`Event::SendDrained`] or
+    /// [`Event::Failed`] will follow.
     Blocked,
 }
 
@@ -181,7 +193,9 @@ pub trait Driver: Sized {
     /// Ends [`Self::pause_receive`].
     fn resume_receive(&mut self, socket: SocketId);
 
-    /// Closes now; bytes not sent yet are dropped. No event of this socket follows.
+    /// Closes now; bytes not sent yet are dropped, but not those of sends that were
+    /// [`SendOutcome::Done`] and of which no [`Event::SendBlocked`] told otherwise: the socket
+    /// counts as closing while they go out. No event of this socket follows.
     fn close(&mut self, socket: SocketId);
 
     /// Sends what is queued and a FIN, reads and discards for a bounded time and amount until the
@@ -195,7 +209,8 @@ pub trait Driver: Sized {
     /// Sockets alive, those of [`Self::closing_count`] included, the listener not.
     fn socket_count(&self) -> usize;
 
-    /// Sockets that [`Self::close_after_send`] has not closed yet.
+    /// Sockets that their owner has left and that are not closed yet: see
+    /// [`Self::close_after_send`] and [`Self::close`].
     fn closing_count(&self) -> usize;
 
     /// Wakes this driver's tick from any thread.

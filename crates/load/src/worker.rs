@@ -289,6 +289,11 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
                     self.connect_failed(index, ConnectFailure::Refused(error), now_ns);
                 }
             }
+            Event::SendBlocked { socket } => {
+                if let Some(index) = self.session_of(socket) {
+                    self.sessions[index as usize].is_blocked = true;
+                }
+            }
             Event::SendDrained { socket } => {
                 if let Some(index) = self.session_of(socket) {
                     self.sessions[index as usize].drained(now_ns);

@@ -1,31 +1,38 @@
 //! Lingering close and its bounds.
 
-use crate::harness::{Pond, Seen, pattern};
+use crate::harness::{Pond, Reader, Seen, Sender, buffer, pattern};
+use crate::world::{Remote, World};
 use millpond_io::{Driver, Event, SendOutcome};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{ErrorKind, Write};
 
 /// Goal: a peer that is still sending can read the answer that was given after its first bytes;
 /// a plain close would have destroyed it by a reset.
-pub(crate) fn the_answer_survives_unread_input<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, socket, mut peer) = Pond::connected(make);
+pub(crate) fn the_answer_survives_unread_input<W: World>(world: &W) {
+    let (mut pond, socket, peer) = Pond::connected(world);
     let upload = pattern(2 << 20);
-    let client = std::thread::spawn(move || {
-        peer.write_all(&upload).unwrap();
-        let mut answer = String::new();
-        peer.read_to_string(&mut answer).unwrap();
-        answer
-    });
+    let mut sender = Sender::new(&upload);
+    let mut reader = Reader::until(usize::MAX);
+    let mut peer = Some(peer);
     pond.run_with(
         |driver, pools, event| {
             if let Event::Received { socket, .. } = event {
-                let _ = driver.send(*socket, crate::harness::buffer(pools, b"413 too large"));
+                let _ = driver.send(*socket, buffer(pools, b"413 too large"));
                 driver.close_after_send(*socket);
             }
         },
-        |_, driver| driver.counters().accepted == 1 && driver.socket_count() == 0,
+        |_, driver| {
+            // Reads only when all is sent, and leaves when all is read.
+            if let Some(open) = &mut peer
+                && sender.turn(open).unwrap()
+                && reader.turn(open)
+            {
+                peer = None;
+            }
+            driver.counters().accepted == 1 && driver.socket_count() == 0
+        },
     );
-    assert_eq!(client.join().unwrap(), "413 too large");
+    assert_eq!(reader.got, b"413 too large");
+    assert!(matches!(reader.end, Some(Ok(()))), "{:?}", reader.end);
     assert!(
         matches!(pond.seen[..], [Seen::Received(of, _)] if of == socket),
         "{:?}",
@@ -36,14 +43,11 @@ pub(crate) fn the_answer_survives_unread_input<D: Driver>(make: &impl Fn() -> D)
 
 /// Goal: what a blocked socket has queued goes out before its FIN, however slowly it is read,
 /// also when the socket was paused and the peer still sends.
-pub(crate) fn the_queue_goes_out_before_the_fin<D: Driver>(make: &impl Fn() -> D) {
+pub(crate) fn the_queue_goes_out_before_the_fin<W: World>(world: &W) {
     for is_paused in [false, true] {
-        let (mut pond, socket, mut peer) = Pond::connected(make);
+        let (mut pond, socket, mut peer) = Pond::connected(world);
         let piece = pattern(1 << 20);
-        let mut len = piece.len();
-        while pond.send(socket, &piece) == SendOutcome::Done {
-            len += piece.len();
-        }
+        let given = pond.send_until_blocked(socket, &piece);
         if is_paused {
             pond.driver.pause_receive(socket);
         }
@@ -54,28 +58,22 @@ pub(crate) fn the_queue_goes_out_before_the_fin<D: Driver>(make: &impl Fn() -> D
             (1, 1)
         );
         pond.settle();
-        let reader = std::thread::spawn(move || {
-            let mut got = Vec::new();
-            peer.read_to_end(&mut got).unwrap();
-            got
-        });
+        let (got, end) = pond.peer_receives_all(&mut peer);
+        assert!(end.is_ok(), "{end:?}");
+        assert!(got == given, "bytes differ");
+        drop(peer);
         pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
-        let got = reader.join().unwrap();
-        assert_eq!(got.len(), len);
-        assert!(
-            got.chunks(piece.len()).all(|chunk| chunk == piece),
-            "bytes differ"
-        );
         assert_eq!(pond.seen, []);
     }
 }
 
 /// Goal: a peer that never finishes cannot keep the socket: it goes by itself.
-pub(crate) fn a_peer_that_stays_is_dropped<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, socket, mut peer) = Pond::connected(make);
+pub(crate) fn a_peer_that_stays_is_dropped<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
     pond.driver.close_after_send(socket);
-    let mut nothing = [0];
-    assert_eq!(peer.read(&mut nothing).unwrap(), 0, "the FIN comes at once");
+    let mut reader = Reader::until(1);
+    pond.run_with(|_, _, _| {}, |_, _| reader.turn(&mut peer));
+    assert!(matches!(reader.end, Some(Ok(()))), "the FIN comes at once");
     assert_eq!(
         pond.driver.closing_count(),
         1,
@@ -86,46 +84,54 @@ pub(crate) fn a_peer_that_stays_is_dropped<D: Driver>(make: &impl Fn() -> D) {
 }
 
 /// Goal: a peer that sends for ever is cut off after a bounded amount.
-pub(crate) fn a_peer_that_keeps_sending_is_dropped<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, socket, mut peer) = Pond::connected(make);
+pub(crate) fn a_peer_that_keeps_sending_is_dropped<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
     pond.driver.close_after_send(socket);
-    let flood = std::thread::spawn(move || {
-        let piece = [0; 1 << 16];
-        loop {
-            if let Err(error) = peer.write_all(&piece) {
-                return error.kind();
+    let piece = [0; 1 << 16];
+    let mut cut_off = None;
+    pond.run_with(
+        |_, _, _| {},
+        |_, driver| {
+            while cut_off.is_none() {
+                match Sender::new(&piece).turn(&mut peer) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => cut_off = Some(error.kind()),
+                }
             }
-        }
-    });
-    pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
-    let error = flood.join().unwrap();
+            driver.socket_count() == 0 && cut_off.is_some()
+        },
+    );
     assert!(
-        matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
-        "{error}"
+        matches!(
+            cut_off,
+            Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+        ),
+        "{cut_off:?}"
     );
     let discarded_bytes = pond.driver.counters().received_bytes;
     assert!(discarded_bytes <= 5 << 20, "{discarded_bytes}");
 }
 
 /// Goal: when the peer's FIN was seen already, closing needs no wait.
-pub(crate) fn closing_after_the_peer_is_immediate<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, socket, mut peer) = Pond::connected(make);
-    peer.shutdown(Shutdown::Write).unwrap();
+pub(crate) fn closing_after_the_peer_is_immediate<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    peer.finish();
     pond.run_until(|seen| seen == [Seen::PeerFinished(socket)]);
     assert_eq!(pond.send(socket, b"goodbye"), SendOutcome::Done);
     pond.driver.close_after_send(socket);
     assert_eq!(pond.driver.socket_count(), 0);
-    let mut answer = String::new();
-    peer.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "goodbye");
+    let (answer, end) = pond.peer_receives_all(&mut peer);
+    assert_eq!(answer, b"goodbye");
+    assert!(end.is_ok(), "{end:?}");
 }
 
 /// Goal: once its owner has left, a socket reports nothing; `close` still ends it at once.
-pub(crate) fn nothing_is_heard_of_a_closing_socket<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, address) = Pond::listening(make);
-    let mut finishing = TcpStream::connect(address).unwrap();
+pub(crate) fn nothing_is_heard_of_a_closing_socket<W: World>(world: &W) {
+    let (mut pond, address) = Pond::listening(world);
+    let mut finishing = world.connect(&address).unwrap();
     let first = pond.accept();
-    let staying = TcpStream::connect(address).unwrap();
+    let staying = world.connect(&address).unwrap();
     let second = pond.accept();
     pond.seen.clear();
 

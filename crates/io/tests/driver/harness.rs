@@ -1,14 +1,18 @@
 //! A driver with its pools, and what it reported so far.
 
+use crate::world::{Remote, World};
 use millpond_io::{
-    Driver, Errno, Event, ListenOptions, Listener, Peer, SendOutcome, ShardPools, SocketId,
-    monotonic_ns,
+    Address, Driver, Errno, Event, ListenOptions, Listener, Peer, SendOutcome, ShardPools,
+    SocketId, monotonic_ns,
 };
 use millpond_mempool::{Buffer, PoolMode};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Error, ErrorKind, Result};
 
 /// Long enough for the slowest machine; only a hanging test meets it.
 const WATCHDOG_NS: u64 = 60_000_000_000;
+
+/// How long a tick may sleep while a peer outside the driver may have something to do.
+const TURN_NS: u64 = 1_000_000;
 
 /// An event that outlives its handler. Receives of one socket in a row are joined.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,47 +23,44 @@ pub(crate) enum Seen {
     Received(SocketId, Vec<u8>),
     PeerFinished(SocketId),
     Failed(SocketId, Errno),
+    SendBlocked(SocketId),
     SendDrained(SocketId),
     Woken,
 }
 
-pub(crate) struct Pond<D: Driver> {
-    pub(crate) driver: D,
+pub(crate) struct Pond<'w, W: World> {
+    world: &'w W,
+    pub(crate) driver: W::Driver,
     pub(crate) pools: ShardPools,
     pub(crate) seen: Vec<Seen>,
 }
 
-impl<D: Driver> Pond<D> {
-    pub(crate) fn new(make: &impl Fn() -> D) -> Self {
+impl<'w, W: World> Pond<'w, W> {
+    pub(crate) fn new(world: &'w W) -> Self {
         Self {
-            driver: make(),
+            world,
+            driver: world.driver(),
             pools: ShardPools::new(PoolMode::On),
             seen: Vec::new(),
         }
     }
 
     /// A pond that listens on loopback, and its address.
-    pub(crate) fn listening(make: &impl Fn() -> D) -> (Self, SocketAddr) {
-        let mut pond = Self::new(make);
+    pub(crate) fn listening(world: &'w W) -> (Self, Address) {
+        let mut pond = Self::new(world);
         let loopback = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind(&loopback, ListenOptions::default()).unwrap();
-        let address = listener.local_address().inet().unwrap();
+        let address = listener.local_address().clone();
         pond.driver.listen(listener).unwrap();
         (pond, address)
     }
 
     /// A pond with one accepted connection: the pond, the socket, and the peer's end.
-    pub(crate) fn connected(make: &impl Fn() -> D) -> (Self, SocketId, TcpStream) {
-        let (mut pond, address) = Self::listening(make);
-        let peer = TcpStream::connect(address).unwrap();
+    pub(crate) fn connected(world: &'w W) -> (Self, SocketId, W::Remote) {
+        let (mut pond, address) = Self::listening(world);
+        let peer = world.connect(&address).unwrap();
         let socket = pond.accept();
-        assert_eq!(
-            pond.seen.pop(),
-            Some(Seen::Accepted(
-                socket,
-                Peer::Inet(peer.local_addr().unwrap())
-            ))
-        );
+        assert_eq!(pond.seen.pop(), Some(Seen::Accepted(socket, peer.name())));
         (pond, socket, peer)
     }
 
@@ -73,6 +74,19 @@ impl<D: Driver> Pond<D> {
         }
     }
 
+    /// The first accepted socket of all that was seen, whatever else happens meanwhile.
+    pub(crate) fn accept_among(&mut self) -> SocketId {
+        let mut found = None;
+        self.run_until(|seen| {
+            found = seen.iter().find_map(|seen| match seen {
+                Seen::Accepted(socket, _) => Some(*socket),
+                _ => None,
+            });
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
     /// Ticks until what was seen satisfies `done`.
     pub(crate) fn run_until(&mut self, mut done: impl FnMut(&[Seen]) -> bool) {
         self.run_with(|_, _, _| {}, |seen, _| done(seen));
@@ -81,18 +95,20 @@ impl<D: Driver> Pond<D> {
     /// Ticks until `done`, calling `react` for each event.
     pub(crate) fn run_with(
         &mut self,
-        mut react: impl FnMut(&mut D, &mut ShardPools, &Event<'_>),
-        mut done: impl FnMut(&[Seen], &D) -> bool,
+        mut react: impl FnMut(&mut W::Driver, &mut ShardPools, &Event<'_>),
+        mut done: impl FnMut(&[Seen], &W::Driver) -> bool,
     ) {
+        // The machine's time, also in a simulation: what hangs there, hangs for us.
         let watchdog_ns = monotonic_ns() + WATCHDOG_NS;
         while !done(&self.seen, &self.driver) {
             assert!(
                 monotonic_ns() < watchdog_ns,
-                "hangs; the last events: {:?}",
-                self.tail()
+                "hangs; the last events: {:?}; {:?}",
+                self.tail(),
+                self.driver.counters()
             );
             // Wakes now and then, so that conditions outside the driver are looked at.
-            self.tick(monotonic_ns() + 5_000_000, &mut react);
+            self.tick(self.world.now_ns() + TURN_NS, &mut react);
         }
     }
 
@@ -100,10 +116,10 @@ impl<D: Driver> Pond<D> {
     pub(crate) fn tick(
         &mut self,
         deadline_ns: u64,
-        react: &mut impl FnMut(&mut D, &mut ShardPools, &Event<'_>),
+        react: &mut impl FnMut(&mut W::Driver, &mut ShardPools, &Event<'_>),
     ) {
         let seen = &mut self.seen;
-        let handler = |driver: &mut D, pools: &mut ShardPools, event: Event<'_>| {
+        let handler = |driver: &mut W::Driver, pools: &mut ShardPools, event: Event<'_>| {
             remember(seen, &event);
             react(driver, pools, &event);
         };
@@ -117,7 +133,7 @@ impl<D: Driver> Pond<D> {
         let mut quiet_ticks = 0;
         while quiet_ticks < 3 {
             let seen_before = self.seen.len();
-            self.tick(monotonic_ns() + 2_000_000, &mut |_, _, _| {});
+            self.tick(self.world.now_ns() + 2 * TURN_NS, &mut |_, _, _| {});
             quiet_ticks = if self.seen.len() == seen_before {
                 quiet_ticks + 1
             } else {
@@ -130,7 +146,7 @@ impl<D: Driver> Pond<D> {
     pub(crate) fn busy_waits(&mut self, ticks: usize) -> u64 {
         let before = self.driver.counters();
         for _ in 0..ticks {
-            self.tick(monotonic_ns() + 1_000_000, &mut |_, _, _| {});
+            self.tick(self.world.now_ns() + TURN_NS, &mut |_, _, _| {});
         }
         let after = self.driver.counters();
         (after.waits - before.waits) - (after.empty_waits - before.empty_waits)
@@ -141,10 +157,109 @@ impl<D: Driver> Pond<D> {
         self.driver.send(socket, data)
     }
 
+    /// Sends `piece` again and again until the driver says that the kernel is full; returns what
+    /// was given, all in all.
+    pub(crate) fn send_until_blocked(&mut self, socket: SocketId, piece: &[u8]) -> Vec<u8> {
+        let mut given = Vec::new();
+        let from = self.seen.len();
+        let is_full = Seen::SendBlocked(socket);
+        loop {
+            given.extend_from_slice(piece);
+            if self.send(socket, piece) == SendOutcome::Blocked {
+                return given;
+            }
+            self.tick(0, &mut |_, _, _| {});
+            if self.seen[from..].contains(&is_full) {
+                self.seen.retain(|seen| *seen != is_full);
+                return given;
+            }
+            assert!(
+                given.len() < 256 << 20,
+                "a peer that reads nothing must block the socket"
+            );
+        }
+    }
+
+    /// The next `len` bytes the peer receives; the driver runs meanwhile.
+    pub(crate) fn peer_receives(&mut self, peer: &mut W::Remote, len: usize) -> Vec<u8> {
+        let mut reader = Reader::until(len);
+        self.run_with(|_, _, _| {}, |_, _| reader.turn(peer));
+        assert!(
+            reader.end.is_none(),
+            "{:?} after {}",
+            reader.end,
+            reader.got.len()
+        );
+        reader.got
+    }
+
+    /// All the peer receives up to the FIN, or up to the failure that ended it.
+    pub(crate) fn peer_receives_all(&mut self, peer: &mut W::Remote) -> (Vec<u8>, Result<()>) {
+        let mut reader = Reader::until(usize::MAX);
+        self.run_with(|_, _, _| {}, |_, _| reader.turn(peer));
+        (reader.got, reader.end.unwrap())
+    }
+
     fn tail(&self) -> Vec<String> {
         let from = self.seen.len().saturating_sub(8);
         let short = |seen: &Seen| format!("{seen:?}").chars().take(120).collect();
         self.seen[from..].iter().map(short).collect()
+    }
+}
+
+/// A peer's bytes on their way to the driver.
+pub(crate) struct Sender<'a> {
+    left: &'a [u8],
+}
+
+impl<'a> Sender<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { left: bytes }
+    }
+
+    /// Sends as much as is taken now; true when all is.
+    pub(crate) fn turn(&mut self, peer: &mut impl Remote) -> Result<bool> {
+        while !self.left.is_empty() {
+            match peer.write(self.left) {
+                Ok(count) => self.left = &self.left[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What a peer has received so far.
+#[derive(Default)]
+pub(crate) struct Reader {
+    wanted: usize,
+    pub(crate) got: Vec<u8>,
+    /// The FIN, or the failure instead of it.
+    pub(crate) end: Option<Result<()>>,
+}
+
+impl Reader {
+    pub(crate) fn until(wanted: usize) -> Self {
+        Self {
+            wanted,
+            ..Self::default()
+        }
+    }
+
+    /// Reads what is there; true when enough is, or the end was met.
+    pub(crate) fn turn(&mut self, peer: &mut impl Remote) -> bool {
+        let mut room = vec![0; 1 << 16];
+        while self.end.is_none() && self.got.len() < self.wanted {
+            let most = room.len().min(self.wanted - self.got.len());
+            match peer.read(&mut room[..most]) {
+                Ok(0) => self.end = Some(Ok(())),
+                Ok(count) => self.got.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) => self.end = Some(Err(Error::from(error.kind()))),
+            }
+        }
+        true
     }
 }
 
@@ -180,6 +295,15 @@ pub(crate) fn received_bytes(seen: &[Seen], socket: SocketId) -> Vec<u8> {
     seen.iter().flat_map(of_socket).collect()
 }
 
+/// How many that is.
+pub(crate) fn received_len(seen: &[Seen], socket: SocketId) -> usize {
+    let of_socket = |seen: &Seen| match seen {
+        Seen::Received(of, bytes) if *of == socket => bytes.len(),
+        _ => 0,
+    };
+    seen.iter().map(of_socket).sum()
+}
+
 fn remember(seen: &mut Vec<Seen>, event: &Event<'_>) {
     let new = match *event {
         Event::Accepted { socket, peer } => Seen::Accepted(socket, peer),
@@ -197,6 +321,7 @@ fn remember(seen: &mut Vec<Seen>, event: &Event<'_>) {
         }
         Event::PeerFinished { socket } => Seen::PeerFinished(socket),
         Event::Failed { socket, error } => Seen::Failed(socket, error),
+        Event::SendBlocked { socket } => Seen::SendBlocked(socket),
         Event::SendDrained { socket } => Seen::SendDrained(socket),
         Event::Woken => Seen::Woken,
         ref other => panic!("unknown event {other:?}"),

@@ -1,12 +1,13 @@
 //! Waits, wake-ups and the driver's time.
 
 use crate::harness::{Pond, Seen};
-use millpond_io::{Driver, monotonic_ns};
+use crate::world::World;
+use millpond_io::Driver;
 use std::io::Write;
 
 /// Goal: a wait without a deadline ends when another thread uses the waker.
-pub(crate) fn a_waker_ends_an_endless_wait<D: Driver>(make: &impl Fn() -> D) {
-    let mut pond = Pond::new(make);
+pub(crate) fn a_waker_ends_an_endless_wait<W: World>(world: &W) {
+    let mut pond = Pond::new(world);
     let waker = pond.driver.waker();
     let (go, went) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -18,7 +19,7 @@ pub(crate) fn a_waker_ends_an_endless_wait<D: Driver>(make: &impl Fn() -> D) {
         go.send(()).unwrap();
         let mut is_woken = false;
         while !is_woken {
-            let handler = |_: &mut D, _: &mut _, event: millpond_io::Event<'_>| {
+            let handler = |_: &mut W::Driver, _: &mut _, event: millpond_io::Event<'_>| {
                 is_woken |= matches!(event, millpond_io::Event::Woken);
             };
             pond.driver.tick(None, &mut pond.pools, handler).unwrap();
@@ -30,8 +31,8 @@ pub(crate) fn a_waker_ends_an_endless_wait<D: Driver>(make: &impl Fn() -> D) {
 }
 
 /// Goal: many uses before a tick are one event; none is lost, none comes twice.
-pub(crate) fn wakes_between_ticks_count_once<D: Driver>(make: &impl Fn() -> D) {
-    let mut pond = Pond::new(make);
+pub(crate) fn wakes_between_ticks_count_once<W: World>(world: &W) {
+    let mut pond = Pond::new(world);
     let waker = pond.driver.waker();
     for _ in 0..10 {
         waker.clone().wake();
@@ -43,20 +44,20 @@ pub(crate) fn wakes_between_ticks_count_once<D: Driver>(make: &impl Fn() -> D) {
 }
 
 /// Goal: with nothing to report, a wait lasts until its deadline, to the nanosecond.
-pub(crate) fn a_wait_is_never_cut_short<D: Driver>(make: &impl Fn() -> D) {
-    let mut pond = Pond::new(make);
+pub(crate) fn a_wait_is_never_cut_short<W: World>(world: &W) {
+    let mut pond = Pond::new(world);
     for wait_ns in [1, 999, 1_000, 50_000, 999_999, 1_000_001, 20_000_000] {
-        let deadline_ns = monotonic_ns() + wait_ns;
+        let deadline_ns = world.now_ns() + wait_ns;
         pond.tick(deadline_ns, &mut |_, _, _| {});
-        assert!(monotonic_ns() >= deadline_ns, "{wait_ns}");
+        assert!(world.now_ns() >= deadline_ns, "{wait_ns}");
         assert!(pond.driver.now_ns() >= deadline_ns, "{wait_ns}");
     }
     assert_eq!(pond.seen, []);
 }
 
 /// Goal: a deadline in the past still delivers what is ready.
-pub(crate) fn a_past_deadline_only_looks<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, socket, mut peer) = Pond::connected(make);
+pub(crate) fn a_past_deadline_only_looks<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
     pond.tick(0, &mut |_, _, _| {});
     assert_eq!(pond.seen, []);
     peer.write_all(b"ready").unwrap();
@@ -65,10 +66,10 @@ pub(crate) fn a_past_deadline_only_looks<D: Driver>(make: &impl Fn() -> D) {
 }
 
 /// Goal: the driver's time during an event is not before the event happened.
-pub(crate) fn events_carry_a_time_not_before_them<D: Driver>(make: &impl Fn() -> D) {
-    let (mut pond, _socket, mut peer) = Pond::connected(make);
+pub(crate) fn events_carry_a_time_not_before_them<W: World>(world: &W) {
+    let (mut pond, _socket, mut peer) = Pond::connected(world);
     for _ in 0..20 {
-        let before_ns = monotonic_ns();
+        let before_ns = world.now_ns();
         peer.write_all(b"x").unwrap();
         let mut event_ns = None;
         let from = pond.seen.len();

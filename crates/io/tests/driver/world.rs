@@ -1,0 +1,121 @@
+//! Where a driver and its peers live: the kernel's loopback, or a simulation.
+//!
+//! A behaviour gets everything it needs from the outside through here, so that one body runs on
+//! all drivers. Peers never block: the test thread moves them and the driver in turns.
+
+use millpond_io::{Address, Driver, Peer, monotonic_ns};
+use rustix::net::sockopt::set_socket_linger;
+use std::io::{Read, Result, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Makes drivers, and peers that reach them.
+pub(crate) trait World {
+    type Driver: Driver;
+    type Remote: Remote;
+
+    /// A driver without sockets.
+    fn driver(&self) -> Self::Driver;
+
+    /// The time the drivers' deadlines are measured by.
+    fn now_ns(&self) -> u64;
+
+    /// A peer that has connected to `to`, whether it is accepted yet or not.
+    fn connect(&self, to: &Address) -> Result<Self::Remote>;
+}
+
+/// The other end of a driver's socket. Reads and writes answer `WouldBlock` instead of waiting;
+/// dropping it closes it.
+pub(crate) trait Remote: Read + Write {
+    /// What [`millpond_io::Event::Accepted`] calls it.
+    fn name(&self) -> Peer;
+
+    /// Sends a FIN; reading goes on.
+    fn finish(&self);
+
+    /// Closes with a reset instead of a FIN.
+    fn reset(self);
+}
+
+/// Drivers over this machine's kernel.
+pub(crate) struct Kernel<F>(pub(crate) F);
+
+impl<D: Driver, F: Fn() -> D> World for Kernel<F> {
+    type Driver = D;
+    type Remote = KernelRemote;
+
+    fn driver(&self) -> D {
+        (self.0)()
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn connect(&self, to: &Address) -> Result<KernelRemote> {
+        Ok(match to {
+            Address::Inet(to) => {
+                let stream = TcpStream::connect(to)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                KernelRemote::Inet(stream)
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(true)?;
+                KernelRemote::Unix(stream)
+            }
+        })
+    }
+}
+
+pub(crate) enum KernelRemote {
+    Inet(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Read for KernelRemote {
+    fn read(&mut self, room: &mut [u8]) -> Result<usize> {
+        match self {
+            Self::Inet(stream) => stream.read(room),
+            Self::Unix(stream) => stream.read(room),
+        }
+    }
+}
+
+impl Write for KernelRemote {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self {
+            Self::Inet(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Remote for KernelRemote {
+    fn name(&self) -> Peer {
+        match self {
+            Self::Inet(stream) => Peer::Inet(stream.local_addr().unwrap()),
+            Self::Unix(_) => Peer::Unix,
+        }
+    }
+
+    fn finish(&self) {
+        match self {
+            Self::Inet(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+        .unwrap();
+    }
+
+    fn reset(self) {
+        if let Self::Inet(stream) = &self {
+            set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+        }
+    }
+}
