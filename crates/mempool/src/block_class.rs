@@ -18,7 +18,7 @@
 use crate::chunk::CHUNK_BYTES;
 use crate::chunk_header::{ChunkHeader, ChunkUse};
 use crate::chunk_list::ChunkList;
-use crate::chunk_shelf::ChunkShelf;
+use crate::chunk_shelf::{ChunkShelf, PageLayout};
 use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
 use crate::remote_free::RemoteFrees;
@@ -92,7 +92,8 @@ impl BlockClass {
         true
     }
 
-    /// Adds a chunk fresh from the store; `refill` finds it.
+    /// Adds a chunk fresh from the store, of which it may be known that it has no memory yet;
+    /// `refill` finds it.
     ///
     /// # Safety
     /// The store lent the chunk to the caller, who gives it away; `home` is where its blocks go when
@@ -100,12 +101,14 @@ impl BlockClass {
     pub(crate) unsafe fn add_chunk(
         &mut self,
         header: NonNull<ChunkHeader>,
+        is_absent: bool,
         home: NonNull<RemoteFrees>,
     ) {
         // SAFETY: the caller's promise; the chunk is in no list.
         unsafe {
             let (class, block_bytes) = (self.class, self.block_bytes);
             ChunkHeader::dedicate(header, ChunkUse::Blocks, home.as_ptr(), class, block_bytes);
+            *ChunkHeader::shelf(header) = ChunkShelf::new(block_bytes, is_absent);
             self.roomy.push(header);
         }
         self.chunks_taken += 1;
@@ -136,7 +139,7 @@ impl BlockClass {
             unsafe {
                 let shelf = ChunkHeader::shelf(header);
                 let had_room = shelf.has_room();
-                shelf.put(block);
+                shelf.put(block, self.block_bytes);
                 let is_idle = shelf.out_count() == 0;
                 match (had_room, is_idle) {
                     (true, true) => self.roomy.remove(header),
@@ -147,7 +150,7 @@ impl BlockClass {
                     self.roomy.push(header);
                 }
                 if is_idle {
-                    *ChunkHeader::shelf(header) = ChunkShelf::new(self.block_bytes);
+                    ChunkHeader::shelf(header).restart(self.block_bytes);
                     self.idle.push(header);
                 }
             }
@@ -161,13 +164,14 @@ impl BlockClass {
     /// the fullest chunks first, so that what is lent next fills them up and the others can run
     /// empty.
     pub(crate) fn sweep(&mut self) -> Swept {
+        let layout = PageLayout::new(self.block_bytes);
         let mut page_bytes = 0;
         for header in self.roomy.iter() {
             // SAFETY: the chunk is this class's, cut into its blocks; no other reference to its
             // shelf lives.
             unsafe {
                 let start = ChunkHeader::chunk_start(header);
-                page_bytes += ChunkHeader::shelf(header).sweep(start, self.block_bytes);
+                page_bytes += ChunkHeader::shelf(header).sweep(start, &layout);
             }
         }
         self.roomy.order_by_fullness(self.blocks_per_chunk());
@@ -283,9 +287,10 @@ mod tests {
 
         fn take(&mut self) -> NonNull<u8> {
             if self.front.is_empty() && !self.class.refill(&mut self.front) {
-                let (header, _) = chunk_store::take(1).unwrap();
+                let (header, is_zero) = chunk_store::take(1).unwrap();
+                let home = NonNull::from(&self.home);
                 // SAFETY: fresh from the store.
-                unsafe { self.class.add_chunk(header, NonNull::from(&self.home)) };
+                unsafe { self.class.add_chunk(header, is_zero, home) };
                 assert!(self.class.refill(&mut self.front));
             }
             self.front.pop().unwrap()

@@ -29,10 +29,10 @@ pub(crate) enum ChunkUse {
     Run,
 }
 
-/// One chunk's header: a cache line.
-/// Invariant: the numbers outside `owned` change only while no block of the chunk is lent, so any
-/// thread that holds a block may read them; `owned` is the owner's alone.
-#[repr(C, align(64))]
+/// One chunk's header: a cache line that any thread may read, and one that the owner writes to.
+/// Invariant: the numbers outside `place` and `shelf` change only while no block of the chunk is
+/// lent, so any thread that holds a block may read them; these two are the owner's alone.
+#[repr(C, align(128))]
 pub(crate) struct ChunkHeader {
     home: AtomicPtr<RemoteFrees>,
     block_bytes: AtomicU32,
@@ -40,8 +40,13 @@ pub(crate) struct ChunkHeader {
     chunk_count: AtomicU16,
     class: AtomicU8,
     used_for: AtomicU8,
-    owned: UnsafeCell<Owned>,
+    place: UnsafeCell<Place>,
+    shelf: OwnersLine,
 }
+
+/// Where other threads, reading the rest, do not wait for the owner's writes.
+#[repr(C, align(64))]
+struct OwnersLine(UnsafeCell<ChunkShelf>);
 
 /// Where a chunk stands in a list of its owner's.
 #[derive(Clone, Copy)]
@@ -57,15 +62,9 @@ impl Place {
     };
 }
 
-/// What of a header the owner alone touches.
-struct Owned {
-    place: Place,
-    shelf: ChunkShelf,
-}
-
 const _: () = assert!(
-    size_of::<ChunkHeader>() == 64,
-    "a header is one cache line, so that it is found by a shift"
+    size_of::<ChunkHeader>() == 128,
+    "a header is a power of two, so that it is found by a shift"
 );
 
 impl ChunkHeader {
@@ -113,16 +112,10 @@ impl ChunkHeader {
         header.block_bytes.store(block_bytes, Ordering::Relaxed);
         header.class.store(class, Ordering::Relaxed);
         header.used_for.store(used_for as u8, Ordering::Relaxed);
-        let shelf = match used_for {
-            ChunkUse::Blocks => ChunkShelf::new(block_bytes),
-            ChunkUse::Run | ChunkUse::Free => ChunkShelf::NONE,
-        };
         // SAFETY: as above.
         unsafe {
-            *header.owned.get() = Owned {
-                place: Place::NONE,
-                shelf,
-            };
+            *header.place.get() = Place::NONE;
+            *header.shelf.0.get() = ChunkShelf::NONE;
         }
     }
 
@@ -134,7 +127,7 @@ impl ChunkHeader {
     pub(crate) unsafe fn shelf<'a>(this: NonNull<Self>) -> &'a mut ChunkShelf {
         // SAFETY: the caller's promise; the cell lets it be written beside shared readers of the
         // other numbers.
-        unsafe { &mut (*(*this.as_ptr()).owned.get()).shelf }
+        unsafe { &mut *(*this.as_ptr()).shelf.0.get() }
     }
 
     /// Where the chunk stands in its owner's lists.
@@ -143,7 +136,7 @@ impl ChunkHeader {
     /// As for `shelf`.
     pub(crate) unsafe fn place<'a>(this: NonNull<Self>) -> &'a mut Place {
         // SAFETY: as in `shelf`.
-        unsafe { &mut (*(*this.as_ptr()).owned.get()).place }
+        unsafe { &mut *(*this.as_ptr()).place.get() }
     }
 
     /// Where the chunk's blocks go when another thread frees them.

@@ -5,6 +5,8 @@
 //! A block that is home is in `free`, or it begins in a page of `uncut`: one never cut since the
 //! chunk was empty, or given back since. Such a page is cut into blocks again when they are wanted,
 //! so blocks given back need no list of their own, and a list never runs through missing memory.
+//! How many free blocks reach into each page is counted as they come, so that a sweep need not walk
+//! them: they are cold, and walking them cost more than all else a sweep does.
 //! Absent on purpose: chunks' places in lists, which are `chunk_list`'s.
 #![allow(unsafe_code)]
 use crate::chunk::{CHUNK_BYTES, discard};
@@ -15,8 +17,6 @@ use std::ptr::NonNull;
 /// What is cut, and given back, at a time.
 const PAGE_BYTES: usize = 4096;
 const PAGE_COUNT: usize = CHUNK_BYTES / PAGE_BYTES;
-/// Blocks of a chunk, at the most: of the 16 bytes that a block has at least.
-const BLOCKS_MAX: usize = CHUNK_BYTES / 16;
 
 /// Some of a chunk's pages, a bit each.
 type Pages = u16;
@@ -24,16 +24,19 @@ const _: () = assert!(PAGE_COUNT == Pages::BITS as usize);
 
 /// One chunk's blocks, from the owner's side.
 /// Invariant: of the chunk's blocks `out_count` are lent or in the front list; of those that are
-/// home, exactly the ones that begin in a page of `uncut` are not in `free`, which has `free_count`.
+/// home, exactly the ones that begin in a page of `uncut` are not in `free`, which has `free_count`,
+/// `free_counts[page]` of them reaching into each page.
 pub(crate) struct ChunkShelf {
     free: FreeList,
     free_count: u32,
     out_count: u32,
+    free_counts: [u16; PAGE_COUNT],
     uncut: Pages,
-    /// Of the other pages, those that no block away from home reached into at the last sweep, nor
-    /// since.
+    /// Pages that no block away from home reached into at the last sweep, nor since.
     idle: Pages,
-    /// Whether blocks came home since the last sweep.
+    /// Pages known to have no memory. Nothing but blocks at home reach into them.
+    absent: Pages,
+    /// Whether blocks came home or left since the last sweep.
     has_news: bool,
 }
 
@@ -43,21 +46,33 @@ impl ChunkShelf {
         free: FreeList::new(),
         free_count: 0,
         out_count: 0,
+        free_counts: [0; PAGE_COUNT],
         uncut: 0,
         idle: 0,
+        absent: 0,
         has_news: false,
     };
 
-    /// The books of a chunk all of whose blocks are home.
-    pub(crate) fn new(block_bytes: u32) -> Self {
+    /// The books of a chunk all of whose blocks are home. `is_absent`: none of it has memory.
+    pub(crate) fn new(block_bytes: u32, is_absent: bool) -> Self {
         let begins = |page: &usize| !blocks_beginning_in(*page, block_bytes).is_empty();
         let uncut = (0..PAGE_COUNT)
             .filter(begins)
             .fold(0, |pages, page| pages | 1 << page);
         Self {
             uncut,
+            absent: if is_absent { Pages::MAX } else { 0 },
             ..Self::NONE
         }
+    }
+
+    /// Starts again, when all blocks are home.
+    pub(crate) fn restart(&mut self, block_bytes: u32) {
+        debug_assert_eq!(self.out_count, 0);
+        *self = Self {
+            absent: self.absent,
+            ..Self::new(block_bytes, false)
+        };
     }
 
     /// Blocks lent, or in the front list.
@@ -83,7 +98,13 @@ impl ChunkShelf {
         block_bytes: u32,
     ) -> u32 {
         self.idle = 0;
+        self.has_news = true;
         let count = if self.free_count > 0 {
+            for page in 0..PAGE_COUNT {
+                let is_free_of_them = u16::from(self.free_counts[page] == 0);
+                self.absent &= !(1 << page) | is_free_of_them << page;
+            }
+            self.free_counts = [0; PAGE_COUNT];
             *front = self.free.take();
             std::mem::take(&mut self.free_count)
         } else {
@@ -95,6 +116,10 @@ impl ChunkShelf {
                 // aligned as its size and the chunk are.
                 unsafe { front.push(start.add((index * block_bytes) as usize)) };
             }
+            let end = (blocks.end * block_bytes) as usize;
+            for touched in page..end.div_ceil(PAGE_BYTES) {
+                self.absent &= !(1 << touched);
+            }
             blocks.end - blocks.start
         };
         self.out_count += count;
@@ -105,31 +130,35 @@ impl ChunkShelf {
     ///
     /// # Safety
     /// The block is one of this chunk's that was out, and unused.
-    pub(crate) unsafe fn put(&mut self, block: NonNull<u8>) {
+    pub(crate) unsafe fn put(&mut self, block: NonNull<u8>, block_bytes: u32) {
         // SAFETY: blocks are at least 16 bytes, 8-aligned, and mapped; unused by the caller's
         // promise.
         unsafe { self.free.push(block) };
+        let offset = block.addr().get() % CHUNK_BYTES;
+        for page in pages_of(offset, block_bytes) {
+            self.free_counts[page] += 1;
+        }
         self.free_count += 1;
         self.out_count -= 1;
         self.has_news = true;
     }
 
     /// Gives back half, rounded up, of the pages that were idle all the time since the last sweep,
-    /// and sees which are idle now; returns how many bytes that were. O(free blocks of the chunk)
-    /// when there is something to do.
+    /// and sees which are idle now; returns how many bytes that were. Walks the chunk's free blocks
+    /// only when pages go.
     ///
     /// # Safety
-    /// As for `fill`.
-    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, block_bytes: u32) -> usize {
+    /// As for `fill`; `layout` is that of the chunk's blocks.
+    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, layout: &PageLayout) -> usize {
         let leaving = upper_half(self.idle);
         if leaving != 0 {
             self.idle &= !leaving;
             // SAFETY: the caller's promise; no block that is out reaches into an idle page.
-            unsafe { self.give_back(leaving, start) };
+            unsafe { self.give_back(leaving, start, layout.block_bytes) };
         }
         if self.has_news {
             self.has_news = false;
-            self.idle = self.pages_without_live(start, block_bytes);
+            self.idle = self.pages_without_live(layout);
         }
         leaving.count_ones() as usize * PAGE_BYTES
     }
@@ -138,18 +167,25 @@ impl ChunkShelf {
     ///
     /// # Safety
     /// The chunk at `start` is the caller's, and no block that is out reaches into one of the pages.
-    unsafe fn give_back(&mut self, leaving: Pages, start: NonNull<u8>) {
-        let mut listed = self.free.take();
-        while let Some(block) = listed.pop() {
-            let page = offset_of(block, start) / PAGE_BYTES;
-            if leaving >> page & 1 == 0 {
-                // SAFETY: it was in the list just now, and its first page stays.
-                unsafe { self.free.push(block) };
-            } else {
-                self.free_count -= 1;
-                self.uncut |= 1 << page;
+    unsafe fn give_back(&mut self, leaving: Pages, start: NonNull<u8>, block_bytes: u32) {
+        if leaving & !self.uncut != 0 {
+            let mut listed = self.free.take();
+            while let Some(block) = listed.pop() {
+                let offset = block.addr().get() % CHUNK_BYTES;
+                let page = offset / PAGE_BYTES;
+                if leaving >> page & 1 == 0 {
+                    // SAFETY: it was in the list just now, and its first page stays.
+                    unsafe { self.free.push(block) };
+                } else {
+                    self.free_count -= 1;
+                    self.uncut |= 1 << page;
+                    for page in pages_of(offset, block_bytes) {
+                        self.free_counts[page] -= 1;
+                    }
+                }
             }
         }
+        self.absent |= leaving;
         let mut left = leaving;
         while left != 0 {
             let first = left.trailing_zeros() as usize;
@@ -161,34 +197,59 @@ impl ChunkShelf {
         }
     }
 
-    /// The pages into which only blocks reach that are home, without the uncut ones.
-    fn pages_without_live(&self, start: NonNull<u8>, block_bytes: u32) -> Pages {
-        let mut is_home = [0_u64; BLOCKS_MAX / 64];
-        let mut mark = |index: usize| is_home[index / 64] |= 1 << (index % 64);
-        for block in self.free.iter() {
-            mark(offset_of(block, start) / block_bytes as usize);
+    /// The pages with memory into which only blocks reach that are home.
+    fn pages_without_live(&self, layout: &PageLayout) -> Pages {
+        let is_uncut = |page: u8| self.uncut >> page & 1;
+        let mut idle = 0;
+        for (index, page) in layout.pages.iter().enumerate() {
+            let uncut_count = is_uncut(index as u8) * page.beginning_count
+                + is_uncut(page.reached_from) * page.reaching_count;
+            let all_count = page.beginning_count + page.reaching_count;
+            let is_home = self.free_counts[index] + uncut_count == all_count && all_count > 0;
+            idle |= Pages::from(is_home) << index;
         }
-        for page in (0..PAGE_COUNT).filter(|page| self.uncut >> page & 1 == 1) {
-            blocks_beginning_in(page, block_bytes).for_each(|index| mark(index as usize));
-        }
-        let is_home = |index: usize| is_home[index / 64] >> (index % 64) & 1 == 1;
-        let block_bytes = block_bytes as usize;
-        let block_count = CHUNK_BYTES / block_bytes;
-        let is_idle = |page: &usize| {
-            let first = page * PAGE_BYTES / block_bytes;
-            let end = ((page + 1) * PAGE_BYTES)
-                .div_ceil(block_bytes)
-                .min(block_count);
-            first < end && self.uncut >> page & 1 == 0 && (first..end).all(is_home)
-        };
-        (0..PAGE_COUNT)
-            .filter(is_idle)
-            .fold(0, |pages, page| pages | 1 << page)
+        idle & !self.absent
     }
 }
 
-fn offset_of(block: NonNull<u8>, start: NonNull<u8>) -> usize {
-    block.addr().get() - start.addr().get()
+/// How blocks of one size lie on the pages of a chunk.
+pub(crate) struct PageLayout {
+    block_bytes: u32,
+    pages: [PageBlocks; PAGE_COUNT],
+}
+
+/// The blocks that reach into a page.
+#[derive(Clone, Copy)]
+struct PageBlocks {
+    /// Those that begin in it.
+    beginning_count: u16,
+    /// Those that began before it, 0 or 1, and where.
+    reaching_count: u16,
+    reached_from: u8,
+}
+
+impl PageLayout {
+    /// The layout for a size.
+    pub(crate) fn new(block_bytes: u32) -> Self {
+        let block_count = CHUNK_BYTES as u32 / block_bytes;
+        let pages = std::array::from_fn(|page| {
+            let here = blocks_beginning_in(page, block_bytes);
+            let first = (page * PAGE_BYTES) as u32 / block_bytes;
+            let is_reached = first < here.start && first < block_count;
+            PageBlocks {
+                beginning_count: (here.end - here.start) as u16,
+                reaching_count: u16::from(is_reached),
+                reached_from: ((first * block_bytes) as usize / PAGE_BYTES) as u8,
+            }
+        });
+        Self { block_bytes, pages }
+    }
+}
+
+/// The pages that a block at this offset reaches into.
+fn pages_of(offset: usize, block_bytes: u32) -> Range<usize> {
+    let first = offset / PAGE_BYTES;
+    first..((offset + block_bytes as usize).div_ceil(PAGE_BYTES)).min(PAGE_COUNT)
 }
 
 /// The blocks whose first byte lies in the page.
@@ -211,6 +272,7 @@ fn upper_half(pages: Pages) -> Pages {
 mod tests {
     use super::*;
     use crate::chunk::Chunk;
+    use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     /// Goal: every block begins in one page, in the order of their places, for all kinds of sizes.
@@ -244,7 +306,7 @@ mod tests {
         fn new(block_bytes: u32) -> Self {
             Self {
                 chunk: Chunk::map().unwrap(),
-                shelf: ChunkShelf::new(block_bytes),
+                shelf: ChunkShelf::new(block_bytes, true),
                 block_bytes,
                 out: BTreeSet::new(),
             }
@@ -279,18 +341,21 @@ mod tests {
                 .out
                 .iter()
                 .copied()
-                .filter(|block| !stays(offset_of(*block, start) / block_bytes))
+                .filter(|block| !stays((block.addr().get() - start.addr().get()) / block_bytes))
                 .collect();
             for block in going {
                 self.out.remove(&block);
                 // SAFETY: it was out and is not used any more.
-                unsafe { self.shelf.put(block) };
+                unsafe { self.shelf.put(block, self.block_bytes) };
             }
         }
 
         fn sweep(&mut self) {
             // SAFETY: the chunk and the books are this bench's.
-            unsafe { self.shelf.sweep(self.chunk.start(), self.block_bytes) };
+            unsafe {
+                self.shelf
+                    .sweep(self.chunk.start(), &PageLayout::new(self.block_bytes))
+            };
         }
 
         fn check_contents(&self) {
@@ -366,5 +431,48 @@ mod tests {
             bench.check_contents();
         }
         assert_eq!(bench.zero_pages(), 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 100 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        /// Goal: after any puts, fills and sweeps, the pages found by counting are those that
+        /// looking at every block that is out finds, and no such block reaches into a page without
+        /// memory.
+        #[test]
+        fn counting_finds_what_looking_finds(
+            block_bytes in prop::sample::select(vec![48, 144, 1008, 3072, 5120, 12_288, 32_768]),
+            steps in prop::collection::vec((0.0..1.0_f64, 0.0..1.0_f64, any::<bool>(), any::<bool>()), 1..12),
+        ) {
+            let mut bench = Bench::new(block_bytes);
+            bench.take_all();
+            let count = CHUNK_BYTES / block_bytes as usize;
+            for (from, length, is_thin, is_refilled) in steps {
+                let from = (from * count as f64) as usize;
+                let leaving = from..from + (length * count as f64) as usize + 1;
+                bench.put_unless(|index| !leaving.contains(&index) || is_thin && index % 3 == 0);
+                bench.sweep();
+                if is_refilled {
+                    bench.take_all();
+                }
+                let reached = bench
+                    .out
+                    .iter()
+                    .flat_map(|block| pages_of(block.addr().get() % CHUNK_BYTES, block_bytes))
+                    .fold(0, |pages: Pages, page| pages | 1 << page);
+                let with_blocks = pages_of(0, (count * block_bytes as usize) as u32)
+                    .fold(0, |pages: Pages, page| pages | 1 << page);
+                let shelf = &bench.shelf;
+                prop_assert_eq!(shelf.absent & reached, 0);
+                prop_assert_eq!(
+                    shelf.pages_without_live(&PageLayout::new(block_bytes)),
+                    with_blocks & !reached & !shelf.absent
+                );
+            }
+        }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct StoreFigures {
 /// The first bytes of a segment, in place of the header that its first chunk does not need.
 /// Invariant: bit `n` of `free` says that chunk `n` is the store's; of `dirty`, which is within
 /// `free`, that it has pages. Bit 0 is never set.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Segment {
     next: *mut Segment,
     previous: *mut Segment,
@@ -258,7 +258,7 @@ impl Store {
     }
 
     /// Unmaps a segment nothing of which is lent, unless it is the only one that could serve the
-    /// next taker: all it holds is a page of headers.
+    /// next taker: all it holds is two pages of headers.
     fn remove_segment(&mut self, segment: *mut Segment) {
         // SAFETY: as in `take`.
         let is_alone = self.open == segment && unsafe { (*segment).next.is_null() };

@@ -94,8 +94,8 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
             return Ok(());
         }
         self.take_budget(CHUNK_BYTES)?;
-        let header = match chunk_store::take(1) {
-            Ok((header, _)) => header,
+        let (header, is_zero) = match chunk_store::take(1) {
+            Ok(taken) => taken,
             Err(refused) => {
                 self.budget.give_back(CHUNK_BYTES);
                 return Err(refused);
@@ -103,7 +103,7 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         };
         let class = &mut self.classes[index];
         // SAFETY: fresh from the store.
-        unsafe { class.add_chunk(header, home) };
+        unsafe { class.add_chunk(header, is_zero, home) };
         let filled = class.refill(&mut self.fronts[index].free);
         assert!(filled, "a new chunk holds at least two blocks");
         Ok(())

@@ -215,9 +215,9 @@ impl OwnerPart {
         let index = class.index();
         let (front, chunks) = (&mut self.fronts[index], &mut self.classes[index]);
         if !chunks.refill(&mut front.free) {
-            let (header, _) = chunk_store::take(1).ok()?;
+            let (header, is_zero) = chunk_store::take(1).ok()?;
             // SAFETY: fresh from the store.
-            unsafe { chunks.add_chunk(header, home) };
+            unsafe { chunks.add_chunk(header, is_zero, home) };
             chunks.refill(&mut front.free);
         }
         front.until_look = front.interval;
