@@ -6,9 +6,18 @@
 
 use crate::step::{TestCount, run_command};
 use crate::toolchain::{Toolchain, target_directory};
+use std::process::Command;
 
 /// Counting the calls of malloc means to loop often, and shows nothing about memory.
 const NOT_UNDER_IT: &str = "heap_calls";
+
+/// What threads do depends on which of them goes on when, and that on a seed: these are run with
+/// several.
+const THREADED: [&str; 2] = ["stress", "threads"];
+
+/// Addresses are never made from numbers. The tests read the clock, the environment and files.
+const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-disable-isolation";
+const SEEDS: &str = "-Zmiri-many-seeds=0..4";
 
 /// Runs the tests of the pools whose path contains one of `filter`, or all.
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
@@ -19,24 +28,33 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    let mut command = toolchain.cargo();
-    command.args(["miri", "test", "--locked", "--package", "millpond-mempool"]);
-    command.args(["--no-fail-fast", "--lib"]);
-    for test in integration_tests()? {
-        command.args(["--test", &test]);
-    }
-    command.arg("--").args(filter);
-    // Addresses are never made from numbers. The tests read the clock, the environment and files.
-    command
-        .env(
-            "MIRIFLAGS",
-            "-Zmiri-strict-provenance -Zmiri-disable-isolation",
-        )
-        .env("CARGO_TARGET_DIR", target_directory()?.join("miri"));
-    match run_command(&mut command, &mut TestCount::default())? {
+    let (threaded, others): (Vec<String>, Vec<String>) = integration_tests()?
+        .into_iter()
+        .partition(|test| THREADED.contains(&test.as_str()));
+    let mut once = interpreter(&toolchain, &others, FLAGS)?;
+    once.arg("--lib").arg("--").args(filter);
+    let mut in_orders = interpreter(&toolchain, &threaded, &format!("{FLAGS} {SEEDS}"))?;
+    in_orders.arg("--").args(filter);
+    let mut tests = TestCount::default();
+    let once = run_command(&mut once, &mut tests)?;
+    match run_command(&mut in_orders, &mut tests)? && once {
         true => Ok(()),
         false => Err("Miri found what is printed above".to_owned()),
     }
+}
+
+/// The command that interprets these test programs.
+fn interpreter(toolchain: &Toolchain, tests: &[String], flags: &str) -> Result<Command, String> {
+    let mut command = toolchain.cargo();
+    command.args(["miri", "test", "--locked", "--package", "millpond-mempool"]);
+    command.arg("--no-fail-fast");
+    command.args(tests.iter().flat_map(|test| ["--test", test]));
+    command
+        .env("MIRIFLAGS", flags)
+        // A stack for each of the panics that tests expect would be interpreted too, for seconds.
+        .env("RUST_BACKTRACE", "0")
+        .env("CARGO_TARGET_DIR", target_directory()?.join("miri"));
+    Ok(command)
 }
 
 /// The names of the crate's test programs that are worth interpreting.

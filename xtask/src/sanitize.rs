@@ -32,6 +32,14 @@ impl Sanitizer {
             Self::Thread => "thread",
         }
     }
+
+    /// The variable that its runtime takes options from.
+    const fn options_variable(self) -> &'static str {
+        match self {
+            Self::Address => "ASAN_OPTIONS",
+            Self::Thread => "TSAN_OPTIONS",
+        }
+    }
 }
 
 /// Tests of what a sanitizer takes into its own hands: a fault that ends the process, and the number
@@ -76,6 +84,13 @@ pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
     with_rustflags(&mut command, &flags);
     let directory = target_directory()?.join(format!("sanitize-{name}"));
     command.env("CARGO_TARGET_DIR", directory);
+    // Its malloc ends the process where the system's refuses, and refusals are what some tests are
+    // about.
+    let variable = sanitizer.options_variable();
+    let own = std::env::var(variable).unwrap_or_default();
+    command.env(variable, format!("allocator_may_return_null=1:{own}"));
+    // A stack for each of the panics that tests expect takes longer than all the rest.
+    command.env("RUST_BACKTRACE", "0");
     match run_command(&mut command, &mut TestCount::default())? {
         true => Ok(()),
         false => Err(format!("the {name} sanitizer found what is printed above")),

@@ -87,6 +87,9 @@ pub use checks::{Checks, ChecksError};
 pub use error::PoolError;
 pub use malloc::MempoolAlloc;
 pub use outbox::flush_remote_frees;
+#[cfg(miri)]
+#[doc(hidden)]
+pub use pages::with_rights_of_its_mapping;
 pub use pool::{Pool, Pooled};
 pub use pool_mode::{PoolMode, PoolModeError};
 pub use slab::{Handle, Slab};

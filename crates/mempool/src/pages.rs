@@ -15,6 +15,9 @@ use real as system;
 
 pub(crate) use system::{discard, map, move_to, protect, resize, unmap};
 
+#[cfg(miri)]
+pub use interpreted::with_rights_of_its_mapping;
+
 /// What may be done with pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Access {
@@ -144,6 +147,20 @@ mod interpreted {
         };
         MAPPINGS.lock().unwrap().insert(start.addr().get(), mapping);
         Some(start)
+    }
+
+    /// The same address with the right to the whole mapping that it lies in, as the kernel has it:
+    /// for tests that plant a fault. From a reference's pointer a write beside what is referred to,
+    /// or after its end, would be a fault in the eyes of Miri before it is one in those of a pool.
+    pub fn with_rights_of_its_mapping(pointer: *mut u8) -> *mut u8 {
+        let mappings = MAPPINGS.lock().unwrap();
+        let (_, mapping) = mappings
+            .range(..=pointer.addr())
+            .next_back()
+            .expect("a pool's memory is mapped");
+        let whole = mapping.start.as_ptr();
+        assert!(pointer.addr() - whole.addr() < mapping.size_bytes);
+        whole.with_addr(pointer.addr())
     }
 
     pub(crate) unsafe fn unmap(start: NonNull<u8>, size_bytes: usize) -> bool {

@@ -462,7 +462,6 @@ mod tests {
     /// Goal: the multiplication finds the place that a division finds, for few and for many slots
     /// a chunk, at both ends of the range of indices.
     #[test]
-    #[cfg_attr(miri, ignore = "numbers only, and very many")]
     fn multiplication_divides() {
         fn check<V>() {
             let per_run = SlotTable::<V>::SLOTS_PER_RUN;
@@ -473,7 +472,8 @@ mod tests {
                 let border = (last / per_run / 1000 * step).saturating_mul(per_run);
                 [border.saturating_sub(1), border]
             });
-            for index in low.chain(high).chain(borders) {
+            let step = if cfg!(miri) { 997 } else { 1 };
+            for index in low.chain(high).chain(borders).step_by(step) {
                 let expected = ((index / per_run) as usize, index % per_run);
                 assert_eq!(SlotTable::<V>::chunk_of(index), expected, "{per_run} slots");
             }

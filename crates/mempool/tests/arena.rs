@@ -6,7 +6,7 @@
 mod modes;
 
 use millpond_mempool::{Arena, PoolError, PoolMode};
-use modes::{MODES, budgeted_bytes, is_checked};
+use modes::{MODES, budgeted_bytes, is_checked, is_filled};
 use proptest::prelude::*;
 
 const CHUNK_BYTES: u64 = 4096;
@@ -76,7 +76,7 @@ fn values_lie_where_their_type_demands() {
     for mode in MODES {
         let mut arena = Arena::new("types", mode);
         for round in 0..3 {
-            for number in 0..100_u64 {
+            for number in 0..if cfg!(miri) { 10 } else { 100_u64 } {
                 arena.copy_in(&b"four"[..number as usize % 5]).unwrap();
                 let line = arena.alloc(Line([number; 3])).unwrap();
                 assert!(is_aligned(line) && *line == Line([number; 3]));
@@ -93,7 +93,7 @@ fn values_lie_where_their_type_demands() {
             for align_bytes in (0..17).map(|shift| 1_usize << shift) {
                 let slice = arena.alloc_slice_aligned(100, align_bytes).unwrap();
                 assert!(slice.as_ptr().addr().is_multiple_of(align_bytes));
-                assert!(slice.iter().all(|&byte| byte == 0));
+                assert!(is_filled(slice, 0));
                 slice.fill(0xEE);
             }
             assert!(arena.stats().identity_holds());
@@ -203,7 +203,7 @@ fn lend<'a>(
         }
         Operation::Reset | Operation::Trim => return Ok(None),
     };
-    assert!(bytes.iter().all(|&byte| byte == 0));
+    assert!(is_filled(bytes, 0));
     bytes.fill(mark);
     Ok(Some(Lent { mark, bytes }))
 }
@@ -225,7 +225,7 @@ proptest! {
     fn arena_matches_its_model(
         mode in prop::sample::select(MODES.to_vec()),
         limit_bytes in prop_oneof![3 => Just(usize::MAX), 1 => 2000..40_000_usize],
-        operations in prop::collection::vec(operation(), 1..150),
+        operations in prop::collection::vec(operation(), 1..if cfg!(miri) { 50 } else { 150 }),
     ) {
         let mut arena = Arena::with_budget("model", mode, limit_bytes);
         let ends_request = |operation: &Operation| asked_bytes(operation) == 0
@@ -253,7 +253,7 @@ proptest! {
                 prop_assert!(budgeted_bytes(&stats) <= limit_bytes as u64);
             }
             for lent in slices {
-                prop_assert!(lent.bytes.iter().all(|&byte| byte == lent.mark));
+                prop_assert!(is_filled(lent.bytes, lent.mark));
             }
             let before_bytes = arena.stats().reserved_bytes;
             if matches!(request.last(), Some(Operation::Trim)) {

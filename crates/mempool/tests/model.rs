@@ -6,7 +6,7 @@
 mod modes;
 
 use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
-use modes::{CHECKED, GUARDED, budgeted_bytes, is_checked};
+use modes::{CHECKED, GUARDED, budgeted_bytes, is_checked, is_filled};
 use proptest::prelude::*;
 use std::convert::Infallible;
 use std::thread;
@@ -66,7 +66,7 @@ fn lend(pool: &BlockPool, asked_bytes: usize, mark: u8) -> Result<Lent, PoolErro
 
 fn check_lent(lent: &Lent) {
     assert!(
-        lent.buffer.iter().all(|&byte| byte == lent.mark),
+        is_filled(&lent.buffer, lent.mark),
         "another holder wrote here"
     );
 }
@@ -79,7 +79,7 @@ proptest! {
     fn block_pool(
         mode in mode(),
         limit_bytes in prop_oneof![Just(usize::MAX), 200_000..800_000_usize],
-        operations in prop::collection::vec(block_operation(), 1..200),
+        operations in prop::collection::vec(block_operation(), 1..if cfg!(miri) { 60 } else { 200 }),
     ) {
         let pool = BlockPool::with_budget("model", mode, limit_bytes);
         let mut lent: Vec<Lent> = Vec::new();
@@ -220,7 +220,7 @@ proptest! {
     #[test]
     fn buffer(
         mode in mode(),
-        operations in prop::collection::vec(buffer_operation(), 1..150),
+        operations in prop::collection::vec(buffer_operation(), 1..if cfg!(miri) { 40 } else { 150 }),
     ) {
         let pool = BlockPool::new("model", mode);
         let (mut buffer, mut model) = (Buffer::new(), Vec::new());

@@ -7,9 +7,8 @@
 mod modes;
 
 use millpond_mempool::{BlockPool, Pool, PoolError, PoolMode, Pooled, flush_remote_frees};
-use modes::{MODES, budgeted_bytes};
+use modes::{MODES, budgeted_bytes, is_filled};
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,24 +35,29 @@ fn bounds_and_size() {
 /// Goal: every object is dropped once, whoever drops it, and on whatever thread.
 #[test]
 fn objects_are_dropped_once() {
+    const HALF: usize = if cfg!(miri) { 70 } else { 500 };
     for mode in MODES {
         let dropped = Arc::new(AtomicUsize::new(0));
         let pool = Pool::new("counted", mode);
-        let mut objects: Vec<Pooled<Counted>> = (0..1000)
+        let mut objects: Vec<Pooled<Counted>> = (0..2 * HALF)
             .map(|_| pool.insert(Counted(dropped.clone())).unwrap())
             .collect();
-        let elsewhere = objects.split_off(500);
+        let elsewhere = objects.split_off(HALF);
         thread::spawn(move || drop(elsewhere)).join().unwrap();
-        assert_eq!(dropped.load(Ordering::Relaxed), 500);
+        assert_eq!(dropped.load(Ordering::Relaxed), HALF);
         let kept = objects.pop().unwrap().into_inner();
         drop(objects);
-        assert_eq!(dropped.load(Ordering::Relaxed), 999);
+        assert_eq!(dropped.load(Ordering::Relaxed), 2 * HALF - 1);
         drop(kept);
-        assert_eq!(dropped.load(Ordering::Relaxed), 1000);
+        assert_eq!(dropped.load(Ordering::Relaxed), 2 * HALF);
         pool.drain_remote();
         let stats = pool.stats();
         assert_eq!((stats.live_objects, stats.live_bytes), (0, 0));
-        assert_eq!((stats.hits + stats.misses, stats.remote_frees), (1000, 500));
+        let half = HALF as u64;
+        assert_eq!(
+            (stats.hits + stats.misses, stats.remote_frees),
+            (2 * half, half)
+        );
         assert!(stats.identity_holds());
     }
 }
@@ -64,7 +68,9 @@ fn objects_outlive_their_pool_and_thread() {
     for mode in MODES {
         let objects: Vec<Pooled<[u64; 9]>> = thread::spawn(move || {
             let pool = Pool::new("short-lived", mode);
-            (0..5000).map(|n| pool.insert([n; 9]).unwrap()).collect()
+            (0..if cfg!(miri) { 300 } else { 5000 })
+                .map(|n| pool.insert([n; 9]).unwrap())
+                .collect()
         })
         .join()
         .unwrap();
@@ -89,17 +95,19 @@ fn every_layout_is_served() {
     #[repr(align(131_072))]
     struct Chunks(u8);
 
+    const COUNT: u8 = if cfg!(miri) { 10 } else { 100 };
     fn check<T: Copy + PartialEq + std::fmt::Debug>(make: impl Fn(u8) -> T) {
         for mode in MODES {
             let pool = Pool::new("layouts", mode);
-            let objects: Vec<Pooled<T>> = (0..100).map(|n| pool.insert(make(n)).unwrap()).collect();
+            let objects: Vec<Pooled<T>> =
+                (0..COUNT).map(|n| pool.insert(make(n)).unwrap()).collect();
             for (object, n) in objects.iter().zip(0..) {
                 assert_eq!(**object, make(n));
                 assert!((&raw const **object).addr().is_multiple_of(align_of::<T>()));
             }
             let stats = pool.stats();
-            assert_eq!(stats.live_objects, 100);
-            assert!(stats.live_bytes >= 100 * size_of::<T>() as u64);
+            assert_eq!(stats.live_objects, COUNT.into());
+            assert!(stats.live_bytes >= u64::from(COUNT) * size_of::<T>() as u64);
             assert!(stats.identity_holds());
         }
     }
@@ -173,10 +181,11 @@ fn objects_can_own_objects_of_their_pool() {
             self.dropped.set(self.dropped.get() + 1);
         }
     }
+    const COUNT: usize = if cfg!(miri) { 200 } else { 1000 };
     let pool = Pool::new("nodes", PoolMode::On);
     let dropped = Rc::new(Cell::new(0));
     let mut list = None;
-    for _ in 0..1000 {
+    for _ in 0..COUNT {
         let dropped = dropped.clone();
         list = Some(
             pool.insert(Node {
@@ -187,9 +196,9 @@ fn objects_can_own_objects_of_their_pool() {
         );
     }
     let length = std::iter::successors(list.as_deref(), |node| node.next.as_deref()).count();
-    assert_eq!(length, 1000);
+    assert_eq!(length, COUNT);
     drop(list);
-    assert_eq!(dropped.get(), 1000);
+    assert_eq!(dropped.get(), COUNT);
     assert_eq!(pool.stats().live_objects, 0);
 }
 
@@ -197,21 +206,22 @@ fn objects_can_own_objects_of_their_pool() {
 /// figures, and give all of it back.
 #[test]
 fn collections_run_on_a_block_pool() {
+    const COUNT: u64 = if cfg!(miri) { 300 } else { 20_000 };
     for mode in MODES {
         let pool = BlockPool::new("collections", mode);
         let mut map = hashbrown::HashMap::new_in(pool.clone());
         let mut list = allocator_api2::vec::Vec::new_in(pool.clone());
-        for n in 0..20_000_u64 {
+        for n in 0..COUNT {
             map.insert(n, n * n);
             list.push(n);
             if n % 3 == 0 {
                 map.remove(&(n / 2));
             }
         }
-        assert!(list.iter().copied().eq(0..20_000));
+        assert!(list.iter().copied().eq(0..COUNT));
         assert!(map.iter().all(|(n, square)| n * n == *square));
         let stats = pool.stats();
-        assert!(stats.live_bytes >= 20_000 * 8 && stats.identity_holds());
+        assert!(stats.live_bytes >= COUNT * 8 && stats.identity_holds());
         list.truncate(10);
         list.shrink_to_fit();
         assert!(list.iter().copied().eq(0..10));
@@ -262,14 +272,14 @@ fn aligned_blocks_are_aligned() {
                 assert!(block.capacity() >= size_bytes);
                 let bytes = block.as_uninit_mut();
                 assert!(bytes.as_ptr().addr().is_multiple_of(1 << shift));
-                bytes.fill(MaybeUninit::new(shift));
+                bytes.write_copy_of_slice(&vec![shift; bytes.len()]);
                 blocks.push((block, shift));
             }
         }
         for (block, shift) in &mut blocks {
             // SAFETY: `fill` wrote all of it.
             let bytes = unsafe { block.as_uninit_mut().assume_init_ref() };
-            assert!(bytes.iter().all(|byte| byte == shift));
+            assert!(is_filled(bytes, *shift));
         }
         assert!(pool.stats().identity_holds());
         drop(blocks);

@@ -6,15 +6,18 @@
 mod modes;
 
 use millpond_mempool::{Block, BlockPool, Buffer, PoolMode, flush_remote_frees};
-use modes::{MODES, is_checked};
+use modes::{MODES, is_checked, is_filled};
 use std::sync::mpsc;
 use std::thread;
 
 /// Both kinds of block: of a class, and straight from malloc.
 const SIZES: [usize; 4] = [64, 1000, 32 * 1024, 100_000];
 
+/// A multiple of the sizes: little under Miri.
+const BLOCKS: u64 = if cfg!(miri) { 80 } else { 400 };
+
 fn blocks(pool: &BlockPool) -> Vec<Block> {
-    (0..400)
+    (0..BLOCKS as usize)
         .map(|index| pool.allocate(SIZES[index % SIZES.len()]).unwrap())
         .collect()
 }
@@ -47,10 +50,14 @@ fn remote_frees_come_home() {
         assert_eq!((drained.live_objects, drained.live_bytes), (0, 0));
         assert_eq!(
             (drained.remote_frees, drained.identity_holds()),
-            (400, true)
+            (BLOCKS, true)
         );
         let again = blocks(&pool);
-        let direct_count = if mode == PoolMode::On { 100 } else { 400 };
+        let direct_count = if mode == PoolMode::On {
+            BLOCKS / SIZES.len() as u64
+        } else {
+            BLOCKS
+        };
         assert_eq!(pool.stats().misses, drained.misses + direct_count);
         drop(again);
     }
@@ -79,8 +86,8 @@ fn blocks_outlive_their_pool() {
             thread::spawn(move || drop(sent_before)).join().unwrap();
             drop(pool);
             drop(other_handle);
-            assert!(here.iter().all(|&byte| byte == 1));
-            thread::spawn(move || assert!(there.iter().all(|&byte| byte == 2)))
+            assert!(is_filled(&here, 1));
+            thread::spawn(move || assert!(is_filled(&there, 2)))
                 .join()
                 .unwrap();
             drop(here);
@@ -99,7 +106,7 @@ fn blocks_outlive_their_owners_thread() {
         let left = owner.join().unwrap();
         for (buffer, size_bytes) in left.iter().zip(SIZES) {
             assert_eq!(buffer.len(), size_bytes);
-            assert!(buffer.iter().all(|&byte| byte == 9));
+            assert!(is_filled(buffer, 9));
         }
         // A new thread must not be taken for the owner, whose place in memory it may have.
         thread::spawn(move || drop(left)).join().unwrap();
@@ -158,7 +165,12 @@ fn ring_worker(
 ) {
     let pool = BlockPool::new("ring", mode);
     let mut held = Vec::new();
-    for round in 0..1500 + 700 * index {
+    let round_count = if cfg!(miri) {
+        30 + 20 * index
+    } else {
+        1500 + 700 * index
+    };
+    for round in 0..round_count {
         let size_bytes = 1 + round * 37 % 5000 + if round % 64 == 0 { 40_000 } else { 0 };
         let buffer = filled(&pool, size_bytes, size_bytes as u8);
         // An ended neighbour drops its receiver; what was sent to it is dropped there or here.
@@ -167,7 +179,7 @@ fn ring_worker(
             _ => drop(next.send(buffer)),
         }
         while let Ok(visitor) = receiver.try_recv() {
-            assert!(visitor.iter().all(|&byte| byte == visitor.len() as u8));
+            assert!(is_filled(&visitor, visitor.len() as u8));
             if visitor.len() % 5 == 0 {
                 drop(next.send(visitor));
             }
@@ -183,7 +195,7 @@ fn ring_worker(
     }
     assert!(
         held.iter()
-            .all(|buffer| buffer.iter().all(|&byte| byte == buffer.len() as u8))
+            .all(|buffer| is_filled(buffer, buffer.len() as u8))
     );
     drop(pool);
 }
@@ -196,7 +208,7 @@ fn running_thread_keeps_less_than_a_batch() {
         let pools: Vec<BlockPool> = (0..pool_count)
             .map(|_| BlockPool::new("home", PoolMode::On))
             .collect();
-        let lent: Vec<Block> = (0..1000)
+        let lent: Vec<Block> = (0..if cfg!(miri) { 500 } else { 1000 })
             .map(|index| pools[index % pool_count].allocate(size_bytes).unwrap())
             .collect();
         let (to_freer, work) = mpsc::channel::<Vec<Block>>();

@@ -13,8 +13,9 @@ pub(super) const FREED: u8 = 0xDD;
 /// What stands before and behind a lent block.
 pub(super) const CANARY: u8 = 0xFD;
 
-/// Bytes compared at a time.
-const STEP_BYTES: usize = 64;
+/// Bytes compared at a time, with the C library's comparison: the quickest there is, and one that
+/// Miri has not to interpret.
+const STEP_BYTES: usize = 256;
 
 /// Offset of the first byte that is not `expected`.
 ///
@@ -24,8 +25,10 @@ pub(super) unsafe fn first_change(start: NonNull<u8>, len: usize, expected: u8) 
     // SAFETY: the caller's promise. A program that writes to memory it does not hold races with
     // this read: that is the fault looked for.
     let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), len) };
-    let is_intact = |step: &[u8]| step.iter().fold(0, |seen, byte| seen | (byte ^ expected)) == 0;
-    let step_index = bytes.chunks(STEP_BYTES).position(|step| !is_intact(step))?;
+    let intact = [expected; STEP_BYTES];
+    let step_index = bytes
+        .chunks(STEP_BYTES)
+        .position(|step| *step != intact[..step.len()])?;
     let before_bytes = step_index * STEP_BYTES;
     bytes[before_bytes..]
         .iter()

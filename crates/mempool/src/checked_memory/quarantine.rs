@@ -5,9 +5,10 @@ use crate::PoolError;
 
 /// The most blocks that wait. With guard pages each may be a mapping of the process, which has
 /// 65530 of them, for all pools of all threads.
-pub(super) const BLOCKS_MAX: usize = 2048;
+/// Few under Miri, to be filled in a moment.
+pub(super) const BLOCKS_MAX: usize = if cfg!(miri) { 64 } else { 2048 };
 /// The most bytes of memory that wait. Guarded blocks count nothing: they keep addresses alone.
-pub(super) const BYTES_MAX: usize = 4 << 20;
+pub(super) const BYTES_MAX: usize = if cfg!(miri) { 512 << 10 } else { 4 << 20 };
 
 /// One waiting block.
 #[derive(Clone, Copy)]

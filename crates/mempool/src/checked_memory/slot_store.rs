@@ -301,7 +301,6 @@ mod tests {
     /// Goal: slots never overlap, all of a chunk is lent before the next is mapped, damage in a
     /// free slot is found and mended, and idle chunks leave while others stay usable.
     #[test]
-    #[cfg_attr(miri, ignore = "looks at each byte of many chunks")]
     fn slots_are_apart_and_free_ones_are_watched() {
         let mut store = SlotStore::new();
         let mut lent: Vec<Slot> = Vec::new();

@@ -75,7 +75,7 @@ fn correct_use_is_silent() {
                 let told_bytes = (round % 2 == 0).then_some(size_bytes);
                 // SAFETY: the block was lent above and is not used any more.
                 unsafe {
-                    assert!((0..size_bytes).all(|offset| start.add(offset).read() == mark));
+                    assert!(poison::first_change(start, size_bytes, mark).is_none());
                     memory.free(start, told_bytes);
                 }
                 assert_eq!(memory.size_of(start), None);
@@ -149,7 +149,6 @@ fn bytes_before_the_guard_page_are_watched() {
 /// Goal: a write to a freed block is seen, naming the byte, by `verify`, when the block leaves the
 /// quarantine, when its memory is lent again, and when the pool ends.
 #[test]
-#[cfg_attr(miri, ignore = "fills the quarantine, which takes hours")]
 fn write_after_free_is_seen_wherever_it_ends() {
     for size_bytes in [16, 100, 4096, 50_000] {
         let plant = |memory: &CheckedMemory| {
@@ -192,7 +191,6 @@ fn write_after_free_is_seen_wherever_it_ends() {
 /// Goal: a write to memory that left the quarantine long ago is seen when it is to be lent again,
 /// and that memory is usable afterwards.
 #[test]
-#[cfg_attr(miri, ignore = "fills the quarantine, which takes hours")]
 fn write_to_forgotten_memory_is_seen() {
     let memory = memory("forgotten", PLAIN);
     let start = memory.allocate(100, 16).unwrap();
@@ -247,7 +245,6 @@ fn double_free_is_named() {
 /// Goal: all blocks can be taken back at once, more than the quarantine holds; a fault in one is
 /// named, and every one of them is freed.
 #[test]
-#[cfg_attr(miri, ignore = "fills the quarantine, which takes hours")]
 fn all_blocks_are_freed_at_once() {
     for checks in [PLAIN, GUARD] {
         let memory = memory("whole", checks);
@@ -389,10 +386,9 @@ fn impossible_sizes_are_refused() {
 /// Goal: the quarantine is bounded in bytes and in blocks, idle memory goes back, and the kernel's
 /// limit on mappings is not approached by freed blocks.
 #[test]
-#[cfg_attr(miri, ignore = "fills the quarantine, which takes hours")]
 fn quarantine_is_bounded() {
     let plain = memory("bounded", PLAIN);
-    for _ in 0..300 {
+    for _ in 0..8 * quarantine::BYTES_MAX / 100_000 {
         let start = plain.allocate(100_000, 16).unwrap();
         // SAFETY: lent here and not used any more.
         unsafe { plain.free(start, None) };
@@ -408,7 +404,7 @@ fn quarantine_is_bounded() {
     let pages = guarded.figures().cached_bytes as usize / (3 * rustix::param::page_size());
     assert_eq!(pages, quarantine::BLOCKS_MAX);
     let small = memory("idle", PLAIN);
-    let blocks: Vec<_> = (0..20_000)
+    let blocks: Vec<_> = (0..5 * quarantine::BYTES_MAX / 1000)
         .map(|_| small.allocate(1000, 16).unwrap())
         .collect();
     for start in blocks {

@@ -21,6 +21,11 @@ pub(crate) const MODES: [PoolMode; 5] = [
     GUARDED,
 ];
 
+/// Whether each byte is `mark`. One comparison: a loop over them takes Miri minutes.
+pub(crate) fn is_filled(bytes: &[u8], mark: u8) -> bool {
+    *bytes == vec![mark; bytes.len()]
+}
+
 /// Whether the pool takes a block of checked memory for whatever is lent.
 pub(crate) fn is_checked(mode: PoolMode) -> bool {
     matches!(mode, PoolMode::Checked(_))
