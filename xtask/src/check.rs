@@ -6,10 +6,18 @@
 use crate::bench;
 use crate::dependencies;
 use crate::loom;
-use crate::step::{StepOutcome, TestCount, cargo, run_command, run_step};
+use crate::miri;
+use crate::sanitize;
+use crate::step::{StepOutcome, TestCount, cargo, leave_out, run_command, run_step};
+use crate::toolchain::Toolchain;
+
+/// Nothing is installed for a moment of what has a verb of its own.
+const NO_NIGHTLY: &str = "it takes a nightly toolchain: `rustup toolchain install nightly \
+                          --component miri,rust-src`";
 
 /// Runs all steps, then prints one line for each and the sum of the tests.
 pub(crate) fn run() -> Result<(), String> {
+    let toolchain = Toolchain::most_able();
     let steps = [
         run_step("format", |tests| {
             // What `cargo xtask allocators` builds is a workspace of its own.
@@ -36,6 +44,14 @@ pub(crate) fn run() -> Result<(), String> {
             run_command(cargo().args(words), tests)
         }),
         run_step("models", loom::run),
+        match toolchain.is_nightly_beside() && toolchain.has_source() {
+            true => run_step("sanitizers", |tests| sanitize::smoke(&toolchain, tests)),
+            false => leave_out("sanitizers", NO_NIGHTLY),
+        },
+        match toolchain.is_nightly_beside() && toolchain.has_miri() {
+            true => run_step("miri", |tests| miri::smoke(&toolchain, tests)),
+            false => leave_out("miri", NO_NIGHTLY),
+        },
         run_step("documentation", |tests| {
             let words = ["doc", "--workspace", "--no-deps", "--locked"];
             run_command(cargo().args(words).env("RUSTDOCFLAGS", "-Dwarnings"), tests)
@@ -51,7 +67,11 @@ fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
     println!("\n=== summary");
     let mut tests = TestCount::default();
     for step in steps {
-        let verdict = if step.ok { "ok" } else { "FAILED" };
+        let verdict = match (step.ok, step.absence) {
+            (true, None) => "ok",
+            (true, Some(_)) => "not run",
+            (false, _) => "FAILED",
+        };
         println!(
             "{:<14} {verdict:<7} {:>7.1} s",
             step.name,

@@ -28,7 +28,8 @@ Usage: cargo xtask check
        cargo xtask sanitize address|thread
        cargo xtask fuzz [SECONDS]
 
-check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks
+check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks;
+            with a nightly toolchain installed, a moment of `miri` and `sanitize` too
 allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
             snmalloc, rpmalloc) from their crates, for millpond compare to find
             --only: this one alone

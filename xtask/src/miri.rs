@@ -19,6 +19,9 @@ const THREADED: [&str; 2] = ["stress", "threads"];
 const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-disable-isolation";
 const SEEDS: &str = "-Zmiri-many-seeds=0..4";
 
+/// The unit tests that a moment of it consists of: blocks on their way home.
+const SMOKE: [&str; 2] = ["batch::", "remote_free::"];
+
 /// Runs the tests of the pools whose path contains one of `filter`, or all.
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
     let toolchain = Toolchain::most_able();
@@ -41,6 +44,13 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
         true => Ok(()),
         false => Err("Miri found what is printed above".to_owned()),
     }
+}
+
+/// A moment of it for `check`.
+pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestCount) -> Result<bool, String> {
+    let mut command = interpreter(toolchain, &[], FLAGS)?;
+    command.arg("--lib").arg("--").args(SMOKE);
+    run_command(&mut command, tests)
 }
 
 /// The command that interprets these test programs.

@@ -6,6 +6,7 @@
 
 use crate::step::{TestCount, run_command};
 use crate::toolchain::{Toolchain, target_directory, with_rustflags};
+use std::process::Command;
 
 /// What to watch for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,16 +43,21 @@ impl Sanitizer {
     }
 }
 
-/// Tests of what a sanitizer takes into its own hands: a fault that ends the process, and the number
-/// of mappings that a process may have.
-const NOT_UNDER_IT: [&str; 3] = ["guarded_", "guard_page_stops", "running_out_of_mappings"];
+/// Tests of what a sanitizer takes into its own hands: the number of mappings that a process may
+/// have.
+const NOT_UNDER_IT: &str = "running_out_of_mappings";
+
+/// Their malloc ends the process where the system's refuses, and they report a fault that ends it in
+/// words of their own. Refusals and faults are what some tests are about.
+const OPTIONS: &str = "allocator_may_return_null=1:handle_segv=0";
+
+/// The programs that a moment of it consists of: memory that changes hands while threads end.
+const SMOKE: [&str; 4] = ["--test", "stress", "--test", "threads"];
 
 /// Runs the tests of the pools.
 pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
     let toolchain = Toolchain::most_able();
-    let name = sanitizer.as_str();
-    let has_source = toolchain.has_source();
-    if !has_source && sanitizer == Sanitizer::Thread {
+    if !toolchain.has_source() && sanitizer == Sanitizer::Thread {
         // The atomics of a standard library that is not watched look like no atomics.
         return Err(
             "the standard library's source is missing: `rustup component add rust-src` for the \
@@ -59,20 +65,39 @@ pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
                 .to_owned(),
         );
     }
+    let mut command = tests_under(&toolchain, sanitizer, &["--lib", "--tests"])?;
+    match run_command(&mut command, &mut TestCount::default())? {
+        true => Ok(()),
+        false => Err(format!(
+            "the {} sanitizer found what is printed above",
+            sanitizer.as_str()
+        )),
+    }
+}
+
+/// A moment of both for `check`.
+pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestCount) -> Result<bool, String> {
+    let mut address = tests_under(toolchain, Sanitizer::Address, &SMOKE)?;
+    let mut thread = tests_under(toolchain, Sanitizer::Thread, &SMOKE)?;
+    Ok(run_command(&mut address, tests)? & run_command(&mut thread, tests)?)
+}
+
+/// The command that runs these of the pools' test programs.
+fn tests_under(
+    toolchain: &Toolchain,
+    sanitizer: Sanitizer,
+    programs: &[&str],
+) -> Result<Command, String> {
+    let name = sanitizer.as_str();
+    let has_source = toolchain.has_source();
     let mut command = toolchain.cargo();
     command.args(["test", "--locked", "--package", "millpond-mempool"]);
-    command.args([
-        "--lib",
-        "--tests",
-        "--no-fail-fast",
-        "--target",
-        &toolchain.host()?,
-    ]);
+    command.args(programs);
+    command.args(["--no-fail-fast", "--target", &toolchain.host()?]);
     if has_source {
         command.arg("-Zbuild-std");
     }
-    command.arg("--");
-    command.args(NOT_UNDER_IT.iter().flat_map(|name| ["--skip", name]));
+    command.args(["--", "--skip", NOT_UNDER_IT]);
     // rustix makes system calls by itself, which no sanitizer sees: memory that one pool unmapped
     // and another got again would look like memory that both use. Through the C library's calls
     // they are seen.
@@ -84,15 +109,10 @@ pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
     with_rustflags(&mut command, &flags);
     let directory = target_directory()?.join(format!("sanitize-{name}"));
     command.env("CARGO_TARGET_DIR", directory);
-    // Its malloc ends the process where the system's refuses, and refusals are what some tests are
-    // about.
     let variable = sanitizer.options_variable();
     let own = std::env::var(variable).unwrap_or_default();
-    command.env(variable, format!("allocator_may_return_null=1:{own}"));
+    command.env(variable, format!("{OPTIONS}:{own}"));
     // A stack for each of the panics that tests expect takes longer than all the rest.
     command.env("RUST_BACKTRACE", "0");
-    match run_command(&mut command, &mut TestCount::default())? {
-        true => Ok(()),
-        false => Err(format!("the {name} sanitizer found what is printed above")),
-    }
+    Ok(command)
 }

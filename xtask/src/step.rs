@@ -42,6 +42,8 @@ impl TestCount {
 pub(crate) struct StepOutcome {
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
+    /// Why it was not run, if it was not; that is no failure.
+    pub(crate) absence: Option<&'static str>,
     pub(crate) took: Duration,
     pub(crate) tests: TestCount,
 }
@@ -61,8 +63,21 @@ pub(crate) fn run_step(
     StepOutcome {
         name,
         ok,
+        absence: None,
         took: started.elapsed(),
         tests,
+    }
+}
+
+/// Announces a step that this machine lacks something for.
+pub(crate) fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome {
+    println!("\n=== {name}\nnot run: {reason}");
+    StepOutcome {
+        name,
+        ok: true,
+        absence: Some(reason),
+        took: Duration::ZERO,
+        tests: TestCount::default(),
     }
 }
 

@@ -34,12 +34,18 @@ impl Toolchain {
         in_use
     }
 
+    /// Whether it is a nightly toolchain beside the one in use, which somebody installed on purpose.
+    pub(crate) fn is_nightly_beside(&self) -> bool {
+        self.name.is_some()
+    }
+
     /// A program of this toolchain.
     pub(crate) fn program(&self, program: &str) -> Command {
         match &self.name {
             Some(name) => {
                 let mut command = Command::new("rustup");
                 command.args(["run", name, program]);
+                command.env("RUSTUP_AUTO_INSTALL", "0");
                 command
             }
             None if program == "cargo" => crate::step::cargo(),

@@ -79,7 +79,7 @@ proptest! {
     fn block_pool(
         mode in mode(),
         limit_bytes in prop_oneof![Just(usize::MAX), 200_000..800_000_usize],
-        operations in prop::collection::vec(block_operation(), 1..if cfg!(miri) { 60 } else { 200 }),
+        operations in prop::collection::vec(block_operation(), 1..if cfg!(miri) { 40 } else { 200 }),
     ) {
         let pool = BlockPool::with_budget("model", mode, limit_bytes);
         let mut lent: Vec<Lent> = Vec::new();

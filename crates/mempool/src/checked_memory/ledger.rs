@@ -7,8 +7,8 @@ use super::mapped_vec::MappedVec;
 use crate::PoolError;
 use std::ptr::NonNull;
 
-/// Entries of the first table.
-const ENTRIES_MIN: usize = 512;
+/// Entries of the first table. Under Miri few, since it is filled one by one.
+const ENTRIES_MIN: usize = if cfg!(miri) { 16 } else { 512 };
 
 /// One block.
 #[derive(Clone, Copy)]

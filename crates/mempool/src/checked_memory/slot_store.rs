@@ -10,6 +10,7 @@ use super::mapped_vec::MappedVec;
 use super::poison;
 use crate::PoolError;
 use crate::chunk::{CHUNK_BYTES, Chunk};
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// The largest slot; two fill a chunk.
@@ -150,12 +151,23 @@ impl SlotStore {
     pub(super) fn mend_free_slots(&mut self) -> Option<Damage> {
         let mut found = None;
         for chunk in self.chunks.iter().filter(|chunk| chunk.memory.is_some()) {
-            for index in 0..chunk.slot_count() as usize {
-                if chunk.free[index / 64] >> (index % 64) & 1 == 1 {
-                    // SAFETY: free slots are poisoned and nobody's.
+            let mut from = 0;
+            while let Some(run) = chunk.free_run(from) {
+                let start = chunk.slot_start(run.start);
+                // SAFETY: free slots are poisoned and nobody's.
+                let change = unsafe {
+                    poison::first_change(start, run.len() * chunk.slot_bytes, poison::FREED)
+                };
+                from = match change {
+                    Some(offset_bytes) => run.start + offset_bytes / chunk.slot_bytes,
+                    None => run.end,
+                };
+                if from < run.end {
+                    // SAFETY: as above.
                     let damage =
-                        unsafe { mend_free_slot(chunk.slot_start(index), chunk.slot_bytes) };
+                        unsafe { mend_free_slot(chunk.slot_start(from), chunk.slot_bytes) };
                     found = found.or(damage);
+                    from += 1;
                 }
             }
         }
@@ -228,6 +240,26 @@ impl SlotChunk {
         word * 64 + self.free[word].trailing_zeros() as usize
     }
 
+    /// The first free slots in a row at or behind slot `from`.
+    fn free_run(&self, from: usize) -> Option<Range<usize>> {
+        let is_free = |index: usize| self.free[index / 64] >> (index % 64) & 1 == 1;
+        let mut start = from;
+        while start < WORDS * 64 && !is_free(start) {
+            // A word without one is passed over at once.
+            let rest = self.free[start / 64] >> (start % 64);
+            start = match rest {
+                0 => (start / 64 + 1) * 64,
+                _ => start + rest.trailing_zeros() as usize,
+            };
+        }
+        let mut end = start;
+        while end < WORDS * 64 && is_free(end) {
+            let rest = self.free[end / 64] >> (end % 64);
+            end += rest.trailing_ones() as usize;
+        }
+        (start < end).then_some(start..end)
+    }
+
     fn slot_start(&self, index: usize) -> NonNull<u8> {
         let memory = self.memory.as_ref().expect("only places in use are listed");
         // SAFETY: `index` is below the number of slots the chunk holds.
@@ -296,6 +328,37 @@ mod tests {
             last = (index, slot_bytes);
         }
         assert_eq!(last, (SIZE_COUNT - 1, SLOT_BYTES_MAX));
+    }
+
+    /// Goal: free slots side by side are looked at together, and each damaged one is mended for
+    /// itself, the first one named; what is lent between them is not looked at.
+    #[test]
+    fn every_damaged_slot_of_a_run_is_mended() {
+        let mut store = SlotStore::new();
+        let slots = [(); 70].map(|()| store.take(100).unwrap().0);
+        for (index, slot) in slots.iter().enumerate() {
+            // SAFETY: lent above and not used any more, but for one that stays lent.
+            unsafe {
+                if index == 65 {
+                    slot.start.write(1);
+                } else {
+                    store.put(*slot);
+                }
+            }
+        }
+        assert!(store.mend_free_slots().is_none());
+        for index in [63, 64, 66, 69] {
+            // SAFETY: the fault to be found.
+            unsafe { slots[index].start.add(index).write(1) };
+        }
+        let damage = store.mend_free_slots().unwrap();
+        assert_eq!(
+            (damage.address, damage.offset_bytes),
+            (slots[63].start.addr().get(), 63)
+        );
+        assert!(store.mend_free_slots().is_none());
+        // SAFETY: lent still.
+        assert_eq!(unsafe { slots[65].start.read() }, 1);
     }
 
     /// Goal: slots never overlap, all of a chunk is lent before the next is mapped, damage in a
