@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod limits;
 mod load;
 mod serve;
 mod url;

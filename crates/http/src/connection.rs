@@ -20,7 +20,7 @@ use crate::body::BodyDecoder;
 use crate::encode::Persistence;
 use crate::error::{BodyError, ParseError};
 use crate::head::{Framing, HeadFields, RequestHead};
-use crate::limits::Limits;
+use crate::limits::{Limit, Limits};
 use crate::parse::{Parsed, parse_request_head};
 use crate::request::RequestBody;
 use crate::status::StatusCode;
@@ -114,6 +114,8 @@ pub(crate) enum Refusal {
     Memory(#[from] PoolError),
     #[error("the server has all the connections it may have: try again later")]
     Crowded,
+    #[error("your address has all the connections it may have: close some, or reuse them")]
+    CrowdedAddress,
 }
 
 impl Refusal {
@@ -122,7 +124,28 @@ impl Refusal {
             Self::Head(error) => error.status(),
             Self::Body(error) => error.status(),
             Self::HeadTimeout | Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Memory(_) | Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Memory(_) | Self::Crowded | Self::CrowdedAddress => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+
+    /// Which of the server's limits it is about, if any.
+    pub(crate) fn limit(self) -> Option<Limit> {
+        match self {
+            Self::Head(ParseError::RequestLineTooLong { .. }) => Some(Limit::RequestLine),
+            Self::Head(ParseError::HeadTooLong { .. }) => Some(Limit::Head),
+            Self::Head(ParseError::TooManyFields { .. }) => Some(Limit::Fields),
+            Self::Head(ParseError::BodyTooLong { .. }) | Self::Body(BodyError::TooLong { .. }) => {
+                Some(Limit::Body)
+            }
+            Self::Body(BodyError::ChunkExtensionTooLong { .. }) => Some(Limit::ChunkExtension),
+            Self::Body(BodyError::TrailerTooLong { .. }) => Some(Limit::Trailer),
+            Self::HeadTimeout => Some(Limit::HeadTime),
+            Self::BodyTimeout => Some(Limit::BodyRate),
+            Self::Crowded => Some(Limit::Connections),
+            Self::CrowdedAddress => Some(Limit::AddressConnections),
+            Self::Head(_) | Self::Body(_) | Self::Memory(_) => None,
         }
     }
 }
@@ -163,6 +186,10 @@ pub(crate) struct Connection {
     pub(crate) pending: Option<Pending>,
     /// Length of the last output, the best guess for the next one.
     pub(crate) output_bytes_last: u32,
+    /// When it was last moved to the young end of `Connections`' order.
+    pub(crate) age_epoch: u32,
+    /// Its timer has a deadline; that of idle connections is not kept there.
+    pub(crate) has_deadline: bool,
     /// In the server's list of connections to flush.
     pub(crate) is_dirty: bool,
     /// In the server's list of connections with requests left for the next tick.
@@ -192,6 +219,8 @@ impl Connection {
             gathering: None,
             pending: None,
             output_bytes_last: 0,
+            age_epoch: 0,
+            has_deadline: false,
             is_dirty: false,
             is_backlogged: false,
             is_blocked: false,

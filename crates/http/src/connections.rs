@@ -1,22 +1,48 @@
-//! The connections of one shard, found by their socket.
+//! The connections of one shard, found by their socket, or by how long they have been idle.
 //!
 //! Their state lies in a slab; a table from the socket's dense slot to the slab's handle is all
-//! that is needed besides, since each connection knows its whole socket id.
+//! that is needed to find them, since each connection knows its whole socket id. `ages` keeps them
+//! in the order of their last activity, `addresses` counts them by client.
+
+mod ages;
+mod addresses;
 
 use crate::connection::Connection;
-use millpond_io::SocketId;
+use crate::limits::Limits;
+use addresses::AddressCounts;
+use ages::Ages;
+use millpond_io::{Peer, SocketId};
 use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
+
+/// How many connections a search for the oldest idle one looks at. Among so many the one idle for
+/// longest is found; those beyond are younger, to an epoch.
+const SEARCH_COUNT_MAX: usize = 64;
 
 pub(crate) struct Connections {
     slab: Slab<Connection>,
     by_slot: Vec<Option<Handle<Connection>>>,
+    ages: Ages,
+    addresses: AddressCounts,
+    /// An epoch lasts 2^this nanoseconds.
+    epoch_shift: u32,
+}
+
+/// What an idle connection is to whoever looks for one to close.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct IdleConnection {
+    pub(crate) socket: SocketId,
+    pub(crate) since_ns: u64,
 }
 
 impl Connections {
-    pub(crate) fn new(mode: PoolMode) -> Self {
+    pub(crate) fn new(mode: PoolMode, limits: &Limits) -> Self {
+        let shortest_idle_ns = limits.idle_timeout_min_ns.min(limits.idle_timeout_ns);
         Self {
             slab: Slab::new("http_connections", mode),
             by_slot: Vec::new(),
+            ages: Ages::new(),
+            addresses: AddressCounts::new(limits.connections_per_address_max),
+            epoch_shift: (shortest_idle_ns / 4).max(1).ilog2(),
         }
     }
 
@@ -28,8 +54,19 @@ impl Connections {
         self.slab.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection) -> Result<(), PoolError> {
+    /// Whether this client has all the connections it may have.
+    pub(crate) fn is_full_for(&self, peer: Peer) -> bool {
+        self.addresses.is_full(peer)
+    }
+
+    pub(crate) fn insert(
+        &mut self,
+        mut connection: Connection,
+        peer: Peer,
+        now_ns: u64,
+    ) -> Result<(), PoolError> {
         let slot = connection.socket.slot();
+        connection.age_epoch = self.epoch(now_ns);
         let handle = self.slab.insert(connection)?;
         if slot >= self.by_slot.len() {
             self.make_places(slot + 1).inspect_err(|_| {
@@ -37,6 +74,8 @@ impl Connections {
             })?;
         }
         self.by_slot[slot] = Some(handle);
+        self.ages.push(slot);
+        self.addresses.add(slot, peer);
         Ok(())
     }
 
@@ -44,9 +83,13 @@ impl Connections {
     fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
         let added_count = count - self.by_slot.len();
         let requested_bytes = added_count * size_of::<Option<Handle<Connection>>>();
+        let out_of_memory = PoolError::OutOfMemory { requested_bytes };
         self.by_slot
             .try_reserve(added_count)
-            .map_err(|_| PoolError::OutOfMemory { requested_bytes })?;
+            .map_err(|_| out_of_memory)?;
+        if !self.ages.make_places(count) {
+            return Err(out_of_memory);
+        }
         self.by_slot.resize(count, None);
         Ok(())
     }
@@ -55,10 +98,12 @@ impl Connections {
     /// bytes that were. About once a second.
     pub(crate) fn trim(&mut self) -> usize {
         let used_count = self.by_slot.iter().rposition(Option::is_some);
-        self.by_slot.truncate(used_count.map_or(0, |last| last + 1));
+        let used_count = used_count.map_or(0, |last| last + 1);
+        self.by_slot.truncate(used_count);
         if self.by_slot.len() < self.by_slot.capacity() / 4 {
             self.by_slot.shrink_to(self.by_slot.capacity() / 2);
         }
+        self.ages.truncate(used_count);
         self.slab.trim()
     }
 
@@ -67,6 +112,26 @@ impl Connections {
     pub(crate) fn get_mut(&mut self, socket: SocketId) -> Option<&mut Connection> {
         self.get_mut_by_slot(socket.slot())
             .filter(|connection| connection.socket == socket)
+    }
+
+    /// Like `get_mut`, for a connection that does something.
+    #[inline]
+    pub(crate) fn get_mut_active(
+        &mut self,
+        socket: SocketId,
+        now_ns: u64,
+    ) -> Option<&mut Connection> {
+        let epoch = self.epoch(now_ns);
+        let handle = *self.by_slot.get(socket.slot())?;
+        let connection = self.slab.get_mut(handle?)?;
+        if connection.socket != socket {
+            return None;
+        }
+        if connection.age_epoch != epoch {
+            connection.age_epoch = epoch;
+            self.ages.renew(socket.slot());
+        }
+        Some(connection)
     }
 
     /// Whoever has the slot now.
@@ -78,8 +143,77 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Connection> {
         self.get_mut(socket)?;
-        let handle = self.by_slot[socket.slot()].take()?;
+        let slot = socket.slot();
+        let handle = self.by_slot[slot].take()?;
+        self.ages.remove(slot);
+        self.addresses.remove(slot);
         self.slab.remove(handle)
+    }
+
+    /// The connection that has been idle for longest. Busy ones in front of it go to the young
+    /// end: they do something right now.
+    pub(crate) fn oldest_idle(&mut self) -> Option<IdleConnection> {
+        let mut oldest: Option<IdleConnection> = None;
+        let mut next = self.ages.oldest();
+        for _ in 0..SEARCH_COUNT_MAX {
+            let Some(slot) = next else {
+                break;
+            };
+            next = self.ages.younger(slot);
+            let Some(connection) = self.get_mut_by_slot(slot) else {
+                break;
+            };
+            let (socket, since_ns) = (connection.socket, connection.since_ns);
+            if !connection.is_idle() {
+                self.ages.renew(slot);
+            } else if oldest.is_none_or(|found| since_ns < found.since_ns) {
+                oldest = Some(IdleConnection { socket, since_ns });
+            }
+        }
+        oldest
+    }
+
+    /// When the first in the order was active last: about the longest ago of all.
+    pub(crate) fn oldest_activity_ns(&mut self) -> Option<u64> {
+        let slot = self.ages.oldest()?;
+        self.get_mut_by_slot(slot)
+            .map(|connection| connection.since_ns)
+    }
+
+    /// Appends to `found` some that have been idle for `allowed_ns` or longer, out of the first in
+    /// the order. Returns when to look again.
+    pub(crate) fn idle_for(
+        &mut self,
+        allowed_ns: u64,
+        now_ns: u64,
+        found: &mut Vec<IdleConnection>,
+    ) -> Option<u64> {
+        let mut due_ns: Option<u64> = None;
+        let mut has_busy = false;
+        let mut next = self.ages.oldest();
+        for _ in 0..SEARCH_COUNT_MAX {
+            let Some(slot) = next else {
+                // All were looked at. A busy one can be idle for too long by then at the earliest.
+                return due_ns.or(has_busy.then_some(now_ns.saturating_add(allowed_ns)));
+            };
+            next = self.ages.younger(slot);
+            let Some(connection) = self.get_mut_by_slot(slot) else {
+                break;
+            };
+            let (socket, since_ns) = (connection.socket, connection.since_ns);
+            let overdue_ns = since_ns.saturating_add(allowed_ns);
+            if !connection.is_idle() {
+                has_busy = true;
+                self.ages.renew(slot);
+            } else if overdue_ns <= now_ns {
+                found.push(IdleConnection { socket, since_ns });
+            } else {
+                due_ns = Some(due_ns.map_or(overdue_ns, |earlier| earlier.min(overdue_ns)));
+            }
+        }
+        // Those not looked at are younger; if none was young, they may be due as well.
+        let pause_ns = if found.is_empty() { allowed_ns / 16 } else { 0 };
+        Some(due_ns.unwrap_or(now_ns.saturating_add(pause_ns)))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
@@ -88,5 +222,10 @@ impl Connections {
 
     pub(crate) fn stats(&self) -> PoolStats {
         self.slab.stats()
+    }
+
+    #[inline]
+    fn epoch(&self, now_ns: u64) -> u32 {
+        (now_ns >> self.epoch_shift) as u32
     }
 }

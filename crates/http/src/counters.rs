@@ -1,5 +1,6 @@
 //! What a server counts: plain integers of one shard, added up only when somebody asks.
 
+use crate::limits::Limit;
 use crate::status::StatusCode;
 
 const CODES: usize = (StatusCode::CODE_MAX - StatusCode::CODE_MIN + 1) as usize;
@@ -13,18 +14,10 @@ pub struct HttpCounters {
     pub connections_accepted: u64,
     /// Connections open now.
     pub connections_open: u64,
-    /// Connections answered 503 because of `Limits::connections_max`.
-    pub connections_refused: u64,
-    /// Idle connections closed to make room for a new one when descriptors ran out.
+    /// Idle connections closed to make room for new ones, when there were as many as may be, or
+    /// descriptors ran out.
     pub connections_shed: u64,
-    /// Connections closed because they were idle for too long.
-    pub idle_timeouts: u64,
-    /// Heads that took too long.
-    pub head_timeouts: u64,
-    /// Bodies that were too slow.
-    pub body_timeouts: u64,
-    /// Connections cut because the peer did not read.
-    pub write_stalls: u64,
+    struck: [u64; Limit::COUNT],
     responses: [u64; CODES],
 }
 
@@ -34,12 +27,8 @@ impl Default for HttpCounters {
             requests: 0,
             connections_accepted: 0,
             connections_open: 0,
-            connections_refused: 0,
             connections_shed: 0,
-            idle_timeouts: 0,
-            head_timeouts: 0,
-            body_timeouts: 0,
-            write_stalls: 0,
+            struck: [0; Limit::COUNT],
             responses: [0; CODES],
         }
     }
@@ -50,6 +39,16 @@ impl HttpCounters {
     #[inline]
     pub(crate) fn count_response(&mut self, status: StatusCode) {
         self.responses[usize::from(status.code() - StatusCode::CODE_MIN)] += 1;
+    }
+
+    /// A peer ran into this limit.
+    pub(crate) fn strike(&mut self, limit: Limit) {
+        self.struck[limit as usize] += 1;
+    }
+
+    /// How often peers ran into this limit.
+    pub fn struck(&self, limit: Limit) -> u64 {
+        self.struck[limit as usize]
     }
 
     /// Responses per status, those that occurred.

@@ -13,6 +13,7 @@
 
 mod exchange;
 mod deadline;
+mod crowd;
 mod drain;
 mod observe;
 
@@ -24,9 +25,10 @@ use crate::connections::Connections;
 use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::Service;
+use deadline::IdleSweep;
 use exchange::Exchange;
 use millpond_io::{
-    Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
+    Driver, Event, IoError, Peer, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
 };
 use millpond_mempool::{BlockPool, PoolMode};
 use observe::Heartbeat;
@@ -35,6 +37,7 @@ use std::sync::Arc;
 /// Users of timers that are no socket; no socket has these ids, its slots being dense.
 const DRAIN_TIMER: u64 = u64::MAX;
 const HEARTBEAT_TIMER: u64 = u64::MAX - 1;
+const IDLE_TIMER: u64 = u64::MAX - 2;
 
 /// What a server needs besides its service.
 pub(crate) struct ServerParts {
@@ -58,6 +61,7 @@ pub(crate) struct Server<S> {
     snapshots: Arc<Snapshots>,
     build_labels: Arc<[(&'static str, String)]>,
     heartbeat: Heartbeat,
+    idle_sweep: IdleSweep,
     /// The drain deadline passed: what is left is cut.
     is_drain_over: bool,
 }
@@ -66,13 +70,14 @@ impl<S: Service> Server<S> {
     pub(crate) fn new(service: S, parts: ServerParts) -> Self {
         Self {
             service,
-            connections: Connections::new(parts.pool_mode),
+            connections: Connections::new(parts.pool_mode, &parts.limits),
             exchange: Exchange::new(parts.limits, parts.blocks),
             answered: Vec::new(),
             backlog_due: Vec::new(),
             snapshots: parts.snapshots,
             build_labels: parts.build_labels,
             heartbeat: Heartbeat::default(),
+            idle_sweep: IdleSweep::default(),
             is_drain_over: false,
         }
     }
@@ -85,25 +90,31 @@ impl<S: Service> Server<S> {
         self.is_drain_over
     }
 
-    fn accepted<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
-        if self.connections.len() >= self.exchange.limits.connections_max {
+    fn accepted<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+        peer: Peer,
+    ) {
+        if let Some(refusal) = self.lacks_room(shard, peer) {
             self.exchange
-                .refuse_crowded(shard.driver, socket, shard.now_ns);
+                .refuse_connection(shard.driver, socket, refusal, shard.now_ns);
             return;
         }
         let timer = shard.timers.create(socket.to_bits());
         let connection = Connection::new(socket, timer, shard.now_ns);
-        if self.connections.insert(connection).is_err() {
+        let inserted = self.connections.insert(connection, peer, shard.now_ns);
+        if inserted.is_err() {
             shard.timers.remove(timer);
             shard.driver.close(socket);
             return;
         }
-        shard
-            .timers
-            .set(timer, shard.now_ns + self.exchange.fresh_timeout_ns());
-        let counters = &mut self.exchange.counters;
-        counters.connections_accepted += 1;
-        counters.connections_open = self.connections.len() as u64;
+        self.exchange.counters.connections_accepted += 1;
+        self.connections_changed();
+        if self.exchange.is_draining {
+            self.expect_request_soon(shard, socket);
+        }
+        self.plan_idle_sweep(shard);
     }
 
     #[inline]
@@ -113,7 +124,7 @@ impl<S: Service> Server<S> {
         socket: SocketId,
         bytes: &[u8],
     ) {
-        let Some(connection) = self.connections.get_mut(socket) else {
+        let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) else {
             return;
         };
         if connection.is_closing {
@@ -217,6 +228,10 @@ impl<S: Service> Server<S> {
         answer(&mut self.service, &mut completions);
         let mut answered = std::mem::take(&mut self.answered);
         for socket in answered.drain(..) {
+            // From here on it is idle, however long the answer took.
+            if let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) {
+                connection.since_ns = shard.now_ns;
+            }
             self.go_on(shard, socket);
         }
         self.answered = answered;
@@ -270,44 +285,30 @@ impl<S: Service> Server<S> {
     fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         if let Some(connection) = self.connections.remove(socket) {
             shard.timers.remove(connection.timer);
-            self.exchange.counters.connections_open = self.connections.len() as u64;
+            self.connections_changed();
+            if self.connections.is_empty() {
+                self.idle_sweep.cancel(shard);
+            }
         }
+    }
+
+    fn connections_changed(&mut self) {
+        let open_count = self.connections.len();
+        let exchange = &mut self.exchange;
+        exchange.counters.connections_open = open_count as u64;
+        exchange.idle_timeout_ns = exchange.limits.idle_timeout_with_ns(open_count);
     }
 
     fn cut<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         shard.driver.close(socket);
         self.forget(shard, socket);
     }
-
-    /// No descriptor is left for a waiting peer: the connection idle for longest makes room. The
-    /// kernel says so even when nobody waits yet, so a connection accepted just now is spared, and
-    /// nobody is closed while others are about to close by themselves.
-    #[cold]
-    fn accept_failed<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, error: Errno) {
-        let is_exhausted = matches!(error, Errno::MFILE | Errno::NFILE);
-        let is_freeing = self
-            .connections
-            .iter()
-            .any(|c| c.is_closing && !c.is_blocked);
-        if !is_exhausted || is_freeing {
-            return;
-        }
-        let now_ns = shard.now_ns;
-        let idle = self
-            .connections
-            .iter()
-            .filter(|c| c.is_idle() && c.since_ns < now_ns);
-        let oldest = idle.min_by_key(|connection| connection.since_ns);
-        if let Some(socket) = oldest.map(|connection| connection.socket) {
-            self.exchange.counters.connections_shed += 1;
-            self.cut(shard, socket);
-        }
-    }
 }
 
 impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     fn started(&mut self, shard: &mut ShardContext<'_, D>) -> Result<(), IoError> {
         self.heartbeat.timer = Some(shard.timers.create(HEARTBEAT_TIMER));
+        self.idle_sweep.timer = Some(shard.timers.create(IDLE_TIMER));
         self.publish(shard);
         Ok(())
     }
@@ -317,7 +318,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
         match event {
             Event::Received { socket, bytes } => self.received(shard, socket, bytes),
-            Event::Accepted { socket, .. } => self.accepted(shard, socket),
+            Event::Accepted { socket, peer } => self.accepted(shard, socket, peer),
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
             Event::Failed { socket, .. } => self.forget(shard, socket),
             Event::SendDrained { socket } => self.send_drained(shard, socket),
@@ -333,6 +334,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         match user {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),
+            IDLE_TIMER => self.close_idle(shard),
             socket => self.deadline_passed(shard, SocketId::from_bits(socket)),
         }
     }

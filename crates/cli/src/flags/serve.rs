@@ -1,10 +1,11 @@
 //! `millpond serve`: the servers.
 
+use super::limits::LimitFlags;
 use super::{POOLS_VALUE, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::{EntityConfig, SyncPolicy};
-use millpond_http::{DriverChoice, Limits, Plaintext, ServeConfig, ServeReport};
+use millpond_http::{DriverChoice, Plaintext, ServeConfig, ServeReport};
 use millpond_io::Address;
 use millpond_mempool::PoolMode;
 use std::convert::Infallible;
@@ -87,15 +88,14 @@ struct CommonFlags {
     /// every pool is refused)
     #[arg(long, value_name = POOLS_VALUE, value_parser = parse_pools, default_value = "on")]
     pools: PoolMode,
-    /// Open connections of the whole server; one more is answered with 503
-    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "16384")]
-    max_connections: u64,
     /// Do not bind each shard to one CPU
     #[arg(long)]
     no_pin: bool,
     /// Write how it went to FILE when the server stops
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
+    #[command(flatten)]
+    limits: LimitFlags,
 }
 
 /// More threads than any machine has CPUs is a slip of the finger.
@@ -174,12 +174,7 @@ impl CommonFlags {
             Some(shards) => shards,
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
         };
-        // The kernel spreads connections over the shards: each gets its share, rounded up.
-        let connections_max = self.max_connections.div_ceil(shards as u64) as usize;
-        let limits = Limits {
-            connections_max,
-            ..Limits::default()
-        };
+        let limits = self.limits.limits(shards);
         limits.check().map_err(Failure::usage)?;
         Ok(ServeConfig {
             shards,
@@ -288,6 +283,8 @@ mod tests {
             ("plaintext --shards 5000", "at most 1024"),
             ("plaintext --driver uring", "not built yet"),
             ("plaintext --driver kqueue", "auto or epoll"),
+            ("plaintext --head-timeout 0s", "longer than nothing"),
+            ("plaintext --max-head lots", "--max-head"),
             ("plaintext --pools yes", "on, off, arena-only, or checked"),
             ("plaintext --pools checked,fail=0", "from 1 on"),
             ("plaintext --data x", "--data"),

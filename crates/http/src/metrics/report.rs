@@ -3,6 +3,7 @@
 use super::MetricsText;
 use super::snapshot::ShardSnapshot;
 use crate::counters::HttpCounters;
+use crate::limits::{Limit, Limits};
 use millpond_mempool::PoolStats;
 use std::fmt::{Display, Write};
 
@@ -10,7 +11,12 @@ use std::fmt::{Display, Write};
 pub(crate) type BuildLabels = [(&'static str, String)];
 
 /// All shards' numbers and the build's labels.
-pub(crate) fn write_all(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], build: &BuildLabels) {
+pub(crate) fn write_all(
+    out: &mut MetricsText<'_>,
+    shards: &[ShardSnapshot],
+    limits: &Limits,
+    build: &BuildLabels,
+) {
     let labels: Vec<(&str, &dyn Display)> = build
         .iter()
         .map(|(name, value)| (*name, value as &dyn Display))
@@ -22,6 +28,7 @@ pub(crate) fn write_all(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], bui
     );
     out.sample("millpond_build_info", &labels, 1);
     write_http(out, shards);
+    write_limits(out, shards, limits);
     write_driver(out, shards);
     write_pools(out, shards);
     write_idle(out, shards);
@@ -47,7 +54,7 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             "connections_refused_total",
             "counter",
             "Connections answered 503: too many.",
-            |c| c.connections_refused,
+            |c| c.struck(Limit::Connections) + c.struck(Limit::AddressConnections),
         ),
         (
             "connections_shed_total",
@@ -59,25 +66,25 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             "idle_timeouts_total",
             "counter",
             "Connections closed for idleness.",
-            |c| c.idle_timeouts,
+            |c| c.struck(Limit::IdleTime),
         ),
         (
             "head_timeouts_total",
             "counter",
             "Heads that took too long.",
-            |c| c.head_timeouts,
+            |c| c.struck(Limit::HeadTime),
         ),
         (
             "body_timeouts_total",
             "counter",
             "Bodies that were too slow.",
-            |c| c.body_timeouts,
+            |c| c.struck(Limit::BodyRate),
         ),
         (
             "write_stalls_total",
             "counter",
             "Connections cut: peer did not read.",
-            |c| c.write_stalls,
+            |c| c.struck(Limit::WriteStall),
         ),
     ];
     for (suffix, kind, help, read) in metrics {
@@ -92,6 +99,26 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     for (shard, snapshot) in shards.iter().enumerate() {
         for (status, count) in snapshot.http.responses() {
             out.sample(name, &[("shard", &shard), ("status", &status)], count);
+        }
+    }
+}
+
+/// Every limit with its value, and how often peers ran into it.
+fn write_limits(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], limits: &Limits) {
+    let named = limits.named();
+    let name = "millpond_http_limit";
+    out.describe(name, "gauge", "Limits of each shard, in the unit named.");
+    for (limit, value, _) in named {
+        out.sample(name, &[("limit", &limit)], value);
+    }
+    let name = "millpond_http_limit_strikes_total";
+    out.describe(name, "counter", "How often peers ran into a limit.");
+    for (shard, snapshot) in shards.iter().enumerate() {
+        for (text, _, limit) in named {
+            if let Some(limit) = limit {
+                let labels: [(&str, &dyn Display); 2] = [("shard", &shard), ("limit", &text)];
+                out.sample(name, &labels, snapshot.http.struck(limit));
+            }
         }
     }
 }

@@ -1,27 +1,21 @@
 //! What a connection may take how long for, and what happens when it took longer.
 //!
-//! One timer per connection. Every event moves its deadline, which costs one store; the wheel
-//! looks at it only when the old deadline would have passed.
+//! One timer per connection, with a deadline only while something is half done: a head, a body, a
+//! write. Connections that are idle have no deadline of their own, which keeps the timers out of
+//! most requests: one sweep looks at those idle for longest, so that the time they have can
+//! shrink for all of them at once.
 
 use super::Server;
 use super::exchange::Exchange;
 use crate::connection::{Connection, Refusal};
+use crate::connections::IdleConnection;
+use crate::limits::Limit;
 use crate::service::Service;
-use millpond_io::{Driver, ShardContext, SocketId};
+use millpond_io::{Driver, ShardContext, SocketId, TimerId};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl Exchange {
-    /// A connection that has not sent anything is merely idle, except while the server drains:
-    /// what it wants to say is then on its way already.
-    pub(super) fn fresh_timeout_ns(&self) -> u64 {
-        if self.is_draining {
-            SECOND_NS
-        } else {
-            self.limits.idle_timeout_ns
-        }
-    }
-
     /// After each event: sets the deadline of what the connection does now, lets it receive again
     /// when nothing needs to wait, and closes it when it has nothing left to do.
     #[inline]
@@ -32,7 +26,7 @@ impl Exchange {
     ) {
         if connection.must_wait() {
             if !connection.is_blocked {
-                shard.timers.clear(connection.timer);
+                no_deadline(connection, shard);
             }
             return;
         }
@@ -46,43 +40,138 @@ impl Exchange {
             connection.is_paused = false;
             shard.driver.resume_receive(connection.socket);
         }
-        shard
-            .timers
-            .set(connection.timer, self.deadline_ns(connection));
+        if connection.is_mid_request {
+            self.set_deadline(connection, shard);
+        } else {
+            no_deadline(connection, shard);
+        }
     }
 
-    #[inline]
-    fn deadline_ns(&self, connection: &Connection) -> u64 {
+    /// The deadline of the head or body that has begun.
+    fn set_deadline<D: Driver>(
+        &self,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
         let allowed_ns = if let Some(gathering) = &connection.gathering {
             let rate = self.limits.body_rate_bytes_per_s_min;
             let earned_ns = gathering.received_bytes.saturating_mul(SECOND_NS) / rate;
             self.limits.body_grace_ns.saturating_add(earned_ns)
-        } else if connection.is_mid_request {
-            self.limits.head_timeout_ns
         } else {
-            self.limits.idle_timeout_ns
+            self.limits.head_timeout_ns
         };
-        connection.since_ns.saturating_add(allowed_ns)
+        let deadline_ns = connection.since_ns.saturating_add(allowed_ns);
+        connection.has_deadline = true;
+        shard.timers.set(connection.timer, deadline_ns);
     }
 
     /// The kernel did not take all: the peer gets `write_stall_ns`, and the time a slow but honest
     /// one needs for so many bytes.
     pub(super) fn watch_write<D: Driver>(
         &self,
-        connection: &Connection,
+        connection: &mut Connection,
         shard: &mut ShardContext<'_, D>,
         output_bytes: u64,
     ) {
         let rate = self.limits.write_rate_bytes_per_s_min;
         let needed_ns = output_bytes.saturating_mul(SECOND_NS) / rate;
         let allowed_ns = self.limits.write_stall_ns.saturating_add(needed_ns);
+        connection.has_deadline = true;
         shard
             .timers
             .set(connection.timer, shard.now_ns.saturating_add(allowed_ns));
     }
 }
 
+#[inline]
+fn no_deadline<D: Driver>(connection: &mut Connection, shard: &mut ShardContext<'_, D>) {
+    if connection.has_deadline {
+        connection.has_deadline = false;
+        shard.timers.clear(connection.timer);
+    }
+}
+
+/// When the connections idle for longest are looked at next.
+#[derive(Debug)]
+pub(super) struct IdleSweep {
+    pub(super) timer: Option<TimerId>,
+    due_ns: u64,
+    /// Kept for its memory.
+    overdue: Vec<IdleConnection>,
+}
+
+impl Default for IdleSweep {
+    fn default() -> Self {
+        Self {
+            timer: None,
+            due_ns: u64::MAX,
+            overdue: Vec::new(),
+        }
+    }
+}
+
+impl IdleSweep {
+    /// Nobody is left to look at.
+    pub(super) fn cancel<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.due_ns = u64::MAX;
+        if let Some(timer) = self.timer {
+            shard.timers.clear(timer);
+        }
+    }
+}
+
 impl<S: Service> Server<S> {
+    /// While the server drains, what a connection accepted now wants to say is on its way already.
+    pub(super) fn expect_request_soon<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+    ) {
+        if let Some(connection) = self.connections.get_mut(socket) {
+            connection.has_deadline = true;
+            shard.timers.set(connection.timer, shard.now_ns + SECOND_NS);
+        }
+    }
+
+    /// After a connection came, which shortens the time that all have.
+    pub(super) fn plan_idle_sweep<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        if let Some(active_ns) = self.connections.oldest_activity_ns() {
+            let due_ns = active_ns.saturating_add(self.exchange.idle_timeout_ns);
+            if due_ns < self.idle_sweep.due_ns {
+                self.sweep_idle_at(shard, due_ns);
+            }
+        }
+    }
+
+    fn sweep_idle_at<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, due_ns: u64) {
+        if let Some(timer) = self.idle_sweep.timer {
+            self.idle_sweep.due_ns = due_ns;
+            shard.timers.set(timer, due_ns);
+        }
+    }
+
+    /// Closes connections that have been idle for too long, and plans when to look again.
+    #[cold]
+    pub(super) fn close_idle<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        self.idle_sweep.due_ns = u64::MAX;
+        let mut overdue = std::mem::take(&mut self.idle_sweep.overdue);
+        let allowed_ns = self.exchange.idle_timeout_ns;
+        let due_ns = self
+            .connections
+            .idle_for(allowed_ns, shard.now_ns, &mut overdue);
+        for IdleConnection { socket, since_ns } in overdue.drain(..) {
+            // Each one that goes leaves the others more time.
+            if since_ns.saturating_add(self.exchange.idle_timeout_ns) <= shard.now_ns {
+                self.exchange.counters.strike(Limit::IdleTime);
+                self.cut(shard, socket);
+            }
+        }
+        self.idle_sweep.overdue = overdue;
+        if let Some(due_ns) = due_ns {
+            self.sweep_idle_at(shard, due_ns);
+        }
+    }
+
     #[cold]
     pub(super) fn deadline_passed<D: Driver>(
         &mut self,
@@ -94,25 +183,22 @@ impl<S: Service> Server<S> {
         };
         let exchange = &mut self.exchange;
         if connection.is_blocked {
-            exchange.counters.write_stalls += 1;
+            exchange.counters.strike(Limit::WriteStall);
             self.cut(shard, socket);
             return;
         }
         if connection.is_mid_request {
             let is_head = connection.is_head_request();
-            let refusal = if connection.gathering.is_some() {
-                exchange.counters.body_timeouts += 1;
-                Refusal::BodyTimeout
-            } else {
-                exchange.counters.head_timeouts += 1;
-                Refusal::HeadTimeout
+            let refusal = match connection.gathering {
+                Some(_) => Refusal::BodyTimeout,
+                None => Refusal::HeadTimeout,
             };
             exchange.standing_lines.refresh(shard.now_ns);
             exchange.refuse(connection, refusal, is_head);
             return;
         }
         if connection.is_idle() {
-            exchange.counters.idle_timeouts += 1;
+            exchange.counters.strike(Limit::IdleTime);
             self.cut(shard, socket);
         }
     }

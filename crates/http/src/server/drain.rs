@@ -2,6 +2,7 @@
 
 use super::{DRAIN_TIMER, Server};
 use crate::connection::Connection;
+use crate::limits::Limit;
 use crate::service::Service;
 use millpond_io::{Driver, ShardContext, SocketId};
 
@@ -26,6 +27,7 @@ impl<S: Service> Server<S> {
     pub(super) fn drain_expired<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.is_drain_over = true;
         for socket in self.sockets(|_| true) {
+            self.exchange.counters.strike(Limit::Drain);
             self.cut(shard, socket);
         }
     }

@@ -5,7 +5,7 @@ use crate::counters::HttpCounters;
 use crate::date::StandingLines;
 use crate::encode::{Persistence, ResponseParts, encode_response};
 use crate::head::{HeadFields, RequestHead, Version};
-use crate::limits::Limits;
+use crate::limits::{Limit, Limits};
 use crate::method::Method;
 use crate::request::{Request, RequestBody};
 use crate::response::Response;
@@ -56,6 +56,8 @@ pub(super) struct Exchange {
     pub(super) metrics_requests: Vec<RequestToken>,
     /// Every response is the last of its connection.
     pub(super) is_draining: bool,
+    /// How long a connection may be idle, with as many as there are now.
+    pub(super) idle_timeout_ns: u64,
     fields: HeadFields,
     /// Tells apart the requests of a slot.
     sequence: u32,
@@ -71,6 +73,7 @@ impl Exchange {
             standing_lines: StandingLines::new(),
             metrics_requests: Vec::new(),
             is_draining: false,
+            idle_timeout_ns: limits.idle_timeout_ns,
             fields: HeadFields::new(),
             sequence: 0,
         }
@@ -92,7 +95,7 @@ impl Exchange {
         while at < bytes.len() && !connection.must_wait() {
             let is_full = connection.output.len() >= self.limits.output_bytes_max;
             if is_full || served_count == self.limits.pipelined_per_tick_max {
-                self.marks.mark_backlogged(connection);
+                self.put_off(connection, is_full);
                 break;
             }
             if connection.gathering.is_none()
@@ -145,6 +148,16 @@ impl Exchange {
             connection.is_mid_request = is_mid_request;
         }
         at
+    }
+
+    /// The connection had its share of the tick: the rest of its requests waits for the next.
+    #[cold]
+    fn put_off(&mut self, connection: &mut Connection, is_full: bool) {
+        self.counters.strike(match is_full {
+            true => Limit::Output,
+            false => Limit::Pipelined,
+        });
+        self.marks.mark_backlogged(connection);
     }
 
     /// Like `serve`, on what the connection kept.
@@ -299,6 +312,9 @@ impl Exchange {
         connection.gathering = None;
         connection.input.release();
         self.marks.mark_dirty(connection);
+        if let Some(limit) = refusal.limit() {
+            self.counters.strike(limit);
+        }
         if self
             .encode_refusal(&mut connection.output, refusal, is_head)
             .is_ok()
@@ -309,19 +325,19 @@ impl Exchange {
 
     /// One connection more than allowed: told so and closed, without ever becoming one.
     #[cold]
-    pub(super) fn refuse_crowded<D: Driver>(
+    pub(super) fn refuse_connection<D: Driver>(
         &mut self,
         driver: &mut D,
         socket: SocketId,
+        refusal: Refusal,
         now_ns: u64,
     ) {
         self.standing_lines.refresh(now_ns);
-        self.counters.connections_refused += 1;
+        if let Some(limit) = refusal.limit() {
+            self.counters.strike(limit);
+        }
         let mut output = Buffer::new();
-        if self
-            .encode_refusal(&mut output, Refusal::Crowded, false)
-            .is_ok()
-        {
+        if self.encode_refusal(&mut output, refusal, false).is_ok() {
             self.counters
                 .count_response(StatusCode::SERVICE_UNAVAILABLE);
             // Blocked or not: the driver sends what it can before it closes.

@@ -80,7 +80,8 @@ impl<S: Service> Server<S> {
         self.publish(shard);
         let blocks = self.exchange.blocks.clone();
         let mut text = MetricsText::new(&blocks);
-        write_all(&mut text, &self.snapshots.to_vec(), &self.build_labels);
+        let (limits, snapshots) = (&self.exchange.limits, self.snapshots.to_vec());
+        write_all(&mut text, &snapshots, limits, &self.build_labels);
         self.service.write_metrics(&mut text);
         let text = text.finish();
         let tokens = std::mem::take(&mut self.exchange.metrics_requests);

@@ -9,6 +9,7 @@ mod client;
 mod requests;
 mod refusals;
 mod idle_memory;
+mod limits;
 mod memory;
 mod pipelining;
 mod metrics;

@@ -204,6 +204,8 @@ fn slow_bodies_time_out() {
 fn one_connection_too_many_gets_503() {
     let limits = Limits {
         connections_max: 2,
+        // Nobody is idle for so long, so nobody makes room.
+        idle_timeout_min_ns: 3600 * 1000 * MILLISECOND_NS,
         ..Limits::default()
     };
     let server = TestServer::with_limits(limits, |_| Plaintext);

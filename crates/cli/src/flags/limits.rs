@@ -1,0 +1,159 @@
+//! Flags of `millpond serve` for what peers may send and how long they may take.
+
+use super::{parse_bytes, parse_count, parse_duration_ns};
+use clap::Args;
+use millpond_http::Limits;
+
+const CONNECTIONS: &str = "Limits on connections";
+const MESSAGES: &str = "Limits on messages";
+const TIME: &str = "Deadlines";
+
+/// Caps on peers; `Limits` says why each has the default it has.
+#[derive(Args, Debug)]
+pub(super) struct LimitFlags {
+    /// Open connections of the whole server; one more takes the place of the one idle for longest,
+    /// or is answered with 503 if none has been idle for --idle-timeout-min
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "16384", help_heading = CONNECTIONS)]
+    max_connections: u64,
+    /// Open connections from one address (IPv6: from one /64); one more is answered with 503
+    /// [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = CONNECTIONS)]
+    max_connections_per_address: Option<u64>,
+
+    /// Method, target and version; a longer line is answered with 414
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "8KiB", help_heading = MESSAGES)]
+    max_request_line: u64,
+    /// Request line and all fields; a longer head is answered with 431
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16KiB", help_heading = MESSAGES)]
+    max_head: u64,
+    /// Header fields of a request, at most 128; more are answered with 431
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100", help_heading = MESSAGES)]
+    max_fields: u64,
+    /// Body of a request; a longer one is answered with 413 (serve entity: see --max-value)
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB", help_heading = MESSAGES)]
+    max_body: u64,
+    /// Extensions of one chunk; longer ones are answered with 400
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256", help_heading = MESSAGES)]
+    max_chunk_extension: u64,
+    /// Fields behind a chunked body; longer ones are answered with 431
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4KiB", help_heading = MESSAGES)]
+    max_trailer: u64,
+    /// Pipelined requests of one connection answered before the others have their turn
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64", help_heading = MESSAGES)]
+    max_pipelined: u64,
+    /// Unsent answers of one connection at which its next request waits
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256KiB", help_heading = MESSAGES)]
+    max_output: u64,
+
+    /// From the first byte of a head to its end; 408 beyond it
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "10s", help_heading = TIME)]
+    head_timeout: u64,
+    /// Without a request, while connections are few; then the connection closes
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "75s", help_heading = TIME)]
+    idle_timeout: u64,
+    /// What --idle-timeout shrinks to, in a straight line, as nine tenths of the connections fill
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "1s", help_heading = TIME)]
+    idle_timeout_min: u64,
+    /// How long a body may be slower than --min-body-rate
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "5s", help_heading = TIME)]
+    body_grace: u64,
+    /// Slowest body, per second; 408 below it
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "240", help_heading = TIME)]
+    min_body_rate: u64,
+    /// For a peer that does not take its answer; then the connection is cut
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
+    write_stall: u64,
+    /// Slowest reading of an answer, per second: what takes longer than --write-stall at this rate
+    /// has that much longer
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16KiB", help_heading = TIME)]
+    min_write_rate: u64,
+    /// How long a graceful stop waits for requests being answered
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "30s", help_heading = TIME)]
+    drain_timeout: u64,
+}
+
+impl LimitFlags {
+    /// The limits of each of `shards`. The kernel spreads connections over them: each gets its
+    /// share, rounded up.
+    pub(super) fn limits(&self, shards: usize) -> Limits {
+        let share = |count: u64| in_memory(count.div_ceil(shards as u64));
+        Limits {
+            request_line_bytes_max: in_memory(self.max_request_line),
+            head_bytes_max: in_memory(self.max_head),
+            fields_max: in_memory(self.max_fields),
+            body_bytes_max: self.max_body,
+            chunk_extension_bytes_max: in_memory(self.max_chunk_extension),
+            trailer_bytes_max: in_memory(self.max_trailer),
+            pipelined_per_tick_max: in_memory(self.max_pipelined),
+            output_bytes_max: in_memory(self.max_output),
+            head_timeout_ns: self.head_timeout,
+            idle_timeout_ns: self.idle_timeout,
+            idle_timeout_min_ns: self.idle_timeout_min,
+            body_grace_ns: self.body_grace,
+            body_rate_bytes_per_s_min: self.min_body_rate,
+            write_stall_ns: self.write_stall,
+            write_rate_bytes_per_s_min: self.min_write_rate,
+            drain_timeout_ns: self.drain_timeout,
+            connections_max: share(self.max_connections),
+            connections_per_address_max: self.max_connections_per_address.map_or(usize::MAX, share),
+        }
+    }
+}
+
+fn in_memory(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        limits: LimitFlags,
+    }
+
+    fn limits(line: &str, shards: usize) -> Limits {
+        let words = ["serve"].into_iter().chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap().limits.limits(shards)
+    }
+
+    /// Goal: the help's defaults are the library's.
+    #[test]
+    fn defaults_are_the_library_s() {
+        assert_eq!(limits("", 1), Limits::default());
+    }
+
+    /// Goal: each flag reaches the field it names, in its unit; connections are shared out.
+    #[test]
+    fn flags_reach_the_limits() {
+        let line = "--max-connections 10 --max-connections-per-address 4 --max-request-line 1KiB \
+             --max-head 2KiB --max-fields 3 --max-body 4GiB --max-chunk-extension 5 \
+             --max-trailer 6 --max-pipelined 7 --max-output 8 --head-timeout 9ms \
+             --idle-timeout 1m --idle-timeout-min 10ms --body-grace 11ms --min-body-rate 12 \
+             --write-stall 13ms --min-write-rate 14 --drain-timeout 15ms";
+        let expected = Limits {
+            request_line_bytes_max: 1024,
+            head_bytes_max: 2048,
+            fields_max: 3,
+            body_bytes_max: 4 << 30,
+            chunk_extension_bytes_max: 5,
+            trailer_bytes_max: 6,
+            pipelined_per_tick_max: 7,
+            output_bytes_max: 8,
+            head_timeout_ns: 9_000_000,
+            idle_timeout_ns: 60_000_000_000,
+            idle_timeout_min_ns: 10_000_000,
+            body_grace_ns: 11_000_000,
+            body_rate_bytes_per_s_min: 12,
+            write_stall_ns: 13_000_000,
+            write_rate_bytes_per_s_min: 14,
+            drain_timeout_ns: 15_000_000,
+            connections_max: 4,
+            connections_per_address_max: 2,
+        };
+        assert_eq!(limits(line, 3), expected);
+    }
+}

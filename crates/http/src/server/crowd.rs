@@ -1,0 +1,67 @@
+//! Who may come in when there is little room: caps on connections, and who makes room for whom.
+
+use super::Server;
+use crate::connection::Refusal;
+use crate::service::Service;
+use millpond_io::{Driver, Errno, Peer, ShardContext};
+
+impl<S: Service> Server<S> {
+    /// Why a new connection of this peer has no place, after whoever can go has made room.
+    pub(super) fn lacks_room<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        peer: Peer,
+    ) -> Option<Refusal> {
+        if self.connections.is_full_for(peer) {
+            return Some(Refusal::CrowdedAddress);
+        }
+        let limits = &self.exchange.limits;
+        let is_full = self.connections.len() >= limits.connections_max;
+        if is_full && !self.shed_idle(shard, limits.idle_timeout_min_ns) {
+            return Some(Refusal::Crowded);
+        }
+        None
+    }
+
+    /// Closes the connection idle for longest if that is at least `idle_ns`; false if none is.
+    #[cold]
+    fn shed_idle<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, idle_ns: u64) -> bool {
+        let Some(oldest) = self.connections.oldest_idle() else {
+            return false;
+        };
+        if shard.now_ns.saturating_sub(oldest.since_ns) < idle_ns {
+            return false;
+        }
+        self.exchange.counters.connections_shed += 1;
+        self.cut(shard, oldest.socket);
+        true
+    }
+
+    /// No descriptor is left for a waiting peer: the connection idle for longest makes room. The
+    /// kernel says so even when nobody waits yet, so a connection accepted just now is spared, and
+    /// nobody is closed while others are about to close by themselves.
+    #[cold]
+    pub(super) fn accept_failed<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        error: Errno,
+    ) {
+        let is_exhausted = matches!(error, Errno::MFILE | Errno::NFILE);
+        if is_exhausted && !self.closes_soon() {
+            self.shed_idle(shard, 1);
+        }
+    }
+
+    /// Whether the end of this tick closes a connection.
+    fn closes_soon(&mut self) -> bool {
+        let Self {
+            exchange,
+            connections,
+            ..
+        } = self;
+        exchange.marks.dirty.iter().any(|&socket| {
+            let connection = connections.get_mut(socket);
+            connection.is_some_and(|c| c.is_closing && !c.is_blocked)
+        })
+    }
+}

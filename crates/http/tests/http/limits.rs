@@ -1,0 +1,285 @@
+//! Limits under small values, over real sockets: what each does, and what `/metrics` says of it.
+
+use crate::support::{Echo, RawClient, TestServer};
+use millpond_http::{
+    Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
+};
+
+const MILLISECOND_NS: u64 = 1_000_000;
+const HOUR_NS: u64 = 3600 * 1000 * MILLISECOND_NS;
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// The value behind `start` in `/metrics`, asked for over a connection of its own.
+fn metric(client: &mut RawClient, start: &str) -> u64 {
+    let text = client.ask(SCRAPE).text();
+    let line = text.lines().find(|line| line.starts_with(start));
+    let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn strikes(client: &mut RawClient, limit: &str) -> u64 {
+    let start = format!("millpond_http_limit_strikes_total{{shard=\"0\",limit=\"{limit}\"}}");
+    metric(client, &start)
+}
+
+/// Asks until the limit has struck; a test that waits here for ever has failed.
+fn wait_for_strike(client: &mut RawClient, limit: &str) {
+    while strikes(client, limit) == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Goal: each limit on size strikes once when run into once, and shows its value.
+#[test]
+fn size_limits_count_their_strikes() {
+    let limits = Limits {
+        request_line_bytes_max: 100,
+        head_bytes_max: 200,
+        fields_max: 3,
+        body_bytes_max: 10,
+        chunk_extension_bytes_max: 4,
+        trailer_bytes_max: 20,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Echo);
+    let mut scraper = server.connect();
+    let chunked = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (limit, value, status, request) in [
+        (
+            "request_line_bytes_max",
+            100,
+            414,
+            format!("GET /{} HTTP/1.1\r\n", "x".repeat(100)),
+        ),
+        (
+            "head_bytes_max",
+            200,
+            431,
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(200)),
+        ),
+        (
+            "fields_max",
+            3,
+            431,
+            "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nA: b\r\nA: b\r\n\r\n".to_owned(),
+        ),
+        (
+            "body_bytes_max",
+            10,
+            413,
+            "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n".to_owned(),
+        ),
+        (
+            "chunk_extension_bytes_max",
+            4,
+            400,
+            format!("{chunked}1;abcdefgh\r\n"),
+        ),
+        (
+            "trailer_bytes_max",
+            20,
+            431,
+            format!("{chunked}0\r\nX: {}\r\n", "x".repeat(30)),
+        ),
+    ] {
+        assert_eq!(strikes(&mut scraper, limit), 0, "{limit}");
+        let start = format!("millpond_http_limit{{limit=\"{limit}\"}}");
+        assert_eq!(metric(&mut scraper, &start), value);
+        assert_eq!(server.connect().ask(request).status, status, "{limit}");
+        assert_eq!(strikes(&mut scraper, limit), 1, "{limit}");
+    }
+}
+
+/// Goal: a deep pipeline and a large output each wait for the next tick, are counted, and every
+/// request is answered in the end.
+#[test]
+fn a_share_of_a_tick_is_counted_and_loses_nothing() {
+    for (limits, limit) in [
+        (
+            Limits {
+                pipelined_per_tick_max: 4,
+                ..Limits::default()
+            },
+            "pipelined_per_tick_max",
+        ),
+        (
+            Limits {
+                output_bytes_max: 500,
+                ..Limits::default()
+            },
+            "output_bytes_max",
+        ),
+    ] {
+        let server = TestServer::with_limits(limits, |_| Plaintext);
+        let mut client = server.connect();
+        client.send(GET.repeat(50));
+        for _ in 0..50 {
+            assert_eq!(client.response().status, 200);
+        }
+        assert!(strikes(&mut client, limit) >= 5, "{limit}");
+    }
+}
+
+/// Goal: as the connections fill, the one idle for longest has to go long before its time, and
+/// only as many as it takes.
+#[test]
+fn the_idle_timeout_shrinks_as_connections_fill() {
+    let limits = Limits {
+        connections_max: 10,
+        idle_timeout_ns: HOUR_NS,
+        idle_timeout_min_ns: 50 * MILLISECOND_NS,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let mut clients: Vec<RawClient> = Vec::new();
+    for _ in 0..8 {
+        let mut client = server.connect();
+        assert_eq!(client.ask(GET).status, 200);
+        clients.push(client);
+    }
+    // Eight leave six minutes; the ninth is at nine tenths.
+    let mut ninth = server.connect();
+    assert_eq!(ninth.ask(GET).status, 200);
+    clients.remove(0).expect_end();
+    for client in clients.iter_mut().chain([&mut ninth]) {
+        assert_eq!(client.ask(GET).status, 200);
+    }
+    assert_eq!(strikes(&mut ninth, "idle_timeout_ns"), 1);
+}
+
+/// Goal: with all connections taken a newcomer gets the place of the one idle for longest, as soon
+/// as that one has been idle for the least time.
+#[test]
+fn the_oldest_idle_connection_makes_room() {
+    let limits = Limits {
+        connections_max: 2,
+        idle_timeout_min_ns: 20 * MILLISECOND_NS,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let mut first = server.connect();
+    assert_eq!(first.ask(GET).status, 200);
+    let mut busy = server.connect();
+    assert_eq!(busy.ask(GET).status, 200);
+    // Half a request: not idle, however long it takes.
+    busy.send("GET / HTTP/1.1\r\n");
+    let mut newcomer = loop {
+        let mut newcomer = server.connect();
+        newcomer.send(GET);
+        match newcomer.response().status {
+            200 => break newcomer,
+            status => assert_eq!(status, 503),
+        }
+    };
+    first.expect_end();
+    assert_eq!(busy.ask("Host: a\r\n\r\n").status, 200, "it was spared");
+    assert_eq!(newcomer.ask(GET).status, 200);
+}
+
+/// Goal: one address gets its share and no more; when one of its connections leaves, the next is
+/// served.
+#[test]
+fn an_address_has_a_cap() {
+    let limits = Limits {
+        connections_per_address_max: 2,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let mut first = server.connect();
+    let mut second = server.connect();
+    assert_eq!((first.ask(GET).status, second.ask(GET).status), (200, 200));
+    let mut third = server.connect();
+    let refusal = third.response();
+    assert_eq!(refusal.status, 503);
+    assert!(refusal.text().contains("your address"), "{refusal:?}");
+    third.expect_end();
+    assert_eq!(strikes(&mut first, "connections_per_address_max"), 1);
+    second.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(second.response().status, 200);
+    second.expect_end();
+    assert_eq!(server.connect().ask(GET).status, 200);
+}
+
+/// Goal: the deadlines on heads, bodies and idleness are counted where they strike.
+#[test]
+fn deadlines_count_their_strikes() {
+    let limits = Limits {
+        head_timeout_ns: 20 * MILLISECOND_NS,
+        body_grace_ns: 20 * MILLISECOND_NS,
+        body_rate_bytes_per_s_min: 1_000_000,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let mut slow = server.connect();
+    assert_eq!(slow.ask("GET / HT").status, 408);
+    slow.expect_end();
+    let mut slow = server.connect();
+    let response = slow.ask("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx");
+    assert_eq!(response.status, 408);
+    slow.expect_end();
+    let mut scraper = server.connect();
+    assert_eq!(strikes(&mut scraper, "head_timeout_ns"), 1);
+    assert_eq!(strikes(&mut scraper, "body_rate_bytes_per_s_min"), 1);
+}
+
+/// Answers with more than a socket's buffers hold.
+struct Large(Vec<u8>);
+
+impl Service for Large {
+    fn call(
+        &mut self,
+        _request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        _context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        response.send(StatusCode::OK, None, &self.0).unwrap();
+        Flow::Done
+    }
+}
+
+/// Goal: a peer that asks and does not read is cut, and counted.
+#[test]
+fn a_peer_that_does_not_read_is_cut() {
+    let limits = Limits {
+        write_stall_ns: 50 * MILLISECOND_NS,
+        write_rate_bytes_per_s_min: u64::MAX,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Large(vec![b'x'; 16 << 20]));
+    let mut deaf = server.connect();
+    deaf.send(GET);
+    let mut scraper = server.connect();
+    wait_for_strike(&mut scraper, "write_stall_ns");
+    assert_eq!(strikes(&mut scraper, "write_stall_ns"), 1);
+}
+
+/// Promises and never answers.
+struct Never;
+
+impl Service for Never {
+    fn call(
+        &mut self,
+        _request: &mut Request<'_>,
+        _response: &mut Response<'_>,
+        _context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        Flow::Pending
+    }
+}
+
+/// Goal: a graceful stop waits for what is being answered, but not longer than it may.
+#[test]
+fn a_drain_ends_at_its_deadline() {
+    let limits = Limits {
+        drain_timeout_ns: 50 * MILLISECOND_NS,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Never);
+    let mut client = server.connect();
+    client.send(GET);
+    let mut scraper = server.connect();
+    while metric(&mut scraper, "millpond_http_requests_total") < 2 {}
+    assert!(server.stop().is_aborted);
+    client.expect_end();
+}
