@@ -135,7 +135,8 @@ impl Refusal {
         match self {
             Self::Head(ParseError::RequestLineTooLong { .. }) => Some(Limit::RequestLine),
             Self::Head(ParseError::HeadTooLong { .. }) => Some(Limit::Head),
-            Self::Head(ParseError::TooManyFields { .. }) => Some(Limit::Fields),
+            Self::Head(ParseError::TooManyFields { .. })
+            | Self::Body(BodyError::TooManyTrailers { .. }) => Some(Limit::Fields),
             Self::Head(ParseError::BodyTooLong { .. }) | Self::Body(BodyError::TooLong { .. }) => {
                 Some(Limit::Body)
             }
