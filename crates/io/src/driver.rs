@@ -1,14 +1,18 @@
 //! The trait between a shard and its kernel, and the events that come out of it.
 //!
 //! Shaped for completions: an operation is asked for by a method and its result arrives as an
-//! [`Event`] in a later [`Driver::tick`]. [`epoll`] is the readiness kernel behind it.
+//! [`Event`] in a later [`Driver::tick`]. [`epoll`] is the readiness kernel behind it; `sim`, with the
+//! feature `simulator`, is none: a network in memory, with seeded faults and virtual time.
 //!
 //! Absent on purpose: reading on demand (bytes come when they come; [`Driver::pause_receive`] is
 //! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
 pub mod epoll;
+#[cfg(feature = "simulator")]
+pub mod sim;
 
 use crate::address::{Address, Peer};
+use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
@@ -218,6 +222,13 @@ pub trait Driver: Sized {
 
     /// The time when the last wait ended; the time of the events being handled.
     fn now_ns(&self) -> u64;
+
+    /// This moment on the clock that [`Self::now_ns`] and the deadlines go by: the kernel's
+    /// monotonic one, unless the driver simulates time.
+    #[inline]
+    fn clock_ns(&self) -> u64 {
+        monotonic_ns()
+    }
 
     /// Waits until something happens, at most until `deadline_ns` (absolute; `None`: for ever;
     /// past: only looks), calls `handler` for each event and returns.

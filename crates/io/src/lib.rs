@@ -35,6 +35,8 @@ pub use address::{Address, Peer};
 pub use affinity::allowed_cpus;
 pub use clock::monotonic_ns;
 pub use driver::epoll::EpollDriver;
+#[cfg(feature = "simulator")]
+pub use driver::sim::{Network, SimDriver};
 pub use driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
 pub use error::IoError;
 pub use listener::{ListenOptions, Listener};

@@ -7,7 +7,6 @@
 //! and publishing counters (a protocol reads them from its context when asked).
 
 use crate::affinity::pin_to;
-use crate::clock::monotonic_ns;
 use crate::driver::{Driver, DriverCounters, Event};
 use crate::error::IoError;
 use crate::pools::ShardPools;
@@ -38,7 +37,7 @@ pub struct ShardContext<'a, D: Driver> {
     pub timers: &'a mut TimerWheel,
     /// The memory.
     pub pools: &'a mut ShardPools,
-    /// When the current tick's wait ended; [`monotonic_ns`] is more exact and costs more.
+    /// When the current tick's wait ended; [`Driver::clock_ns`] is more exact and costs more.
     pub now_ns: u64,
     /// The shard's number.
     pub shard_index: usize,
@@ -161,8 +160,8 @@ impl<D: Driver> Shard<D> {
         };
         Self {
             config,
+            timers: TimerWheel::new(driver.clock_ns()),
             driver,
-            timers: TimerWheel::new(monotonic_ns()),
             pools: ShardPools::new(config.pool_mode),
             stop,
             timers_fired: 0,
@@ -191,21 +190,32 @@ impl<D: Driver> Shard<D> {
         &mut self.driver
     }
 
-    /// Runs until the protocol has finished or is aborted.
-    pub fn run<P: Protocol<D>>(mut self, protocol: &mut P) -> Result<ShardReport, IoError> {
+    /// The shard's deadlines, for what must be looked at when it has run.
+    pub fn timers(&self) -> &TimerWheel {
+        &self.timers
+    }
+
+    /// Calls `visit` with the accounting of every pool of the shard, the driver's included.
+    pub fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        self.pools.visit_stats(visit);
+        self.driver.visit_pool_stats(visit);
+    }
+
+    /// Runs until the protocol has finished or is aborted. Once: a stop request is not taken back.
+    pub fn run<P: Protocol<D>>(&mut self, protocol: &mut P) -> Result<ShardReport, IoError> {
         if let Some(cpu) = self.config.cpu {
             pin_to(cpu)?;
         }
         // The default slack lets the kernel wake a thread 50 us late, which pacing would feel.
         // Refusal only means that default.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let start_ns = monotonic_ns();
+        let start_ns = self.driver.clock_ns();
         protocol.started(&mut self.context(start_ns))?;
         let aborted = self.serve(protocol)?;
         Ok(ShardReport {
             shard_index: self.config.index,
             aborted,
-            duration_ns: monotonic_ns() - start_ns,
+            duration_ns: self.driver.clock_ns() - start_ns,
             timers_fired: self.timers_fired,
             driver: self.driver.counters(),
         })

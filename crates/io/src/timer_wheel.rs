@@ -150,6 +150,18 @@ impl TimerWheel {
         self.first_free = timer.index;
     }
 
+    /// Timers created and not removed. Walks over those removed: for tests and reports.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let mut count = self.timers.len();
+        let mut free = self.first_free;
+        while free != NIL {
+            count -= 1;
+            free = self.timers[free as usize].next;
+        }
+        count
+    }
+
     /// When to look for expired timers again. Not later than a granule after the earliest
     /// deadline; sometimes early, after deadlines moved.
     #[must_use]

@@ -80,6 +80,12 @@ impl WakeReceiver {
             .is_ok()
     }
 
+    /// Whether a [`Waker`] was used since the last [`Self::take`], which still tells it.
+    #[cfg(feature = "simulator")]
+    pub(crate) fn is_used(&self) -> bool {
+        self.shared.state.load(Ordering::Acquire) == NOTIFIED
+    }
+
     /// After a wait: was a [`Waker`] used? Resets to awake.
     pub(crate) fn take(&self) -> bool {
         // A plain load keeps the common tick of a busy shard free of locked instructions.

@@ -160,6 +160,7 @@ proptest! {
         let mut run = Run::new(start_ns);
         for step in steps {
             run.apply(step);
+            prop_assert_eq!(run.wheel.count(), run.model.users.len());
         }
         // Nothing is lost: after the longest delay every deadline has been served.
         run.wake_at(run.now_ns + 300_000_000_000);

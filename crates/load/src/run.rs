@@ -121,7 +121,7 @@ fn work(shared: &Shared<'_>, index: usize, connections: usize) -> Result<WorkerE
         .as_ref()
         .map(|cpus| cpus[index % cpus.len()]);
     let driver = EpollDriver::new(pool_mode)?;
-    let shard = Shard::new(
+    let mut shard = Shard::new(
         ShardConfig {
             index,
             cpu,

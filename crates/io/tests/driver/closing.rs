@@ -120,6 +120,8 @@ pub(crate) fn closing_after_the_peer_is_immediate<W: World>(world: &W) {
     pond.run_until(|seen| seen == [Seen::PeerFinished(socket)]);
     assert_eq!(pond.send(socket, b"goodbye"), SendOutcome::Done);
     pond.driver.close_after_send(socket);
+    // A driver that sends late has something to send first.
+    pond.tick(0, &mut |_, _, _| {});
     assert_eq!(pond.driver.socket_count(), 0);
     let (answer, end) = pond.peer_receives_all(&mut peer);
     assert_eq!(answer, b"goodbye");

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod world;
+mod simulated;
 mod harness;
 mod flow;
 mod ends;
@@ -72,4 +73,31 @@ mod epoll_whole_ms_waits {
     behaviours_on_a_kernel!(|| {
         millpond_io::EpollDriver::with_whole_ms_waits(millpond_mempool::PoolMode::On).unwrap()
     });
+}
+
+mod simulated_calm {
+    behaviours_everywhere!(crate::simulated::Simulated::new(
+        millpond_io::driver::sim::FaultPlan::none()
+    ));
+    tests_of!(
+        crate::simulated::Simulated::new(millpond_io::driver::sim::FaultPlan::none()),
+        {
+            flow: a_message_costs_one_receive_and_one_send;
+            waiting: a_waker_ends_an_endless_wait;
+        }
+    );
+}
+
+/// Whatever order and pieces a kernel may choose without breaking the contract.
+mod simulated_in_pieces {
+    behaviours_everywhere!(crate::simulated::Simulated::new(
+        crate::simulated::in_pieces()
+    ));
+}
+
+/// Sends that are made with the next wait.
+mod simulated_sending_late {
+    behaviours_everywhere!(crate::simulated::Simulated::new(
+        crate::simulated::sending_late()
+    ));
 }

@@ -1,0 +1,345 @@
+//! No kernel at all: a network in memory with seeded faults and virtual time.
+//!
+//! What a test wants to see happens here on purpose and as often as it likes: receives split at
+//! any byte, sends that take one byte, resets in the middle of anything, no descriptors, no
+//! buffers, peers that never read, completions of sockets in any order, waits that end for
+//! nothing. One seed is one run, to the nanosecond; a run that fails prints its seed and its last
+//! events. Nothing ever sleeps: when there is nothing to do, the clock jumps.
+//!
+//! ```text
+//! sim.rs        the Driver methods, sockets coming and going
+//! network.rs    the world: time, connections, the peers' API and scripts
+//! wire.rs       one connection: bytes, FINs, resets
+//! faults.rs     what goes wrong how often
+//! ticking.rs    one tick: jump in time, pick what is reported, dispatch
+//! moving.rs     receives and sends in pieces
+//! accepting.rs  the listener; out of descriptors
+//! closing.rs    lingering close
+//! ```
+//!
+//! ```
+//! use millpond_io::driver::sim::{FaultPlan, Network, PeerRead};
+//! use millpond_io::{Driver, Event, ShardPools};
+//! use millpond_mempool::PoolMode;
+//!
+//! let network = Network::new(1, FaultPlan::none());
+//! let mut driver = network.driver(PoolMode::On)?;
+//! driver.listen_at(&"127.0.0.1:80".parse()?)?;
+//! let mut peer = network.connect().unwrap();
+//! peer.write(b"ping").unwrap();
+//! let mut pools = ShardPools::new(PoolMode::On);
+//! let mut received = Vec::new();
+//! while received != b"ping" {
+//!     driver.tick(None, &mut pools, |_, _, event| {
+//!         if let Event::Received { bytes, .. } = event {
+//!             received.extend_from_slice(bytes);
+//!         }
+//!     })?;
+//! }
+//! assert_eq!(peer.read(&mut Vec::new(), 100), PeerRead::Nothing);
+//! # Ok::<(), millpond_io::IoError>(())
+//! ```
+//!
+//! Absent on purpose: speed, and threads: a network and all its drivers are one thread's.
+
+mod faults;
+mod wire;
+mod network;
+mod socket;
+mod ticking;
+mod accepting;
+mod moving;
+mod closing;
+
+pub use faults::{Cuts, FaultPlan};
+pub use network::{Network, PeerRead, SimPeer, Turn};
+
+use self::accepting::Accepting;
+use self::network::{DEFAULT_ADDRESS, refusal};
+use self::socket::{Receiving, Socket, Stage};
+use self::wire::{EndId, INITIATOR};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use crate::address::{Address, Peer};
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::pools::ShardPools;
+use crate::timer_wheel::TimerWheel;
+use crate::waker::{WakeReceiver, Waker};
+use millpond_mempool::{Buffer, Handle, PoolMode, PoolStats, Slab};
+use rustix::io::Errno;
+
+/// Ticks that a closed socket's slot stays taken at most.
+const GONE_TICKS_MAX: u64 = 8;
+
+/// Sockets of one shard in a [`Network`].
+pub struct SimDriver {
+    network: Network,
+    wake: WakeReceiver,
+    accepting: Option<Accepting>,
+    sockets: Slab<Socket>,
+    /// Sockets in `Stage::Gone`.
+    gone: Vec<SocketId>,
+    /// Deadlines of closing sockets and of the resting listener.
+    deadlines: TimerWheel,
+    closing_count: usize,
+    now_ns: u64,
+    /// Bytes between a connection and a buffer.
+    scratch: Vec<u8>,
+    counters: DriverCounters,
+}
+
+impl Network {
+    /// A driver without sockets in this network.
+    pub fn driver(&self, mode: PoolMode) -> Result<SimDriver, IoError> {
+        let now_ns = self.now_ns();
+        Ok(SimDriver {
+            network: self.clone(),
+            wake: WakeReceiver::new()?,
+            accepting: None,
+            sockets: Slab::new("io_sockets", mode),
+            gone: Vec::new(),
+            deadlines: TimerWheel::new(now_ns),
+            closing_count: 0,
+            now_ns,
+            scratch: Vec::new(),
+            counters: DriverCounters::default(),
+        })
+    }
+}
+
+impl SimDriver {
+    /// Listens where [`Network::connect`] finds it.
+    pub fn listen_anywhere(&mut self) -> Result<(), IoError> {
+        self.listen_at(&DEFAULT_ADDRESS.into())
+    }
+
+    /// A socket that is there for its owner or still closing.
+    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.sockets
+            .get_mut(handle_of(id))
+            .filter(|socket| !matches!(socket.stage, Stage::Gone { .. }))
+    }
+
+    fn stage(&mut self, id: SocketId) -> Option<Stage> {
+        self.socket(id).map(|socket| socket.stage)
+    }
+
+    fn name_of(&mut self, id: SocketId) -> Peer {
+        match self.socket(id).map(|socket| socket.end) {
+            Some(end) => self.network.state().wire(end).name,
+            None => Peer::Unix,
+        }
+    }
+
+    /// Marks a socket whose failure its owner learns of in the next tick.
+    fn fail_later(&mut self, id: SocketId, error: Errno) {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        match socket.stage {
+            Stage::Failing(_) | Stage::Gone { .. } => {}
+            // Its owner left: nobody is to be told.
+            Stage::Sending | Stage::Lingering => self.remove(id),
+            Stage::Connecting(_) | Stage::Open => {
+                socket.queue.clear();
+                socket.stage = Stage::Failing(error);
+            }
+        }
+    }
+
+    /// Closes a socket and forgets all about it, now or, for its slot, some ticks later.
+    fn remove(&mut self, id: SocketId) {
+        let until_tick = {
+            let mut state = self.network.state();
+            let probability = state.plan.delayed_closes;
+            let is_delayed = state.chance(probability);
+            let ticks = state.rng.u64(1..=GONE_TICKS_MAX);
+            is_delayed.then_some(self.counters.ticks + ticks)
+        };
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        let (end, deadline) = (socket.end, socket.deadline.take());
+        let is_closing = matches!(socket.stage, Stage::Sending | Stage::Lingering);
+        socket.queue.clear();
+        match until_tick {
+            Some(until_tick) => {
+                socket.stage = Stage::Gone { until_tick };
+                self.gone.push(id);
+            }
+            None => {
+                self.sockets.remove(handle_of(id));
+            }
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(deadline);
+        }
+        self.closing_count -= usize::from(is_closing);
+        self.counters.closes += 1;
+        let mut state = self.network.state();
+        let is_reset = state.wire(end).close(end.end);
+        state.note(end.wire, "closed, by a reset:", u64::from(is_reset));
+        drop(state);
+        self.resume_accepting();
+    }
+
+    /// Closes a socket and tells its owner why.
+    fn remove_failed<H>(
+        &mut self,
+        id: SocketId,
+        error: Errno,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.remove(id);
+        handler(self, pools, Event::Failed { socket: id, error });
+    }
+
+    /// Where a connection attempt leads.
+    fn start_connecting(&mut self, to: &Address) -> Stage {
+        let mut state = self.network.state();
+        let state = &mut *state;
+        let wire = state.new_wire(matches!(to, Address::Unix(_)));
+        state.note(wire, "driver connects", 0);
+        if state.chance(state.plan.connect_failures) {
+            return Stage::Connecting(Err(FaultPlan::connect_error(&mut state.rng)));
+        }
+        match state.listening_at(to) {
+            Some(listening) => {
+                listening.waiting.push_back(wire);
+                Stage::Connecting(Ok(()))
+            }
+            None => Stage::Connecting(Err(refusal(to))),
+        }
+    }
+}
+
+impl Driver for SimDriver {
+    fn name(&self) -> &'static str {
+        "simulator"
+    }
+
+    /// Takes the listener's address; the real socket only holds it: connections come from the
+    /// network in memory alone.
+    fn listen(&mut self, listener: Listener) -> Result<(), IoError> {
+        let address = listener.local_address().clone();
+        self.listen_in_memory(&address, Some(listener))
+    }
+
+    fn stop_listening(&mut self) {
+        self.stop_accepting();
+    }
+
+    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+        self.counters.connects += 1;
+        let count_max = self.network.state().plan.descriptors_max;
+        if self.sockets.len() >= count_max {
+            return Err(IoError::DescriptorsExhausted {
+                address: to.clone(),
+            });
+        }
+        let stage = self.start_connecting(to);
+        let end = EndId {
+            wire: self.network.state().wires.len() - 1,
+            end: INITIATOR,
+        };
+        let socket = Socket::new(end, stage);
+        let handle = self.sockets.insert(socket).map_err(|_| IoError::System {
+            call: "connect",
+            error: Errno::NOMEM,
+        })?;
+        Ok(id_of(handle))
+    }
+
+    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
+        self.send_or_queue(socket, data)
+    }
+
+    fn pause_receive(&mut self, socket: SocketId) {
+        if let Some(socket) = self.socket(socket)
+            && socket.receiving == Receiving::On
+        {
+            socket.receiving = Receiving::Paused;
+        }
+    }
+
+    fn resume_receive(&mut self, socket: SocketId) {
+        if let Some(socket) = self.socket(socket)
+            && socket.receiving == Receiving::Paused
+        {
+            socket.receiving = Receiving::On;
+        }
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.start_plain_closing(socket);
+    }
+
+    fn close_after_send(&mut self, socket: SocketId) {
+        self.start_closing(socket);
+    }
+
+    fn socket_count(&self) -> usize {
+        self.sockets.len() - self.gone.len()
+    }
+
+    fn closing_count(&self) -> usize {
+        self.closing_count
+    }
+
+    fn waker(&self) -> Waker {
+        self.wake.waker()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.network.now_ns()
+    }
+
+    fn tick<H>(
+        &mut self,
+        deadline_ns: Option<u64>,
+        pools: &mut ShardPools,
+        handler: H,
+    ) -> Result<(), IoError>
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.tick_once(deadline_ns, pools, handler)
+    }
+
+    fn counters(&self) -> DriverCounters {
+        self.counters
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        self.sockets.trim()
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.sockets.stats());
+    }
+}
+
+impl Drop for SimDriver {
+    fn drop(&mut self) {
+        self.end_accepting();
+        let mut state = self.network.state();
+        for (_, socket) in self.sockets.iter() {
+            state.wire(socket.end).close(socket.end.end);
+        }
+    }
+}
+
+fn id_of(handle: Handle<Socket>) -> SocketId {
+    SocketId::new(handle.index(), handle.generation())
+}
+
+fn handle_of(id: SocketId) -> Handle<Socket> {
+    Handle::from_bits(id.to_bits())
+}
