@@ -28,7 +28,7 @@ pub struct PoolStats {
     pub kind: &'static str,
     /// Whether the pool reuses memory.
     pub mode: PoolMode,
-    /// Objects lent. One freed by another thread counts until the owner drains it.
+    /// Objects lent. Asking for the figures takes home what other threads freed and sent.
     pub live_objects: u64,
     /// Bytes the holders of those objects asked for.
     pub live_bytes: u64,
@@ -40,7 +40,8 @@ pub struct PoolStats {
     pub waste_bytes: u64,
     /// Bytes taken from the operating system or from malloc and not given back.
     pub reserved_bytes: u64,
-    /// The most `live_bytes` has ever been.
+    /// The most `live_bytes` has ever been, with those that other threads freed until the owner needed
+    /// them or asked.
     pub high_water_bytes: u64,
     /// Objects lent from memory the pool already had.
     pub hits: u64,

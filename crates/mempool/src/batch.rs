@@ -4,7 +4,7 @@
 //! owner walks [`ReturnedBlocks`].
 //!
 //! ```text
-//!   newest container            next container           oldest container
+//!   oldest container            next container           newest container
 //!   +------------------+        +------------------+     +------------------+
 //!   | next           --+------> | next           --+-->  | next: the batch  |
 //!   | tag, block count |        | tag, block count |     |  under this one  |
@@ -12,6 +12,11 @@
 //!   | block ...        |        | block ...        |     | block ...        |
 //!   +------------------+        +------------------+     +------------------+
 //! ```
+//!
+//! Blocks are given out again in the order in which they were freed, container by container. That
+//! keeps what was neighbours neighbours, however often they go round: the processor that reads them
+//! next fetches ahead, and it fetches what it is going to need. In an order shuffled by reversals
+//! it would fetch lines that the other processor is writing to.
 //!
 //! A container is a freed block that names as many others as fit behind its first 16 bytes. So the
 //! owner learns of 62 blocks of 512 B by reading one of them, and asks for the lines it is going to
@@ -44,9 +49,12 @@ const _: () = assert!(
     "tags need addresses with 16 bits to spare"
 );
 
+/// What processors move between their caches.
+pub(crate) const LINE_BYTES: usize = 64;
+
 /// How far ahead of the owner the lines of returned blocks are asked for: far enough for a line to
 /// come from another core's cache, near enough not to lose it again.
-const BLOCKS_AHEAD: usize = 8;
+const BLOCKS_AHEAD: usize = 16;
 
 /// How a container begins. Its slots follow, each one block's address with the block's tag.
 pub(crate) struct Container {
@@ -77,8 +85,8 @@ fn untagged(word: *mut u8) -> (*mut u8, u16) {
 /// Blocks of one home, to be handed over at once. At least one.
 #[must_use = "blocks that are not handed over are lost"]
 pub(crate) struct Batch {
-    newest: NonNull<Container>,
     oldest: NonNull<Container>,
+    newest: NonNull<Container>,
     block_count: usize,
 }
 
@@ -101,14 +109,14 @@ impl Batch {
     }
 
     /// What the list of batches begins with once this is on it.
-    pub(crate) fn newest(&self) -> *mut Container {
-        self.newest.as_ptr()
+    pub(crate) fn first(&self) -> *mut Container {
+        self.oldest.as_ptr()
     }
 
     /// Puts the batches that begin with `below` under this one. `below` may be null.
     pub(crate) fn put_onto(&self, below: *mut Container) {
         // SAFETY: the batch's containers are written, and nobody else's until it is handed over.
-        unsafe { (*self.oldest.as_ptr()).next = below };
+        unsafe { (*self.newest.as_ptr()).next = below };
     }
 }
 
@@ -148,8 +156,8 @@ impl Slots {
 }
 
 /// A batch under way.
-/// Invariant: without a `newest`, all else is null or 0. Otherwise the containers from `newest` to
-/// `oldest` are linked by `next`; all but `newest` say how many slots they have; `newest` has
+/// Invariant: without a `newest`, all else is null or 0. Otherwise the containers from `oldest` to
+/// `newest` are linked by `next`; all but `newest` say how many slots they have; `newest` has
 /// written those below `slot` and has room for `slots_left` more.
 pub(crate) struct GrowingBatch {
     slot: *mut *mut u8,
@@ -234,16 +242,17 @@ impl GrowingBatch {
         // SAFETY: the caller promises the room for a container, and as many slots behind it as fit.
         unsafe {
             container.write(Container {
-                next: self.newest,
+                next: ptr::null_mut(),
                 tag_and_count: usize::from(tag) << u16::BITS,
             });
             self.slot = container.add(1).cast();
+            match NonNull::new(self.newest) {
+                Some(newest) => (*newest.as_ptr()).next = container,
+                None => self.oldest = container,
+            }
         }
         self.slots_left = (block_bytes - SENT_BYTES_MIN) / size_of::<*mut u8>();
         self.newest = container;
-        if self.oldest.is_null() {
-            self.oldest = container;
-        }
     }
 
     /// Writes down how many slots the newest container has.
@@ -264,8 +273,8 @@ impl GrowingBatch {
         self.close_newest();
         let taken = std::mem::replace(self, Self::new());
         Some(Batch {
-            newest: NonNull::new(taken.newest)?,
             oldest: NonNull::new(taken.oldest)?,
+            newest: NonNull::new(taken.newest)?,
             block_count: taken.block_count,
         })
     }
@@ -279,6 +288,8 @@ pub(crate) struct ReturnedBlocks {
     container: *mut Container,
     slot_count: usize,
     container_tag: u16,
+    /// Blocks with this tag or a higher one are longer than a line.
+    long_tag: u16,
     next: *mut Container,
 }
 
@@ -288,16 +299,36 @@ impl ReturnedBlocks {
         container: ptr::null_mut(),
         slot_count: 0,
         container_tag: 0,
+        long_tag: 0,
         next: ptr::null_mut(),
     };
 
-    /// The blocks of a list of batches, which may be null.
+    /// Whether there is none left.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.container.is_null()
+    }
+
+    /// How many are left of the first container, itself included. Their lines have been asked for.
+    pub(crate) const fn near_count(&self) -> usize {
+        if self.is_empty() {
+            0
+        } else {
+            self.slot_count + 1
+        }
+    }
+
+    /// The blocks of a list of batches, which may be null; those with `long_tag` or a higher tag are
+    /// longer than a cache line.
     ///
     /// # Safety
     /// The list consists of batches that were handed over whole, all their senders' writes happened
     /// before this, and nobody else has it.
-    pub(crate) unsafe fn new(list: *mut Container) -> Self {
-        let mut blocks = Self::NONE;
+    pub(crate) unsafe fn new(list: *mut Container, long_tag: u16) -> Self {
+        let mut blocks = Self {
+            long_tag,
+            ..Self::NONE
+        };
         // SAFETY: the caller's promise is the invariant.
         unsafe { blocks.turn_to(list) };
         blocks
@@ -313,13 +344,24 @@ impl ReturnedBlocks {
         // SAFETY: by the caller's promise its sender wrote it.
         let header = unsafe { container.read() };
         // By the time the slots are walked, the next container is near.
-        prefetch(header.next.cast());
+        prefetch_line(header.next.cast());
         self.next = header.next;
         self.slot_count = header.tag_and_count & usize::from(u16::MAX);
         self.container_tag = (header.tag_and_count >> u16::BITS) as u16;
         for index in self.slot_count.saturating_sub(BLOCKS_AHEAD)..self.slot_count {
             // SAFETY: below `slot_count`.
-            prefetch(untagged(unsafe { self.slot(index) }).0);
+            self.prefetch(unsafe { self.slot(index) });
+        }
+    }
+
+    /// Asks for what the next holder of a slot's block writes first: two lines, if it has as many.
+    /// The second is as far away as the first, and writing soon reaches it.
+    #[inline]
+    fn prefetch(&self, slot: *mut u8) {
+        let (block, tag) = untagged(slot);
+        prefetch_line(block);
+        if tag >= self.long_tag {
+            prefetch_line(block.wrapping_add(LINE_BYTES));
         }
     }
 
@@ -348,7 +390,7 @@ impl Iterator for ReturnedBlocks {
         self.slot_count = index;
         if let Some(ahead) = index.checked_sub(BLOCKS_AHEAD) {
             // SAFETY: below `index`.
-            prefetch(untagged(unsafe { self.slot(ahead) }).0);
+            self.prefetch(unsafe { self.slot(ahead) });
         }
         // SAFETY: `index` was below `slot_count`, and addresses of blocks are not null.
         let (block, tag) = unsafe { untagged(self.slot(index)) };
@@ -357,14 +399,16 @@ impl Iterator for ReturnedBlocks {
     }
 }
 
-/// Asks for a line that is going to be written to. Any address will do.
+/// Asks for a line that is going to be written to: for good, where a line that was only asked for to
+/// be read would have to be asked for again. Any address will do.
 #[inline]
-fn prefetch(address: *const u8) {
+fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: a hint; it reads nothing as far as the program can tell.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+    // SAFETY: a hint; it reads nothing as far as the program can tell, and processors that do not
+    // know it pass over it. The intrinsic for it would need a feature of the build, or asks for
+    // reading.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
@@ -405,7 +449,7 @@ mod tests {
         let (mut growing, mut list, mut counts) = (GrowingBatch::new(), ptr::null_mut(), vec![]);
         let mut send = |batch: Batch| {
             batch.put_onto(list);
-            list = batch.newest();
+            list = batch.first();
             counts.push(batch.block_count());
         };
         for (index, (&(block, _), &size_bytes)) in blocks.0.iter().zip(sizes).enumerate() {
@@ -418,7 +462,7 @@ mod tests {
             send(rest);
         }
         // SAFETY: all batches are whole and handed over.
-        (counts, unsafe { ReturnedBlocks::new(list) })
+        (counts, unsafe { ReturnedBlocks::new(list, 65) })
     }
 
     /// Goal: every block comes back once with its tag, for all sizes alone and mixed, whatever the
@@ -480,7 +524,7 @@ mod tests {
         let batch = unsafe { Batch::of_one(blocks.0[0].0, u16::MAX) };
         batch.put_onto(ptr::null_mut());
         // SAFETY: handed over whole.
-        let mut returned = unsafe { ReturnedBlocks::new(batch.newest()) };
+        let mut returned = unsafe { ReturnedBlocks::new(batch.first(), 65) };
         assert_eq!(returned.next(), Some((blocks.0[0].0, u16::MAX)));
         assert_eq!((returned.next(), returned.next()), (None, None));
     }

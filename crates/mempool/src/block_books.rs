@@ -7,7 +7,7 @@ use crate::batch::ReturnedBlocks;
 use crate::block_pool::ClassStats;
 use crate::chunk_store::GiveBack;
 use crate::direct_memory::DirectMemory;
-use crate::local_pool::LocalPool;
+use crate::local_pool::{LocalPool, Returned};
 use crate::pool_core::{FreedBy, OwnerPart, PoolCore};
 use crate::remote_free::RemoteFrees;
 use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
@@ -75,9 +75,12 @@ impl BlockBooks {
     ) -> Result<NonNull<u8>, PoolError> {
         // SAFETY: the home is the caller's own pool's, which lives.
         self.drain(unsafe { home.as_ref() });
-        // SAFETY: the caller's promise.
-        if let Some(block) = unsafe { self.pop(asked_bytes, class) } {
-            return Ok(block);
+        while self.is_holding() {
+            self.absorb_near();
+            // SAFETY: the caller's promise.
+            if let Some(block) = unsafe { self.pop(asked_bytes, class) } {
+                return Ok(block);
+            }
         }
         self.blocks.refill(class.index(), home)?;
         // SAFETY: as above.
@@ -94,7 +97,7 @@ impl BlockBooks {
         remote: &RemoteFrees,
     ) -> Result<NonNull<u8>, PoolError> {
         if self.blocks.take_budget(asked_bytes).is_err() {
-            self.drain(remote);
+            self.settle(remote);
             self.blocks.take_budget(asked_bytes)?;
         }
         let block = match direct.allocate(asked_bytes, align_bytes) {
@@ -132,6 +135,16 @@ impl BlockBooks {
         // SAFETY: the caller's promise, passed on.
         unsafe { self.blocks.push(class.index(), block) };
         self.pooled_live_bytes -= asked_bytes;
+    }
+
+    fn absorb_near(&mut self) {
+        let returned = self.blocks.absorb_near();
+        self.note_returned(returned);
+    }
+
+    /// A pooled block's tag is what was asked for.
+    fn note_returned(&mut self, returned: Returned) {
+        self.pooled_live_bytes -= returned.tag_sum as usize;
     }
 
     /// Notes that the holder of a block of a class now counts on `new_bytes` of it.
@@ -186,10 +199,18 @@ impl BlockBooks {
 
 impl OwnerPart for BlockBooks {
     #[inline]
-    fn absorb(&mut self, returned: ReturnedBlocks) {
-        // A pooled block's tag is what was asked for.
-        let returned = self.blocks.absorb(returned);
-        self.pooled_live_bytes -= returned.tag_sum as usize;
+    fn hold(&mut self, returned: ReturnedBlocks) {
+        self.blocks.hold(returned);
+    }
+
+    #[inline]
+    fn is_holding(&self) -> bool {
+        self.blocks.is_holding()
+    }
+
+    fn absorb_held(&mut self) {
+        let returned = self.blocks.absorb_held();
+        self.note_returned(returned);
     }
 
     fn note_direct_freed(&mut self, count: usize, bytes: usize, freed_by: FreedBy) {

@@ -281,7 +281,7 @@ mod tests {
             Self {
                 class: BlockClass::new(block_bytes, 0),
                 front: FreeList::new(),
-                home: RemoteFrees::new(never),
+                home: RemoteFrees::new(never, u16::MAX),
             }
         }
 

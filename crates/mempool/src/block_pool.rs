@@ -23,8 +23,8 @@ pub const BLOCK_ALIGN_MAX: usize = 64 * 1024;
 /// Lends blocks of bytes; the thread that made it owns it.
 ///
 /// Requests up to 32 KiB are rounded up to one of 72 sizes, at most 25 % larger (requests under
-/// 64 bytes: to the next multiple of 16), cut from 64 KiB chunks; larger ones go to malloc. Clones are handles of the
-/// same pool. Dropping the last handle is safe while blocks live: the memory goes with the last.
+/// 64 bytes: to the next multiple of 16), cut from 64 KiB chunks; larger ones go to malloc. Clones
+/// are handles of the same pool. Dropping the last handle is safe while blocks live: the memory goes with the last.
 ///
 /// ```
 /// use millpond_mempool::{BlockPool, PoolMode};
@@ -32,8 +32,6 @@ pub const BLOCK_ALIGN_MAX: usize = 64 * 1024;
 /// let block = pool.allocate(1000)?;
 /// assert_eq!(block.capacity(), 1024);
 /// std::thread::spawn(move || drop(block)).join().unwrap();
-/// assert_eq!(pool.stats().live_objects, 1);
-/// pool.drain_remote();
 /// assert_eq!(pool.stats().live_objects, 0);
 /// # Ok::<(), millpond_mempool::PoolError>(())
 /// ```
@@ -166,21 +164,22 @@ impl BlockPool {
         }
     }
 
-    /// Takes home the blocks other threads freed. Call once per tick: two loads when there are
-    /// none, one atomic swap and a push per block when there are.
+    /// Takes home the blocks other threads freed, once those that came before are used up. Call once
+    /// per tick: three loads when there are none, one atomic swap when there are.
     #[inline]
     pub fn drain_remote(&self) {
         self.handle.drain();
     }
 
     /// Gives half, rounded up, of the chunks without a live block since the last call back to the
-    /// system, and of the pages of other chunks, after draining; returns how many bytes that were. Call once a second or so: idle
-    /// memory halves each time, while a pool that is in use keeps what it needs. O(free blocks).
+    /// system, and of the pages of other chunks, after draining; returns how many bytes that were.
+    /// Call once a second or so: idle memory halves each time, while a pool that is in use keeps
+    /// what it needs. O(free blocks).
     ///
     /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
     /// that neither is lent nor waits in the quarantine.
     pub fn trim(&self) -> usize {
-        self.drain_remote();
+        self.handle.settle();
         self.handle.get().direct.trim();
         self.handle.local().sweep()
     }
@@ -194,14 +193,17 @@ impl BlockPool {
         self.handle.get().direct.verify();
     }
 
-    /// What the pool holds. O(free blocks): it walks the lists, which nothing else pays for.
+    /// What the pool holds, after draining. O(free blocks): it walks the lists, which nothing else
+    /// pays for.
     pub fn stats(&self) -> PoolStats {
+        self.handle.settle();
         self.handle.local().stats(self.handle.get())
     }
 
     /// What each size class in use holds, smallest first. Nothing with pools off, when there are
     /// no classes. O(free blocks).
     pub fn class_stats(&self) -> impl Iterator<Item = ClassStats> {
+        self.handle.settle();
         self.handle.local().class_stats()
     }
 

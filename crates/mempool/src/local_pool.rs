@@ -30,7 +30,10 @@ pub(crate) struct LocalPool<const CLASSES: usize> {
     fronts: [Front; CLASSES],
     classes: [BlockClass; CLASSES],
     budget: Budget,
-    /// Blocks that came home from other threads, ever.
+    /// Blocks that came home from other threads and are in no front list yet. They still count as
+    /// lent.
+    held: ReturnedBlocks,
+    /// Blocks that came home from other threads and went into the front lists, ever.
     remote_frees: u64,
 }
 
@@ -51,6 +54,7 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
             }),
             classes: array::from_fn(|index| BlockClass::new(block_bytes[index], index as u8)),
             budget: Budget::new(limit_bytes),
+            held: ReturnedBlocks::NONE,
             remote_frees: 0,
         }
     }
@@ -124,11 +128,39 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
         self.budget.give_back(bytes);
     }
 
-    /// Puts blocks that other threads freed into the front lists.
+    /// Keeps blocks that other threads freed until they are wanted. Nothing is held.
     #[inline]
-    pub(crate) fn absorb(&mut self, returned: ReturnedBlocks) -> Returned {
+    pub(crate) fn hold(&mut self, returned: ReturnedBlocks) {
+        debug_assert!(!self.is_holding(), "what is held would be lost");
+        self.held = returned;
+    }
+
+    /// Whether blocks wait in `held`.
+    #[inline]
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Puts the held blocks whose lines are on their way into the front lists: a handful, so that
+    /// they are given out before the lines are lost again, in the order they were freed in.
+    #[inline]
+    pub(crate) fn absorb_near(&mut self) -> Returned {
+        self.absorb(self.held.near_count())
+    }
+
+    /// Puts all held blocks into the front lists.
+    pub(crate) fn absorb_held(&mut self) -> Returned {
+        self.absorb(usize::MAX)
+    }
+
+    #[inline]
+    fn absorb(&mut self, count_max: usize) -> Returned {
         let mut sum = Returned::default();
-        for (block, tag) in returned {
+        let mut left_count = count_max;
+        while left_count > 0
+            && let Some((block, tag)) = self.held.next()
+        {
+            left_count -= 1;
             // SAFETY: only blocks of this pool are sent home to it, when their holder gave them up;
             // their chunk's header says the class.
             unsafe {

@@ -160,8 +160,8 @@ impl<T> Pool<T> {
         block
     }
 
-    /// Takes home what other threads freed. Call once per tick: two loads when there is nothing,
-    /// one atomic swap and a push per object when there is.
+    /// Takes home what other threads freed, once what came before is used up. Call once per tick:
+    /// three loads when there is nothing, one atomic swap when there is.
     #[inline]
     pub fn drain_remote(&self) {
         self.handle.drain();
@@ -174,7 +174,7 @@ impl<T> Pool<T> {
     /// In [`PoolMode::Checked`] it does what [`verify`](Self::verify) does, then gives back all
     /// that neither is lent nor waits in the quarantine.
     pub fn trim(&self) -> usize {
-        self.drain_remote();
+        self.handle.settle();
         self.handle.get().direct.trim();
         self.handle.local().blocks.sweep()
     }
@@ -188,8 +188,10 @@ impl<T> Pool<T> {
         self.handle.get().direct.verify();
     }
 
-    /// What the pool holds. O(free objects): it walks the list, which nothing else pays for.
+    /// What the pool holds, after draining. O(free objects): it walks the list, which nothing else
+    /// pays for.
     pub fn stats(&self) -> PoolStats {
+        self.handle.settle();
         let core = self.handle.get();
         self.handle.local().stats(core)
     }
@@ -197,13 +199,11 @@ impl<T> Pool<T> {
 
 impl ObjectBooks {
     fn pop_slow(&mut self, home: NonNull<RemoteFrees>) -> Result<NonNull<u8>, PoolError> {
-        // SAFETY: there is one class.
-        if let Some(block) = unsafe { self.blocks.pop(0) } {
-            return Ok(block);
+        if self.blocks.absorb_near().count == 0 {
+            self.blocks.refill(0, home)?;
+            self.live_max = self.live_max.max(self.blocks.out_count(0));
         }
-        self.blocks.refill(0, home)?;
-        self.live_max = self.live_max.max(self.blocks.out_count(0));
-        // SAFETY: as above.
+        // SAFETY: there is one class.
         let block = unsafe { self.blocks.pop(0) };
         Ok(block.expect("a refilled class has a block"))
     }
@@ -241,8 +241,17 @@ impl ObjectBooks {
 
 impl OwnerPart for ObjectBooks {
     #[inline]
-    fn absorb(&mut self, returned: ReturnedBlocks) {
-        self.blocks.absorb(returned);
+    fn hold(&mut self, returned: ReturnedBlocks) {
+        self.blocks.hold(returned);
+    }
+
+    #[inline]
+    fn is_holding(&self) -> bool {
+        self.blocks.is_holding()
+    }
+
+    fn absorb_held(&mut self) {
+        self.blocks.absorb_held();
     }
 
     fn note_direct_freed(&mut self, count: usize, _bytes: usize, freed_by: FreedBy) {
@@ -340,7 +349,8 @@ impl<T> Pooled<T> {
         // numbers, and on the owner's thread nothing holds a reference to `local` now.
         unsafe {
             if core.as_ref().mode.pools_blocks() && Pool::<T>::FITS {
-                free_away(PoolCore::home(core), block, Pool::<T>::BLOCK_BYTES, 0);
+                let bytes = Pool::<T>::BLOCK_BYTES;
+                free_away(PoolCore::home(core), block, bytes, bytes as u16);
             } else {
                 let align_bytes = Pool::<T>::DIRECT_ALIGN_BYTES;
                 PoolCore::free_direct(core, block, Pool::<T>::BLOCK_BYTES, align_bytes);

@@ -9,7 +9,7 @@
 //! are off, or objects are too large), the ready blocks are none and the `quick_owner` is nobody.
 #![allow(unsafe_code)]
 use crate::PoolMode;
-use crate::batch::ReturnedBlocks;
+use crate::batch::{LINE_BYTES, ReturnedBlocks};
 use crate::direct_memory::DirectMemory;
 use crate::remote_free::RemoteFrees;
 use crate::thread_number::{self, NOBODY};
@@ -20,8 +20,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The part of a pool that its owner's thread alone touches.
 pub(crate) trait OwnerPart {
-    /// Takes home blocks of the classes that other threads freed.
-    fn absorb(&mut self, returned: ReturnedBlocks);
+    /// Keeps blocks of the classes that other threads freed until they are wanted. Nothing is held.
+    fn hold(&mut self, returned: ReturnedBlocks);
+    /// Whether there are such blocks.
+    fn is_holding(&self) -> bool;
+    /// Makes all held blocks ready.
+    fn absorb_held(&mut self);
     /// Notes that blocks straight from `direct` were freed, on this thread or, as told, on others.
     fn note_direct_freed(&mut self, count: usize, bytes: usize, freed_by: FreedBy);
     /// Gives all memory without live blocks back; returns how many blocks are lent.
@@ -29,16 +33,29 @@ pub(crate) trait OwnerPart {
     /// Whether frees on the owner's thread may take the fast path, in a pool of this mode.
     fn is_quick(&self, mode: PoolMode) -> bool;
 
-    /// Takes home what other threads freed.
+    /// Takes home what other threads freed, unless blocks of an earlier time are still held: more of
+    /// them are wanted when those have gone out again.
     #[inline]
     fn drain(&mut self, remote: &RemoteFrees) {
         let (count, bytes) = remote.take_direct();
         if count > 0 {
             self.note_direct_freed(count, bytes, FreedBy::Others);
         }
-        self.absorb(remote.take());
+        if !self.is_holding() {
+            self.hold(remote.take());
+        }
+    }
+
+    /// Takes home all that other threads freed until now, and makes it ready.
+    fn settle(&mut self, remote: &RemoteFrees) {
+        self.absorb_held();
+        self.drain(remote);
+        self.absorb_held();
     }
 }
+
+/// Pools send a block with what was asked for as its tag: from this on it is longer than a line.
+const LONG_TAG: u16 = LINE_BYTES as u16 + 1;
 
 /// On whose thread a block was freed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,15 +72,24 @@ pub(crate) struct PoolCore<L> {
     /// The owner's number where its frees may take the fast path, else `NOBODY`. Only the owner's
     /// own view counts, so no ordering is needed: no other thread ever finds its own number here.
     quick_owner: AtomicU64,
-    local: UnsafeCell<L>,
     /// Never changes but to `NOBODY`, when the last handle is gone.
     owner: AtomicU64,
-    handle_count: Cell<usize>,
     pub(crate) mode: PoolMode,
     pub(crate) name: &'static str,
     /// Where blocks outside the classes come from.
     pub(crate) direct: DirectMemory,
+    owned: OwnLines<Owned<L>>,
     remote: RemoteFrees,
+}
+
+/// What the owner writes on every allocation. On cache lines of its own: a thread that frees reads
+/// the numbers above, and must not wait for the owner's line to do it.
+#[repr(align(128))]
+struct OwnLines<T>(T);
+
+struct Owned<L> {
+    local: UnsafeCell<L>,
+    handle_count: Cell<usize>,
 }
 
 impl<L> PoolCore<L> {
@@ -90,7 +116,7 @@ impl<L> PoolCore<L> {
     )]
     pub(crate) unsafe fn local(&self) -> &mut L {
         // SAFETY: the caller's promise.
-        unsafe { &mut *self.local.get() }
+        unsafe { &mut *self.owned.0.local.get() }
     }
 
     /// Where other threads send blocks: an address that may be used for all of the core.
@@ -145,13 +171,15 @@ impl<L: OwnerPart> CoreHandle<L> {
         let quick_owner = if local.is_quick(mode) { owner } else { NOBODY };
         let core = Box::new(PoolCore {
             quick_owner: AtomicU64::new(quick_owner),
-            local: UnsafeCell::new(local),
             owner: AtomicU64::new(owner),
-            handle_count: Cell::new(1),
             mode,
             name,
             direct: DirectMemory::new(name, mode),
-            remote: RemoteFrees::new(bury::<L>),
+            owned: OwnLines(Owned {
+                local: UnsafeCell::new(local),
+                handle_count: Cell::new(1),
+            }),
+            remote: RemoteFrees::new(bury::<L>, LONG_TAG),
         });
         Self {
             core: NonNull::from(Box::leak(core)),
@@ -185,16 +213,21 @@ impl<L: OwnerPart> CoreHandle<L> {
         unsafe { self.get().local() }
     }
 
-    /// Takes home the blocks other threads freed.
+    /// Takes home the blocks other threads freed, as far as they are wanted soon.
     #[inline]
     pub(crate) fn drain(&self) {
         self.local().drain(&self.get().remote);
+    }
+
+    /// Takes home all blocks other threads freed, and counts them.
+    pub(crate) fn settle(&self) {
+        self.local().settle(&self.get().remote);
     }
 }
 
 impl<L: OwnerPart> Clone for CoreHandle<L> {
     fn clone(&self) -> Self {
-        let handle_count = &self.get().handle_count;
+        let handle_count = &self.get().owned.0.handle_count;
         handle_count.set(handle_count.get() + 1);
         Self { core: self.core }
     }
@@ -202,8 +235,9 @@ impl<L: OwnerPart> Clone for CoreHandle<L> {
 
 impl<L: OwnerPart> Drop for CoreHandle<L> {
     fn drop(&mut self) {
-        let handle_count = self.get().handle_count.get() - 1;
-        self.get().handle_count.set(handle_count);
+        let held = &self.get().owned.0.handle_count;
+        let handle_count = held.get() - 1;
+        held.set(handle_count);
         if handle_count == 0 {
             close(self.core);
         }
@@ -217,10 +251,11 @@ fn close<L: OwnerPart>(core: NonNull<PoolCore<L>>) {
         // SAFETY: a pool with a handle lives; handles never leave the owner's thread, so this is
         // it; and nothing in it holds a reference to `local` while a handle is dropped.
         let (core, local) = unsafe { (core.as_ref(), core.as_ref().local()) };
-        local.drain(&core.remote);
+        local.settle(&core.remote);
         core.quick_owner.store(NOBODY, Ordering::Relaxed);
         core.owner.store(NOBODY, Ordering::Relaxed);
-        local.absorb(core.remote.close());
+        local.hold(core.remote.close());
+        local.absorb_held();
         local.shut()
     };
     // SAFETY: the pool lives until `leave` gives up the owner's share, and is not used after it.

@@ -30,17 +30,20 @@ pub(crate) struct RemoteFrees {
     newest: AtomicPtr<Container>,
     direct_bytes: AtomicU64,
     outstanding: AtomicUsize,
+    long_tag: u16,
     bury: unsafe fn(NonNull<RemoteFrees>),
 }
 
 impl RemoteFrees {
     /// `bury` frees the whole pool. It is called once, by whoever is last to know the pool, on that
-    /// thread, after all accesses of all others.
-    pub(crate) fn new(bury: unsafe fn(NonNull<RemoteFrees>)) -> Self {
+    /// thread, after all accesses of all others. Blocks sent with `long_tag` or a higher tag are
+    /// longer than a cache line.
+    pub(crate) fn new(bury: unsafe fn(NonNull<RemoteFrees>), long_tag: u16) -> Self {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
             direct_bytes: AtomicU64::new(0),
             outstanding: AtomicUsize::new(OWNER_SHARE),
+            long_tag,
             bury,
         }
     }
@@ -69,7 +72,7 @@ impl RemoteFrees {
             // the blocks' users.
             let pushed = newest.compare_exchange_weak(
                 below,
-                batch.newest(),
+                batch.first(),
                 Ordering::Release,
                 Ordering::Relaxed,
             );
@@ -134,7 +137,16 @@ impl RemoteFrees {
         }
         // SAFETY: whole batches are on the list, whose release stores this acquires; nobody else
         // has it from now on.
-        unsafe { ReturnedBlocks::new(self.newest.swap(ptr::null_mut(), Ordering::Acquire)) }
+        unsafe { self.returned(ptr::null_mut()) }
+    }
+
+    /// # Safety
+    /// The list consists of whole batches, and what is left in its place says whether it is taken
+    /// again: the caller is the owner.
+    unsafe fn returned(&self, in_place: *mut Container) -> ReturnedBlocks {
+        let list = self.newest.swap(in_place, Ordering::Acquire);
+        // SAFETY: the caller's promise; the swap acquires what the senders released.
+        unsafe { ReturnedBlocks::new(list, self.long_tag) }
     }
 
     /// Owner only: how many malloc'ed blocks others freed since the last call, and their bytes.
@@ -153,7 +165,7 @@ impl RemoteFrees {
     /// Owner only, once: nobody will take the list again; these are its last blocks.
     pub(crate) fn close(&self) -> ReturnedBlocks {
         // SAFETY: as in `take`.
-        unsafe { ReturnedBlocks::new(self.newest.swap(CLOSED, Ordering::Acquire)) }
+        unsafe { self.returned(CLOSED) }
     }
 
     /// Owner only, once, after `close`: leaves the pool to its `away_count` blocks that are neither
@@ -208,7 +220,7 @@ mod tests {
     impl Home {
         fn new() -> Box<Self> {
             Box::new(Self {
-                remote: RemoteFrees::new(note_burial),
+                remote: RemoteFrees::new(note_burial, u16::MAX),
                 burials: AtomicU32::new(0),
                 blocks: [[0; 2]; 200],
             })

@@ -9,7 +9,7 @@
 //! Absent on purpose: counting what was lent, ever. How many blocks are lent follows from the counts of
 //! their chunks.
 #![allow(unsafe_code)]
-use crate::batch::ReturnedBlocks;
+use crate::batch::{LINE_BYTES, ReturnedBlocks};
 use crate::block_class::BlockClass;
 use crate::chunk::{CHUNK_BYTES, discard};
 use crate::chunk_header::ChunkHeader;
@@ -33,6 +33,9 @@ const THINNED_BYTES_MIN: usize = 8 * 1024;
 /// this many times without having had too little in between.
 const IN_USE_PERCENT_MIN: usize = 67;
 const SURPLUS_COUNT_MIN: u8 = 48;
+
+/// The first class of blocks that are longer than a cache line.
+const LONG_CLASS: u16 = SizeClass::of(LINE_BYTES + 1).index() as u16;
 
 /// The free blocks of a class that the next allocations get.
 struct Front {
@@ -98,7 +101,7 @@ impl ThreadHeap {
         let heap = place.as_ptr();
         // SAFETY: the caller's promise; every field is written before anyone reads it.
         unsafe {
-            (&raw mut (*heap).remote).write(RemoteFrees::new(never_buried));
+            (&raw mut (*heap).remote).write(RemoteFrees::new(never_buried, LONG_CLASS));
             (&raw mut (*heap).orphan).write(OrphanMark::new());
             (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
             let owned = UnsafeCell::raw_get(&raw const (*heap).owned);

@@ -42,7 +42,7 @@ unsafe impl Send for Handle {}
 impl Handle {
     pub(crate) fn new() -> Self {
         Self(Rc::new(Home {
-            remote: RemoteFrees::new(bury),
+            remote: RemoteFrees::new(bury, u16::MAX),
             memory: std::cell::UnsafeCell::new([[0; BLOCK_BYTES / 8]; BLOCKS]),
             guards: std::array::from_fn(|_| UnsafeCell::new(())),
             taken: Default::default(),
