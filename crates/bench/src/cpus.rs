@@ -5,7 +5,7 @@
 //! of them in the next, and the runs of an allocator differ by more than the allocators do.
 //! Absent on purpose: errors. Where the system does not let a thread choose, it runs where it is put.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use millpond_io::{allowed_cpus, pin_to};
 
 /// The CPUs this process may use, as they were before any thread chose one.
 pub(crate) struct Cpus {
@@ -15,22 +15,17 @@ pub(crate) struct Cpus {
 impl Cpus {
     /// Those the calling thread may use.
     pub(crate) fn allowed() -> Self {
-        let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-        let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
         Self {
-            allowed: allowed.collect(),
+            allowed: allowed_cpus().unwrap_or_default(),
         }
     }
 
     /// Keeps the calling thread on the CPU of this number, counted from 0 around those allowed.
     pub(crate) fn pin(&self, number: usize) {
-        let Some(&cpu) = self.allowed.get(number % self.allowed.len().max(1)) else {
-            return;
-        };
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        // Not being allowed to choose leaves the thread where it is.
-        let _ = sched_setaffinity(None, &set);
+        if let Some(&cpu) = self.allowed.get(number % self.allowed.len().max(1)) {
+            // Not being allowed to choose leaves the thread where it is.
+            let _ = pin_to(cpu);
+        }
     }
 }
 

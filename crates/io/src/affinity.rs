@@ -13,7 +13,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>, IoError> {
 }
 
 /// Binds the calling thread to one CPU.
-pub(crate) fn pin_to(cpu: usize) -> Result<(), IoError> {
+pub fn pin_to(cpu: usize) -> Result<(), IoError> {
     // `CpuSet::set` panics beyond its size; the kernel answers EINVAL for CPUs that do not exist.
     if cpu >= CpuSet::MAX_CPU {
         return Err(IoError::CpuUnavailable {

@@ -32,7 +32,7 @@ pub mod clock;
 pub mod error;
 
 pub use address::{Address, Peer};
-pub use affinity::allowed_cpus;
+pub use affinity::{allowed_cpus, pin_to};
 pub use clock::monotonic_ns;
 pub use driver::epoll::EpollDriver;
 #[cfg(feature = "simulator")]

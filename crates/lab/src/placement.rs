@@ -2,7 +2,7 @@
 //!
 //! Apart if there are two or more: a generator on the server's CPU would be measured as server.
 
-use rustix::thread::{CpuSet, sched_getaffinity};
+use millpond_io::allowed_cpus;
 
 /// CPUs for both sides.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -17,14 +17,7 @@ impl Placement {
     /// Divides the CPUs this process may use.
     #[must_use]
     pub fn of_this_machine() -> Self {
-        let allowed = sched_getaffinity(None).map_or_else(
-            |_| Vec::new(),
-            |set| {
-                (0..CpuSet::MAX_CPU)
-                    .filter(|&cpu| set.is_set(cpu))
-                    .collect()
-            },
-        );
+        let allowed = allowed_cpus().unwrap_or_default();
         Self::divide(&allowed)
     }
 

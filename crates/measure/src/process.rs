@@ -77,12 +77,7 @@ impl ProcessSample {
     /// # Errors
     /// [`ProcessError`]; a zombie counts as gone.
     pub fn read(pid: u32) -> Result<Self, ProcessError> {
-        let stat_path = format!("/proc/{pid}/stat");
-        let stat =
-            parse::Stat::parse(&read_file(pid, &stat_path)?).ok_or(ProcessError::Malformed {
-                path: stat_path,
-                wanted: "52 fields",
-            })?;
+        let stat = read_stat(pid)?;
         if matches!(stat.state, 'Z' | 'X') {
             return Err(ProcessError::Gone { pid });
         }
@@ -173,6 +168,17 @@ pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
+/// CPU time of a process and of its children that have ended and were waited for, to 10 ms.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn cpu_ns_with_children(pid: u32) -> Result<u64, ProcessError> {
+    let stat = read_stat(pid)?;
+    Ok(ticks_to_ns(
+        stat.user_ticks + stat.system_ticks + stat.children_ticks,
+    ))
+}
+
 /// The files mapped into a process, each once, in order of address.
 ///
 /// # Errors
@@ -180,6 +186,14 @@ pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
 pub fn maps(pid: u32) -> Result<Vec<String>, ProcessError> {
     let text = read_file(pid, &format!("/proc/{pid}/maps"))?;
     Ok(parse::mapped_files(&text))
+}
+
+fn read_stat(pid: u32) -> Result<parse::Stat, ProcessError> {
+    let path = format!("/proc/{pid}/stat");
+    parse::Stat::parse(&read_file(pid, &path)?).ok_or(ProcessError::Malformed {
+        path,
+        wanted: "52 fields",
+    })
 }
 
 fn read_file(pid: u32, path: &str) -> Result<String, ProcessError> {

@@ -10,6 +10,8 @@ pub(super) struct Stat {
     pub(super) major_faults: u64,
     pub(super) user_ticks: u64,
     pub(super) system_ticks: u64,
+    /// Of children that have ended and were waited for, user mode and kernel together.
+    pub(super) children_ticks: u64,
     pub(super) threads: u64,
 }
 
@@ -30,6 +32,7 @@ impl Stat {
             major_faults: number(12)?,
             user_ticks: number(14)?,
             system_ticks: number(15)?,
+            children_ticks: number(16)?.checked_add(number(17)?)?,
             threads: number(20)?,
         })
     }
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STAT: &str = "4242 (a) b (c)) S 7 4240 4240 0 -1 4194304 101 5 9 6 12 34 0 0 20 0 3 0 \
+    const STAT: &str = "4242 (a) b (c)) S 7 4240 4240 0 -1 4194304 101 5 9 6 12 34 100 200 20 0 3 0 \
                         162642 3133440 383 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0";
 
     /// Goal: a program that names itself with parentheses cannot shift the fields.
@@ -89,6 +92,7 @@ mod tests {
             major_faults: 9,
             user_ticks: 12,
             system_ticks: 34,
+            children_ticks: 300,
             threads: 3,
         };
         assert_eq!(stat, expected);

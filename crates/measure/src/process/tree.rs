@@ -149,6 +149,7 @@ mod tests {
             major_faults: 0,
             user_ticks: 0,
             system_ticks: 0,
+            children_ticks: 0,
             threads: 1,
         }
     }
