@@ -42,6 +42,8 @@ pub(crate) struct BlockClass {
     idle: ChunkList,
     /// The fewest chunks that were idle at any time since the last sweep.
     idle_low_count: usize,
+    /// Whether a sweep may find something to do.
+    has_news: bool,
     block_bytes: u32,
     class: u8,
 }
@@ -66,6 +68,7 @@ impl BlockClass {
             full: ChunkList::new(),
             idle: ChunkList::new(),
             idle_low_count: 0,
+            has_news: false,
             block_bytes,
             class,
         }
@@ -82,6 +85,7 @@ impl BlockClass {
         let count =
             unsafe { shelf.fill(front, ChunkHeader::chunk_start(header), self.block_bytes) };
         self.filled += u64::from(count);
+        self.has_news = true;
         if !shelf.has_room() {
             // SAFETY: chunks with room are in `roomy`, and this one had some.
             unsafe {
@@ -155,6 +159,7 @@ impl BlockClass {
                 }
             }
             self.spilled += 1;
+            self.has_news = true;
         }
     }
 
@@ -164,24 +169,52 @@ impl BlockClass {
     /// the fullest chunks first, so that what is lent next fills them up and the others can run
     /// empty.
     pub(crate) fn sweep(&mut self) -> Swept {
-        let layout = PageLayout::new(self.block_bytes);
-        let mut page_bytes = 0;
-        for header in self.roomy.iter() {
-            // SAFETY: the chunk is this class's, cut into its blocks; no other reference to its
-            // shelf lives.
-            unsafe {
-                let start = ChunkHeader::chunk_start(header);
-                page_bytes += ChunkHeader::shelf(header).sweep(start, &layout);
-            }
+        if !self.has_news {
+            return Swept::default();
         }
+        let mut has_idle_pages = false;
+        let page_bytes = self.sum_over_roomy(|shelf, start, layout| {
+            // SAFETY: the chunk is this class's, cut into its blocks, and this is its shelf.
+            let given_bytes = unsafe { shelf.sweep(start, layout) };
+            has_idle_pages |= shelf.has_idle_pages();
+            given_bytes
+        });
         self.roomy.order_by_fullness(self.blocks_per_chunk());
         let chunk_count = self.idle_low_count.div_ceil(2);
         self.release(chunk_count, GiveBack::Now);
         self.idle_low_count = self.idle.len();
+        self.has_news = has_idle_pages || self.idle_low_count > 0;
         Swept {
             chunk_count,
             page_bytes,
         }
+    }
+
+    /// Gives back all pages without a block that is lent, of chunks that have one; returns how many
+    /// bytes. Blocks in the front list count as lent.
+    pub(crate) fn empty_pages(&mut self) -> usize {
+        self.sum_over_roomy(|shelf, start, layout| {
+            // SAFETY: as in `sweep`.
+            unsafe { shelf.empty_pages(start, layout) }
+        })
+    }
+
+    fn sum_over_roomy(
+        &self,
+        mut visit: impl FnMut(&mut ChunkShelf, NonNull<u8>, &PageLayout) -> usize,
+    ) -> usize {
+        let layout = PageLayout::new(self.block_bytes);
+        let visit_chunk = |header| {
+            // SAFETY: the chunk is this class's; no other reference to its shelf lives.
+            let shelf = unsafe { ChunkHeader::shelf(header) };
+            visit(shelf, ChunkHeader::chunk_start(header), &layout)
+        };
+        self.roomy.iter().map(visit_chunk).sum()
+    }
+
+    /// Chunks that a sweep would look at.
+    pub(crate) fn unswept_count(&self) -> usize {
+        if self.has_news { self.roomy.len() } else { 0 }
     }
 
     /// Gives all idle chunks back; returns how many.

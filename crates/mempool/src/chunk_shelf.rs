@@ -163,6 +163,26 @@ impl ChunkShelf {
         leaving.count_ones() as usize * PAGE_BYTES
     }
 
+    /// Whether the last sweep saw pages idle that the next may give back.
+    pub(crate) fn has_idle_pages(&self) -> bool {
+        self.idle != 0
+    }
+
+    /// Gives back all pages that only blocks at home reach into; returns how many bytes.
+    ///
+    /// # Safety
+    /// As for `sweep`.
+    pub(crate) unsafe fn empty_pages(&mut self, start: NonNull<u8>, layout: &PageLayout) -> usize {
+        let leaving = self.pages_without_live(layout);
+        self.idle = 0;
+        self.has_news = false;
+        if leaving != 0 {
+            // SAFETY: the caller's promise; no block that is out reaches into these pages.
+            unsafe { self.give_back(leaving, start, layout.block_bytes) };
+        }
+        leaving.count_ones() as usize * PAGE_BYTES
+    }
+
     /// Gives pages back. The blocks that begin in them are uncut from now on.
     ///
     /// # Safety

@@ -23,6 +23,7 @@
 
 mod thread_slot;
 mod thread_heap;
+mod pace;
 mod orphanage;
 mod large;
 mod thread_end;
@@ -205,13 +206,14 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     }
 }
 
-/// Gives all memory that is free, as far as this thread can reach it, back to the system. Returns
+/// Gives all memory that is free, as far as this thread can reach it, back to the system: that of
+/// its own heap, of heaps whose threads ended, and of chunks that wait for their next use. Returns
 /// whether there was any.
 pub fn trim() -> bool {
     if checked::trim() {
         return false;
     }
-    let mut chunk_count = orphanage::settle_all();
+    let mut page_bytes = orphanage::trim_all();
     if let Some(heap) = NonNull::new(thread_slot::heap()) {
         // SAFETY: as in `allocate`, one reference at a time; parcels are sent between them.
         unsafe {
@@ -220,12 +222,13 @@ pub fn trim() -> bool {
             }
             let owned = ThreadHeap::owned(heap);
             owned.absorb(heap.as_ref().remote().take());
-            chunk_count += owned.settle(GiveBack::Later);
+            owned.settle(GiveBack::Later);
+            page_bytes += owned.empty_pages();
         }
     }
     let dirty_count = chunk_store::figures().dirty_count;
     chunk_store::purge(0);
-    chunk_count + dirty_count > 0
+    page_bytes + dirty_count * CHUNK_BYTES > 0
 }
 
 #[cold]

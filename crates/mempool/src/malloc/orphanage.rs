@@ -99,12 +99,12 @@ impl Orphanage {
 ///
 /// # Safety
 /// The heap is an orphan, and the caller has the lock.
-unsafe fn settle_orphan(heap: NonNull<ThreadHeap>) -> usize {
+unsafe fn settle_orphan(heap: NonNull<ThreadHeap>) {
     // SAFETY: an orphan's owner is the lock.
     unsafe {
         let owned = ThreadHeap::owned(heap);
         owned.absorb(heap.as_ref().remote().take());
-        owned.settle(GiveBack::Later)
+        owned.settle(GiveBack::Later);
     }
 }
 
@@ -152,19 +152,21 @@ pub(super) fn lend(class: SizeClass) -> Option<NonNull<u8>> {
     }
 }
 
-/// Gives all that is free in orphans to the store; returns how many chunks.
-pub(super) fn settle_all() -> usize {
+/// Gives whole chunks that are free in orphans to the store, and pages of others to the system;
+/// returns how many bytes the latter were.
+pub(super) fn trim_all() -> usize {
     let orphanage = lock();
-    let mut chunk_count = 0;
+    let mut page_bytes = 0;
     let mut next = orphanage.first;
     while let Some(heap) = NonNull::new(next) {
         // SAFETY: listed heaps are orphans, and we have the lock.
         unsafe {
-            chunk_count += settle_orphan(heap);
+            settle_orphan(heap);
+            page_bytes += ThreadHeap::owned(heap).empty_pages();
             next = *heap.as_ref().next.get();
         }
     }
-    chunk_count
+    page_bytes
 }
 
 /// What is known of the process's heaps.

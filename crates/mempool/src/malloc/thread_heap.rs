@@ -5,20 +5,21 @@
 //!
 //! Pools are swept by their users; nobody sweeps a malloc. So every so many frees a front list is
 //! looked at, and what is more than a bound goes back to its chunks; a chunk that is whole again
-//! goes back to the store at once, where any thread finds it.
+//! goes back to the store at once, where any thread finds it. When `pace` says so, all lists go back
+//! and the classes are swept, as those of a pool are.
 //! Absent on purpose: counting what was lent, ever. How many blocks are lent follows from the counts of
 //! their chunks.
 #![allow(unsafe_code)]
+use super::pace::{CHUNKS_AT_ONCE, Pace, now_ms};
 use crate::batch::{LINE_BYTES, ReturnedBlocks};
 use crate::block_class::BlockClass;
-use crate::chunk::{CHUNK_BYTES, discard};
 use crate::chunk_header::ChunkHeader;
 use crate::chunk_store::{self, GiveBack};
 use crate::free_list::FreeList;
 use crate::orphan_mark::OrphanMark;
 use crate::outbox::{Outbox, Parcel};
 use crate::remote_free::RemoteFrees;
-use crate::size_class::{BLOCK_ALIGN_BYTES, BLOCK_BYTES, CLASS_COUNT, SizeClass};
+use crate::size_class::{BLOCK_BYTES, CLASS_COUNT, SizeClass};
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 
@@ -27,12 +28,10 @@ const FRONT_BYTES: u32 = 16 * 1024;
 const FRONT_COUNT_MIN: u32 = 4;
 const FRONT_COUNT_MAX: u32 = 128;
 
-/// Blocks from this size on may give their pages back one by one...
-const THINNED_BYTES_MIN: usize = 8 * 1024;
-/// ... when less than this share of their class's chunks is in use, and its front list had too much
-/// this many times without having had too little in between.
-const IN_USE_PERCENT_MIN: usize = 67;
-const SURPLUS_COUNT_MIN: u8 = 48;
+/// What a free and an allocation count until their list is looked at. Pairs of them count a little,
+/// so that a program in a steady state has its lists looked at too, now and then.
+const PUSH_COUNTS: i32 = 16;
+const POP_COUNTS: i32 = 15;
 
 /// The first class of blocks that are longer than a cache line.
 const LONG_CLASS: u16 = SizeClass::of(LINE_BYTES + 1).index() as u16;
@@ -40,28 +39,35 @@ const LONG_CLASS: u16 = SizeClass::of(LINE_BYTES + 1).index() as u16;
 /// The free blocks of a class that the next allocations get.
 struct Front {
     free: FreeList,
-    /// Frees less allocations until the list is looked at again: it then has at least as many
-    /// blocks as it may keep.
-    until_look: u32,
-    /// As many blocks as the list may keep; where `until_look` begins after a look and a refill.
-    interval: u32,
+    /// What is left to count until the list is looked at again: when it is below 0, which the
+    /// subtraction itself tells the processor.
+    until_look: i32,
+    /// As many blocks as the list may keep.
+    kept_count: u32,
 }
 
 impl Front {
     const fn new(block_bytes: u32) -> Self {
         let count = FRONT_BYTES / block_bytes;
-        let interval = if count < FRONT_COUNT_MIN {
+        let kept_count = if count < FRONT_COUNT_MIN {
             FRONT_COUNT_MIN
         } else if count > FRONT_COUNT_MAX {
             FRONT_COUNT_MAX
         } else {
             count
         };
-        Self {
+        let mut front = Self {
             free: FreeList::new(),
-            until_look: interval,
-            interval,
-        }
+            until_look: 0,
+            kept_count,
+        };
+        front.start_count();
+        front
+    }
+
+    /// Has the list looked at after as many frees as it may keep blocks.
+    const fn start_count(&mut self) {
+        self.until_look = self.kept_count as i32 * PUSH_COUNTS - 1;
     }
 }
 
@@ -71,8 +77,9 @@ impl Front {
 pub(super) struct OwnerPart {
     fronts: [Front; CLASS_COUNT],
     outbox: Outbox,
-    /// How often each front list had too much since it was last refilled.
-    surplus_counts: [u8; CLASS_COUNT],
+    pace: Pace,
+    /// Of the sweep under way, the class whose turn it is; `CLASS_COUNT` when there is none.
+    next_swept: usize,
     classes: [BlockClass; CLASS_COUNT],
 }
 
@@ -106,7 +113,8 @@ impl ThreadHeap {
             (&raw mut (*heap).next).write(UnsafeCell::new(ptr::null_mut()));
             let owned = UnsafeCell::raw_get(&raw const (*heap).owned);
             (&raw mut (*owned).outbox).write(Outbox::new());
-            (&raw mut (*owned).surplus_counts).write([0; CLASS_COUNT]);
+            (&raw mut (*owned).pace).write(Pace::new());
+            (&raw mut (*owned).next_swept).write(CLASS_COUNT);
             let fronts = (&raw mut (*owned).fronts).cast::<Front>();
             let classes = (&raw mut (*owned).classes).cast::<BlockClass>();
             for (index, &block_bytes) in BLOCK_BYTES.iter().enumerate() {
@@ -158,7 +166,7 @@ impl OwnerPart {
         // SAFETY: malloc's requests have a class of the table, whose numbers are below its length.
         let front = unsafe { self.fronts.get_unchecked_mut(class.index()) };
         let block = front.free.pop()?;
-        front.until_look += 1;
+        front.until_look += POP_COUNTS;
         Some(block)
     }
 
@@ -177,30 +185,52 @@ impl OwnerPart {
             front.free.push(block);
             front
         };
-        front.until_look -= 1;
-        front.until_look == 0
+        front.until_look -= PUSH_COUNTS;
+        front.until_look < 0
     }
 
     /// Puts what the front list has beyond its bound back to its chunks, at most as much again. Wholly
     /// free chunks go to the store.
     pub(super) fn look_at(&mut self, index: usize) {
-        let front = &mut self.fronts[index];
-        front.until_look = front.interval;
-        let count = front.interval as usize;
+        let (front, class) = (&mut self.fronts[index], &mut self.classes[index]);
+        front.start_count();
+        let count = front.kept_count as usize;
         let surplus = front.free.cut_out(count, count);
-        if surplus.is_empty() {
-            return;
-        }
-        let class = &mut self.classes[index];
-        let surplus_count = &mut self.surplus_counts[index];
-        *surplus_count = surplus_count.saturating_add(1);
-        let is_shrinking = *surplus_count >= SURPLUS_COUNT_MIN && is_hollow(class);
-        if class.block_bytes() >= THINNED_BYTES_MIN && is_shrinking {
-            spill_thinned(class, surplus);
-        } else {
+        if !surplus.is_empty() {
             class.spill(surplus);
+            class.release_idle(GiveBack::Later);
+            self.pace.note_spilled(count * class.block_bytes());
         }
-        class.release_idle(GiveBack::Later);
+        self.keep_up(now_ms());
+    }
+
+    /// Begins a sweep if one is due, or goes on with it.
+    fn keep_up(&mut self, now_ms: u64) {
+        if self.next_swept == CLASS_COUNT {
+            if !self.pace.is_due(now_ms) {
+                return;
+            }
+            let chunk_count = self.classes.iter().map(BlockClass::chunk_count).sum();
+            self.pace.begin(now_ms, chunk_count);
+            self.next_swept = 0;
+        }
+        let mut seen_count = 0;
+        while self.next_swept < CLASS_COUNT && seen_count < CHUNKS_AT_ONCE {
+            let index = self.next_swept;
+            self.next_swept += 1;
+            self.settle_class(index, GiveBack::Later);
+            seen_count += self.classes[index].unswept_count();
+            self.classes[index].sweep();
+        }
+    }
+
+    /// Puts a class's ready blocks back to their chunks and gives the wholly free ones to the store;
+    /// returns how many.
+    fn settle_class(&mut self, index: usize, when: GiveBack) -> usize {
+        let (front, class) = (&mut self.fronts[index], &mut self.classes[index]);
+        class.spill(front.free.take());
+        front.start_count();
+        class.release_idle(when)
     }
 
     /// A block of a class when none is ready: what came home, else what the chunks have, else
@@ -215,6 +245,7 @@ impl OwnerPart {
         if let Some(block) = self.pop(class) {
             return Some(block);
         }
+        self.keep_up(now_ms());
         let index = class.index();
         let (front, chunks) = (&mut self.fronts[index], &mut self.classes[index]);
         if !chunks.refill(&mut front.free) {
@@ -223,8 +254,7 @@ impl OwnerPart {
             unsafe { chunks.add_chunk(header, is_zero, home) };
             chunks.refill(&mut front.free);
         }
-        front.until_look = front.interval;
-        self.surplus_counts[index] = 0;
+        front.start_count();
         self.pop(class)
     }
 
@@ -260,14 +290,17 @@ impl OwnerPart {
         self.outbox.take_any()
     }
 
-    /// Puts all ready blocks back to their chunks and gives wholly free chunks to the store.
+    /// Puts all ready blocks back to their chunks and gives wholly free chunks to the store; returns
+    /// how many.
     pub(super) fn settle(&mut self, when: GiveBack) -> usize {
-        let mut chunk_count = 0;
-        for (front, class) in self.fronts.iter_mut().zip(&mut self.classes) {
-            class.spill(front.free.take());
-            chunk_count += class.release_idle(when);
-        }
-        chunk_count
+        (0..CLASS_COUNT)
+            .map(|index| self.settle_class(index, when))
+            .sum()
+    }
+
+    /// Gives the system what a settled heap's chunks have beside lent blocks; returns how many bytes.
+    pub(super) fn empty_pages(&mut self) -> usize {
+        self.classes.iter_mut().map(BlockClass::empty_pages).sum()
     }
 
     /// What the heap holds. Walks the front lists and the chunks with room.
@@ -283,41 +316,6 @@ impl OwnerPart {
             sum.chunk_count += class.chunk_count();
         }
         sum
-    }
-}
-
-/// Whether so much of a class is free that its free blocks should not keep their pages. While most
-/// of it is in use, free blocks are soon used again, and each of their pages would have to be
-/// zeroed by the kernel.
-fn is_hollow(class: &BlockClass) -> bool {
-    let out_bytes = class.out_count() * class.block_bytes();
-    out_bytes * 100 < class.chunk_count() * CHUNK_BYTES * IN_USE_PERCENT_MIN
-}
-
-/// Puts large blocks back to their chunks one by one, and gives the pages inside each to the system
-/// unless its chunk is whole again. Two or three of them fill a chunk, so one that is still lent
-/// keeps the others' pages from ever going back with the chunk.
-fn spill_thinned(class: &mut BlockClass, mut blocks: FreeList) {
-    let page_bytes = rustix::param::page_size();
-    while let Some(block) = blocks.pop() {
-        let mut alone = FreeList::new();
-        // SAFETY: just popped.
-        unsafe { alone.push(block) };
-        class.spill(alone);
-        // SAFETY: the block's chunk is this class's, and the reference ends here.
-        let is_whole = unsafe { ChunkHeader::shelf(ChunkHeader::of(block)) }.out_count() == 0;
-        if is_whole {
-            continue;
-        }
-        // The free list's link, in the block's first bytes, stays.
-        let start = block.addr().get();
-        let first = (start + BLOCK_ALIGN_BYTES).next_multiple_of(page_bytes);
-        let end = (start + class.block_bytes()) / page_bytes * page_bytes;
-        if first < end {
-            // SAFETY: whole pages inside a free block, behind its link. Where the system keeps them,
-            // nothing is gained and nothing lost.
-            let _ = unsafe { discard(block.add(first - start), end - first) };
-        }
     }
 }
 
@@ -349,4 +347,94 @@ impl HeapFigures {
 pub(super) unsafe fn class_of(header: NonNull<ChunkHeader>) -> usize {
     // SAFETY: while one of its blocks is lent, a chunk's header does not change.
     usize::from(unsafe { header.as_ref() }.class())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::Chunk;
+
+    /// What the blocks are filled with.
+    const BLOCK_MARK: u8 = 0xAB;
+    /// Every so many of these blocks stay alive: one or two in each chunk.
+    const LIVE_ONE_IN: usize = 40;
+    const SIZE_BYTES: usize = 1000;
+
+    fn is_marked(block: NonNull<u8>) -> bool {
+        // SAFETY: the test's blocks stay mapped: each of their chunks has one that is alive.
+        unsafe { block.add(SIZE_BYTES - 1).read() == BLOCK_MARK }
+    }
+
+    /// Goal: what one live block in a chunk holds back goes to the system, sweep by sweep as time
+    /// goes by and not before; every sweep leaves no block ready, so that the next allocation comes
+    /// by; live blocks keep their bytes, and the rest can be lent again.
+    #[test]
+    fn idle_pages_go_as_time_goes_by() {
+        let memory = Chunk::map().unwrap();
+        let heap = memory.start().cast::<ThreadHeap>();
+        let home = ThreadHeap::home(heap);
+        // SAFETY: a chunk has room for a heap, and this one is nobody else's.
+        let owned = unsafe {
+            ThreadHeap::init(heap);
+            ThreadHeap::owned(heap)
+        };
+        let class = SizeClass::of(SIZE_BYTES);
+        let count = if cfg!(miri) { 80 } else { 4000 };
+        let take = |owned: &mut OwnerPart| {
+            let block = owned.pop(class).or_else(|| owned.pop_slow(class, home));
+            let block = block.expect("there is memory");
+            // SAFETY: the block is this long and ours.
+            unsafe { block.write_bytes(BLOCK_MARK, SIZE_BYTES) };
+            block
+        };
+        let blocks: Vec<_> = (0..count).map(|_| take(owned)).collect();
+        let is_live = |index: &usize| index.is_multiple_of(LIVE_ONE_IN);
+        let (live, freed): (Vec<usize>, Vec<usize>) = (0..count).partition(is_live);
+        // As if a sweep had just been: none is due in what follows until the time is given.
+        let start_ms = u64::MAX / 2;
+        owned.pace.begin(start_ms, 0);
+        for &index in &freed {
+            // SAFETY: taken above, and not used any more.
+            if unsafe { owned.push(class.index(), blocks[index]) } {
+                owned.look_at(class.index());
+            }
+        }
+        assert!(blocks.iter().all(|&block| is_marked(block)));
+        let mut marked_counts = Vec::new();
+        for second in 1..=8 {
+            owned.keep_up(start_ms + second * 1000);
+            assert!(owned.pop(class).is_none(), "a block was still ready");
+            marked_counts.push(
+                freed
+                    .iter()
+                    .filter(|&&index| is_marked(blocks[index]))
+                    .count(),
+            );
+        }
+        assert_eq!(
+            marked_counts[0],
+            freed.len(),
+            "the first only sees what is idle"
+        );
+        assert!(marked_counts[1] < freed.len() * 3 / 4, "{marked_counts:?}");
+        assert!(marked_counts[7] < freed.len() / 4, "{marked_counts:?}");
+        assert!(live.iter().all(|&index| is_marked(blocks[index])));
+        let again: Vec<_> = freed.iter().map(|_| take(owned)).collect();
+        let mut all: Vec<_> = live
+            .iter()
+            .map(|&index| blocks[index])
+            .chain(again)
+            .collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count, "a block was lent twice");
+        for block in all {
+            // SAFETY: lent, and not used any more.
+            if unsafe { owned.push(class.index(), block) } {
+                owned.look_at(class.index());
+            }
+        }
+        owned.settle(GiveBack::Now);
+        assert_eq!(owned.figures(), HeapFigures::default());
+    }
 }
