@@ -35,7 +35,7 @@ fn bounds_and_size() {
 /// Goal: every object is dropped once, whoever drops it, and on whatever thread.
 #[test]
 fn objects_are_dropped_once() {
-    const HALF: usize = if cfg!(miri) { 70 } else { 500 };
+    const HALF: usize = if cfg!(miri) { 40 } else { 500 };
     for mode in MODES {
         let dropped = Arc::new(AtomicUsize::new(0));
         let pool = Pool::new("counted", mode);
@@ -68,7 +68,7 @@ fn objects_outlive_their_pool_and_thread() {
     for mode in MODES {
         let objects: Vec<Pooled<[u64; 9]>> = thread::spawn(move || {
             let pool = Pool::new("short-lived", mode);
-            (0..if cfg!(miri) { 300 } else { 5000 })
+            (0..if cfg!(miri) { 100 } else { 5000 })
                 .map(|n| pool.insert([n; 9]).unwrap())
                 .collect()
         })

@@ -256,7 +256,7 @@ fn sizes_and_alignments() {
 /// Goal: objects of no size are counted, found and dropped as others are.
 #[test]
 fn objects_of_no_size() {
-    const COUNT: usize = if cfg!(miri) { 300 } else { 20_000 };
+    const COUNT: usize = if cfg!(miri) { 100 } else { 20_000 };
     for mode in MODES {
         let mut slab = Slab::new("units", mode);
         let handles: Vec<Handle<()>> = (0..COUNT).map(|_| slab.insert(()).unwrap()).collect();
@@ -275,7 +275,7 @@ fn objects_of_no_size() {
 /// Goal: every object can be changed in one pass, and each comes once, in the order of places.
 #[test]
 fn objects_can_be_changed_in_one_pass() {
-    const COUNT: u64 = if cfg!(miri) { 300 } else { 5000 };
+    const COUNT: u64 = if cfg!(miri) { 100 } else { 5000 };
     for mode in MODES {
         let mut slab = Slab::new("pass", mode);
         let handles: Vec<_> = (0..COUNT).map(|n| slab.insert(n).unwrap()).collect();
