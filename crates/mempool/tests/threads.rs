@@ -14,7 +14,7 @@ use std::thread;
 const SIZES: [usize; 4] = [64, 1000, 32 * 1024, 100_000];
 
 /// A multiple of the sizes: little under Miri.
-const BLOCKS: u64 = if cfg!(miri) { 80 } else { 400 };
+const BLOCKS: u64 = if cfg!(miri) { 40 } else { 400 };
 
 fn blocks(pool: &BlockPool) -> Vec<Block> {
     (0..BLOCKS as usize)
@@ -158,7 +158,7 @@ fn ring_worker(
     let pool = BlockPool::new("ring", mode);
     let mut held = Vec::new();
     let round_count = if cfg!(miri) {
-        30 + 20 * index
+        12 + 6 * index
     } else {
         1500 + 700 * index
     };

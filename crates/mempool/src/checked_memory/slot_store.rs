@@ -318,7 +318,8 @@ mod tests {
     #[test]
     fn sizes_are_a_rising_table() {
         let mut last = (0, SLOT_BYTES_MIN);
-        for bytes in 1..=SLOT_BYTES_MAX {
+        let bytes_max = if cfg!(miri) { 2048 } else { SLOT_BYTES_MAX };
+        for bytes in 1..=bytes_max {
             let (index, slot_bytes) = size_of_slot(bytes);
             assert!(slot_bytes >= bytes && slot_bytes.is_multiple_of(16));
             assert!(bytes <= SLOT_BYTES_MIN || (slot_bytes - bytes) * 4 <= slot_bytes);
@@ -327,7 +328,8 @@ mod tests {
             assert_eq!(size_of_slot(slot_bytes), (index, slot_bytes));
             last = (index, slot_bytes);
         }
-        assert_eq!(last, (SIZE_COUNT - 1, SLOT_BYTES_MAX));
+        assert!(cfg!(miri) || last.0 == SIZE_COUNT - 1);
+        assert_eq!(last.1, bytes_max);
     }
 
     /// Goal: free slots side by side are looked at together, and each damaged one is mended for
@@ -368,7 +370,8 @@ mod tests {
         let mut store = SlotStore::new();
         let mut lent: Vec<Slot> = Vec::new();
         for round in 0..3 {
-            for bytes in [64, 100, 5000, SLOT_BYTES_MAX] {
+            let smallest = if cfg!(miri) { [700, 900] } else { [64, 100] };
+            for bytes in [smallest[0], smallest[1], 5000, SLOT_BYTES_MAX] {
                 for _ in 0..2 * (CHUNK_BYTES / size_of_slot(bytes).1) {
                     let (slot, damage) = store.take(bytes).unwrap();
                     assert!(damage.is_none());
