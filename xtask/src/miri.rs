@@ -15,8 +15,11 @@ const NOT_UNDER_IT: &str = "heap_calls";
 /// several.
 const THREADED: [&str; 2] = ["stress", "threads"];
 
-/// Addresses are never made from numbers. The tests read the clock, the environment and files.
-const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-disable-isolation";
+/// Addresses are never made from numbers. The tests read the clock, the environment and files. And a
+/// stack for each of the panics that they expect would be interpreted too, for seconds; cargo-miri
+/// prefers the variable as it was when the test was compiled to the one it is run with.
+const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-disable-isolation \
+                     -Zmiri-env-set=RUST_BACKTRACE=0";
 const SEEDS: &str = "-Zmiri-many-seeds=0..4";
 
 /// The unit tests that a moment of it consists of: blocks on their way home.
@@ -61,8 +64,6 @@ fn interpreter(toolchain: &Toolchain, tests: &[String], flags: &str) -> Result<C
     command.args(tests.iter().flat_map(|test| ["--test", test]));
     command
         .env("MIRIFLAGS", flags)
-        // A stack for each of the panics that tests expect would be interpreted too, for seconds.
-        .env("RUST_BACKTRACE", "0")
         .env("CARGO_TARGET_DIR", target_directory()?.join("miri"));
     Ok(command)
 }
