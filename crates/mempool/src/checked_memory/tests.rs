@@ -404,8 +404,8 @@ fn quarantine_is_bounded() {
     let pages = guarded.figures().cached_bytes as usize / (3 * rustix::param::page_size());
     assert_eq!(pages, quarantine::BLOCKS_MAX);
     let small = memory("idle", PLAIN);
-    let blocks: Vec<_> = (0..5 * quarantine::BYTES_MAX / 1000)
-        .map(|_| small.allocate(1000, 16).unwrap())
+    let blocks: Vec<_> = (0..5 * quarantine::BYTES_MAX / 8000)
+        .map(|_| small.allocate(8000, 16).unwrap())
         .collect();
     for start in blocks {
         // SAFETY: as above.
