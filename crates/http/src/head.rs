@@ -15,6 +15,11 @@ pub struct Span {
 }
 
 impl Span {
+    pub(crate) const EMPTY: Self = Self {
+        start: 0,
+        length: 0,
+    };
+
     /// Both ends must lie within `HEAD_BYTES_CAPACITY`; the parser never looks further.
     #[inline]
     pub(crate) fn new(start: usize, end: usize) -> Self {
@@ -22,6 +27,16 @@ impl Span {
         Self {
             start: start as u16,
             length: (end - start) as u16,
+        }
+    }
+
+    /// The same by its length.
+    #[inline]
+    pub(crate) fn at(start: usize, length: usize) -> Self {
+        debug_assert!(start + length <= crate::limits::HEAD_BYTES_CAPACITY);
+        Self {
+            start: start as u16,
+            length: length as u16,
         }
     }
 
@@ -59,8 +74,29 @@ pub struct FieldSpan {
     pub value: Span,
 }
 
-/// Longest host worth remembering; longer ones are checked each time.
-const LAST_HOST_BYTES: usize = 64;
+/// The last Host value found good, if it is not too long to be worth remembering.
+#[derive(Clone, Debug)]
+pub(crate) struct LastHost {
+    bytes: [u8; Self::BYTES_MAX],
+    length: u8,
+}
+
+impl LastHost {
+    /// Longer ones are checked each time.
+    const BYTES_MAX: usize = 64;
+
+    #[inline(always)]
+    pub(crate) fn is(&self, host: &[u8]) -> bool {
+        usize::from(self.length) == host.len() && crate::scan::words::begins(&self.bytes, host)
+    }
+
+    pub(crate) fn remember(&mut self, host: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(..host.len()) {
+            place.copy_from_slice(host);
+            self.length = host.len() as u8;
+        }
+    }
+}
 
 /// The field lines of one head. One table per shard serves every request: it is large, and
 /// clearing it costs one store.
@@ -68,9 +104,8 @@ const LAST_HOST_BYTES: usize = 64;
 pub struct HeadFields {
     spans: [FieldSpan; FIELDS_CAPACITY],
     count: usize,
-    /// The last Host value found good, if it fits; survives `clear`.
-    last_host: [u8; LAST_HOST_BYTES],
-    last_host_len: u8,
+    /// Survives `clear`.
+    pub(crate) last_host: LastHost,
 }
 
 impl Default for HeadFields {
@@ -78,8 +113,10 @@ impl Default for HeadFields {
         Self {
             spans: [FieldSpan::default(); FIELDS_CAPACITY],
             count: 0,
-            last_host: [0; LAST_HOST_BYTES],
-            last_host_len: 0,
+            last_host: LastHost {
+                bytes: [0; LastHost::BYTES_MAX],
+                length: 0,
+            },
         }
     }
 }
@@ -95,28 +132,23 @@ impl HeadFields {
         self.count = 0;
     }
 
-    #[inline]
-    pub(crate) fn is_last_host(&self, host: &[u8]) -> bool {
-        self.last_host[..usize::from(self.last_host_len)] == *host
-    }
-
-    #[cold]
-    pub(crate) fn remember_host(&mut self, host: &[u8]) {
-        if let Some(place) = self.last_host.get_mut(..host.len()) {
-            place.copy_from_slice(host);
-            self.last_host_len = host.len() as u8;
+    /// Fills one place; false when there is none.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, index: usize, span: FieldSpan) -> bool {
+        match self.spans.get_mut(index) {
+            Some(place) => {
+                *place = span;
+                true
+            }
+            None => false,
         }
     }
 
-    /// False when the table is full.
+    /// So many places are filled.
     #[inline]
-    pub(crate) fn push(&mut self, span: FieldSpan) -> bool {
-        let Some(place) = self.spans.get_mut(self.count) else {
-            return false;
-        };
-        *place = span;
-        self.count += 1;
-        true
+    pub(crate) fn set_len(&mut self, count: usize) {
+        debug_assert!(count <= FIELDS_CAPACITY);
+        self.count = count;
     }
 
     /// In the order they came.
@@ -214,7 +246,34 @@ pub struct ResponseHead {
     pub head_bytes: usize,
 }
 
+impl RequestHead {
+    /// Where the parser starts.
+    pub(crate) const EMPTY: Self = Self {
+        method: Method::Get,
+        method_token: Span::EMPTY,
+        target: Span::EMPTY,
+        path: Span::EMPTY,
+        query: None,
+        authority: Span::EMPTY,
+        version: Version::Http11,
+        framing: Framing::None,
+        keep_alive: true,
+        expects_continue: false,
+        head_bytes: 0,
+    };
+}
+
 impl ResponseHead {
+    /// Where the parser starts.
+    pub(crate) const EMPTY: Self = Self {
+        status: StatusCode::OK,
+        version: Version::Http11,
+        reason: Span::EMPTY,
+        announced: Framing::UntilClose,
+        offers_keep_alive: true,
+        head_bytes: 0,
+    };
+
     /// Where the body ends, given what was asked: HEAD, 1xx, 204 and 304 have none.
     pub fn framing(&self, request: Method) -> Framing {
         if request == Method::Head || self.status.forbids_body() {

@@ -12,9 +12,8 @@
 //! order of their requests, all of one tick in one send; an idle connection owns no buffer; a
 //! request in steady state makes no heap call with pools on; every cap on a peer has a status code.
 //!
-//! Absent on purpose: TLS, HTTP/2, compression, routing, streaming of bodies, and `unsafe`.
-
-#![forbid(unsafe_code)]
+//! Absent on purpose: TLS, HTTP/2, compression, routing, streaming of bodies, and `unsafe` anywhere
+//! but in `scan`.
 
 pub mod limits;
 pub mod method;
@@ -44,14 +43,18 @@ pub use client::{ClientConnection, ClientError, ClientEvent};
 pub use completions::Completions;
 pub use encode::encode_request;
 pub use error::{BodyError, ParseError};
-pub use head::{Framing, HeadFields, RequestHead, ResponseHead, Version};
+pub use head::{FieldSpan, Framing, HeadFields, RequestHead, ResponseHead, Version};
 pub use limits::{Limits, LimitsError};
 pub use method::Method;
 pub use metrics::MetricsText;
-pub use parse::{Parsed, parse_request_head, parse_response_head, parse_trailer_fields};
+pub use parse::{
+    Parsed, parse_request_head, parse_request_head_by, parse_response_head, parse_response_head_by,
+    parse_trailer_fields,
+};
 pub use plaintext::Plaintext;
 pub use request::Request;
 pub use response::Response;
+pub use scan::ScannerKind;
 pub use serve::{DriverChoice, Running, ServeConfig, ServeError, ServeReport, serve, serve_with};
 pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart};
 pub use status::StatusCode;

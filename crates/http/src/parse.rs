@@ -10,17 +10,18 @@
 //! lengths, and every transfer coding that is not exactly `chunked` are refused, because two
 //! parsers that repair them differently can be made to disagree on where a request starts.
 
+mod fields;
+mod framing;
 mod request;
 mod response;
 mod target;
 
-pub use request::parse_request_head;
-pub use response::parse_response_head;
+pub use fields::parse_trailer_fields;
 
 use crate::error::ParseError;
-use crate::head::{FieldSpan, Framing, HeadFields, Span, Version};
+use crate::head::{HeadFields, RequestHead, ResponseHead};
 use crate::limits::Limits;
-use crate::scan;
+use crate::scan::{self, Scanner, ScannerKind, Text, Work};
 
 /// What parsing a prefix of a stream gives when nothing is wrong with it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,7 +32,67 @@ pub enum Parsed<T> {
     Partial,
 }
 
+/// Parses the head at the start of `bytes`; `fields` is overwritten.
+///
+/// Call again with more bytes after `Partial`. A fault is final.
+#[inline]
+pub fn parse_request_head(
+    bytes: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+) -> Result<Parsed<RequestHead>, ParseError> {
+    parse_head::<request::Grammar>(
+        bytes,
+        limits,
+        fields,
+        scan::run::<ParseHead<request::Grammar>>,
+    )
+}
+
+/// [`parse_request_head`] with one way of scanning, to compare it with the others.
+pub fn parse_request_head_by(
+    scanner: ScannerKind,
+    bytes: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+) -> Result<Parsed<RequestHead>, ParseError> {
+    parse_head::<request::Grammar>(bytes, limits, fields, |bytes, limits, fields, attempt| {
+        scanner.run::<ParseHead<request::Grammar>>(bytes, limits, fields, attempt)
+    })
+}
+
+/// Parses the head at the start of `bytes`; `fields` is overwritten.
+///
+/// One leniency, outside framing: the space before an empty reason phrase may be missing, because
+/// widespread servers leave it out.
+#[inline]
+pub fn parse_response_head(
+    bytes: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+) -> Result<Parsed<ResponseHead>, ParseError> {
+    parse_head::<response::Grammar>(
+        bytes,
+        limits,
+        fields,
+        scan::run::<ParseHead<response::Grammar>>,
+    )
+}
+
+/// [`parse_response_head`] with one way of scanning, to compare it with the others.
+pub fn parse_response_head_by(
+    scanner: ScannerKind,
+    bytes: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+) -> Result<Parsed<ResponseHead>, ParseError> {
+    parse_head::<response::Grammar>(bytes, limits, fields, |bytes, limits, fields, attempt| {
+        scanner.run::<ParseHead<response::Grammar>>(bytes, limits, fields, attempt)
+    })
+}
+
 /// Why the cursor stopped before the end of the head.
+#[derive(Clone, Copy)]
 enum Stop {
     /// Out of bytes.
     End,
@@ -44,18 +105,95 @@ impl From<ParseError> for Stop {
     }
 }
 
+/// One kind of head. `parse` has to be `#[inline(always)]`, as all it calls for every head: a
+/// scanner's instructions go no further, and moving a table of offsets through several results
+/// costs as much as parsing a field.
+trait Grammar {
+    type Head;
+    /// Written piece by piece, which spares the parser to carry all pieces to its end.
+    const EMPTY: Self::Head;
+    fn parse<S: Scanner>(
+        text: Text<'_, S>,
+        limits: &Limits,
+        fields: &mut HeadFields,
+        head: &mut Self::Head,
+    ) -> Result<(), Stop>;
+}
+
+/// Parses a head of one kind within the cap on heads, whatever `run` scans it with.
+#[inline(always)]
+fn parse_head<G: Grammar>(
+    bytes: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+    run: impl FnOnce(&[u8], &Limits, &mut HeadFields, &mut Attempt<G::Head>) -> bool,
+) -> Result<Parsed<G::Head>, ParseError> {
+    let bytes = &bytes[..bytes.len().min(limits.head_bytes_max)];
+    let mut attempt = Attempt {
+        head: G::EMPTY,
+        stop: Stop::End,
+    };
+    if run(bytes, limits, fields, &mut attempt) {
+        return Ok(Parsed::Complete(attempt.head));
+    }
+    fields.clear();
+    stopped(attempt.stop, bytes.len(), limits)
+}
+
+/// What a parser has: the head so far, and why it is not whole if it is not.
+struct Attempt<H> {
+    head: H,
+    stop: Stop,
+}
+
+/// Parsing as work for a scanner.
+struct ParseHead<G>(std::marker::PhantomData<G>);
+
+impl<G: Grammar> Work for ParseHead<G> {
+    type Rules = Limits;
+    type Table = HeadFields;
+    type Outcome = Attempt<G::Head>;
+
+    #[inline(always)]
+    fn run<S: Scanner>(
+        text: Text<'_, S>,
+        limits: &Limits,
+        fields: &mut HeadFields,
+        attempt: &mut Attempt<G::Head>,
+    ) -> bool {
+        match G::parse(text, limits, fields, &mut attempt.head) {
+            Ok(()) => true,
+            Err(stop) => {
+                attempt.stop = stop;
+                false
+            }
+        }
+    }
+}
+
+/// What a stop means: the end of as many bytes as a head may have is the end of patience.
+#[cold]
+fn stopped<T>(stop: Stop, bytes: usize, limits: &Limits) -> Result<Parsed<T>, ParseError> {
+    match stop {
+        Stop::End if bytes == limits.head_bytes_max => Err(ParseError::HeadTooLong {
+            limit_bytes: limits.head_bytes_max,
+        }),
+        Stop::End => Ok(Parsed::Partial),
+        Stop::Fault(error) => Err(error),
+    }
+}
+
 /// The byte at the cursor, or the end of what has come.
-#[inline]
+#[inline(always)]
 fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Stop> {
     bytes.get(at).copied().ok_or(Stop::End)
 }
 
 /// Skips the one empty line a client may send before a request or response (RFC 9112 2.2).
-#[inline]
+#[inline(always)]
 fn skip_empty_line(bytes: &[u8]) -> Result<usize, Stop> {
     match byte_at(bytes, 0)? {
-        b'\r' => expect_line_end(bytes, 0),
-        b'\n' => Err(ParseError::BareLineFeed.into()),
+        b'\r' | b'\n' => expect_line_end(bytes, 0),
         _ => Ok(0),
     }
 }
@@ -72,172 +210,4 @@ fn expect_line_end(bytes: &[u8], at: usize) -> Result<usize, Stop> {
         return Err(ParseError::BareCarriageReturn.into());
     }
     Ok(at + 2)
-}
-
-/// Parses field lines up to and including the empty line; returns the position after it.
-#[inline(always)]
-fn parse_fields(
-    bytes: &[u8],
-    start: usize,
-    limits: &Limits,
-    fields: &mut HeadFields,
-    mut on_field: impl FnMut(&[u8], Span) -> Result<(), ParseError>,
-) -> Result<usize, Stop> {
-    let mut at = start;
-    loop {
-        let name_end = scan::token_end(bytes, at);
-        match byte_at(bytes, name_end)? {
-            b':' if name_end > at => {}
-            b'\r' | b'\n' if name_end == at => return expect_line_end(bytes, at),
-            other => return Err(bad_name(other, name_end == at, fields.is_empty()).into()),
-        }
-        let mut value_start = name_end + 1;
-        while matches!(byte_at(bytes, value_start)?, b' ' | b'\t') {
-            value_start += 1;
-        }
-        let line_end = scan::field_value_end(bytes, value_start);
-        let next = expect_line_end(bytes, line_end)?;
-        let mut value_end = line_end;
-        while value_end > value_start && matches!(bytes[value_end - 1], b' ' | b'\t') {
-            value_end -= 1;
-        }
-        let value = Span::new(value_start, value_end);
-        let field = FieldSpan {
-            name: Span::new(at, name_end),
-            value,
-        };
-        if fields.len() >= limits.fields_max || !fields.push(field) {
-            return Err(ParseError::TooManyFields {
-                limit: limits.fields_max,
-            }
-            .into());
-        }
-        on_field(&bytes[at..name_end], value)?;
-        at = next;
-    }
-}
-
-/// Reads the fields of a trailer section: the joined [`crate::BodyStep::trailer`] parts of a body
-/// that is complete. `fields` is overwritten and speaks of `trailer`.
-///
-/// The decoder has checked every line, so a fault means that something else was handed in.
-pub fn parse_trailer_fields(
-    trailer: &[u8],
-    limits: &Limits,
-    fields: &mut HeadFields,
-) -> Result<(), ParseError> {
-    fields.clear();
-    match parse_fields(trailer, 0, limits, fields, |_name, _value| Ok(())) {
-        Ok(_) => Ok(()),
-        // No empty line ends it, so the end of the bytes does, behind a whole line.
-        Err(Stop::End) if trailer.is_empty() || trailer.ends_with(b"\r\n") => Ok(()),
-        Err(Stop::End) => Err(ParseError::BadFieldValue),
-        Err(Stop::Fault(error)) => Err(error),
-    }
-}
-
-#[cold]
-fn bad_name(found: u8, name_is_empty: bool, is_first_field: bool) -> ParseError {
-    match found {
-        b' ' | b'\t' if name_is_empty && is_first_field => ParseError::LeadingWhitespace,
-        b' ' | b'\t' if name_is_empty => ParseError::FoldedField,
-        b' ' | b'\t' => ParseError::SpaceBeforeColon,
-        _ => ParseError::BadFieldName,
-    }
-}
-
-/// What the fields that decide framing and reuse said, gathered while they pass by.
-#[derive(Default)]
-struct FramingFields {
-    content_length: Option<u64>,
-    is_chunked: bool,
-    says_close: bool,
-    says_keep_alive: bool,
-}
-
-impl FramingFields {
-    /// Looks at one field; false when it is none of ours.
-    #[inline]
-    fn visit(&mut self, name: &[u8], value: &[u8]) -> Result<bool, ParseError> {
-        match name.len() {
-            10 if name.eq_ignore_ascii_case(b"connection") => self.visit_connection(value),
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
-                self.visit_content_length(value)?;
-            }
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                self.visit_transfer_encoding(value)?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn visit_connection(&mut self, value: &[u8]) {
-        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-            self.says_close |= option.eq_ignore_ascii_case(b"close");
-            self.says_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-        }
-    }
-
-    fn visit_content_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
-        if self.content_length.is_some() {
-            return Err(ParseError::DuplicateContentLength);
-        }
-        self.content_length = Some(parse_content_length(value)?);
-        Ok(())
-    }
-
-    fn visit_transfer_encoding(&mut self, value: &[u8]) -> Result<(), ParseError> {
-        if self.is_chunked {
-            return Err(ParseError::BadTransferEncoding);
-        }
-        if value.eq_ignore_ascii_case(b"chunked") {
-            self.is_chunked = true;
-            return Ok(());
-        }
-        let is_token = !value.is_empty() && value.iter().all(|&byte| scan::is_token(byte));
-        if is_token && !value.eq_ignore_ascii_case(b"identity") {
-            return Err(ParseError::UnknownTransferCoding);
-        }
-        Err(ParseError::BadTransferEncoding)
-    }
-
-    /// RFC 9112 6.3, with the cases it leaves to us refused.
-    fn framing(&self, version: Version, otherwise: Framing) -> Result<Framing, ParseError> {
-        match (self.is_chunked, self.content_length) {
-            (true, Some(_)) => Err(ParseError::LengthAndTransferEncoding),
-            (true, None) if version == Version::Http10 => {
-                Err(ParseError::TransferEncodingInOldVersion)
-            }
-            (true, None) => Ok(Framing::Chunked),
-            (false, Some(length)) => Ok(Framing::Length(length)),
-            (false, None) => Ok(otherwise),
-        }
-    }
-
-    /// RFC 9112 9.3: `close` wins over `keep-alive`; the default is the version's.
-    fn keep_alive(&self, version: Version) -> bool {
-        !self.says_close && (version == Version::Http11 || self.says_keep_alive)
-    }
-}
-
-/// 1*DIGIT and nothing else: no sign, no list, no `0x`, no overflow.
-fn parse_content_length(value: &[u8]) -> Result<u64, ParseError> {
-    if value.is_empty() {
-        return Err(ParseError::BadContentLength);
-    }
-    let mut length = 0_u64;
-    for &byte in value {
-        if byte == b',' {
-            return Err(ParseError::DuplicateContentLength);
-        }
-        if !byte.is_ascii_digit() {
-            return Err(ParseError::BadContentLength);
-        }
-        length = length
-            .checked_mul(10)
-            .and_then(|tens| tens.checked_add(u64::from(byte - b'0')))
-            .ok_or(ParseError::BadContentLength)?;
-    }
-    Ok(length)
 }

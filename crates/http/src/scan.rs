@@ -1,215 +1,327 @@
-//! Byte classes and the search for the end of a run: the scalar reference.
+//! Byte classes, and the search for the end of a run of them, many bytes at once.
 //!
-//! On the path: `parse` and `body` call this for every byte a peer sends in a head. Eight bytes are
-//! judged at once in a plain `u64`, which every CPU has.
-//! Absent on purpose: vector instructions. They come as a second implementation behind the same
-//! functions, with this one as their oracle.
+//! On the path: `parse` looks at every byte of a head through a [`Scanner`], and never asks which.
+//! The same source is compiled once per scanner, so that the vector code melts into the parser:
+//!
+//! ```text
+//! parse -> run(work) -+-> avx2     32 bytes   x86-64 whose CPU says so
+//!                     +-> sse2     16 bytes   every other x86-64
+//!                     +-> neon     16 bytes   aarch64
+//!                     +-> portable  8 bytes   everything else
+//!                     +-> scalar    1 byte    texts shorter than a block
+//! ```
+//!
+//! `scalar` is the reference: it says what a class is, byte by byte, and the others must agree with
+//! it. Absent on purpose: grammar. What a run means is the parser's business.
 
-const TOKEN: u8 = 1;
-const TARGET: u8 = 2;
-const HOST: u8 = 4;
-const QUOTED: u8 = 8;
-/// A target byte other than `?`.
-const PATH: u8 = 16;
+#![allow(
+    unsafe_code,
+    reason = "vector instructions, and loads whose bounds the type guarantees"
+)]
 
-const CLASSES: [u8; 256] = classes();
+mod classes;
+mod block;
+pub(crate) mod words;
+mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod nibbles;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod sse2;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
-const fn classes() -> [u8; 256] {
-    let mut classes = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let b = byte as u8;
-        let alphanumeric = b.is_ascii_alphanumeric();
-        let mut class = 0;
-        if alphanumeric || one_of(b, b"!#$%&'*+-.^_`|~") {
-            class |= TOKEN;
-        }
-        // RFC 3986: unreserved, sub-delims, gen-delims without '#', and '%' of an escape.
-        if alphanumeric || one_of(b, b"-._~!$&'()*+,;=:@/?%[]") {
-            class |= TARGET;
-            if b != b'?' {
-                class |= PATH;
-            }
-        }
-        // reg-name, IPv4 and port; the brackets of an IPv6 address are checked by their place.
-        if alphanumeric || one_of(b, b"-._~!$&'()*+,;=%") {
-            class |= HOST;
-        }
-        if b == b'\t' || b == b' ' || (b > b' ' && b != 0x7f && b != b'"' && b != b'\\') {
-            class |= QUOTED;
-        }
-        classes[byte] = class;
-        byte += 1;
+pub(crate) use classes::{is_field_value, is_host, is_quoted_text, is_target, is_token};
+pub(crate) use scalar::Scalar;
+
+/// Where a field line may end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct LineEnds {
+    /// First byte that is no token byte.
+    pub(crate) name: usize,
+    /// First byte that is no field value byte.
+    pub(crate) line: usize,
+}
+
+/// Where a request target may end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct TargetEnds {
+    /// First byte that is no target byte.
+    pub(crate) target: usize,
+    /// First `?` before it; without one, `target`.
+    pub(crate) path: usize,
+}
+
+/// Finds ends of runs. All positions are at or after `at`, which is at most the text's length, and
+/// the text's length stands for "not found".
+pub(crate) trait Scanner: Copy {
+    /// Texts shorter than this are not for this scanner.
+    const TEXT_BYTES_MIN: usize;
+
+    /// First byte that is no token byte.
+    fn token_end(self, text: Text<'_, Self>, at: usize) -> usize;
+    /// First byte that is no field value byte.
+    fn value_end(self, text: Text<'_, Self>, at: usize) -> usize;
+    /// Both at once, which is what a field line needs.
+    fn line_ends(self, text: Text<'_, Self>, at: usize) -> LineEnds;
+    /// End of a request target and its first question mark.
+    fn target_ends(self, text: Text<'_, Self>, at: usize) -> TargetEnds;
+}
+
+/// Bytes to scan, and what scans them.
+/// Invariant: they are at least `S::TEXT_BYTES_MIN`, which whole-block loads rely on.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'b, S> {
+    bytes: &'b [u8],
+    scanner: S,
+}
+
+impl<'b, S: Scanner> Text<'b, S> {
+    /// `None` when the bytes are too few for this scanner.
+    #[inline(always)]
+    fn new(scanner: S, bytes: &'b [u8]) -> Option<Self> {
+        (bytes.len() >= S::TEXT_BYTES_MIN).then_some(Self { bytes, scanner })
     }
-    classes
-}
 
-const fn one_of(byte: u8, set: &[u8]) -> bool {
-    let mut index = 0;
-    while index < set.len() {
-        if set[index] == byte {
-            return true;
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> &'b [u8] {
+        self.bytes
+    }
+
+    /// The `N` bytes at `at`, if there are so many.
+    #[inline(always)]
+    pub(crate) fn chunk<const N: usize>(self, at: usize) -> Option<&'b [u8; N]> {
+        if S::TEXT_BYTES_MIN < N {
+            return self.bytes.get(at..)?.first_chunk();
         }
-        index += 1;
-    }
-    false
-}
-
-/// tchar of RFC 9110 5.6.2.
-#[inline]
-pub(crate) fn is_token(byte: u8) -> bool {
-    CLASSES[byte as usize] & TOKEN != 0
-}
-
-/// A byte that may stand in a request target.
-#[inline]
-pub(crate) fn is_target(byte: u8) -> bool {
-    CLASSES[byte as usize] & TARGET != 0
-}
-
-/// A byte that may stand in a host name or IPv4 address.
-#[inline]
-pub(crate) fn is_host(byte: u8) -> bool {
-    CLASSES[byte as usize] & HOST != 0
-}
-
-/// qdtext of RFC 9110 5.6.4.
-#[inline]
-pub(crate) fn is_quoted_text(byte: u8) -> bool {
-    CLASSES[byte as usize] & QUOTED != 0
-}
-
-/// A byte of a field value: HTAB, SP, VCHAR, obs-text (RFC 9110 5.5).
-#[inline]
-pub(crate) fn is_field_value(byte: u8) -> bool {
-    byte >= b' ' && byte != 0x7f || byte == b'\t'
-}
-
-/// First position at or after `from` that is not a token byte; `bytes.len()` when all are.
-#[inline]
-pub(crate) fn token_end(bytes: &[u8], from: usize) -> usize {
-    run_end(bytes, from, is_token)
-}
-
-/// First position at or after `from` that is not a target byte; `bytes.len()` when all are.
-#[inline]
-pub(crate) fn target_end(bytes: &[u8], from: usize) -> usize {
-    run_end(bytes, from, is_target)
-}
-
-/// First position at or after `from` that is `?` or not a target byte; `bytes.len()` when there is
-/// none. Four bytes per step: paths are the longest part of most heads.
-#[inline]
-pub(crate) fn path_end(bytes: &[u8], from: usize) -> usize {
-    let class = |byte: u8| CLASSES[byte as usize];
-    let (chunks, _) = bytes.get(from..).unwrap_or_default().as_chunks();
-    let mut at = from;
-    for &[a, b, c, d] in chunks {
-        if class(a) & class(b) & class(c) & class(d) & PATH == 0 {
-            break;
+        if at > self.bytes.len() - N {
+            return None;
         }
-        at += 4;
+        // SAFETY: the text is at least `N` long (its invariant and the first line), so the
+        // subtraction did not wrap, and from `at` on there are `N` bytes. Arrays of bytes need no
+        // alignment.
+        Some(unsafe { &*self.bytes.as_ptr().add(at).cast() })
     }
-    run_end(bytes, at, |byte| class(byte) & PATH != 0)
-}
 
-#[inline]
-fn run_end(bytes: &[u8], from: usize, inside: impl Fn(u8) -> bool) -> usize {
-    let mut at = from;
-    while at < bytes.len() && inside(bytes[at]) {
-        at += 1;
+    /// Whether these bytes stand at `at`: one or two comparisons of whole words.
+    #[inline(always)]
+    pub(crate) fn has<const N: usize>(self, at: usize, expected: &[u8; N]) -> bool {
+        self.chunk::<N>(at)
+            .is_some_and(|found| words::differ::<N, 0>(found, expected) == 0)
     }
-    at
-}
 
-/// First position at or after `from` that is not a field value byte; `bytes.len()` when all are.
-#[inline]
-pub(crate) fn field_value_end(bytes: &[u8], from: usize) -> usize {
-    let (words, _) = bytes.get(from..).unwrap_or_default().as_chunks();
-    let mut at = from;
-    for &word in words {
-        let controls = control_marks(u64::from_le_bytes(word));
-        if controls != 0 {
-            at += (controls.trailing_zeros() / 8) as usize;
-            break;
+    /// The field line at `at`, if it is whole and of the usual shape, and two more bytes have come.
+    #[inline(always)]
+    pub(crate) fn usual_line(self, at: usize) -> Result<UsualLine<'b>, LineEnds> {
+        let ends = self.scanner.line_ends(self, at);
+        let is_ordered = at < ends.name && ends.name < ends.line;
+        if !is_ordered || S::TEXT_BYTES_MIN < 4 || ends.line > self.bytes.len() - 4 {
+            return Err(ends);
         }
-        at += 8;
+        // SAFETY: `at < name < line`, and four bytes follow `line`: the second line says so (a text
+        // of at least four bytes does not make the subtraction wrap). Arrays of bytes need no
+        // alignment.
+        let (colon, first, last, line_end) = unsafe {
+            let start = self.bytes.as_ptr();
+            (
+                start.add(ends.name).cast::<[u8; 2]>().read(),
+                *self.bytes.get_unchecked(ends.name + 2),
+                *self.bytes.get_unchecked(ends.line - 1),
+                start.add(ends.line).cast::<[u8; 2]>().read(),
+            )
+        };
+        let is_usual = colon == *b": " && first > b' ' && line_end == *b"\r\n" && last > b' ';
+        if !is_usual {
+            return Err(ends);
+        }
+        // SAFETY: as above. A line that ended right behind the space would have its CR where `first`
+        // is, and CR is not above the space; so the value begins at or before `line`.
+        let (name, value, next) = unsafe {
+            (
+                self.bytes.get_unchecked(at..ends.name),
+                self.bytes.get_unchecked(ends.name + 2..ends.line),
+                &*self.bytes.as_ptr().add(ends.line + 2).cast(),
+            )
+        };
+        Ok(UsualLine {
+            name: Name { bytes: name },
+            value,
+            ends,
+            next,
+        })
     }
-    // A tab, which is allowed, is rare enough to go on byte by byte from it.
-    run_end(bytes, at, is_field_value)
+
+    /// The bytes from `start` to `end`, if there are any.
+    #[inline]
+    pub(crate) fn name(self, start: usize, end: usize) -> Option<Name<'b>> {
+        let bytes = self.bytes.get(start..end)?;
+        (!bytes.is_empty()).then_some(Name { bytes })
+    }
+
+    #[inline(always)]
+    pub(crate) fn token_end(self, at: usize) -> usize {
+        self.scanner.token_end(self, at)
+    }
+
+    #[inline(always)]
+    pub(crate) fn value_end(self, at: usize) -> usize {
+        self.scanner.value_end(self, at)
+    }
+
+    #[inline(always)]
+    pub(crate) fn target_ends(self, at: usize) -> TargetEnds {
+        self.scanner.target_ends(self, at)
+    }
 }
 
-/// Marks bytes below SP and DEL by their high bit. Exact up to the first mark; above it a borrow
-/// may have marked innocent bytes too.
-#[inline]
-fn control_marks(word: u64) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
-    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-    let del = word ^ (ONES * 0x7f);
-    let is_del = del.wrapping_sub(ONES) & !del;
-    (below_space | is_del) & HIGH
+/// A field line as nearly everybody writes it: one space before the value, none behind.
+pub(crate) struct UsualLine<'b> {
+    pub(crate) name: Name<'b>,
+    pub(crate) value: &'b [u8],
+    pub(crate) ends: LineEnds,
+    /// What follows its line end: the empty line, perhaps.
+    pub(crate) next: &'b [u8; 2],
+}
+
+/// A field's name, known to be a token.
+/// Invariant: it is not empty.
+#[derive(Clone, Copy)]
+pub(crate) struct Name<'b> {
+    bytes: &'b [u8],
+}
+
+impl Name<'_> {
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.bytes.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn first(self) -> u8 {
+        // SAFETY: a name is not empty: `Text` makes none that is.
+        *unsafe { self.bytes.get_unchecked(0) }
+    }
+
+    /// Compares without regard to case. `lower` holds letters in lower case and hyphens: no other
+    /// token byte becomes one of these when the bit of the case is set.
+    #[inline(always)]
+    pub(crate) fn is<const N: usize>(self, lower: &[u8; N]) -> bool {
+        let whole: Result<&[u8; N], _> = self.bytes.try_into();
+        whole.is_ok_and(|found| words::differ::<N, 0x20>(found, lower) == 0)
+    }
+}
+
+impl<'b> Text<'b, Scalar> {
+    /// For bytes of any number.
+    #[inline]
+    pub(crate) fn scalar(bytes: &'b [u8]) -> Self {
+        Self {
+            bytes,
+            scanner: Scalar,
+        }
+    }
+}
+
+/// Something to do with a text, whatever scans it. `run` has to be `#[inline(always)]`: only then
+/// is it compiled with the scanner's instructions. What it is given and writes to are references of
+/// their own, because those travel in registers.
+pub(crate) trait Work {
+    type Rules;
+    type Table;
+    type Outcome;
+    /// Whether it succeeded; the outcome says more.
+    fn run<S: Scanner>(
+        text: Text<'_, S>,
+        rules: &Self::Rules,
+        table: &mut Self::Table,
+        outcome: &mut Self::Outcome,
+    ) -> bool;
+}
+
+/// Does the work with the widest scanner that this CPU and this text allow.
+#[inline(always)]
+pub(crate) fn run<W: Work>(
+    bytes: &[u8],
+    rules: &W::Rules,
+    table: &mut W::Table,
+    outcome: &mut W::Outcome,
+) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(text) = avx2::Avx2::detect().and_then(|scanner| Text::new(scanner, bytes)) {
+        return avx2::run::<W>(text, rules, table, outcome);
+    }
+    run_baseline::<W>(bytes, rules, table, outcome)
+}
+
+/// The same with what every CPU of this kind has.
+#[inline(never)]
+fn run_baseline<W: Work>(
+    bytes: &[u8],
+    rules: &W::Rules,
+    table: &mut W::Table,
+    outcome: &mut W::Outcome,
+) -> bool {
+    match Text::new(BASELINE, bytes) {
+        Some(text) => W::run(text, rules, table, outcome),
+        None => W::run(Text::scalar(bytes), rules, table, outcome),
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+const BASELINE: block::Blocks<neon::Neon> = neon::SCANNER;
+#[cfg(target_arch = "x86_64")]
+const BASELINE: block::Blocks<sse2::Sse2> = sse2::SCANNER;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const BASELINE: block::Blocks<portable::Portable> = portable::SCANNER;
+
+/// The ways to look for the end of a run of bytes. All find the same, which tests see to by asking
+/// for one or the other; a server takes the fastest.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ScannerKind {
+    /// 32 bytes at once, on x86-64 with AVX2, BMI1 and BMI2.
+    Avx2,
+    /// The narrower vectors that every CPU of this kind has: SSE2 on x86-64, NEON on aarch64.
+    /// Elsewhere the same as `Portable`.
+    Baseline,
+    /// Eight bytes at once in plain integers.
+    Portable,
+    /// One byte at a time: the reference.
+    Scalar,
+}
+
+impl ScannerKind {
+    /// Every one of them.
+    pub const ALL: [Self; 4] = [Self::Avx2, Self::Baseline, Self::Portable, Self::Scalar];
+
+    /// Whether this CPU has what it needs.
+    pub fn is_here(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::Avx2::detect().is_some(),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 => false,
+            _ => true,
+        }
+    }
+
+    /// Does the work so; with a narrower scanner where the CPU or the text does not allow it.
+    pub(crate) fn run<W: Work>(
+        self,
+        bytes: &[u8],
+        rules: &W::Rules,
+        table: &mut W::Table,
+        outcome: &mut W::Outcome,
+    ) -> bool {
+        match (self, Text::new(portable::SCANNER, bytes)) {
+            (Self::Avx2, _) => run::<W>(bytes, rules, table, outcome),
+            (Self::Baseline, _) => run_baseline::<W>(bytes, rules, table, outcome),
+            (Self::Portable, Some(text)) => W::run(text, rules, table, outcome),
+            _ => W::run(Text::scalar(bytes), rules, table, outcome),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Goal: the word at a time search stops exactly where the byte at a time one does, for every
-    /// byte value at every place in a word.
-    #[test]
-    fn every_byte_at_every_offset_agrees_with_the_naive_search() {
-        for length in 0..40 {
-            for place in 0..length {
-                for byte in 0..=255_u8 {
-                    let mut text = vec![b'a'; length];
-                    text[place] = byte;
-                    let naive = run_end(&text, 0, is_field_value);
-                    assert_eq!(field_value_end(&text, 0), naive, "{byte:#x} at {place}");
-                }
-            }
-        }
-    }
-
-    proptest! {
-        /// Goal: the same on bytes of any kind, from any start.
-        #[test]
-        fn random_text_agrees_with_the_naive_search(
-            text in proptest::collection::vec(any::<u8>(), 0..200), from in 0_usize..200,
-        ) {
-            let from = from.min(text.len());
-            prop_assert_eq!(field_value_end(&text, from), run_end(&text, from, is_field_value));
-            let is_path = |byte| is_target(byte) && byte != b'?';
-            prop_assert_eq!(path_end(&text, from), run_end(&text, from, is_path));
-        }
-
-        /// Goal: and on paths, whose runs are long.
-        #[test]
-        fn random_paths_agree_with_the_naive_search(path in "[a-z/?%~ ]{0,30}", from in 0_usize..30) {
-            let from = from.min(path.len());
-            let is_path = |byte| is_target(byte) && byte != b'?';
-            let naive = run_end(path.as_bytes(), from, is_path);
-            prop_assert_eq!(path_end(path.as_bytes(), from), naive);
-        }
-    }
-
-    /// Goal: the classes are those of the RFC, spelled out independently.
-    #[test]
-    fn classes_follow_the_grammar() {
-        for byte in 0..=255_u8 {
-            let separator = b"()<>@,;:\\\"/[]?={} \t".contains(&byte);
-            assert_eq!(
-                is_token(byte),
-                byte.is_ascii_graphic() && !separator,
-                "{byte:#x}"
-            );
-            let excluded = b"\"<>\\^`{|}#".contains(&byte);
-            assert_eq!(
-                is_target(byte),
-                byte.is_ascii_graphic() && !excluded,
-                "{byte:#x}"
-            );
-        }
-    }
-}
+mod tests;

@@ -1,178 +1,217 @@
 //! The request line, and what a request's fields must say.
 
-use super::target::{self, Target};
-use super::{FramingFields, Parsed, Stop, byte_at, expect_line_end, parse_fields, skip_empty_line};
+use super::fields::parse_fields;
+use super::framing::FramingFields;
+use super::target;
+use super::{Stop, byte_at, expect_line_end, skip_empty_line};
 use crate::error::ParseError;
-use crate::head::{Framing, HeadFields, RequestHead, Span, Version};
+use crate::head::{Framing, HeadFields, LastHost, RequestHead, Span, Version};
 use crate::limits::Limits;
 use crate::method::Method;
-use crate::scan;
+use crate::scan::{Scanner, Text};
 
-/// Parses the head at the start of `bytes`; `fields` is overwritten.
-///
-/// Call again with more bytes after `Partial`. A fault is final.
-#[inline(always)]
-pub fn parse_request_head(
-    bytes: &[u8],
-    limits: &Limits,
-    fields: &mut HeadFields,
-) -> Result<Parsed<RequestHead>, ParseError> {
-    fields.clear();
-    let head = &bytes[..bytes.len().min(limits.head_bytes_max)];
-    match parse(head, limits, fields) {
-        Ok(head) => Ok(Parsed::Complete(head)),
-        Err(Stop::End) if head.len() == limits.head_bytes_max => Err(ParseError::HeadTooLong {
-            limit_bytes: limits.head_bytes_max,
-        }),
-        Err(Stop::End) => Ok(Parsed::Partial),
-        Err(Stop::Fault(error)) => Err(error),
+/// Heads of requests.
+pub(super) struct Grammar;
+
+impl super::Grammar for Grammar {
+    type Head = RequestHead;
+    const EMPTY: RequestHead = RequestHead::EMPTY;
+
+    #[inline(always)]
+    fn parse<S: Scanner>(
+        text: Text<'_, S>,
+        limits: &Limits,
+        fields: &mut HeadFields,
+        head: &mut RequestHead,
+    ) -> Result<(), Stop> {
+        match parse_line(text, head) {
+            Ok(line) if line.end - line.start <= limits.request_line_bytes_max => {
+                parse_rest(text, &line, limits, fields, head)
+            }
+            _ => Err(line_stop(text.bytes(), limits)),
+        }
     }
 }
 
-/// The parts of `METHOD SP target SP version CRLF`.
-struct RequestLine {
-    method_token: Span,
-    method: Method,
-    target: Span,
-    /// Where the target's first `?` is.
-    query_mark: Option<usize>,
-    version: Version,
-    end: usize,
-}
-
-/// Inlined, like all up to the server's loop: a head is a table of offsets, and moving it through
-/// three results costs as much as parsing a field.
+/// The fields, and what the whole means.
 #[inline(always)]
-fn parse(bytes: &[u8], limits: &Limits, fields: &mut HeadFields) -> Result<RequestHead, Stop> {
-    let start = skip_empty_line(bytes)?;
-    let line_limit = start + limits.request_line_bytes_max;
-    let line = match parse_line(&bytes[..bytes.len().min(line_limit)], start) {
-        Err(Stop::End) if bytes.len() >= line_limit => {
-            let limit_bytes = limits.request_line_bytes_max;
-            return Err(ParseError::RequestLineTooLong { limit_bytes }.into());
-        }
-        line => line?,
-    };
-    let Target {
-        path,
-        query,
-        authority,
-    } = target::split(bytes, line.method, line.target, line.query_mark)?;
-
-    let mut framing_fields = FramingFields::default();
-    let mut host = None;
-    let mut expects_continue = false;
-    let head_bytes = parse_fields(bytes, line.end, limits, fields, |name, value| {
-        match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => {
-                let earlier = host.replace(value);
-                if earlier.is_some() {
-                    return Err(ParseError::DuplicateHost);
-                }
+fn parse_rest<S: Scanner>(
+    text: Text<'_, S>,
+    line: &RequestLine,
+    limits: &Limits,
+    fields: &mut HeadFields,
+    head: &mut RequestHead,
+) -> Result<(), Stop> {
+    let mut framing_fields = FramingFields::new();
+    framing_fields.seen = line.seen;
+    head.head_bytes = parse_fields(text, line.end, limits, fields, |fields, line| {
+        if line.name.is(b"host") {
+            check_host(line.value, &mut fields.last_host)?;
+            if framing_fields.is_first_host()? {
+                head.authority = line.value_span;
             }
-            6 if name.eq_ignore_ascii_case(b"expect") => {
-                if !value.of(bytes).eq_ignore_ascii_case(b"100-continue") {
-                    return Err(ParseError::UnknownExpectation);
-                }
-                expects_continue = true;
-            }
-            10 | 14 | 17 => {
-                framing_fields.visit(name, value.of(bytes))?;
-            }
-            _ => {}
+        } else if line.name.is(b"expect") {
+            framing_fields.visit_expect(line.value)?;
+        } else {
+            framing_fields.visit(line)?;
         }
         Ok(())
     })?;
-
-    match host {
-        Some(host) => check_host(host.of(bytes), fields)?,
-        None if line.version == Version::Http11 => return Err(ParseError::MissingHost.into()),
-        None => {}
-    }
-    let framing = framing_fields.framing(line.version, Framing::None)?;
-    if let Framing::Length(found_bytes) = framing
-        && found_bytes > limits.body_bytes_max
-    {
-        return Err(ParseError::BodyTooLong {
-            limit_bytes: limits.body_bytes_max,
-            found_bytes,
+    if framing_fields.seen != FramingFields::HOST {
+        head.keep_alive = framing_fields.keep_alive(head.version);
+        if framing_fields.is_more_than_host() {
+            set_framing(framing_fields, limits, head)?;
         }
-        .into());
     }
-    let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-    Ok(RequestHead {
-        method: line.method,
-        method_token: line.method_token,
-        target: line.target,
-        path,
-        query,
-        authority: authority.or(host).unwrap_or_default(),
-        version: line.version,
-        framing,
-        keep_alive: framing_fields.keep_alive(line.version),
-        expects_continue: expects_continue && has_body && line.version == Version::Http11,
-        head_bytes,
-    })
-}
-
-/// Empty is allowed: the target then needs no authority. Clients repeat their host, so the last
-/// good one is remembered and compared instead of checked again.
-#[inline]
-fn check_host(host: &[u8], fields: &mut HeadFields) -> Result<(), ParseError> {
-    if fields.is_last_host(host) {
-        return Ok(());
-    }
-    if !host.is_empty() && !target::is_authority(host) {
-        return Err(ParseError::BadHost);
-    }
-    fields.remember_host(host);
     Ok(())
 }
 
-#[inline(always)]
-fn parse_line(bytes: &[u8], start: usize) -> Result<RequestLine, Stop> {
-    let (method, method_end) = parse_method(bytes, start)?;
-    let target_start = method_end + 1;
-    let path_end = scan::path_end(bytes, target_start);
-    let (query_mark, target_end) = match byte_at(bytes, path_end)? {
-        b'?' => (Some(path_end), scan::target_end(bytes, path_end + 1)),
-        _ => (None, path_end),
+/// What the fields said of the body, or failed to say of the host.
+#[inline(never)]
+fn set_framing(
+    framing_fields: FramingFields,
+    limits: &Limits,
+    head: &mut RequestHead,
+) -> Result<(), ParseError> {
+    if head.version == Version::Http11 && !framing_fields.has(FramingFields::HOST) {
+        return Err(ParseError::MissingHost);
+    }
+    head.framing = framing_fields.framing(head.version, Framing::None)?;
+    if let Framing::Length(found_bytes) = head.framing
+        && found_bytes > limits.body_bytes_max
+    {
+        let limit_bytes = limits.body_bytes_max;
+        return Err(ParseError::BodyTooLong {
+            limit_bytes,
+            found_bytes,
+        });
+    }
+    let expects_continue = framing_fields.has(FramingFields::EXPECTS_CONTINUE);
+    let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
+    head.expects_continue = expects_continue && has_body && head.version == Version::Http11;
+    Ok(())
+}
+
+/// Why there is no request line within its limit. Bytes behind the limit must not decide, or the
+/// answer would depend on how much has come; so only those before it are read again.
+#[cold]
+fn line_stop(bytes: &[u8], limits: &Limits) -> Stop {
+    let limit_bytes = limits.request_line_bytes_max;
+    let start = match skip_empty_line(bytes) {
+        Ok(start) => start,
+        Err(stop) => return stop,
     };
+    let line_limit = start + limit_bytes;
+    let within = &bytes[..bytes.len().min(line_limit)];
+    match parse_line(Text::scalar(within), &mut RequestHead::EMPTY.clone()) {
+        Err(Stop::End) if bytes.len() >= line_limit => {
+            ParseError::RequestLineTooLong { limit_bytes }.into()
+        }
+        Err(stop) => stop,
+        Ok(_) => unreachable!("a whole request line within its limit is not a stop"),
+    }
+}
+
+/// Empty is allowed: the target then needs no authority. Clients repeat their host, so the last good
+/// one is remembered and compared instead of checked again.
+#[inline(always)]
+fn check_host(host: &[u8], last_host: &mut LastHost) -> Result<(), ParseError> {
+    if last_host.is(host) {
+        return Ok(());
+    }
+    check_new_host(host, last_host)
+}
+
+#[cold]
+fn check_new_host(host: &[u8], last_host: &mut LastHost) -> Result<(), ParseError> {
+    if !host.is_empty() && !target::is_authority(host) {
+        return Err(ParseError::BadHost);
+    }
+    last_host.remember(host);
+    Ok(())
+}
+
+/// A request line whose parts are in the head.
+struct RequestLine {
+    start: usize,
+    end: usize,
+    /// What `FramingFields` begins with.
+    seen: u8,
+}
+
+/// Parses `METHOD SP target SP version CRLF`; returns where it stands.
+#[inline(always)]
+fn parse_line<S: Scanner>(text: Text<'_, S>, head: &mut RequestHead) -> Result<RequestLine, Stop> {
+    let bytes = text.bytes();
+    let (start, target_start) = if text.has(0, b"GET ") {
+        head.method_token = Span::at(0, 3);
+        (0, 4)
+    } else {
+        let token = parse_other_method(bytes, head)?;
+        (token.start(), token.end() + 1)
+    };
+    let ends = text.target_ends(target_start);
+    let end = if text.has(ends.target, b" HTTP/1.1\r\n") {
+        ends.target + b" HTTP/1.1\r\n".len()
+    } else {
+        parse_other_version(bytes, target_start, ends.target, head)?
+    };
+    head.target = Span::new(target_start, ends.target);
+    let mut seen = 0;
+    if text.has(target_start, b"/") {
+        head.path = Span::new(target_start, ends.path);
+        if ends.path < ends.target {
+            head.query = Some(Span::new(ends.path + 1, ends.target));
+        }
+    } else {
+        target::split_other_form(bytes, ends.path, head)?;
+        if !head.authority.is_empty() {
+            seen = FramingFields::AUTHORITY;
+        }
+    }
+    Ok(RequestLine { start, end, seen })
+}
+
+/// Any method, behind an empty line or not.
+#[inline(never)]
+fn parse_other_method(bytes: &[u8], head: &mut RequestHead) -> Result<Span, Stop> {
+    let start = skip_empty_line(bytes)?;
+    let end = Text::scalar(bytes).token_end(start);
+    if byte_at(bytes, end)? != b' ' || end == start {
+        return Err(ParseError::BadMethod.into());
+    }
+    head.method_token = Span::new(start, end);
+    head.method = Method::from_token(&bytes[start..end]);
+    if head.method == Method::Connect {
+        return Err(ParseError::TunnelUnsupported.into());
+    }
+    Ok(head.method_token)
+}
+
+/// What follows the target, whatever it is.
+#[inline(never)]
+fn parse_other_version(
+    bytes: &[u8],
+    target_start: usize,
+    target_end: usize,
+    head: &mut RequestHead,
+) -> Result<usize, Stop> {
     match byte_at(bytes, target_end)? {
         b' ' if target_end > target_start => {}
         b'\r' | b'\n' if target_end > target_start => return Err(ParseError::BadVersion.into()),
         _ => return Err(ParseError::BadTarget.into()),
     }
     let (version, version_end) = parse_version(bytes, target_end + 1)?;
-    let end = match byte_at(bytes, version_end)? {
-        b'\r' | b'\n' => expect_line_end(bytes, version_end)?,
-        _ => return Err(ParseError::BadVersion.into()),
-    };
-    Ok(RequestLine {
-        method_token: Span::new(start, method_end),
-        method,
-        target: Span::new(target_start, target_end),
-        query_mark,
-        version,
-        end,
-    })
-}
-
-/// The method and the position of the space after it; the most frequent one costs one comparison.
-#[inline(always)]
-fn parse_method(bytes: &[u8], start: usize) -> Result<(Method, usize), Stop> {
-    if bytes[start..].starts_with(b"GET ") {
-        return Ok((Method::Get, start + 3));
+    head.version = version;
+    head.keep_alive = version == Version::Http11;
+    match byte_at(bytes, version_end)? {
+        b'\r' | b'\n' => expect_line_end(bytes, version_end),
+        _ => Err(ParseError::BadVersion.into()),
     }
-    let end = scan::token_end(bytes, start);
-    if byte_at(bytes, end)? != b' ' || end == start {
-        return Err(ParseError::BadMethod.into());
-    }
-    Ok((Method::from_token(&bytes[start..end]), end))
 }
 
 /// `HTTP/` DIGIT `.` DIGIT; returns the position after it.
-#[inline]
+#[inline(always)]
 pub(super) fn parse_version(bytes: &[u8], at: usize) -> Result<(Version, usize), Stop> {
     let Some(text) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
         return Err(Stop::End);

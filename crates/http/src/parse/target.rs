@@ -1,57 +1,28 @@
 //! The request target: its four forms (RFC 9112 3.2), and what a host may look like.
 
 use crate::error::ParseError;
-use crate::head::Span;
+use crate::head::{RequestHead, Span};
 use crate::method::Method;
 use crate::scan;
 
-/// A target taken apart.
-pub(super) struct Target {
-    /// Empty when an absolute-form target has none.
-    pub(super) path: Span,
-    pub(super) query: Option<Span>,
-    /// Only from the absolute form.
-    pub(super) authority: Option<Span>,
-}
+/// Digits of the largest port.
+pub(super) const PORT_DIGITS_MAX: usize = 5;
 
-/// Takes a target apart whose bytes are all known to be target bytes, the first `?` at `query_mark`.
-#[inline]
-pub(super) fn split(
-    bytes: &[u8],
-    method: Method,
-    span: Span,
-    query_mark: Option<usize>,
-) -> Result<Target, ParseError> {
-    let target = span.of(bytes);
-    let start = span.start();
-    if method == Method::Connect {
-        return Err(ParseError::TunnelUnsupported);
-    }
-    if target[0] == b'/' {
-        return Ok(split_query(span, start, query_mark, None));
-    }
-    split_other_form(bytes, method, span, query_mark)
-}
-
+/// Takes a target apart that does not begin with a slash. Its bytes are all known to be target bytes; `path_end` is where its first `?` is, or its end.
 #[cold]
-fn split_other_form(
+pub(super) fn split_other_form(
     bytes: &[u8],
-    method: Method,
-    span: Span,
-    query_mark: Option<usize>,
-) -> Result<Target, ParseError> {
-    let target = span.of(bytes);
-    let start = span.start();
+    path_end: usize,
+    head: &mut RequestHead,
+) -> Result<(), ParseError> {
+    let (start, end) = (head.target.start(), head.target.end());
+    let target = head.target.of(bytes);
     if target == b"*" {
-        if method != Method::Options {
+        if head.method != Method::Options {
             return Err(ParseError::BadTarget);
         }
-        let path = Span::new(start, start + 1);
-        return Ok(Target {
-            path,
-            query: None,
-            authority: None,
-        });
+        head.path = head.target;
+        return Ok(());
     }
     let scheme_bytes = [&b"http://"[..], b"https://"]
         .into_iter()
@@ -70,24 +41,12 @@ fn split_other_form(
     if !is_authority(&rest[..authority_bytes]) {
         return Err(ParseError::BadTarget);
     }
-    let path_start = start + scheme_bytes + authority_bytes;
-    let authority = Span::new(start + scheme_bytes, path_start);
-    Ok(split_query(span, path_start, query_mark, Some(authority)))
-}
-
-#[inline]
-fn split_query(
-    target: Span,
-    path_start: usize,
-    query_mark: Option<usize>,
-    authority: Option<Span>,
-) -> Target {
-    let end = target.end();
-    Target {
-        path: Span::new(path_start, query_mark.unwrap_or(end)),
-        query: query_mark.map(|mark| Span::new(mark + 1, end)),
-        authority,
-    }
+    let authority_start = start + scheme_bytes;
+    let path_start = authority_start + authority_bytes;
+    head.authority = Span::new(authority_start, path_start);
+    head.path = Span::new(path_start, path_end);
+    head.query = (path_end < end).then(|| Span::new(path_end + 1, end));
+    Ok(())
 }
 
 /// `uri-host [ ":" port ]` without user information, not empty.
@@ -112,7 +71,7 @@ pub(super) fn is_authority(text: &[u8]) -> bool {
     };
     match text[host_end..].split_first() {
         None => true,
-        Some((b':', port)) => port.len() <= 5 && port.iter().all(u8::is_ascii_digit),
+        Some((b':', port)) => port.len() <= PORT_DIGITS_MAX && port.iter().all(u8::is_ascii_digit),
         Some(_) => false,
     }
 }

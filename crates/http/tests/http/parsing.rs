@@ -1,8 +1,9 @@
 //! The head parsers against httparse, against a table of violations, and cut at every byte.
 
 use millpond_http::{
-    Framing, HeadFields, Limits, Method, ParseError, Parsed, RequestHead, Version,
-    parse_request_head, parse_response_head,
+    FieldSpan, Framing, HeadFields, Limits, Method, ParseError, Parsed, RequestHead, ResponseHead,
+    ScannerKind, Version, parse_request_head, parse_request_head_by, parse_response_head,
+    parse_response_head_by,
 };
 use proptest::prelude::*;
 
@@ -61,6 +62,23 @@ fn our_parts(bytes: &[u8]) -> Option<Parts> {
         list,
         head.head_bytes,
     ))
+}
+
+/// A request's head and a response's with their fields, by one way of scanning.
+type Heads = (
+    Result<Parsed<RequestHead>, ParseError>,
+    Vec<FieldSpan>,
+    Result<Parsed<ResponseHead>, ParseError>,
+    Vec<FieldSpan>,
+);
+
+fn heads_by(scanner: ScannerKind, request: &[u8], response: &[u8]) -> Heads {
+    let limits = Limits::default();
+    let (mut fields, mut response_fields) = (HeadFields::new(), HeadFields::new());
+    let request = parse_request_head_by(scanner, request, &limits, &mut fields);
+    let response = parse_response_head_by(scanner, response, &limits, &mut response_fields);
+    let spans = |fields: &HeadFields| fields.spans().to_vec();
+    (request, spans(&fields), response, spans(&response_fields))
 }
 
 /// Pieces that meet in real and in hostile requests.
@@ -137,6 +155,20 @@ proptest! {
         bytes[place] = byte;
         if let Some(ours) = our_parts(&bytes) {
             prop_assert_eq!(Some(ours), httparse_parts(&bytes));
+        }
+    }
+
+    /// Goal: whatever scans the bytes, and wherever they are cut, the answer is the same to the last
+    /// span; so is that about a response.
+    #[test]
+    fn every_scanner_reads_the_same(bytes in request(), status in "(HTTP/1.1 200 OK\r\n|)") {
+        let answer = [status.as_bytes(), &bytes].concat();
+        for cut in 0..=bytes.len() {
+            let expected = heads_by(ScannerKind::Scalar, &bytes[..cut], &answer[..cut]);
+            for scanner in ScannerKind::ALL.into_iter().filter(|scanner| scanner.is_here()) {
+                let found = heads_by(scanner, &bytes[..cut], &answer[..cut]);
+                prop_assert_eq!(&found, &expected, "{:?}, cut at {}", scanner, cut);
+            }
         }
     }
 
