@@ -14,7 +14,7 @@ use std::thread;
 const SIZES: [usize; 4] = [64, 1000, 32 * 1024, 100_000];
 
 /// A multiple of the sizes: little under Miri.
-const BLOCKS: u64 = if cfg!(miri) { 40 } else { 400 };
+const BLOCKS: u64 = if cfg!(miri) { 20 } else { 400 };
 
 fn blocks(pool: &BlockPool) -> Vec<Block> {
     (0..BLOCKS as usize)
@@ -158,7 +158,7 @@ fn ring_worker(
     let pool = BlockPool::new("ring", mode);
     let mut held = Vec::new();
     let round_count = if cfg!(miri) {
-        12 + 6 * index
+        6 + 3 * index
     } else {
         1500 + 700 * index
     };
@@ -200,7 +200,11 @@ fn running_thread_keeps_less_than_a_batch() {
         let pools: Vec<BlockPool> = (0..pool_count)
             .map(|_| BlockPool::new("home", PoolMode::On))
             .collect();
-        let lent: Vec<Block> = (0..if cfg!(miri) { 500 } else { 1000 })
+        let lent: Vec<Block> = (0..if cfg!(miri) {
+            70 + 70 * pool_count
+        } else {
+            1000
+        })
             .map(|index| pools[index % pool_count].allocate(size_bytes).unwrap())
             .collect();
         let (to_freer, work) = mpsc::channel::<Vec<Block>>();
