@@ -22,8 +22,8 @@ const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-disable-isolation \
                      -Zmiri-env-set=RUST_BACKTRACE=0";
 const SEEDS: &str = "-Zmiri-many-seeds=0..4";
 
-/// The unit tests that a moment of it consists of: blocks on their way home.
-const SMOKE: [&str; 2] = ["batch::", "remote_free::"];
+/// The unit tests that a moment of it consists of: lists that are written into free blocks.
+const SMOKE: [&str; 2] = ["batch::", "block_class::"];
 
 /// Runs the tests of the pools whose path contains one of `filter`, or all.
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
