@@ -4,6 +4,8 @@
 
 mod support;
 mod parsing;
+mod table;
+mod smuggling;
 mod bodies;
 mod client;
 mod requests;

@@ -1,4 +1,4 @@
-//! The head parsers against httparse, against a table of violations, and cut at every byte.
+//! The head parsers: every scanner against the others, limits, responses, and cuts at every byte.
 
 use millpond_http::{
     FieldSpan, Framing, HeadFields, Limits, Method, ParseError, Parsed, RequestHead, ResponseHead,
@@ -222,99 +222,6 @@ fn good_requests_are_accepted() {
         !accepted(nothing).expects_continue,
         "there is no body to wait for"
     );
-}
-
-/// Requests that must be refused, with the status that says why. Each line names its rule.
-pub(crate) const VIOLATIONS: &[(&str, u16, &[u8])] = &[
-    ("CL and TE", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    ("TE and CL", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"),
-    ("two CL, equal", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n"),
-    ("two CL, unequal", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"),
-    ("CL list", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\n"),
-    ("CL sign", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\n"),
-    ("CL minus", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n"),
-    ("CL hexadecimal", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\n"),
-    ("CL underscore", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1_0\r\n\r\n"),
-    ("CL inner space", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1 0\r\n\r\n"),
-    ("CL empty", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n"),
-    ("CL overflow", 400, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551616\r\n\r\n"),
-    ("CL beyond the limit", 413, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n\r\n"),
-    ("TE in 1.0", 400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    ("TE unknown", 501, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n"),
-    ("TE gzip", 501, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"),
-    ("TE identity", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n"),
-    ("TE list", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
-    ("TE twice in a list", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n"),
-    ("TE twice", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    ("TE trailing comma", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n"),
-    ("TE parameter", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;q=1\r\n\r\n"),
-    ("TE quoted", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n"),
-    ("TE empty", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n"),
-    ("TE vertical tab", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n"),
-    ("TE form feed", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\x0c\r\n\r\n"),
-    ("TE obs-fold", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n"),
-    ("TE space before colon", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n"),
-    ("TE tab before colon", 400, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\t: chunked\r\n\r\n"),
-    ("obs-fold", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"),
-    ("white space first", 400, b"GET / HTTP/1.1\r\n Host: a\r\n\r\n"),
-    ("bare LF after the request line", 400, b"GET / HTTP/1.1\nHost: a\r\n\r\n"),
-    ("bare LF after a field", 400, b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n"),
-    ("bare LF at the end", 400, b"GET / HTTP/1.1\r\nHost: a\r\n\n"),
-    ("bare CR", 400, b"GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n"),
-    ("CR CR LF", 400, b"GET / HTTP/1.1\r\nHost: a\r\r\n\r\n"),
-    ("NUL in a value", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n"),
-    ("DEL in a value", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\x7fb\r\n\r\n"),
-    ("no colon", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n"),
-    ("empty name", 400, b"GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"),
-    ("name with a bracket", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX[]: x\r\n\r\n"),
-    ("name beyond ASCII", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\xe9: x\r\n\r\n"),
-    ("two empty lines first", 400, b"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("bare LF first", 400, b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("two spaces", 400, b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("two spaces later", 400, b"GET /  HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("tab as space", 400, b"GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("space after the version", 400, b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n"),
-    ("no version", 400, b"GET /\r\nHost: a\r\n\r\n"),
-    ("lower-case version", 400, b"GET / http/1.1\r\nHost: a\r\n\r\n"),
-    ("version 1.2", 505, b"GET / HTTP/1.2\r\nHost: a\r\n\r\n"),
-    ("version 2.0", 505, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-    ("version 1.10", 400, b"GET / HTTP/1.10\r\nHost: a\r\n\r\n"),
-    ("no method", 400, b" / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("method no token", 400, b"G@T / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("relative target", 400, b"GET a HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("fragment", 400, b"GET /#a HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("target beyond ASCII", 400, b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("target with a quote", 400, b"GET /\" HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("asterisk with GET", 400, b"GET * HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("user information", 400, b"GET http://u@h/ HTTP/1.1\r\nHost: h\r\n\r\n"),
-    ("no host in absolute-form", 400, b"GET http:///x HTTP/1.1\r\nHost: h\r\n\r\n"),
-    ("foreign scheme", 400, b"GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n"),
-    ("CONNECT", 501, b"CONNECT h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n"),
-    ("no Host in 1.1", 400, b"GET / HTTP/1.1\r\n\r\n"),
-    ("two Host", 400, b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
-    ("two Host in 1.0", 400, b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"),
-    ("Host with a path", 400, b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
-    ("Host with user information", 400, b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n"),
-    ("Host list", 400, b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
-    ("Host with a strange port", 400, b"GET / HTTP/1.1\r\nHost: a:8o\r\n\r\n"),
-    ("Host not IPv6", 400, b"GET / HTTP/1.1\r\nHost: [a]\r\n\r\n"),
-    ("unknown expectation", 417, b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n"),
-];
-
-/// Goal: every known trick is refused, with the right status, however it is cut.
-#[test]
-fn violations_are_refused_with_their_status() {
-    for &(rule, status, bytes) in VIOLATIONS {
-        let error = parse(bytes).expect_err(rule);
-        assert_eq!(error.status().code(), status, "{rule}: {error}");
-        for cut in 0..bytes.len() {
-            match parse(&bytes[..cut]) {
-                Ok(Parsed::Partial) => {}
-                Ok(Parsed::Complete(_)) => panic!("{rule}: accepted when cut at {cut}"),
-                Err(early) => assert_eq!(early, error, "{rule}: cut at {cut}"),
-            }
-        }
-    }
 }
 
 /// Goal: each limit refuses one more than it allows, and allows what it says, cut or not.

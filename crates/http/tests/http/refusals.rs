@@ -1,6 +1,5 @@
 //! Everything a server must refuse, over real sockets: the status, then the end.
 
-use crate::parsing::VIOLATIONS;
 use crate::support::{Echo, PATIENCE, TestServer};
 use millpond_http::{Limits, Plaintext};
 use std::io::{ErrorKind, Read, Write};
@@ -20,17 +19,6 @@ fn assert_refused(server: &TestServer, what: &str, bytes: &[u8], status: u16) {
         "{what}: a sentence"
     );
     client.expect_end();
-}
-
-/// Goal: each violation is answered with its status; a request smuggled behind it is never served.
-#[test]
-fn violations_are_answered_and_nothing_behind_them_is() {
-    let server = TestServer::with_limits(Limits::default(), |_| Echo);
-    for &(rule, status, bytes) in VIOLATIONS {
-        let smuggled = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
-        assert_refused(&server, rule, &[bytes, smuggled].concat(), status);
-    }
-    assert_eq!(server.stop().requests, 0);
 }
 
 /// Goal: chunk tricks are refused where they occur, with the request before them answered.
