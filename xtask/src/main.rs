@@ -14,6 +14,7 @@ mod loom;
 mod fuzz;
 mod miri;
 mod sanitize;
+mod simulate;
 
 use sanitize::Sanitizer;
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ Usage: cargo xtask check
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread
        cargo xtask fuzz [SECONDS]
+       cargo xtask simulate [--seeds N] [--from SEED]
 
 check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks;
             with a nightly toolchain installed, a moment of `miri` and `sanitize` too
@@ -41,6 +43,9 @@ loom        models of remote frees and of threads' ends, in every order (a part 
 miri        their tests, interpreted under all rules of memory
 sanitize    their tests, watched for accesses out of bounds or out of order
 fuzz        sequences of operations that libFuzzer invents, for a minute or so many seconds
+
+Shards and servers:
+simulate    over a simulated network with seeded faults: so many seeds (2,000) from SEED (0) on
 ";
 
 fn main() -> ExitCode {
@@ -60,6 +65,10 @@ fn main() -> ExitCode {
                 "no sanitizer is called {name}: use address or thread"
             )),
         },
+        ["simulate"] => simulate::run("2000", "0"),
+        ["simulate", "--seeds", seeds] => simulate::run(seeds, "0"),
+        ["simulate", "--seeds", seeds, "--from", from]
+        | ["simulate", "--from", from, "--seeds", seeds] => simulate::run(seeds, from),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(seconds),

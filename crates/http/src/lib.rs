@@ -55,6 +55,8 @@ pub use plaintext::Plaintext;
 pub use request::Request;
 pub use response::Response;
 pub use scan::ScannerKind;
-pub use serve::{DriverChoice, Running, ServeConfig, ServeError, ServeReport, serve, serve_with};
+pub use serve::{
+    DriverChoice, Running, ServeConfig, ServeError, ServeReport, ShardServer, serve, serve_with,
+};
 pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart};
 pub use status::StatusCode;

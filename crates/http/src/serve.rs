@@ -7,10 +7,12 @@
 //! restarting a shard that failed: the others are stopped and the error is returned.
 
 mod config;
+mod shard_server;
 mod shards;
 mod signals;
 
 pub use config::{DriverChoice, ServeConfig, ServeError, ServeReport};
+pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};
 
 use crate::service::{Service, ShardStart};

@@ -22,6 +22,7 @@ pub(crate) use exchange::{Marks, send_unanswered};
 use crate::completions::Completions;
 use crate::connection::Connection;
 use crate::connections::Connections;
+use crate::counters::HttpCounters;
 use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::Service;
@@ -30,7 +31,7 @@ use exchange::Exchange;
 use millpond_io::{
     Driver, Event, IoError, Peer, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
 };
-use millpond_mempool::{BlockPool, PoolMode};
+use millpond_mempool::{BlockPool, PoolMode, PoolStats};
 use observe::Heartbeat;
 use std::sync::Arc;
 
@@ -82,8 +83,23 @@ impl<S: Service> Server<S> {
         }
     }
 
-    pub(crate) fn requests(&self) -> u64 {
-        self.exchange.counters.requests
+    pub(crate) fn service(&self) -> &S {
+        &self.service
+    }
+
+    pub(crate) fn counters(&self) -> &HttpCounters {
+        &self.exchange.counters
+    }
+
+    pub(crate) fn connection_stats(&self) -> PoolStats {
+        self.connections.stats()
+    }
+
+    /// Timers that belong to no connection: the heartbeat's, the idle sweep's, the drain's.
+    pub(crate) fn own_timer_count(&self) -> usize {
+        usize::from(self.heartbeat.timer.is_some())
+            + usize::from(self.idle_sweep.timer.is_some())
+            + usize::from(self.exchange.is_draining)
     }
 
     pub(crate) fn is_drain_over(&self) -> bool {

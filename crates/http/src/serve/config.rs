@@ -50,6 +50,19 @@ impl ServeConfig {
             build_labels: Vec::new(),
         }
     }
+
+    /// The labels of `millpond_build_info`.
+    pub(super) fn labels_for(&self, driver: &'static str) -> Vec<(&'static str, String)> {
+        let mut labels = vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("server", self.name.to_owned()),
+            ("driver", driver.to_owned()),
+            ("pools", self.pool_mode.to_string()),
+            ("shards", self.shards.to_string()),
+        ];
+        labels.extend(self.build_labels.iter().cloned());
+        labels
+    }
 }
 
 /// How a server's life went.

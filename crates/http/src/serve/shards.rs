@@ -1,14 +1,13 @@
 //! Starting the shards' threads, waiting for their end, collecting their reports.
 
 use super::config::{DriverChoice, ServeConfig, ServeError, ServeReport};
+use super::shard_server::{ShardServer, Shared};
 use crate::metrics::report::accounting_table;
 use crate::metrics::snapshot::Snapshots;
-use crate::server::{Server, ServerParts};
 use crate::service::{Service, ShardStart};
 use millpond_io::listener::BACKLOG;
 use millpond_io::{
-    Address, Driver, EpollDriver, Listener, Shard, ShardConfig, ShardReport, StopHandle,
-    allowed_cpus,
+    Address, Driver, EpollDriver, Listener, ShardConfig, ShardReport, StopHandle, allowed_cpus,
 };
 use std::error::Error;
 use std::sync::Arc;
@@ -90,8 +89,7 @@ where
 struct Plan<'a, M> {
     config: &'a ServeConfig,
     make: M,
-    snapshots: Arc<Snapshots>,
-    build_labels: Arc<[(&'static str, String)]>,
+    shared: Shared,
     cpus: Vec<usize>,
 }
 
@@ -113,11 +111,16 @@ where
         return Err(ServeError::NoShards);
     }
     let listeners = Listener::bind_group(&config.listen, config.shards, BACKLOG)?;
+    let driver_name = match config.driver {
+        DriverChoice::Auto | DriverChoice::Epoll => "epoll",
+    };
     let plan = Plan {
         config,
         make,
-        snapshots: Arc::new(Snapshots::new(config.shards)),
-        build_labels: build_labels(config).into(),
+        shared: Shared {
+            snapshots: Arc::new(Snapshots::new(config.shards)),
+            build_labels: config.labels_for(driver_name).into(),
+        },
         cpus: if config.pin {
             allowed_cpus()?
         } else {
@@ -131,7 +134,7 @@ where
             name: config.name,
             local_address: listeners[0].local_address().clone(),
             stop_handles: Vec::with_capacity(config.shards),
-            snapshots: Arc::clone(&plan.snapshots),
+            snapshots: Arc::clone(&plan.shared.snapshots),
         };
         let mut threads = Vec::with_capacity(config.shards);
         let started = start_all(
@@ -228,37 +231,23 @@ where
     };
     driver.listen(listener)?;
     let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[shard_index % plan.cpus.len()]);
-    let mut shard = Shard::new(
-        ShardConfig {
-            index: shard_index,
-            cpu,
-            pool_mode,
-        },
-        driver,
-    );
-    let start = ShardStart {
+    let shard = ShardConfig {
         index: shard_index,
-        count: config.shards,
-        waker: shard.waker(),
+        cpu,
         pool_mode,
     };
-    let service = (plan.make)(start).map_err(|error| ServeError::Service {
-        shard_index,
-        source: error.into(),
-    })?;
-    let parts = ServerParts {
-        limits: config.limits,
-        pool_mode,
-        blocks: shard.pools().blocks.clone(),
-        snapshots: Arc::clone(&plan.snapshots),
-        build_labels: Arc::clone(&plan.build_labels),
+    let make = |start| {
+        (plan.make)(start).map_err(|error| ServeError::Service {
+            shard_index,
+            source: error.into(),
+        })
     };
-    let mut server = Server::new(service, parts);
+    let mut server = ShardServer::with_shared(config, shard, driver, plan.shared.clone(), make)?;
     // The receiver is held until all have announced themselves, which dropping the sender ends.
-    let _ = ready.send(shard.stop_handle());
+    let _ = ready.send(server.stop_handle());
     drop(ready);
-    let report = shard.run(&mut server)?;
-    Ok((report, server.requests(), server.is_drain_over()))
+    let report = server.run()?;
+    Ok((report, server.counters().requests, server.is_drain_over()))
 }
 
 fn join_all(threads: Vec<ScopedJoinHandle<'_, ShardOutcome>>) -> Result<ServeReport, ServeError> {
@@ -305,19 +294,4 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
         }
         is_stopping |= matches!(notice, Notice::Stop);
     }
-}
-
-fn build_labels(config: &ServeConfig) -> Vec<(&'static str, String)> {
-    let driver = match config.driver {
-        DriverChoice::Auto | DriverChoice::Epoll => "epoll",
-    };
-    let mut labels = vec![
-        ("version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("server", config.name.to_owned()),
-        ("driver", driver.to_owned()),
-        ("pools", config.pool_mode.to_string()),
-        ("shards", config.shards.to_string()),
-    ];
-    labels.extend(config.build_labels.iter().cloned());
-    labels
 }

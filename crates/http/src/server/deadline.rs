@@ -156,14 +156,17 @@ impl<S: Service> Server<S> {
         self.idle_sweep.due_ns = u64::MAX;
         let mut overdue = std::mem::take(&mut self.idle_sweep.overdue);
         let allowed_ns = self.exchange.idle_timeout_ns;
-        let due_ns = self
+        let mut due_ns = self
             .connections
             .idle_for(allowed_ns, shard.now_ns, &mut overdue);
         for IdleConnection { socket, since_ns } in overdue.drain(..) {
-            // Each one that goes leaves the others more time.
-            if since_ns.saturating_add(self.exchange.idle_timeout_ns) <= shard.now_ns {
+            let overdue_ns = since_ns.saturating_add(self.exchange.idle_timeout_ns);
+            if overdue_ns <= shard.now_ns {
                 self.exchange.counters.strike(Limit::IdleTime);
                 self.cut(shard, socket);
+            } else {
+                // Each one that goes leaves the others more time, which ends as well.
+                due_ns = Some(due_ns.map_or(overdue_ns, |earlier| earlier.min(overdue_ns)));
             }
         }
         self.idle_sweep.overdue = overdue;

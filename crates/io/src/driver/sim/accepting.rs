@@ -142,7 +142,6 @@ impl SimDriver {
         else {
             return Ok(None);
         };
-        state.wires[wire].is_accepted = true;
         let end = EndId {
             wire,
             end: ACCEPTOR,
@@ -154,6 +153,7 @@ impl SimDriver {
         }
         match self.sockets.insert(Socket::new(end, Stage::Open)) {
             Ok(handle) => {
+                state.wires[wire].is_accepted = true;
                 state.note(wire, "accepted", 0);
                 Ok(Some(id_of(handle)))
             }

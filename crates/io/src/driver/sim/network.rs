@@ -92,6 +92,8 @@ pub(super) struct State {
     pub(super) listening: Vec<Listening>,
     /// How long other threads have to end an endless wait, in real time.
     pub(super) patience: Duration,
+    /// Ticks left until the simulation counts as running in circles.
+    pub(super) ticks_left: u64,
     trace: VecDeque<Trace>,
 }
 
@@ -198,6 +200,7 @@ impl Network {
             wires: Vec::new(),
             listening: Vec::new(),
             patience: PATIENCE,
+            ticks_left: u64::MAX,
             trace: VecDeque::with_capacity(TRACE_LEN),
         };
         Self {
@@ -236,6 +239,12 @@ impl Network {
     /// more; after that the simulation counts as stuck and its tick fails. 20 s unless set.
     pub fn set_patience(&self, patience: Duration) {
         self.state().patience = patience;
+    }
+
+    /// After so many ticks of all drivers together the next one fails: for a test that must notice
+    /// a loop which is busy for ever. No limit unless set.
+    pub fn set_tick_limit(&self, ticks: u64) {
+        self.state().ticks_left = ticks;
     }
 
     /// A number below `end`, from the network's own chances.
@@ -407,6 +416,13 @@ impl SimPeer {
     pub fn unreceived(&self) -> usize {
         let mut state = self.state.borrow_mut();
         state.wire(self.end).waiting(self.end.other().end)
+    }
+
+    /// Bytes written that the driver's side has received, all in all.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        let reader = self.end.other().end;
+        self.state.borrow_mut().wire(self.end).read_bytes(reader)
     }
 
     /// Writes as many of `bytes` as there is room for.

@@ -59,6 +59,13 @@ impl SimDriver {
     fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
         {
             let mut state = self.network.state();
+            if state.ticks_left == 0 {
+                return Err(IoError::System {
+                    call: "a tick of a simulation that has had all its ticks",
+                    error: Errno::DEADLK,
+                });
+            }
+            state.ticks_left -= 1;
             let tick_ns_max = state.plan.tick_ns_max.max(1);
             state.now_ns += state.rng.u64(1..=tick_ns_max);
         }

@@ -1,0 +1,121 @@
+//! One shard of a server, on a driver of the caller's and on the caller's thread.
+//!
+//! On the path: `shards` makes one on each of its threads. Embedders that bring threads, a driver
+//! or a simulated network of their own make it themselves.
+//!
+//! Absent on purpose: listening (the driver does before or after), threads and signals.
+
+use super::config::ServeConfig;
+use crate::counters::HttpCounters;
+use crate::metrics::snapshot::Snapshots;
+use crate::server::{Server, ServerParts};
+use crate::service::{Service, ShardStart};
+use millpond_io::{Driver, IoError, Shard, ShardConfig, ShardReport, StopHandle, Waker};
+use millpond_mempool::PoolStats;
+use std::sync::Arc;
+
+/// A shard with its server. Make it on the thread that runs it: pools belong to a thread.
+pub struct ShardServer<D: Driver, S> {
+    shard: Shard<D>,
+    server: Server<S>,
+}
+
+/// What the shards of one server share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) build_labels: Arc<[(&'static str, String)]>,
+}
+
+impl<D: Driver, S: Service> ShardServer<D, S> {
+    /// The only shard of a server, over `driver`, not bound to a CPU. The limits must have passed
+    /// [`crate::Limits::check`]; `config.listen` and `config.driver` are the driver's business.
+    pub fn new<E>(
+        config: &ServeConfig,
+        driver: D,
+        make: impl FnOnce(ShardStart) -> Result<S, E>,
+    ) -> Result<Self, E> {
+        let shared = Shared {
+            snapshots: Arc::new(Snapshots::new(1)),
+            build_labels: config.labels_for(driver.name()).into(),
+        };
+        let shard = ShardConfig {
+            index: 0,
+            cpu: None,
+            pool_mode: config.pool_mode,
+        };
+        Self::with_shared(config, shard, driver, shared, make)
+    }
+
+    /// One of several shards.
+    pub(super) fn with_shared<E>(
+        config: &ServeConfig,
+        shard_config: ShardConfig,
+        driver: D,
+        shared: Shared,
+        make: impl FnOnce(ShardStart) -> Result<S, E>,
+    ) -> Result<Self, E> {
+        let mut shard = Shard::new(shard_config, driver);
+        let service = make(ShardStart {
+            index: shard_config.index,
+            count: config.shards,
+            waker: shard.waker(),
+            pool_mode: config.pool_mode,
+        })?;
+        let parts = ServerParts {
+            limits: config.limits,
+            pool_mode: config.pool_mode,
+            blocks: shard.pools().blocks.clone(),
+            snapshots: shared.snapshots,
+            build_labels: shared.build_labels,
+        };
+        let server = Server::new(service, parts);
+        Ok(Self { shard, server })
+    }
+
+    /// Serves until a stop was asked for and every connection has ended, or until the abort.
+    pub fn run(&mut self) -> Result<ShardReport, IoError> {
+        self.shard.run(&mut self.server)
+    }
+
+    /// How others end it.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.shard.stop_handle()
+    }
+
+    /// Makes the shard call [`Service::woken`].
+    pub fn waker(&self) -> Waker {
+        self.shard.waker()
+    }
+
+    /// The sockets.
+    pub fn driver(&mut self) -> &mut D {
+        self.shard.driver()
+    }
+
+    /// The handlers.
+    pub fn service(&self) -> &S {
+        self.server.service()
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &HttpCounters {
+        self.server.counters()
+    }
+
+    /// Whether the drain deadline cut connections.
+    pub fn is_drain_over(&self) -> bool {
+        self.server.is_drain_over()
+    }
+
+    /// Deadlines of connections; none when no connection is open.
+    pub fn connection_timer_count(&self) -> usize {
+        self.shard.timers().count() - self.server.own_timer_count()
+    }
+
+    /// Calls `visit` with the accounting of every pool.
+    pub fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.server.connection_stats());
+        self.shard.visit_pool_stats(visit);
+    }
+}

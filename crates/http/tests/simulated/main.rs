@@ -1,0 +1,16 @@
+//! The server over a simulated network: every split, every fault, deadlines in virtual time.
+//!
+//! `MILLPOND_SIM_SEEDS=N` and `MILLPOND_SIM_FROM=SEED` make the storm try more or other seeds;
+//! `cargo xtask simulate` sets them.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod stage;
+mod service;
+mod responses;
+mod splits;
+mod conversation;
+mod client;
+mod storm;
+mod deadlines;
+mod regressions;

@@ -1,0 +1,133 @@
+//! What the simulated server serves: answers that can be foretold from the request alone, some of
+//! them given later by a back office that is a script of the network.
+
+use millpond_http::{
+    Completions, Flow, Request, RequestToken, Response, Service, ServiceContext, StatusCode,
+};
+use millpond_io::Waker;
+use millpond_io::driver::sim::{Network, Turn};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Longest that a late answer takes.
+const OFFICE_NS_MAX: u64 = 50_000_000;
+
+/// Answers are `METHOD target\n` and the request's body; see [`answer_to`] for the exceptions.
+pub(crate) struct TestService {
+    desk: Rc<RefCell<Desk>>,
+}
+
+/// What lies between the service and its back office.
+#[derive(Default)]
+struct Desk {
+    asked: VecDeque<(RequestToken, Vec<u8>)>,
+    done: Vec<(RequestToken, Vec<u8>)>,
+    /// Answers for connections that were gone.
+    lost: u64,
+}
+
+/// Answers requests for `/late` after a while, in any order.
+#[derive(Clone)]
+pub(crate) struct BackOffice {
+    desk: Rc<RefCell<Desk>>,
+    waker: Waker,
+}
+
+impl BackOffice {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            desk: Rc::default(),
+            waker,
+        }
+    }
+
+    /// Works for as long as the network lives; sleeps while nothing is asked.
+    pub(crate) fn script(&self) -> impl FnMut(&Network) -> Turn + 'static {
+        let office = self.clone();
+        let mut working: Vec<(u64, (RequestToken, Vec<u8>))> = Vec::new();
+        move |network| {
+            let now_ns = network.now_ns();
+            let mut desk = office.desk.borrow_mut();
+            while let Some(asked) = desk.asked.pop_front() {
+                let due_ns = now_ns + network.random_below(OFFICE_NS_MAX);
+                working.push((due_ns, asked));
+            }
+            let (due, later): (Vec<_>, Vec<_>) =
+                working.drain(..).partition(|(due_ns, _)| *due_ns <= now_ns);
+            working = later;
+            if !due.is_empty() {
+                desk.done.extend(due.into_iter().map(|(_, asked)| asked));
+                office.waker.wake();
+            }
+            Turn::At(now_ns + 1 + network.random_below(OFFICE_NS_MAX / 10))
+        }
+    }
+}
+
+impl TestService {
+    pub(crate) fn new(office: &BackOffice) -> Self {
+        Self {
+            desk: Rc::clone(&office.desk),
+        }
+    }
+}
+
+/// The answer's body, by method, target and the request's body.
+pub(crate) fn answer_to(method: &str, target: &str, body: &[u8]) -> Vec<u8> {
+    match target.strip_prefix("/large/") {
+        Some(len) => large_body(len.parse().unwrap_or(0)),
+        None => [method.as_bytes(), b" ", target.as_bytes(), b"\n", body].concat(),
+    }
+}
+
+/// Bytes that differ from place to place, so that a lost or doubled one shows.
+fn large_body(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at % 251) as u8 ^ (at / 251) as u8)
+        .collect()
+}
+
+impl Service for TestService {
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let method = std::str::from_utf8(request.method_token()).unwrap();
+        let target = std::str::from_utf8(request.target()).unwrap();
+        if target.starts_with("/forgotten") {
+            return Flow::Done;
+        }
+        let answer = answer_to(method, target, request.body());
+        if target.starts_with("/late") {
+            let mut desk = self.desk.borrow_mut();
+            desk.asked.push_back((context.token, answer));
+            return Flow::Pending;
+        }
+        if target.starts_with("/last") {
+            response.close_after();
+        }
+        let text = context.pools.arena.copy_in(&answer);
+        // Without memory nothing is sent, which becomes 503.
+        if let Ok(text) = text {
+            let _ = response.send(StatusCode::OK, Some("application/octet-stream"), text);
+        }
+        Flow::Done
+    }
+
+    fn woken(&mut self, completions: &mut Completions<'_>) {
+        let mut desk = self.desk.borrow_mut();
+        for (token, answer) in std::mem::take(&mut desk.done) {
+            let is_there = completions.respond(token, |response, _| {
+                let _ = response.send(StatusCode::OK, None, &answer);
+            });
+            desk.lost += u64::from(!is_there);
+            assert!(
+                !completions.respond(token, |_, _| panic!("answered twice")),
+                "a token answers once"
+            );
+        }
+    }
+}
