@@ -1,16 +1,23 @@
 //! The trait between a shard and its kernel, and the events that come out of it.
 //!
 //! Shaped for completions: an operation is asked for by a method and its result arrives as an
-//! [`Event`] in a later [`Driver::tick`]. [`epoll`] is the readiness kernel behind it; `sim`, with the
-//! feature `simulator`, is none: a network in memory, with seeded faults and virtual time.
+//! [`Event`] in a later [`Driver::tick`]. [`uring`] is the completion kernel behind it, [`epoll`]
+//! the readiness kernel that is always there; `sim`, with the feature `simulator`, is none: a
+//! network in memory, with seeded faults and virtual time.
 //!
 //! Absent on purpose: reading on demand (bytes come when they come; [`Driver::pause_receive`] is
 //! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
+mod accept_limits;
+mod buffer_queue;
+mod linger;
+pub mod features;
 pub mod epoll;
 #[cfg(feature = "simulator")]
 pub mod sim;
+pub mod uring;
 
+use self::features::DriverFeatures;
 use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
@@ -141,15 +148,15 @@ pub struct DriverCounters {
     pub waits: u64,
     /// Waits that returned without an event.
     pub empty_waits: u64,
-    /// System calls that accept.
+    /// Requests to accept: system calls, or submissions of which one accepts many.
     pub accepts: u64,
     /// System calls that connect.
     pub connects: u64,
-    /// System calls that receive.
+    /// Receives: system calls, or completions that brought bytes.
     pub receives: u64,
-    /// System calls that send.
+    /// Sends: system calls or submissions.
     pub sends: u64,
-    /// System calls that change what is waited for (`epoll_ctl`).
+    /// Changes of what is waited for: `epoll_ctl`, or submitted polls.
     pub controls: u64,
     /// Sockets closed.
     pub closes: u64,
@@ -163,6 +170,14 @@ pub struct DriverCounters {
     pub wakes: u64,
     /// Kernel events dropped because their socket was gone.
     pub stale_events: u64,
+    /// Receives that found no buffer and were made again: of a ring.
+    pub receive_starvations: u64,
+    /// Sockets closed while the kernel still had operations on them: of a ring.
+    pub abandoned: u64,
+    /// Entries put into the submission queue: of a ring.
+    pub submissions: u64,
+    /// System calls that only made room in a full submission queue: of a ring.
+    pub early_submits: u64,
     /// Bytes received.
     pub received_bytes: u64,
     /// Bytes handed to the kernel.
@@ -175,6 +190,11 @@ pub struct DriverCounters {
 pub trait Driver: Sized {
     /// `epoll`, `uring`, `simulator`: for records and metrics.
     fn name(&self) -> &'static str;
+
+    /// What of its kernel it uses: for logs and metrics.
+    fn features(&self) -> DriverFeatures {
+        DriverFeatures::default()
+    }
 
     /// Starts accepting from `listener`.
     fn listen(&mut self, listener: Listener) -> Result<(), IoError>;

@@ -3,6 +3,7 @@
 //! A failing connection is not an error of this type: it is [`crate::Event::Failed`].
 
 use crate::address::Address;
+use crate::driver::uring::UringUnavailable;
 use rustix::io::Errno;
 
 /// A shard, listener or driver cannot do its work.
@@ -74,6 +75,9 @@ pub enum IoError {
         /// The kernel's answer.
         error: Errno,
     },
+    /// The ring driver was asked for where there is no ring.
+    #[error("{0}; the epoll driver works everywhere")]
+    UringUnavailable(UringUnavailable),
     /// A system call failed that has no business failing.
     #[error("{call} failed: {error}")]
     System {

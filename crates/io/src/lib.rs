@@ -35,8 +35,10 @@ pub use address::{Address, Peer};
 pub use affinity::{allowed_cpus, pin_to};
 pub use clock::monotonic_ns;
 pub use driver::epoll::EpollDriver;
+pub use driver::features::{DriverFeature, DriverFeatures};
 #[cfg(feature = "simulator")]
 pub use driver::sim::{Network, SimDriver};
+pub use driver::uring::{UringDriver, UringUnavailable};
 pub use driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
 pub use error::IoError;
 pub use listener::{ListenOptions, Listener};

@@ -1,15 +1,60 @@
-//! The shard's loop: events, timers, wait plans and its end.
+//! The shard's loop on every driver: events, timers, wait plans and its end.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{
     Driver, EpollDriver, Event, IoError, ListenOptions, Listener, Protocol, Shard, ShardConfig,
-    ShardContext, ShardReport, SocketId, StopHandle, TimerId, WaitPlan, Waker, monotonic_ns,
+    ShardContext, ShardReport, SocketId, StopHandle, TimerId, UringDriver, WaitPlan, Waker,
+    monotonic_ns,
 };
 use millpond_mempool::{Buffer, PoolMode};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+
+/// A driver that can be made in the shard's own thread.
+trait MakeDriver: Driver {
+    fn make(mode: PoolMode) -> Result<Self, IoError>;
+}
+
+impl MakeDriver for EpollDriver {
+    fn make(mode: PoolMode) -> Result<Self, IoError> {
+        Self::new(mode)
+    }
+}
+
+impl MakeDriver for UringDriver {
+    fn make(mode: PoolMode) -> Result<Self, IoError> {
+        Self::new(mode)
+    }
+}
+
+/// Makes a test of each function for each driver that this machine has.
+macro_rules! tests_on_every_driver {
+    ($($test:ident)*) => {
+        mod epoll { $(
+            #[test]
+            fn $test() {
+                super::$test::<millpond_io::EpollDriver>();
+            }
+        )* }
+
+        mod uring { $(
+            #[test]
+            fn $test() {
+                match millpond_io::driver::uring::probe() {
+                    Ok(_) => super::$test::<millpond_io::UringDriver>(),
+                    Err(why) => eprintln!("not tested: {why}"),
+                }
+            }
+        )* }
+    };
+}
+
+tests_on_every_driver!(an_idle_shard_stops a_graceful_stop_waits_for_connections
+    an_abort_does_not_wait a_connection_that_waited_is_served_after_the_stop
+    an_impossible_cpu_is_named timers_drive_an_idle_shard
+    a_wait_plan_sleeps_first_and_spins_last);
 
 fn config() -> ShardConfig {
     ShardConfig {
@@ -69,10 +114,10 @@ struct Running {
 }
 
 impl Running {
-    fn echo(config: ShardConfig) -> Self {
+    fn echo<D: MakeDriver>(config: ShardConfig) -> Self {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut shard = Shard::new(config, EpollDriver::new(config.pool_mode)?);
+            let mut shard = Shard::new(config, D::make(config.pool_mode)?);
             let loopback = "127.0.0.1:0".parse()?;
             let listener = Listener::bind(&loopback, ListenOptions::default())?;
             let address = listener.local_address().inet().unwrap();
@@ -105,9 +150,8 @@ fn exchange(peer: &mut TcpStream, message: &[u8]) {
 }
 
 /// Goal: a shard with nothing to do hears a stop request and returns, without having spun.
-#[test]
-fn an_idle_shard_stops() {
-    let shard = Running::echo(config());
+fn an_idle_shard_stops<D: MakeDriver>() {
+    let shard = Running::echo::<D>(config());
     shard.waker.wake();
     shard.stop.request_stop();
     shard.stop.request_stop();
@@ -122,9 +166,8 @@ fn an_idle_shard_stops() {
 }
 
 /// Goal: open connections are served until they end; new ones are refused meanwhile.
-#[test]
-fn a_graceful_stop_waits_for_connections() {
-    let shard = Running::echo(config());
+fn a_graceful_stop_waits_for_connections<D: MakeDriver>() {
+    let shard = Running::echo::<D>(config());
     let mut peer = TcpStream::connect(shard.address).unwrap();
     exchange(&mut peer, b"before");
     shard.stop.request_stop();
@@ -139,9 +182,8 @@ fn a_graceful_stop_waits_for_connections() {
 }
 
 /// Goal: an abort ends the shard though connections are open, which they notice.
-#[test]
-fn an_abort_does_not_wait() {
-    let shard = Running::echo(config());
+fn an_abort_does_not_wait<D: MakeDriver>() {
+    let shard = Running::echo::<D>(config());
     let mut peer = TcpStream::connect(shard.address).unwrap();
     exchange(&mut peer, b"hello");
     shard.stop.request_abort();
@@ -154,10 +196,9 @@ fn an_abort_does_not_wait() {
 
 /// Goal: a peer that connected before the stop request gets its answer, though it was not
 /// accepted yet.
-#[test]
-fn a_connection_that_waited_is_served_after_the_stop() {
+fn a_connection_that_waited_is_served_after_the_stop<D: MakeDriver>() {
     for _ in 0..50 {
-        let shard = Running::echo(config());
+        let shard = Running::echo::<D>(config());
         let mut peer = TcpStream::connect(shard.address).unwrap();
         shard.stop.request_stop();
         exchange(&mut peer, b"in time");
@@ -167,9 +208,8 @@ fn a_connection_that_waited_is_served_after_the_stop() {
 }
 
 /// Goal: a CPU that does not exist is an error with its number, not a panic or a silent shard.
-#[test]
-fn an_impossible_cpu_is_named() {
-    let shard = Running::echo(ShardConfig {
+fn an_impossible_cpu_is_named<D: MakeDriver>() {
+    let shard = Running::echo::<D>(ShardConfig {
         cpu: Some(100_000),
         ..config()
     });
@@ -231,7 +271,11 @@ impl<D: Driver> Protocol<D> for Paced {
     }
 }
 
-fn paced(left: usize, plan: WaitPlan, ends_after_ticks: usize) -> (Paced, ShardReport) {
+fn paced<D: MakeDriver>(
+    left: usize,
+    plan: WaitPlan,
+    ends_after_ticks: usize,
+) -> (Paced, ShardReport) {
     let mut paced = Paced {
         timer: None,
         fired_at_ns: Vec::new(),
@@ -241,16 +285,15 @@ fn paced(left: usize, plan: WaitPlan, ends_after_ticks: usize) -> (Paced, ShardR
         ends_after_ticks,
         socket: None,
     };
-    let driver = EpollDriver::new(PoolMode::On).unwrap();
+    let driver = D::make(PoolMode::On).unwrap();
     let report = Shard::new(config(), driver).run(&mut paced).unwrap();
     (paced, report)
 }
 
 /// Goal: timers wake a shard that waits for nothing else, never before their time, and a shard
 /// that finishes by itself returns.
-#[test]
-fn timers_drive_an_idle_shard() {
-    let (paced, report) = paced(5, WaitPlan::default(), 0);
+fn timers_drive_an_idle_shard<D: MakeDriver>() {
+    let (paced, report) = paced::<D>(5, WaitPlan::default(), 0);
     assert_eq!((paced.fired_at_ns.len(), report.timers_fired), (5, 5));
     for pair in paced.fired_at_ns.windows(2) {
         assert!(pair[1].0 >= pair[0].0 + 1_000_000, "{pair:?}");
@@ -260,8 +303,7 @@ fn timers_drive_an_idle_shard() {
 }
 
 /// Goal: the shard sleeps until the spin begins, then polls until the deadline without sleeping.
-#[test]
-fn a_wait_plan_sleeps_first_and_spins_last() {
+fn a_wait_plan_sleeps_first_and_spins_last<D: MakeDriver>() {
     let start_ns = monotonic_ns();
     let deadline_ns = start_ns + 20_000_000;
     let spin_ns = 5_000_000;
@@ -269,7 +311,7 @@ fn a_wait_plan_sleeps_first_and_spins_last() {
         deadline_ns: Some(deadline_ns),
         spin_ns,
     };
-    let (paced, _) = paced(0, plan, 50);
+    let (paced, _) = paced::<D>(0, plan, 50);
     // The first tick slept, the others did not: they follow within the spin or after it.
     assert!(paced.ended_at_ns[0] >= deadline_ns - spin_ns);
     assert_eq!(paced.ended_at_ns.len(), 50);

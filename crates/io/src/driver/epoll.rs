@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! epoll.rs      the Driver methods, one tick, dispatch
-//! socket.rs     one socket's state and send queue
+//! socket.rs     one socket's state
 //! accepting.rs  the listener, running out of descriptors
 //! sending.rs    direct, blocked and drained sends
 //! receiving.rs  bytes, FIN and failures; pausing
@@ -25,7 +25,8 @@ mod sending;
 mod closing;
 
 use self::accepting::Accepting;
-use self::socket::{QueuedSend, Socket, Stage};
+use self::socket::{Socket, Stage};
+use super::buffer_queue::QueuedBuffer;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
 use crate::address::Address;
 use crate::clock::{monotonic_ns, timespec_of_ns};
@@ -61,7 +62,7 @@ pub struct EpollDriver {
     wake: WakeReceiver,
     accepting: Option<Accepting>,
     sockets: Slab<Socket>,
-    queued_sends: Slab<QueuedSend>,
+    queued_sends: Slab<QueuedBuffer>,
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
     failing: Vec<SocketId>,
     /// What the shard receives into, while it has sockets.

@@ -27,7 +27,7 @@ pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted {
     }
 }
 
-fn peer_of(address: Option<SocketAddrAny>) -> Peer {
+pub(crate) fn peer_of(address: Option<SocketAddrAny>) -> Peer {
     match address.map(SocketAddr::try_from) {
         Some(Ok(inet)) => Peer::Inet(inet),
         _ => Peer::Unix,
@@ -36,7 +36,7 @@ fn peer_of(address: Option<SocketAddrAny>) -> Peer {
 
 /// Linux passes network errors of the new connection on through accept(2); its manual page asks
 /// to treat them like EAGAIN. Everything else (EMFILE, ENFILE, ENOBUFS, ENOMEM) concerns us.
-fn is_about_one_peer(error: Errno) -> bool {
+pub(crate) fn is_about_one_peer(error: Errno) -> bool {
     matches!(
         error,
         Errno::CONNABORTED

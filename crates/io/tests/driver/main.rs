@@ -11,20 +11,22 @@ mod ends;
 mod closing;
 mod waiting;
 
-/// Makes a test of each behaviour.
+/// Makes a test of each behaviour, for machines that have the driver's kernel interface.
 macro_rules! tests_of {
-    ($world:expr, { $($module:ident: $($behaviour:ident)*;)* }) => { $( $(
+    ($is_here:expr, $world:expr, { $($module:ident: $($behaviour:ident)*;)* }) => { $( $(
         #[test]
         fn $behaviour() {
-            crate::$module::$behaviour(&$world);
+            if $is_here {
+                crate::$module::$behaviour(&$world);
+            }
         }
     )* )* }
 }
 
 /// The behaviours of every driver in every world, so that none can leave one out.
 macro_rules! behaviours_everywhere {
-    ($world:expr) => {
-        tests_of!($world, {
+    ($is_here:expr, $world:expr) => {
+        tests_of!($is_here, $world, {
             flow: peers_do_not_block bytes_come_back_in_order a_driver_talks_to_itself
                 single_bytes_arrive_whole large_input_arrives_whole a_crowd_arrives_whole
                 a_slow_reader_blocks_and_drains sends_of_one_tick_keep_their_order
@@ -48,9 +50,9 @@ macro_rules! behaviours_everywhere {
 /// Those and what only holds over a kernel, which splits nothing on purpose and shares its time
 /// with other threads.
 macro_rules! behaviours_on_a_kernel {
-    ($make:expr) => {
-        behaviours_everywhere!(crate::world::Kernel($make));
-        tests_of!(crate::world::Kernel($make), {
+    ($is_here:expr, $make:expr) => {
+        behaviours_everywhere!($is_here, crate::world::Kernel($make));
+        tests_of!($is_here, crate::world::Kernel($make), {
             flow: a_message_costs_one_receive_and_one_send;
             waiting: a_waker_ends_an_endless_wait;
         });
@@ -58,28 +60,30 @@ macro_rules! behaviours_on_a_kernel {
 }
 
 mod epoll_pools_on {
-    behaviours_on_a_kernel!(|| {
+    behaviours_on_a_kernel!(true, || {
         millpond_io::EpollDriver::new(millpond_mempool::PoolMode::On).unwrap()
     });
 }
 
 mod epoll_pools_off {
-    behaviours_on_a_kernel!(|| {
+    behaviours_on_a_kernel!(true, || {
         millpond_io::EpollDriver::new(millpond_mempool::PoolMode::Off).unwrap()
     });
 }
 
 mod epoll_whole_ms_waits {
-    behaviours_on_a_kernel!(|| {
+    behaviours_on_a_kernel!(true, || {
         millpond_io::EpollDriver::with_whole_ms_waits(millpond_mempool::PoolMode::On).unwrap()
     });
 }
 
 mod simulated_calm {
-    behaviours_everywhere!(crate::simulated::Simulated::new(
-        millpond_io::driver::sim::FaultPlan::none()
-    ));
+    behaviours_everywhere!(
+        true,
+        crate::simulated::Simulated::new(millpond_io::driver::sim::FaultPlan::none())
+    );
     tests_of!(
+        true,
         crate::simulated::Simulated::new(millpond_io::driver::sim::FaultPlan::none()),
         {
             flow: a_message_costs_one_receive_and_one_send;
@@ -90,14 +94,78 @@ mod simulated_calm {
 
 /// Whatever order and pieces a kernel may choose without breaking the contract.
 mod simulated_in_pieces {
-    behaviours_everywhere!(crate::simulated::Simulated::new(
-        crate::simulated::in_pieces()
-    ));
+    behaviours_everywhere!(
+        true,
+        crate::simulated::Simulated::new(crate::simulated::in_pieces())
+    );
 }
 
 /// Sends that are made with the next wait.
 mod simulated_sending_late {
-    behaviours_everywhere!(crate::simulated::Simulated::new(
-        crate::simulated::sending_late()
-    ));
+    behaviours_everywhere!(
+        true,
+        crate::simulated::Simulated::new(crate::simulated::sending_late())
+    );
+}
+
+/// Drivers over io_uring, with and without some of its features. Where io_uring is forbidden there
+/// is nothing to test; what that looks like is tested elsewhere.
+mod uring {
+    use millpond_io::{DriverFeature, UringDriver};
+    use millpond_mempool::PoolMode;
+
+    pub(crate) fn is_here() -> bool {
+        millpond_io::driver::uring::probe()
+            .inspect_err(|why| eprintln!("not tested: {why}"))
+            .is_ok()
+    }
+
+    pub(crate) fn without(mode: PoolMode, missing: &[DriverFeature]) -> UringDriver {
+        let found = millpond_io::driver::uring::probe().unwrap();
+        let features = missing
+            .iter()
+            .fold(found, |set, feature| set.without(*feature));
+        UringDriver::with_features(mode, features).unwrap()
+    }
+
+    mod all_features {
+        behaviours_on_a_kernel!(super::is_here(), || super::without(
+            super::PoolMode::On,
+            &[]
+        ));
+    }
+
+    mod pools_off {
+        behaviours_on_a_kernel!(super::is_here(), || super::without(
+            super::PoolMode::Off,
+            &[]
+        ));
+    }
+
+    mod plain_buffers {
+        use millpond_io::DriverFeature::IncrementalBuffers;
+        behaviours_on_a_kernel!(super::is_here(), || super::without(
+            super::PoolMode::On,
+            &[IncrementalBuffers]
+        ));
+    }
+
+    /// As on Linux 5.19 or 6.0.
+    mod old_kernel {
+        use millpond_io::DriverFeature;
+        const MISSING: [DriverFeature; 8] = [
+            DriverFeature::IncrementalBuffers,
+            DriverFeature::MultishotReceive,
+            DriverFeature::SkipSuccess,
+            DriverFeature::DeferredTaskRun,
+            DriverFeature::SingleIssuer,
+            DriverFeature::RegisteredRing,
+            DriverFeature::NoSubmissionArray,
+            DriverFeature::AbsoluteTimeouts,
+        ];
+        behaviours_on_a_kernel!(super::is_here(), || super::without(
+            super::PoolMode::On,
+            &MISSING
+        ));
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::socket::{Socket, Stage};
 use super::{EpollDriver, Event, LISTENER_TOKEN};
+use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now};
@@ -15,12 +16,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 /// Connections taken before others get their turn. Every one is a few microseconds of work.
 const ACCEPTS_PER_TICK_MAX: usize = 64;
-
-/// Connections taken after the last stop: as many as can have waited.
-const ACCEPTS_AT_STOP_MAX: usize = 4096;
-
-/// How long accepting rests when descriptors ran out and none of ours is closed.
-const RETRY_NS: u64 = 50_000_000;
 
 /// User data of the listener's timer; no socket has this id.
 pub(super) const RETRY_TIMER_USER: u64 = u64::MAX;

@@ -2,26 +2,17 @@
 //!
 //! Closing a TCP socket with unread bytes sends a reset, and a reset destroys what the peer has
 //! not read yet, often the very answer that says why. So the socket sends its queue, then a FIN,
-//! and discards what arrives until the peer's FIN. Three bounds keep that from being a gift to
-//! idlers: [`STALL_NS`], [`LINGER_NS`] and [`DISCARD_BYTES_MAX`].
+//! and discards what arrives until the peer's FIN, within the bounds of `linger`.
 
 use super::accepting::RETRY_TIMER_USER;
 use super::sending::Flushed;
 use super::socket::{Receiving, Stage};
 use super::{EpollDriver, READABLE, SocketId, handle_of};
+use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::op::close::finish_sending;
 use crate::op::receive::{Received, receive_now};
 use millpond_mempool::Lease;
 use rustix::event::epoll::EventFlags;
-
-/// A peer that takes no byte of the queue for this long is given up.
-const STALL_NS: u64 = 30_000_000_000;
-
-/// How long the peer has to finish after our FIN.
-const LINGER_NS: u64 = 2_000_000_000;
-
-/// How much of what the peer still sends is read and thrown away.
-const DISCARD_BYTES_MAX: u32 = 4 << 20;
 
 impl EpollDriver {
     pub(super) fn start_closing(&mut self, id: SocketId) {

@@ -1,0 +1,553 @@
+//! The completion kernel: io_uring.
+//!
+//! One system call per tick hands over what the last tick asked for and waits for what comes next.
+//! Accepting and receiving are submissions that go on by themselves; the kernel picks the buffer
+//! when bytes arrive, so an idle connection has none.
+//!
+//! ```text
+//! uring.rs           the Driver methods, one tick, dispatch
+//! probe.rs           what this kernel can do, and why it cannot
+//! ring.rs            set-up, putting submissions in, the call
+//! operation.rs       what a completion is about
+//! receive_buffers.rs the buffers the kernel receives into
+//! socket.rs          one socket's state and its operations
+//! accepting.rs       the listener, running out of descriptors
+//! receiving.rs       bytes, FIN and failures; pausing
+//! sending.rs         sends of a tick, blocked and drained sends
+//! closing.rs         closing, lingering, abandoned sockets
+//! ```
+//!
+//! Absent on purpose: zero-copy sends (two completions each; they pay above 10 KB), bundles (slower
+//! than one contiguous send) and everything that a second thread would do.
+#![allow(unsafe_code)]
+
+mod accepting;
+mod closing;
+mod operation;
+mod probe;
+mod receive_buffers;
+mod receiving;
+mod ring;
+mod sending;
+mod socket;
+
+pub use self::probe::{UringUnavailable, probe};
+
+use self::accepting::Accepting;
+use self::operation::{Operation, is_slot_nameable};
+use self::receive_buffers::ReceiveBuffers;
+use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX, Wait};
+use self::socket::{Socket, Stage};
+use super::buffer_queue::QueuedBuffer;
+use super::features::DriverFeatures;
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use crate::address::Address;
+use crate::clock::monotonic_ns;
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::op::connect::{connect_outcome, connect_start};
+use crate::pools::{IO_BUFFER_BYTES, ShardPools};
+use crate::timer_wheel::TimerWheel;
+use crate::waker::{WakeReceiver, Waker};
+use io_uring::{cqueue, opcode, types};
+use millpond_mempool::{Buffer, Handle, PoolMode, PoolStats, Slab};
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use std::thread;
+use std::time::Duration;
+
+/// How long a shard that the kernel or the pool refuses memory lets its peers wait.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
+
+/// How long a driver that ends waits for the kernel to let go of its memory.
+const FAREWELL_NS: u64 = 1_000_000_000;
+
+/// Sockets of one shard through io_uring.
+pub struct UringDriver {
+    ring: Ring,
+    features: DriverFeatures,
+    buffers: ReceiveBuffers,
+    wake: WakeReceiver,
+    accepting: Option<Accepting>,
+    /// Abandoned ones included.
+    sockets: Slab<Socket>,
+    queued: Slab<QueuedBuffer>,
+    /// Sockets in `Stage::Failing`, to be reported; may hold dead ids, as the next five.
+    failing: Vec<SocketId>,
+    /// With a send for the next wait.
+    due: Vec<SocketId>,
+    /// With a send that was handed over in this tick.
+    handed_over: Vec<SocketId>,
+    /// Whose send turned out to be blocked in this tick.
+    found_blocked: Vec<SocketId>,
+    /// That found no buffer to receive into.
+    starved: Vec<SocketId>,
+    /// That receive again and have bytes held.
+    resumed: Vec<SocketId>,
+    completions: Vec<cqueue::Entry>,
+    /// Deadlines of closing sockets and of the paused listener.
+    deadlines: TimerWheel,
+    alive_count: usize,
+    closing_count: usize,
+    is_withdrawal_asked: bool,
+    now_ns: u64,
+    counters: DriverCounters,
+}
+
+impl UringDriver {
+    /// A driver without sockets, with all that [`probe`] found; make it on the thread that ticks
+    /// it, which alone may use its ring.
+    pub fn new(mode: PoolMode) -> Result<Self, IoError> {
+        let features = probe().map_err(IoError::UringUnavailable)?;
+        Self::with_features(mode, features)
+    }
+
+    /// A driver with some of the features that [`probe`] found, to test the ways around the others.
+    pub fn with_features(mode: PoolMode, wanted: DriverFeatures) -> Result<Self, IoError> {
+        let ring = Ring::new(wanted, SUBMISSIONS_MAX).map_err(IoError::UringUnavailable)?;
+        let features = ring.features();
+        let buffers =
+            ReceiveBuffers::new(features, IO_BUFFER_BYTES).map_err(IoError::system("mmap"))?;
+        let now_ns = monotonic_ns();
+        let mut driver = Self {
+            ring,
+            features,
+            buffers,
+            wake: WakeReceiver::new()?,
+            accepting: None,
+            sockets: Slab::new("io_sockets", mode),
+            queued: Slab::new("io_queued_sends", mode),
+            failing: list(),
+            due: list(),
+            handed_over: list(),
+            found_blocked: list(),
+            starved: list(),
+            resumed: list(),
+            completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
+            deadlines: TimerWheel::new(now_ns),
+            alive_count: 0,
+            closing_count: 0,
+            is_withdrawal_asked: false,
+            now_ns,
+            counters: DriverCounters::default(),
+        };
+        driver.arm_wake();
+        Ok(driver)
+    }
+
+    /// Watches the waker. Edge-triggered: each write is an event, and nobody has to read.
+    fn arm_wake(&mut self) {
+        let events = (libc::EPOLLIN | libc::EPOLLET).cast_unsigned();
+        let entry = opcode::PollAdd::new(types::Fd(self.wake.fd().as_raw_fd()), events)
+            .multi(true)
+            .build()
+            .user_data(Operation::Wake.alone());
+        // SAFETY: the entry points to no memory.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    /// A socket whose owner has not left.
+    #[inline]
+    fn known(&mut self, id: SocketId) -> Option<&mut Socket> {
+        let socket = self.sockets.get_mut(handle_of(id))?;
+        matches!(
+            socket.stage,
+            Stage::Connecting | Stage::Open | Stage::Failing(_)
+        )
+        .then_some(socket)
+    }
+
+    /// Marks a socket whose failure its owner learns of in the next tick: methods report nothing
+    /// themselves, so that no handler runs inside another one.
+    fn fail_later(&mut self, id: SocketId, error: Errno) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        match socket.stage {
+            Stage::Failing(_) | Stage::Abandoned => {}
+            // Its owner left: nobody is to be told.
+            Stage::Sending | Stage::Lingering => self.remove(id),
+            Stage::Connecting | Stage::Open => {
+                socket.stage = Stage::Failing(error);
+                self.failing.push(id);
+            }
+        }
+    }
+
+    /// Offers buffers to the kernel while there are sockets.
+    fn provide_buffers(&mut self, pools: &ShardPools) -> Result<(), IoError> {
+        let has_use = self.accepting.is_some() || !self.sockets.is_empty();
+        if std::mem::take(&mut self.is_withdrawal_asked) && !has_use {
+            self.buffers.withdraw(&self.ring);
+        }
+        if has_use && self.buffers.lacks_leases() {
+            self.buffers
+                .provide(&self.ring, &pools.io_buffers)
+                .map_err(IoError::system("io_uring_register"))?;
+        }
+        Ok(())
+    }
+
+    /// Hands everything over, waits, and takes the completions out.
+    fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
+        let must_look_only = !self.failing.is_empty()
+            || !self.resumed.is_empty()
+            || self.takes_last_connections()
+            || self.ring.has_completions();
+        let own_deadline_ns = self.deadlines.next_deadline_ns();
+        let mut wait = match deadline_ns.into_iter().chain(own_deadline_ns).min() {
+            _ if must_look_only => Wait::Look,
+            Some(deadline_ns) if deadline_ns <= self.now_ns => Wait::Look,
+            Some(deadline_ns) => Wait::Until(deadline_ns),
+            None => Wait::Endless,
+        };
+        if wait != Wait::Look && !self.wake.prepare_sleep() {
+            wait = Wait::Look;
+        }
+        self.hand_over_due();
+        self.counters.waits += 1;
+        self.enter(wait)?;
+        self.ring.take_completions(&mut self.completions);
+        self.now_ns = monotonic_ns();
+        self.counters.empty_waits += u64::from(self.completions.is_empty());
+        // Sends count as done when nothing is heard of them: so everything must have been said.
+        let mut rounds_left = 1_000;
+        while !self.ring.is_handed_over() || self.ring.is_overflowing() {
+            if rounds_left == 0 {
+                return Err(IoError::System {
+                    call: "io_uring_enter",
+                    error: Errno::NOMEM,
+                });
+            }
+            rounds_left -= 1;
+            if self.completions.is_empty() {
+                thread::sleep(MEMORY_PAUSE);
+            }
+            self.enter(Wait::Look)?;
+            self.ring.take_completions(&mut self.completions);
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, wait: Wait) -> Result<(), IoError> {
+        self.ring
+            .enter(wait)
+            .map_err(IoError::system("io_uring_enter"))
+    }
+
+    /// What became of this tick's sends, before any handler can give new ones.
+    #[inline]
+    fn settle_sends(&mut self) {
+        if self.handed_over.is_empty() {
+            return;
+        }
+        let completions = std::mem::take(&mut self.completions);
+        for completion in &completions {
+            if let Some((Operation::SendNow, id)) =
+                Operation::from_user_data(completion.user_data())
+            {
+                self.note_send_result(id, completion);
+            }
+        }
+        self.completions = completions;
+        self.note_sent();
+    }
+
+    fn handle_completions<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.settle_sends();
+        if self.wake.take() {
+            self.counters.wakes += 1;
+            handler(self, pools, Event::Woken);
+        }
+        self.report_failing(pools, handler);
+        self.report_found_blocked(pools, handler);
+        self.deliver_held(pools, handler);
+        // Out of `self`, which the handler borrows.
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.handle_completion(&completion, pools, handler);
+        }
+        self.completions = completions;
+        if self.takes_last_connections() {
+            self.finish_accepting(pools, handler);
+        }
+        self.expire_deadlines();
+    }
+
+    #[inline]
+    fn handle_completion<H>(
+        &mut self,
+        completion: &cqueue::Entry,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some((operation, id)) = Operation::from_user_data(completion.user_data()) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        match operation {
+            Operation::Receive => self.receive_completed(id, completion, pools, handler),
+            Operation::Accept => self.accept_completed(completion, pools, handler),
+            Operation::SendQueued => self.queued_send_completed(id, completion, pools, handler),
+            Operation::Connect => self.connect_completed(id, pools, handler),
+            Operation::Watch => self.watch_completed(id, completion, pools, handler),
+            Operation::Wake => {
+                if !cqueue::more(completion.flags()) {
+                    self.arm_wake();
+                }
+            }
+            // The first was looked at before all others; of the second nobody wants to hear.
+            Operation::SendNow | Operation::Cancel => {}
+        }
+    }
+
+    fn connect_completed<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        socket.has_connect = false;
+        match socket.stage {
+            Stage::Abandoned => return self.release_if_idle(id),
+            Stage::Connecting => {}
+            _ => return,
+        }
+        if let Err(error) = connect_outcome(socket.fd()) {
+            return self.remove_failed(id, error, pools, handler);
+        }
+        socket.stage = Stage::Open;
+        // Whoever connects means to exchange more than one message.
+        socket.is_lasting = true;
+        self.arm_queued_send(id);
+        handler(self, pools, Event::Connected { socket: id });
+        self.arm_receive(id);
+    }
+
+    fn report_failing<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
+        let count = self.failing.len();
+        for index in 0..count {
+            let id = self.failing[index];
+            if let Some(Stage::Failing(error)) = self.known(id).map(|socket| socket.stage) {
+                self.remove_failed(id, error, pools, handler);
+            }
+        }
+        self.failing.drain(..count);
+    }
+}
+
+impl Driver for UringDriver {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn features(&self) -> DriverFeatures {
+        self.features
+    }
+
+    fn listen(&mut self, listener: Listener) -> Result<(), IoError> {
+        self.start_accepting(listener)
+    }
+
+    fn stop_listening(&mut self) {
+        self.stop_accepting();
+    }
+
+    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+        self.counters.connects += 1;
+        let (fd, started) = connect_start(to)?;
+        let no_memory = IoError::System {
+            call: "io_uring_enter",
+            error: Errno::NOMEM,
+        };
+        let Ok(handle) = self.sockets.insert(Socket::new(fd, Stage::Connecting)) else {
+            return Err(no_memory);
+        };
+        if !is_slot_nameable(handle.index()) {
+            self.sockets.remove(handle);
+            return Err(no_memory);
+        }
+        let id = id_of(handle);
+        self.alive_count += 1;
+        if let Err(error) = started {
+            self.fail_later(id, error);
+            return Ok(id);
+        }
+        if let Some(socket) = self.sockets.get_mut(handle) {
+            socket.has_connect = true;
+            let events = libc::EPOLLOUT.cast_unsigned();
+            let entry = opcode::PollAdd::new(types::Fd(socket.raw_fd()), events)
+                .build()
+                .user_data(Operation::Connect.on(id));
+            // SAFETY: the entry points to no memory.
+            unsafe { self.ring.push(&entry) };
+        }
+        Ok(id)
+    }
+
+    #[inline]
+    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
+        self.send_or_queue(socket, data)
+    }
+
+    fn pause_receive(&mut self, socket: SocketId) {
+        self.pause(socket);
+    }
+
+    fn resume_receive(&mut self, socket: SocketId) {
+        self.resume(socket);
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.close_now(socket);
+    }
+
+    fn close_after_send(&mut self, socket: SocketId) {
+        self.start_closing(socket);
+    }
+
+    fn socket_count(&self) -> usize {
+        self.alive_count
+    }
+
+    fn closing_count(&self) -> usize {
+        self.closing_count
+    }
+
+    fn waker(&self) -> Waker {
+        self.wake.waker()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn tick<H>(
+        &mut self,
+        deadline_ns: Option<u64>,
+        pools: &mut ShardPools,
+        mut handler: H,
+    ) -> Result<(), IoError>
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.counters.ticks += 1;
+        self.provide_buffers(pools)?;
+        self.feed_starved();
+        self.wait(deadline_ns)?;
+        self.handle_completions(pools, &mut handler);
+        self.buffers.end_tick();
+        if !self.starved.is_empty() && !self.buffers.is_ready() {
+            // The pool has none to give: peers wait instead of the shard spinning.
+            thread::sleep(MEMORY_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> DriverCounters {
+        DriverCounters {
+            early_submits: self.ring.early_submits,
+            submissions: self.ring.submissions,
+            ..self.counters
+        }
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        // Not here: a handler may be looking at bytes in one of the buffers.
+        self.is_withdrawal_asked = true;
+        self.sockets.trim() + self.queued.trim()
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.sockets.stats());
+        visit(self.queued.stats());
+    }
+}
+
+impl Drop for UringDriver {
+    /// Closing the ring would end its operations some time later, while their memory is gone and
+    /// ports stay taken. So everything is ended here, in order.
+    fn drop(&mut self) {
+        while let Some(id) = self.due.pop() {
+            let _ = self.send_due_directly(id);
+        }
+        let has_accept = self.accepting.take().is_some();
+        if has_accept {
+            self.cancel(Operation::Accept.alone());
+        }
+        self.cancel(Operation::Wake.alone());
+        let handles: Vec<_> = self.sockets.handles().collect();
+        for handle in handles {
+            self.remove(id_of(handle));
+        }
+        self.wait_for_the_kernel(has_accept);
+        // What the kernel still holds after so long is better lost than reused.
+        for (_, socket) in self.sockets.iter_mut() {
+            while let Some(data) = socket.queue.pop(&mut self.queued) {
+                std::mem::forget(data);
+            }
+        }
+        self.buffers.withdraw(&self.ring);
+    }
+}
+
+impl UringDriver {
+    /// Until nothing is in flight any more, or for [`FAREWELL_NS`].
+    fn wait_for_the_kernel(&mut self, mut has_accept: bool) {
+        let give_up_ns = monotonic_ns() + FAREWELL_NS;
+        let mut pools = ShardPools::new(PoolMode::Off);
+        let mut nobody = |_: &mut Self, _: &mut ShardPools, _: Event<'_>| {};
+        let mut has_wake = true;
+        loop {
+            let is_quiet = self.sockets.is_empty() && !has_accept && !has_wake;
+            let wait = if is_quiet {
+                Wait::Look
+            } else {
+                Wait::Until(give_up_ns)
+            };
+            if self.ring.enter(wait).is_err() || is_quiet || monotonic_ns() >= give_up_ns {
+                return;
+            }
+            let mut completions = std::mem::take(&mut self.completions);
+            self.ring.take_completions(&mut completions);
+            for completion in completions.drain(..) {
+                let is_last = !cqueue::more(completion.flags());
+                match Operation::from_user_data(completion.user_data()) {
+                    Some((Operation::Wake, _)) => has_wake &= !is_last,
+                    Some((Operation::Accept, _)) => {
+                        has_accept &= !is_last;
+                        self.accept_completed(&completion, &mut pools, &mut nobody);
+                    }
+                    _ => self.handle_completion(&completion, &mut pools, &mut nobody),
+                }
+            }
+            self.completions = completions;
+        }
+    }
+}
+
+/// A list of sockets with room for a busy tick, so that it grows only where thousands are.
+fn list() -> Vec<SocketId> {
+    Vec::with_capacity(256)
+}
+
+#[inline]
+fn id_of(handle: Handle<Socket>) -> SocketId {
+    SocketId::new(handle.index(), handle.generation())
+}
+
+#[inline]
+fn handle_of(id: SocketId) -> Handle<Socket> {
+    Handle::from_bits(id.to_bits())
+}

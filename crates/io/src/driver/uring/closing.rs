@@ -1,0 +1,208 @@
+//! Closing: at once, or lingering so that the answer reaches a peer that is still sending; and
+//! sockets that only the kernel knows any more.
+//!
+//! A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
+//! with operations is shut down, which the peer sees, and they are cancelled; it keeps slot,
+//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back.
+#![allow(unsafe_code)]
+
+use super::accepting::RETRY_TIMER_USER;
+use super::operation::Operation;
+use super::socket::{Receiving, SendOperation, Stage};
+use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
+use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::op::close::finish_sending;
+use crate::pools::ShardPools;
+use io_uring::types::CancelBuilder;
+use io_uring::{opcode, squeue, types};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+
+impl UringDriver {
+    /// Closes a socket for its owner.
+    pub(super) fn close_now(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.stage == Stage::Open
+            && socket.send == SendOperation::Due
+            && self.send_due_directly(id) == SendOutcome::Blocked
+        {
+            // Its owner was told that these bytes are done: they still go out.
+            if let Some(socket) = self.known(id)
+                && socket.stage == Stage::Open
+            {
+                return self.start_closing(id);
+            }
+        }
+        if let Some(position) = self.found_blocked.iter().position(|found| *found == id) {
+            // The same, found out in this very tick and not told yet.
+            self.found_blocked.swap_remove(position);
+            return self.start_closing(id);
+        }
+        self.remove(id);
+    }
+
+    /// Forgets a socket; the kernel may need it a little longer.
+    pub(super) fn remove(&mut self, id: SocketId) {
+        let Self {
+            sockets,
+            queued,
+            deadlines,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        let stage = std::mem::replace(&mut socket.stage, Stage::Abandoned);
+        if stage == Stage::Abandoned {
+            return;
+        }
+        if let Some(deadline) = socket.deadline.take() {
+            deadlines.remove(deadline);
+        }
+        socket.held.clear(queued);
+        if matches!(stage, Stage::Sending | Stage::Lingering) {
+            self.closing_count -= 1;
+        }
+        self.alive_count -= 1;
+        self.counters.closes += 1;
+        if !socket.is_in_flight() {
+            return self.release_if_idle(id);
+        }
+        self.counters.abandoned += 1;
+        // Fails if the connection is gone already; then nobody needs a FIN.
+        let _ = shutdown(socket.fd(), Shutdown::Both);
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(types::Fd(socket.raw_fd())).all())
+            .build()
+            .flags(self.quiet_flags())
+            .user_data(Operation::Cancel.alone());
+        // SAFETY: the entry points to no memory.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    /// Cancels one operation, of which nothing is heard but its own end.
+    pub(super) fn cancel(&mut self, user_data: u64) {
+        let entry = opcode::AsyncCancel::new(user_data)
+            .build()
+            .flags(self.quiet_flags())
+            .user_data(Operation::Cancel.alone());
+        // SAFETY: the entry points to no memory.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    fn quiet_flags(&self) -> squeue::Flags {
+        use crate::driver::features::DriverFeature;
+        if self.features.has(DriverFeature::SkipSuccess) {
+            squeue::Flags::SKIP_SUCCESS
+        } else {
+            squeue::Flags::empty()
+        }
+    }
+
+    /// Lets go of an abandoned socket that the kernel has let go of.
+    pub(super) fn release_if_idle(&mut self, id: SocketId) {
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.is_in_flight() || socket.send == SendOperation::HandedOver {
+            return;
+        }
+        socket.queue.clear(queued);
+        self.sockets.remove(handle_of(id));
+        self.resume_accepting();
+    }
+
+    /// Closes a socket and tells its owner why.
+    pub(super) fn remove_failed<H>(
+        &mut self,
+        id: SocketId,
+        error: Errno,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.remove(id);
+        handler(self, pools, Event::Failed { socket: id, error });
+    }
+
+    pub(super) fn start_closing(&mut self, id: SocketId) {
+        let Some(socket) = self.known(id) else {
+            return;
+        };
+        if socket.stage != Stage::Open {
+            return self.remove(id);
+        }
+        if socket.send == SendOperation::Due {
+            let _ = self.send_due_directly(id);
+        }
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.stage != Stage::Open {
+            return self.remove(id);
+        }
+        socket.stage = Stage::Sending;
+        socket.discard_bytes = DISCARD_BYTES_MAX;
+        socket.held.clear(queued);
+        if std::mem::take(&mut socket.has_held_finish) {
+            socket.receiving = Receiving::Finished;
+        }
+        let has_queue = !socket.queue.is_empty();
+        let deadline = self.deadlines.create(id.to_bits());
+        socket.deadline = Some(deadline);
+        self.closing_count += 1;
+        if !has_queue {
+            return self.start_lingering(id);
+        }
+        self.deadlines.set(deadline, self.now_ns + STALL_NS);
+        // What arrives is discarded from here on, so that the peer can go on to read.
+        self.arm_receive(id);
+    }
+
+    /// The queue is out: send a FIN and wait for the peer's.
+    pub(super) fn start_lingering(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        let is_over =
+            finish_sending(socket.fd()).is_err() || socket.receiving == Receiving::Finished;
+        if is_over {
+            return self.remove(id);
+        }
+        socket.stage = Stage::Lingering;
+        if let Some(deadline) = socket.deadline {
+            self.deadlines.set(deadline, self.now_ns + LINGER_NS);
+        }
+        self.arm_receive(id);
+    }
+
+    /// Bytes arrived that nobody wants.
+    pub(super) fn discard(&mut self, id: SocketId, count: usize) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        socket.discard_bytes = socket.discard_bytes.saturating_sub(count);
+        if socket.discard_bytes == 0 {
+            self.remove(id);
+        }
+    }
+
+    /// Ends what took too long; wakes the listener that rested.
+    pub(super) fn expire_deadlines(&mut self) {
+        while let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) {
+            match user {
+                RETRY_TIMER_USER => self.resume_accepting(),
+                bits => self.remove(SocketId::from_bits(bits)),
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What this kernel's io_uring can do, found out by trying it, once per process.
+//!
+//! Version numbers lie: distributions backport, containers forbid single calls, and some features
+//! came with faults. So a ring is set up the way a shard does it, opcodes are asked for, and
+//! incremental buffers must deliver two split messages in order before they are trusted.
+#![allow(unsafe_code)]
+
+use super::receive_buffers::{GROUP, ReceiveBuffers};
+use super::ring::{Ring, Wait};
+use crate::clock::monotonic_ns;
+use crate::driver::features::{DriverFeature, DriverFeatures};
+use crate::pools::IO_BUFFER_BYTES;
+use io_uring::{Probe, cqueue, opcode, types};
+use millpond_mempool::{BufferPool, PoolMode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+
+/// Why there is no io_uring here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UringUnavailable {
+    /// No such system call.
+    #[error("this kernel has no io_uring: Linux 6.0 or newer has what is needed")]
+    Absent,
+    /// The administrator switched it off.
+    #[error(
+        "io_uring is switched off: kernel.io_uring_disabled is {value}; `sysctl kernel.io_uring_disabled=0` allows it"
+    )]
+    Disabled {
+        /// The setting's value: 1 forbids it to all but a group, 2 to everybody.
+        value: u8,
+    },
+    /// A filter for system calls, as container runtimes install it, or missing rights.
+    #[error(
+        "io_uring is forbidden to this process ({error}), most often by a container's seccomp profile"
+    )]
+    Forbidden {
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// It works, but lacks what every shard needs.
+    #[error("this kernel's io_uring lacks {lacks}")]
+    TooOld {
+        /// What is missing.
+        lacks: &'static str,
+    },
+    /// No memory or descriptors for a ring.
+    #[error("cannot set up a ring: {error}; raise `ulimit -l` (memory it may lock) or `ulimit -n`")]
+    OutOfResources {
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// Something not foreseen.
+    #[error("cannot set up a ring: {error}")]
+    Refused {
+        /// The kernel's answer.
+        error: Errno,
+    },
+}
+
+/// What a failed set-up means.
+pub(super) fn unavailable(error: Errno) -> UringUnavailable {
+    match error {
+        Errno::NOSYS => UringUnavailable::Absent,
+        Errno::PERM | Errno::ACCESS => match disabled_value() {
+            Some(value @ 1..) => UringUnavailable::Disabled { value },
+            _ => UringUnavailable::Forbidden { error },
+        },
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE => UringUnavailable::OutOfResources { error },
+        error => UringUnavailable::Refused { error },
+    }
+}
+
+fn disabled_value() -> Option<u8> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
+    text.trim().parse().ok()
+}
+
+/// What the ring of a shard can use here; asked of the kernel once, then remembered.
+pub fn probe() -> Result<DriverFeatures, UringUnavailable> {
+    static FOUND: OnceLock<Result<DriverFeatures, UringUnavailable>> = OnceLock::new();
+    *FOUND.get_or_init(probe_kernel)
+}
+
+fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
+    let everything = DriverFeature::ALL
+        .into_iter()
+        .fold(DriverFeatures::default(), DriverFeatures::with);
+    let mut ring = Ring::new(everything, 8)?;
+    require_operations(&ring)?;
+    let features = ring.features();
+    // Polling without system calls is opted into; the flag costs every other shard a little.
+    let features = features.without(DriverFeature::TaskRunFlag);
+    if delivers_in_order(&mut ring, features)? {
+        return Ok(features);
+    }
+    let features = features.without(DriverFeature::IncrementalBuffers);
+    if delivers_in_order(&mut ring, features)? {
+        return Ok(features);
+    }
+    let features = features.without(DriverFeature::MultishotReceive);
+    if delivers_in_order(&mut ring, features)? {
+        return Ok(features);
+    }
+    Err(UringUnavailable::TooOld {
+        lacks: "receives into a buffer ring (Linux 5.19)",
+    })
+}
+
+fn require_operations(ring: &Ring) -> Result<(), UringUnavailable> {
+    let mut probe = Probe::new();
+    ring.io()
+        .submitter()
+        .register_probe(&mut probe)
+        .map_err(|_| UringUnavailable::TooOld {
+            lacks: "a probe of its operations (Linux 5.6)",
+        })?;
+    let needed = [
+        (opcode::AcceptMulti::CODE, "accept"),
+        (opcode::Recv::CODE, "receive"),
+        (opcode::Send::CODE, "send"),
+        (opcode::PollAdd::CODE, "poll"),
+        (opcode::AsyncCancel::CODE, "cancel"),
+    ];
+    for (code, name) in needed {
+        if !probe.is_supported(code) {
+            return Err(UringUnavailable::TooOld { lacks: name });
+        }
+    }
+    Ok(())
+}
+
+/// The self-test of receiving: four messages on two sockets, written in turns, must arrive whole
+/// and in order. `false`: with these features they do not.
+fn delivers_in_order(ring: &mut Ring, features: DriverFeatures) -> Result<bool, UringUnavailable> {
+    let refused = |error| UringUnavailable::OutOfResources { error };
+    let pool = BufferPool::new("io_uring_probe", PoolMode::On, IO_BUFFER_BYTES, 8);
+    let mut buffers = ReceiveBuffers::new(features, IO_BUFFER_BYTES).map_err(refused)?;
+    if buffers.provide(ring, &pool).is_err() {
+        return Ok(false);
+    }
+    let pairs = [
+        stream_pair().map_err(refused)?,
+        stream_pair().map_err(refused)?,
+    ];
+    let outcome = exchange(ring, features, &mut buffers, &pairs);
+    // Receives that are still armed find no table any more, and end with the ring.
+    buffers.withdraw(ring);
+    Ok(outcome)
+}
+
+type Pair = (rustix::fd::OwnedFd, rustix::fd::OwnedFd);
+
+fn stream_pair() -> Result<Pair, Errno> {
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
+}
+
+fn exchange(
+    ring: &mut Ring,
+    features: DriverFeatures,
+    buffers: &mut ReceiveBuffers,
+    pairs: &[Pair; 2],
+) -> bool {
+    const ROUNDS: [&[u8]; 4] = [b"first half, ", b"second half; ", b"third ", b"and last."];
+    let is_multishot = features.has(DriverFeature::MultishotReceive);
+    let arm = |ring: &mut Ring, number: usize| {
+        let entry = receive_entry(pairs[number].1.as_raw_fd(), is_multishot);
+        // SAFETY: the entry points to no memory; its buffers come from the registered table.
+        unsafe { ring.push(&entry.user_data(number as u64)) };
+    };
+    let mut got = [Vec::new(), Vec::new()];
+    let mut completions = Vec::new();
+    arm(ring, 0);
+    arm(ring, 1);
+    let give_up_ns = monotonic_ns() + 1_000_000_000;
+    for (round, text) in ROUNDS.iter().enumerate() {
+        for pair in pairs {
+            if send(&pair.0, text, SendFlags::NOSIGNAL) != Ok(text.len()) {
+                return false;
+            }
+        }
+        let expected_len: usize = ROUNDS[..=round].iter().map(|text| text.len()).sum();
+        while got.iter().any(|got| got.len() < expected_len) {
+            if ring.enter(Wait::Until(give_up_ns)).is_err() || monotonic_ns() >= give_up_ns {
+                return false;
+            }
+            ring.take_completions(&mut completions);
+            for completion in completions.drain(..) {
+                let number = usize::from(completion.user_data() != 0);
+                let Some(bytes) = buffers.received(&completion) else {
+                    return false;
+                };
+                got[number].extend_from_slice(bytes);
+                if !cqueue::more(completion.flags()) {
+                    arm(ring, number);
+                }
+            }
+            buffers.end_tick();
+        }
+    }
+    got.iter().all(|got| *got == ROUNDS.concat())
+}
+
+/// A receive into whichever buffer of the table comes next.
+#[inline]
+pub(super) fn receive_entry(fd: i32, is_multishot: bool) -> io_uring::squeue::Entry {
+    let fd = types::Fd(fd);
+    if is_multishot {
+        opcode::RecvMulti::new(fd, GROUP).build()
+    } else {
+        opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+            .buf_group(GROUP)
+            .build()
+            .flags(io_uring::squeue::Flags::BUFFER_SELECT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each way to be refused is told apart and says what to do.
+    #[test]
+    fn refusals_say_what_to_do() {
+        assert_eq!(unavailable(Errno::NOSYS), UringUnavailable::Absent);
+        assert_eq!(
+            unavailable(Errno::MFILE),
+            UringUnavailable::OutOfResources {
+                error: Errno::MFILE
+            }
+        );
+        let sentence = UringUnavailable::Disabled { value: 2 }.to_string();
+        assert!(
+            sentence.contains("sysctl kernel.io_uring_disabled=0"),
+            "{sentence}"
+        );
+        let sentence = unavailable(Errno::PERM).to_string();
+        assert!(
+            sentence.contains("seccomp") || sentence.contains("io_uring_disabled"),
+            "{sentence}"
+        );
+    }
+
+    /// Goal: each combination of receive features that the kernel takes delivers in order; the
+    /// probe must not hang on those it does not.
+    #[test]
+    fn every_way_of_receiving_is_tried() {
+        let Ok(found) = probe() else { return };
+        for without in [
+            &[][..],
+            &[DriverFeature::IncrementalBuffers],
+            &[
+                DriverFeature::IncrementalBuffers,
+                DriverFeature::MultishotReceive,
+            ],
+        ] {
+            let features = without.iter().fold(found, |set, f| set.without(*f));
+            let mut ring = Ring::new(features, 8).unwrap();
+            assert!(
+                delivers_in_order(&mut ring, features).unwrap(),
+                "{features}"
+            );
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Receives: into whichever buffer comes next, once or again and again; pauses.
+//!
+//! The first receive of a connection ends with its first bytes: many connections bring one message
+//! and go. From the second on the submission goes on by itself.
+//!
+//! A pause costs nothing until bytes arrive during it: those are held, copied, and the submission
+//! is cancelled. From then on only a failure is watched for. Held bytes come before all others when
+//! receiving goes on.
+#![allow(unsafe_code)]
+
+use super::operation::Operation;
+use super::probe::receive_entry;
+use super::socket::{ReceiveOperation, Receiving, Stage};
+use super::{Event, SocketId, UringDriver, handle_of};
+use crate::driver::features::DriverFeature;
+use crate::op::close::pending_error;
+use crate::pools::ShardPools;
+use io_uring::{cqueue, opcode, types};
+use millpond_mempool::Buffer;
+use rustix::io::Errno;
+
+/// Held bytes are copied into blocks of at most this size: larger ones come from malloc.
+const HELD_PIECE_BYTES: usize = 32 << 10;
+
+impl UringDriver {
+    /// Starts receiving where that is wanted and nothing receives yet.
+    #[inline]
+    pub(super) fn arm_receive(&mut self, id: SocketId) {
+        let is_multishot_known = self.features.has(DriverFeature::MultishotReceive);
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        let is_wanted = match socket.stage {
+            Stage::Open => {
+                socket.receiving == Receiving::On
+                    && socket.held.is_empty()
+                    && !socket.has_held_finish
+            }
+            Stage::Sending | Stage::Lingering => socket.receiving != Receiving::Finished,
+            _ => false,
+        };
+        if !is_wanted || socket.receive != ReceiveOperation::None {
+            return;
+        }
+        let is_multishot = socket.is_lasting && is_multishot_known;
+        socket.receive = if is_multishot {
+            ReceiveOperation::Multishot
+        } else {
+            ReceiveOperation::Once
+        };
+        let entry = receive_entry(socket.raw_fd(), is_multishot);
+        // SAFETY: the entry points to no memory; its buffers come from the registered table.
+        unsafe { self.ring.push(&entry.user_data(Operation::Receive.on(id))) };
+    }
+
+    /// Has the kernel tell when a socket fails of which nobody receives.
+    fn arm_watch(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.stage != Stage::Open || socket.has_watch || socket.has_receive() {
+            return;
+        }
+        socket.has_watch = true;
+        // Errors and hang-ups are always reported, and so is a FIN, which is there to stay and
+        // would end a poll that is reported once (epoll can do without). This one goes on, and
+        // reports changes.
+        let entry = opcode::PollAdd::new(types::Fd(socket.raw_fd()), 0)
+            .multi(true)
+            .build()
+            .user_data(Operation::Watch.on(id));
+        self.counters.controls += 1;
+        // SAFETY: the entry points to no memory.
+        unsafe { self.ring.push(&entry) };
+    }
+
+    #[inline]
+    pub(super) fn receive_completed<H>(
+        &mut self,
+        id: SocketId,
+        completion: &cqueue::Entry,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        // First of all: a buffer that came with it must go back, whatever becomes of its bytes.
+        let bytes = self.buffers.received(completion);
+        let result = completion.result();
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        if !cqueue::more(completion.flags()) {
+            socket.receive = ReceiveOperation::None;
+        }
+        let stage = socket.stage;
+        match bytes {
+            Some(bytes) if result > 0 => {
+                self.counters.receives += 1;
+                self.counters.received_bytes += bytes.len() as u64;
+                socket.is_lasting = true;
+                match stage {
+                    Stage::Open => self.bytes_arrived(id, bytes, pools, handler),
+                    Stage::Sending | Stage::Lingering => self.discard(id, bytes.len()),
+                    _ => self.counters.stale_events += 1,
+                }
+            }
+            _ if result == 0 => match stage {
+                Stage::Open => self.finish_arrived(id, pools, handler),
+                Stage::Sending => socket.receiving = Receiving::Finished,
+                Stage::Lingering => self.remove(id),
+                _ => {}
+            },
+            _ => self.receive_failed(id, Errno::from_raw_os_error(-result), pools, handler),
+        }
+        self.after_receive(id);
+    }
+
+    /// An operation of the socket came back: start the next one, or let go of what was abandoned.
+    #[inline]
+    fn after_receive(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        match socket.stage {
+            Stage::Abandoned => self.release_if_idle(id),
+            Stage::Open if socket.receiving != Receiving::On => self.quiet(id),
+            _ => self.arm_receive(id),
+        }
+    }
+
+    /// Nobody wants bytes: stop what would bring more, and watch for failures instead.
+    #[cold]
+    fn quiet(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        // A pause without bytes stays as it is.
+        if socket.receive == ReceiveOperation::Multishot && !socket.held.is_empty() {
+            socket.receive = ReceiveOperation::Cancelled;
+            return self.cancel(Operation::Receive.on(id));
+        }
+        self.arm_watch(id);
+    }
+
+    #[inline]
+    fn bytes_arrived<H>(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.receiving == Receiving::On && socket.held.is_empty() {
+            handler(self, pools, Event::Received { socket: id, bytes });
+        } else {
+            self.hold(id, bytes, pools);
+        }
+    }
+
+    /// Keeps bytes for which nobody is ready.
+    #[cold]
+    fn hold(&mut self, id: SocketId, bytes: &[u8], pools: &ShardPools) {
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        for piece in bytes.chunks(HELD_PIECE_BYTES) {
+            let mut copy = Buffer::new();
+            let copied = copy.extend_from_slice(&pools.blocks, piece);
+            if copied
+                .and_then(|()| socket.held.push(queued, copy))
+                .is_err()
+            {
+                return self.fail_later(id, Errno::NOMEM);
+            }
+        }
+    }
+
+    fn finish_arrived<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.receiving == Receiving::On && socket.held.is_empty() {
+            socket.receiving = Receiving::Finished;
+            handler(self, pools, Event::PeerFinished { socket: id });
+        } else {
+            socket.has_held_finish = true;
+        }
+    }
+
+    #[cold]
+    fn receive_failed<H>(
+        &mut self,
+        id: SocketId,
+        error: Errno,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        match error {
+            // The next tick has buffers again.
+            Errno::NOBUFS => {
+                self.counters.receive_starvations += 1;
+                socket.receive = ReceiveOperation::Starved;
+                self.starved.push(id);
+            }
+            // We cancelled it, or it must simply be asked again.
+            Errno::CANCELED | Errno::AGAIN | Errno::INTR => {}
+            error => match socket.stage {
+                Stage::Open => self.remove_failed(id, error, pools, handler),
+                Stage::Sending | Stage::Lingering => self.remove(id),
+                _ => {}
+            },
+        }
+    }
+
+    /// Receives again for sockets that found no buffer, which the last tick has returned since.
+    pub(super) fn feed_starved(&mut self) {
+        let mut starved = std::mem::take(&mut self.starved);
+        for id in starved.drain(..) {
+            if let Some(socket) = self.sockets.get_mut(handle_of(id))
+                && socket.receive == ReceiveOperation::Starved
+            {
+                socket.receive = ReceiveOperation::None;
+                self.after_receive(id);
+            }
+        }
+        self.starved = starved;
+    }
+
+    pub(super) fn pause(&mut self, id: SocketId) {
+        if let Some(socket) = self.known(id)
+            && socket.receiving == Receiving::On
+        {
+            socket.receiving = Receiving::Paused;
+            // With a receive in flight a failure is heard of; else somebody has to listen.
+            if socket.receive == ReceiveOperation::None {
+                self.arm_watch(id);
+            }
+        }
+    }
+
+    pub(super) fn resume(&mut self, id: SocketId) {
+        let Some(socket) = self.known(id) else {
+            return;
+        };
+        if socket.receiving != Receiving::Paused {
+            return;
+        }
+        socket.receiving = Receiving::On;
+        if socket.held.is_empty() && !socket.has_held_finish {
+            self.arm_receive(id);
+        } else {
+            self.resumed.push(id);
+        }
+    }
+
+    /// Hands out what was held of sockets that receive again.
+    pub(super) fn deliver_held<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        // Those that handlers resume meanwhile wait for the next tick, in the same vector.
+        let count = self.resumed.len();
+        for index in 0..count {
+            let id = self.resumed[index];
+            while let Some(bytes) = self.next_held(id) {
+                let event = Event::Received {
+                    socket: id,
+                    bytes: &bytes,
+                };
+                handler(self, pools, event);
+            }
+            if let Some(socket) = self.known(id)
+                && socket.receiving == Receiving::On
+                && socket.held.is_empty()
+                && std::mem::take(&mut socket.has_held_finish)
+            {
+                self.finish_arrived(id, pools, handler);
+            }
+            self.after_receive(id);
+        }
+        self.resumed.drain(..count);
+    }
+
+    fn next_held(&mut self, id: SocketId) -> Option<Buffer> {
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let socket = sockets.get_mut(handle_of(id))?;
+        if socket.stage != Stage::Open || socket.receiving != Receiving::On {
+            return None;
+        }
+        socket.held.pop(queued)
+    }
+
+    /// A socket of which nobody receives failed, or hung up, or its peer finished.
+    pub(super) fn watch_completed<H>(
+        &mut self,
+        id: SocketId,
+        completion: &cqueue::Entry,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        socket.has_watch = cqueue::more(completion.flags());
+        if socket.stage == Stage::Abandoned {
+            return self.release_if_idle(id);
+        }
+        let is_over =
+            completion.result() > 0 && completion.result() & (libc::EPOLLERR | libc::EPOLLHUP) != 0;
+        // While bytes are wanted the receive tells it, after the bytes.
+        if !is_over || socket.stage != Stage::Open || socket.receiving == Receiving::On {
+            return;
+        }
+        match (pending_error(socket.fd()), socket.receiving) {
+            (Some(error), _) => self.remove_failed(id, error, pools, handler),
+            // Hung up after the FIN was reported: sending cannot work any more either.
+            (None, Receiving::Finished) => self.remove_failed(id, Errno::PIPE, pools, handler),
+            // A unix peer closed; its last bytes and the FIN come when they are wanted.
+            (None, _) => {}
+        }
+    }
+}

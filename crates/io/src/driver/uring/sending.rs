@@ -1,0 +1,314 @@
+//! Sends: one per socket and tick through the ring, or straight to the kernel, or queued while it
+//! has no room.
+//!
+//! ```text
+//! send --small--> due --before the wait--> handed over --nothing comes back--> done
+//!   |                                          `--short or refused--> queue   (SendBlocked)
+//!   `--large, or the second of a tick--> system call --short--> queue         (Blocked)
+//! queue --the kernel has room--> ... --empty--> SendDrained
+//! ```
+//! A send that is handed over is tried once, at once (`MSG_DONTWAIT`), so when the call returns it
+//! has gone out whole or its completion says what is left: the buffer can go home without one.
+#![allow(unsafe_code)]
+
+use super::operation::Operation;
+use super::socket::{SendOperation, Stage};
+use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
+use crate::driver::features::DriverFeature;
+use crate::driver::linger::STALL_NS;
+use crate::op::send::send_now;
+use crate::pools::ShardPools;
+use io_uring::{cqueue, opcode, squeue, types};
+use millpond_mempool::Buffer;
+use rustix::io::Errno;
+
+/// More than this goes out at once: the system call is small beside copying so much, and its
+/// answer tells whether the kernel is full.
+const DUE_BYTES_MAX: usize = 64 << 10;
+
+impl UringDriver {
+    #[inline]
+    pub(super) fn send_or_queue(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        match socket.stage {
+            Stage::Open if socket.queue.is_empty() => {}
+            Stage::Open | Stage::Connecting => return self.queue_send(id, data),
+            _ => return SendOutcome::Done,
+        }
+        match socket.send {
+            SendOperation::None if data.len() <= DUE_BYTES_MAX => {
+                socket.sending = data;
+                socket.send = SendOperation::Due;
+                self.due.push(id);
+                SendOutcome::Done
+            }
+            SendOperation::None => self.send_directly(id, data),
+            _ => self.send_second(id, data),
+        }
+    }
+
+    /// A second send within a tick: the first must leave before it.
+    #[cold]
+    fn send_second(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
+        match self.send_due_directly(id) {
+            SendOutcome::Done => match self.known(id) {
+                Some(socket) if socket.stage == Stage::Open => self.send_directly(id, data),
+                _ => SendOutcome::Blocked,
+            },
+            SendOutcome::Blocked => self.queue_send(id, data),
+        }
+    }
+
+    /// Sends by system call; what is left is queued.
+    #[cold]
+    fn send_directly(&mut self, id: SocketId, mut data: Buffer) -> SendOutcome {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        self.counters.sends += 1;
+        match send_now(socket.fd(), &data) {
+            Ok(sent) => {
+                self.counters.sent_bytes += sent as u64;
+                if sent == data.len() {
+                    return SendOutcome::Done;
+                }
+                data.consume_front(sent);
+                self.counters.sends_blocked += 1;
+                self.queue_send(id, data)
+            }
+            Err(error) => {
+                self.fail_later(id, error);
+                SendOutcome::Blocked
+            }
+        }
+    }
+
+    /// Sends what is due by system call instead of with the next wait.
+    pub(super) fn send_due_directly(&mut self, id: SocketId) -> SendOutcome {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        if socket.send != SendOperation::Due {
+            return SendOutcome::Done;
+        }
+        socket.send = SendOperation::None;
+        let data = std::mem::take(&mut socket.sending);
+        self.send_directly(id, data)
+    }
+
+    /// Keeps `data` until the socket drains; without memory for that the socket fails.
+    #[cold]
+    fn queue_send(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return SendOutcome::Done;
+        };
+        if socket.queue.push(queued, data).is_err() {
+            self.fail_later(id, Errno::NOMEM);
+        } else {
+            self.arm_queued_send(id);
+        }
+        SendOutcome::Blocked
+    }
+
+    /// Gives the front of the queue to the kernel, to be sent when there is room.
+    pub(super) fn arm_queued_send(&mut self, id: SocketId) {
+        let Self {
+            sockets,
+            queued,
+            ring,
+            counters,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.send != SendOperation::None
+            || !matches!(socket.stage, Stage::Open | Stage::Sending)
+        {
+            return;
+        }
+        let Some(bytes) = socket.queue.front(queued) else {
+            return;
+        };
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        socket.send = SendOperation::Queued;
+        counters.sends += 1;
+        let entry = opcode::Send::new(types::Fd(socket.raw_fd()), bytes.as_ptr(), len)
+            .flags(libc::MSG_NOSIGNAL)
+            .build()
+            .user_data(Operation::SendQueued.on(id));
+        // SAFETY: the buffer stays in the queue until the completion is here: only that takes it
+        // out, and a socket that is closed meanwhile is abandoned, with its queue.
+        unsafe { ring.push(&entry) };
+    }
+
+    /// Puts the sends of this tick in.
+    #[inline]
+    pub(super) fn hand_over_due(&mut self) {
+        let Self {
+            due,
+            handed_over,
+            sockets,
+            ring,
+            counters,
+            features,
+            ..
+        } = self;
+        let flags = if features.has(DriverFeature::SkipSuccess) {
+            squeue::Flags::SKIP_SUCCESS
+        } else {
+            squeue::Flags::empty()
+        };
+        for id in due.drain(..) {
+            let Some(socket) = sockets.get_mut(handle_of(id)) else {
+                continue;
+            };
+            if socket.send != SendOperation::Due {
+                continue;
+            }
+            socket.send = SendOperation::HandedOver;
+            counters.sends += 1;
+            let bytes = socket.sending.as_slice();
+            #[expect(clippy::cast_possible_truncation, reason = "at most DUE_BYTES_MAX")]
+            let len = bytes.len() as u32;
+            let entry = opcode::Send::new(types::Fd(socket.raw_fd()), bytes.as_ptr(), len)
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL)
+                .build()
+                .flags(flags)
+                .user_data(Operation::SendNow.on(id));
+            // SAFETY: tried once while it is handed over; the buffer stays in the socket until
+            // `note_sent` has seen that all entries were, and no method runs before that.
+            unsafe { ring.push(&entry) };
+            handed_over.push(id);
+        }
+    }
+
+    /// A send of this tick came back: it fell short, failed, or the kernel reports success too.
+    pub(super) fn note_send_result(&mut self, id: SocketId, completion: &cqueue::Entry) {
+        let result = completion.result();
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        if socket.send != SendOperation::HandedOver {
+            self.counters.stale_events += 1;
+            return;
+        }
+        let sent = match usize::try_from(result) {
+            Ok(sent) => sent,
+            Err(_) => match Errno::from_raw_os_error(-result) {
+                Errno::AGAIN | Errno::INTR => 0,
+                error => {
+                    socket.send = SendOperation::None;
+                    socket.sending.release();
+                    return self.fail_later(id, error);
+                }
+            },
+        };
+        if sent >= socket.sending.len() {
+            return;
+        }
+        socket.send = SendOperation::None;
+        self.counters.sent_bytes += sent as u64;
+        self.counters.sends_blocked += 1;
+        let mut rest = std::mem::take(&mut socket.sending);
+        rest.consume_front(sent);
+        let _ = self.queue_send(id, rest);
+        self.found_blocked.push(id);
+    }
+
+    /// All entries were handed over and all bad news is in: the other sends are done.
+    #[inline]
+    pub(super) fn note_sent(&mut self) {
+        let Self {
+            handed_over,
+            sockets,
+            counters,
+            ..
+        } = self;
+        for id in handed_over.drain(..) {
+            if let Some(socket) = sockets.get_mut(handle_of(id))
+                && socket.send == SendOperation::HandedOver
+            {
+                socket.send = SendOperation::None;
+                counters.sent_bytes += socket.sending.len() as u64;
+                socket.sending.release();
+            }
+        }
+    }
+
+    /// Tells the owners whose sends turned out to be blocked.
+    pub(super) fn report_found_blocked<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        while let Some(id) = self.found_blocked.pop() {
+            if self
+                .known(id)
+                .is_some_and(|socket| socket.stage == Stage::Open)
+            {
+                handler(self, pools, Event::SendBlocked { socket: id });
+            }
+        }
+    }
+
+    /// The kernel took some of the queue, or failed.
+    pub(super) fn queued_send_completed<H>(
+        &mut self,
+        id: SocketId,
+        completion: &cqueue::Entry,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let result = completion.result();
+        let Self {
+            sockets,
+            queued,
+            counters,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            counters.stale_events += 1;
+            return;
+        };
+        socket.send = SendOperation::None;
+        if socket.stage == Stage::Abandoned {
+            return self.release_if_idle(id);
+        }
+        let error = match usize::try_from(result) {
+            Ok(sent) => {
+                counters.sent_bytes += sent as u64;
+                socket.queue.consume_front(queued, sent);
+                None
+            }
+            Err(_) => match Errno::from_raw_os_error(-result) {
+                Errno::AGAIN | Errno::INTR => None,
+                error => Some(error),
+            },
+        };
+        let (stage, is_empty) = (socket.stage, socket.queue.is_empty());
+        match (stage, error) {
+            (Stage::Open, Some(error)) => self.remove_failed(id, error, pools, handler),
+            (Stage::Sending, Some(_)) => self.remove(id),
+            (Stage::Open, None) if is_empty => {
+                handler(self, pools, Event::SendDrained { socket: id });
+            }
+            (Stage::Sending, None) if is_empty => self.start_lingering(id),
+            (Stage::Open, None) => self.arm_queued_send(id),
+            (Stage::Sending, None) => {
+                if let Some(deadline) = socket.deadline {
+                    self.deadlines.set(deadline, self.now_ns + STALL_NS);
+                }
+                self.arm_queued_send(id);
+            }
+            _ => {}
+        }
+    }
+}
