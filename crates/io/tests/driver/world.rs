@@ -38,10 +38,11 @@ pub(crate) trait Remote: Read + Write {
     fn reset(self);
 }
 
-/// Drivers over this machine's kernel.
-pub(crate) struct Kernel<F>(pub(crate) F);
+/// Drivers over this machine's kernel. One type for each driver and not for each way to make it:
+/// every behaviour is compiled once for each type.
+pub(crate) struct Kernel<D>(pub(crate) fn() -> D);
 
-impl<D: Driver, F: Fn() -> D> World for Kernel<F> {
+impl<D: Driver> World for Kernel<D> {
     type Driver = D;
     type Remote = KernelRemote;
 
