@@ -1,6 +1,7 @@
 //! The figures this project holds itself to, measured with tools that are not ours.
 //!
-//! wrk is the generator, perf or callgrind the counter, nginx the rival: a mistake that our own
+//! wrk and redis-benchmark are the generators, perf or callgrind the counter, nginx and other
+//! allocators the rivals: a mistake that our own
 //! server, generator and statistics shared would show here. Rivals take turns (A B, B A, ...) and are compared in
 //! pairs, so that a machine that slows down slows both. Absent on purpose: any verdict that fails a
 //! build; a figure that misses its target is printed as such and recorded.
@@ -18,6 +19,8 @@ mod plaintext;
 mod entity;
 mod idle;
 mod pools;
+mod candidates;
+mod redis;
 
 use crate::step::{TestCount, cargo, run_command};
 use figure::Figure;
@@ -69,20 +72,26 @@ impl Plan {
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) machine: Machine,
-    /// The `millpond` that is measured.
+    /// The `millpond` that is measured; it is there if any benchmark that needs it was asked for.
     pub(crate) millpond: PathBuf,
     /// A directory on a real disk, for data and logs.
     pub(crate) scratch: PathBuf,
+    /// Where cargo puts what it builds.
+    pub(crate) target: PathBuf,
 }
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 4] = [
+const ALL: [(&str, Measure); 5] = [
     ("plaintext", plaintext::measure),
     ("entity", entity::measure),
     ("idle", idle::measure),
     ("pools", pools::measure),
+    (REDIS, redis::measure),
 ];
+
+/// The one that measures a program of somebody else's.
+const REDIS: &str = "redis";
 
 /// Measures the benchmark of that name, or all of them, and prints the table.
 pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
@@ -92,15 +101,16 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         .collect();
     if chosen.is_empty() {
         return Err(format!(
-            "no benchmark is called {name}: use plaintext, entity, idle, pools or all"
+            "no benchmark is called {name}: use plaintext, entity, idle, pools, redis or all"
         ));
     }
-    let bench = prepare(plan)?;
+    let needs_millpond = chosen.iter().any(|(name, _)| *name != REDIS);
+    let bench = prepare(plan, needs_millpond)?;
     let mut figures = Vec::new();
     for (name, measure) in chosen {
         println!("\n--- {name}");
         let found = measure(&bench)?;
-        if !bench.plan.smoke {
+        if !bench.plan.smoke && !found.is_empty() {
             figure::record(name, &found, &bench)?;
         }
         figures.extend(found);
@@ -115,13 +125,13 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
     }
 }
 
-fn prepare(plan: Plan) -> Result<Bench, String> {
+fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
     let mut build = cargo();
     build.args(["build", "--locked", "--package", "millpond"]);
     if !plan.smoke {
         build.arg("--release");
     }
-    if !run_command(&mut build, &mut TestCount::default())? {
+    if needs_millpond && !run_command(&mut build, &mut TestCount::default())? {
         return Err("millpond does not build".to_owned());
     }
     let metadata = crate::dependencies::metadata()?;
@@ -139,5 +149,6 @@ fn prepare(plan: Plan) -> Result<Bench, String> {
         machine: Machine::look()?,
         millpond,
         scratch,
+        target,
     })
 }

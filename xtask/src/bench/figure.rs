@@ -3,6 +3,7 @@
 use super::Bench;
 use super::machine::first_line;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub(crate) enum Target {
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     /// In glossary form, with its unit last.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     pub(crate) value: f64,
     /// `None`: it explains another figure.
     pub(crate) target: Option<(Target, f64)>,
@@ -27,7 +28,7 @@ pub(crate) struct Figure {
 
 impl Figure {
     /// The median of the runs.
-    pub(crate) fn median(name: &'static str, runs: Vec<f64>) -> Self {
+    pub(crate) fn median(name: impl Into<Cow<'static, str>>, runs: Vec<f64>) -> Self {
         let mut sorted = runs.clone();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -37,7 +38,7 @@ impl Figure {
             _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
         };
         Self {
-            name,
+            name: name.into(),
             value,
             target: None,
             runs,

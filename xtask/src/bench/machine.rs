@@ -43,6 +43,7 @@ impl Machine {
             "commit": first_line("git", &["describe", "--always", "--dirty"]),
             "wrk": first_line("wrk", &["-v"]).map(|line| line.chars().take(20).collect::<String>()),
             "nginx": first_line("nginx", &["-v"]),
+            "redis": first_line("redis-server", &["--version"]),
             "valgrind": first_line("valgrind", &["--version"]),
             "server_cpu": self.server_cpu,
             "generator_cpu": self.generator_cpu,
