@@ -134,8 +134,9 @@ impl BlockClass {
         Some(header)
     }
 
-    /// Puts blocks that were in the front list back to their chunks.
-    pub(crate) fn spill(&mut self, mut blocks: FreeList) {
+    /// Puts blocks that were in the front list back to their chunks; returns how many bytes.
+    pub(crate) fn spill(&mut self, mut blocks: FreeList) -> usize {
+        let before = self.spilled;
         while let Some(block) = blocks.pop() {
             let header = ChunkHeader::of(block);
             // SAFETY: the block is of a chunk of this class, and no other reference to its shelf
@@ -161,6 +162,7 @@ impl BlockClass {
             self.spilled += 1;
             self.has_news = true;
         }
+        (self.spilled - before) as usize * self.block_bytes()
     }
 
     /// Gives back half, rounded up, of the chunks that were idle all the time since the last sweep,

@@ -197,9 +197,8 @@ impl OwnerPart {
         let count = front.kept_count as usize;
         let surplus = front.free.cut_out(count, count);
         if !surplus.is_empty() {
-            class.spill(surplus);
+            self.pace.note_spilled(class.spill(surplus));
             class.release_idle(GiveBack::Later);
-            self.pace.note_spilled(count * class.block_bytes());
         }
         self.keep_up(now_ms());
     }
@@ -228,7 +227,7 @@ impl OwnerPart {
     /// returns how many.
     fn settle_class(&mut self, index: usize, when: GiveBack) -> usize {
         let (front, class) = (&mut self.fronts[index], &mut self.classes[index]);
-        class.spill(front.free.take());
+        self.pace.note_spilled(class.spill(front.free.take()));
         front.start_count();
         class.release_idle(when)
     }
@@ -248,6 +247,7 @@ impl OwnerPart {
         self.keep_up(now_ms());
         let index = class.index();
         let (front, chunks) = (&mut self.fronts[index], &mut self.classes[index]);
+        let out_count = chunks.out_count();
         if !chunks.refill(&mut front.free) {
             let (header, is_zero) = chunk_store::take(1).ok()?;
             // SAFETY: fresh from the store.
@@ -255,6 +255,8 @@ impl OwnerPart {
             chunks.refill(&mut front.free);
         }
         front.start_count();
+        let filled_bytes = (chunks.out_count() - out_count) * chunks.block_bytes();
+        self.pace.note_filled(filled_bytes);
         self.pop(class)
     }
 
@@ -365,11 +367,11 @@ mod tests {
         unsafe { block.add(SIZE_BYTES - 1).read() == BLOCK_MARK }
     }
 
-    /// Goal: what one live block in a chunk holds back goes to the system, sweep by sweep as time
-    /// goes by and not before; every sweep leaves no block ready, so that the next allocation comes
-    /// by; live blocks keep their bytes, and the rest can be lent again.
+    /// Goal: what one live block in a chunk holds back goes to the system, some of it while the heap
+    /// shrinks, the rest sweep by sweep as time goes by; every sweep leaves no block ready, so that
+    /// the next allocation comes by; live blocks keep their bytes, and the rest can be lent again.
     #[test]
-    fn idle_pages_go_as_time_goes_by() {
+    fn pages_go_as_a_heap_shrinks_and_as_time_goes_by() {
         let memory = Chunk::map().unwrap();
         let heap = memory.start().cast::<ThreadHeap>();
         let home = ThreadHeap::home(heap);
@@ -390,7 +392,7 @@ mod tests {
         let blocks: Vec<_> = (0..count).map(|_| take(owned)).collect();
         let is_live = |index: &usize| index.is_multiple_of(LIVE_ONE_IN);
         let (live, freed): (Vec<usize>, Vec<usize>) = (0..count).partition(is_live);
-        // As if a sweep had just been: none is due in what follows until the time is given.
+        // As if a sweep had just been, far in the future: none is due by the clock until then.
         let start_ms = u64::MAX / 2;
         owned.pace.begin(start_ms, 0);
         for &index in &freed {
@@ -399,25 +401,28 @@ mod tests {
                 owned.look_at(class.index());
             }
         }
-        assert!(blocks.iter().all(|&block| is_marked(block)));
-        let mut marked_counts = Vec::new();
+        let count_marked = || {
+            freed
+                .iter()
+                .filter(|&&index| is_marked(blocks[index]))
+                .count()
+        };
+        let mut marked_counts = vec![count_marked()];
+        // What Miri has the time for is too little to shrink by.
+        assert_eq!(marked_counts[0] < freed.len(), !cfg!(miri));
         for second in 1..=8 {
             owned.keep_up(start_ms + second * 1000);
             assert!(owned.pop(class).is_none(), "a block was still ready");
-            marked_counts.push(
-                freed
-                    .iter()
-                    .filter(|&&index| is_marked(blocks[index]))
-                    .count(),
-            );
+            marked_counts.push(count_marked());
         }
-        assert_eq!(
-            marked_counts[0],
-            freed.len(),
-            "the first only sees what is idle"
+        assert!(
+            marked_counts.is_sorted_by(|one, other| one >= other),
+            "{marked_counts:?}"
         );
-        assert!(marked_counts[1] < freed.len() * 3 / 4, "{marked_counts:?}");
-        assert!(marked_counts[7] < freed.len() / 4, "{marked_counts:?}");
+        assert!(
+            marked_counts[8] < marked_counts[0] && marked_counts[8] < freed.len() / 4,
+            "{marked_counts:?}"
+        );
         assert!(live.iter().all(|&index| is_marked(blocks[index])));
         let again: Vec<_> = freed.iter().map(|_| take(owned)).collect();
         let mut all: Vec<_> = live
