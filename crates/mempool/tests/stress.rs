@@ -22,7 +22,7 @@ const BINS: usize = 16;
 const THREADS_AT_ONCE: usize = 4;
 /// Threads that follow one another in each place, and steps of each: little under Miri.
 const GENERATIONS: u64 = if cfg!(miri) { 2 } else { 12 };
-const STEPS_MAX: u64 = if cfg!(miri) { 60 } else { 2500 };
+const STEPS_MAX: u64 = if cfg!(miri) { 40 } else { 2500 };
 /// More than this is not kept in a bin, or memory would grow without bound.
 const BIN_LEN_MAX: usize = 200;
 
