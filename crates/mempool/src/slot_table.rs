@@ -466,14 +466,19 @@ mod tests {
         fn check<V>() {
             let per_run = SlotTable::<V>::SLOTS_PER_RUN;
             let last = (1 << INDEX_BITS) - 1;
-            let low = 0..per_run.saturating_mul(5).min(100_000);
-            let high = last - 100_000..=last;
-            let borders = (1..1000).flat_map(|step| {
-                let border = (last / per_run / 1000 * step).saturating_mul(per_run);
+            // Numbers only, of which Miri learns nothing.
+            let (count, border_count) = if cfg!(miri) {
+                (100, 20)
+            } else {
+                (100_000, 1000)
+            };
+            let low = 0..per_run.saturating_mul(5).min(count);
+            let high = last - count..=last;
+            let borders = (1..border_count).flat_map(|step| {
+                let border = (last / per_run / border_count * step).saturating_mul(per_run);
                 [border.saturating_sub(1), border]
             });
-            let step = if cfg!(miri) { 997 } else { 1 };
-            for index in low.chain(high).chain(borders).step_by(step) {
+            for index in low.chain(high).chain(borders) {
                 let expected = ((index / per_run) as usize, index % per_run);
                 assert_eq!(SlotTable::<V>::chunk_of(index), expected, "{per_run} slots");
             }
