@@ -4,69 +4,95 @@
 //! [`crate::Service::woken`] with this. Each answer goes into its connection's output; afterwards
 //! the server goes on with that connection's next request and sends all at the end of the tick.
 
+use crate::connection::{Connection, Pending};
 use crate::connections::Connections;
-use crate::counters::HttpCounters;
-use crate::date::StandingLines;
 use crate::encode::Persistence;
 use crate::response::Response;
-use crate::server::{Marks, send_unanswered};
-use crate::service::RequestToken;
+use crate::server::{Exchange, Written};
+use crate::service::{RequestToken, Wants};
+use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{ShardPools, SocketId};
-use millpond_mempool::BlockPool;
 
-/// The way back for requests that were [`crate::Flow::Pending`].
+/// The way back for requests that were [`crate::Flow::Pending`] or [`crate::Flow::Stream`].
 pub struct Completions<'a> {
     pub(crate) connections: &'a mut Connections,
-    pub(crate) counters: &'a mut HttpCounters,
-    pub(crate) marks: &'a mut Marks,
-    pub(crate) blocks: &'a BlockPool,
-    pub(crate) standing_lines: &'a StandingLines,
+    pub(crate) exchange: &'a mut Exchange,
     pub(crate) pools: &'a mut ShardPools,
-    pub(crate) is_draining: bool,
+    pub(crate) now_ns: u64,
     /// Connections to go on with.
     pub(crate) answered: &'a mut Vec<SocketId>,
 }
 
 impl Completions<'_> {
     /// Answers the request behind the token. False: its connection is gone, or it was answered;
-    /// `answer` was not called then. An answer that sends nothing becomes 503.
+    /// `answer` was not called then. An answer that sends nothing becomes 503; one that begins a
+    /// body and does not finish it goes on in [`crate::Service::stream`] when there is room.
     pub fn respond(
         &mut self,
         token: RequestToken,
         answer: impl FnOnce(&mut Response<'_>, &mut ShardPools),
     ) -> bool {
-        let Some(connection) = self.connections.get_mut_by_slot(token.slot() as usize) else {
+        let Some((connection, pending)) = find(self.connections, token) else {
             return false;
         };
-        let is_this =
-            |pending: &mut crate::connection::Pending| pending.sequence == token.sequence();
-        let Some(pending) = connection.pending.take_if(is_this) else {
-            return false;
-        };
-        let persistence = if self.is_draining {
+        let exchange = &mut *self.exchange;
+        let persistence = if exchange.is_draining {
             Persistence::Close
         } else {
             pending.persistence
         };
+        let stream = connection.stream.as_deref();
         let mut response = Response {
             output: &mut connection.output,
-            blocks: self.blocks,
-            standing_lines: self.standing_lines,
+            blocks: &exchange.blocks,
+            standing_lines: &exchange.standing_lines,
             persistence,
             is_head: pending.is_head,
-            sent: None,
+            is_old_version: pending.is_old_version,
+            closes_if_answered: stream.is_some_and(Streaming::closes_if_answered),
+            sent: stream.and_then(|stream| stream.sent),
+            outgoing: stream.map_or(Outgoing::Whole, |stream| stream.outgoing),
         };
         answer(&mut response, self.pools);
-        let sent = response
-            .sent
-            .map_or_else(|| send_unanswered(&mut response), Ok);
-        let persistence = response.persistence;
-        if let Ok(status) = sent {
-            self.counters.count_response(status);
+        let written = Written::of(&response);
+        if written.outgoing.is_open() {
+            exchange.wait_for(connection, Wants::ROOM, pending, written, self.now_ns);
+        } else {
+            exchange.end_exchange(connection, pending, written, self.now_ns);
         }
-        connection.is_closing |= persistence == Persistence::Close || sent.is_err();
-        self.marks.mark_dirty(connection);
         self.answered.push(connection.socket);
         true
     }
+
+    /// Makes the server call [`crate::Service::stream`] about this request, with
+    /// [`crate::StreamEvent::Resumed`], before the tick ends. False: its connection is gone, or it
+    /// was answered.
+    pub fn resume(&mut self, token: RequestToken) -> bool {
+        let Some((connection, pending)) = find(self.connections, token) else {
+            return false;
+        };
+        if connection.stream.is_none() {
+            let written = Written {
+                sent: None,
+                outgoing: Outgoing::Whole,
+                persistence: pending.persistence,
+            };
+            let wants = Wants::default();
+            self.exchange
+                .wait_for(connection, wants, pending, written, self.now_ns);
+        }
+        if let Some(stream) = connection.stream.as_deref_mut() {
+            stream.is_resumed = true;
+        }
+        self.answered.push(connection.socket);
+        true
+    }
+}
+
+fn find(connections: &mut Connections, token: RequestToken) -> Option<(&mut Connection, Pending)> {
+    let connection = connections.get_mut_by_slot(token.slot() as usize)?;
+    let pending = connection.pending?;
+    // One that was refused meanwhile has its answer, and closes.
+    let is_this = pending.sequence == token.sequence() && !connection.is_closing;
+    is_this.then_some((connection, pending))
 }

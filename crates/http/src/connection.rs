@@ -24,8 +24,9 @@ use crate::limits::{Limit, Limits};
 use crate::parse::{Parsed, parse_request_head};
 use crate::request::RequestBody;
 use crate::status::StatusCode;
+use crate::streaming::Streaming;
 use millpond_io::{SocketId, TimerId};
-use millpond_mempool::{BlockPool, Buffer, PoolError};
+use millpond_mempool::{BlockPool, Buffer, PoolError, Pooled};
 
 /// First room for a body whose length only the peer knows; what it claims is not believed at once.
 const BODY_FIRST_BYTES: usize = 4 * 1024;
@@ -37,6 +38,8 @@ pub(crate) enum Advance<'s> {
     NeedMore,
     /// A complete request.
     Ready(Ready<'s>),
+    /// The head is complete and the body is not, or comes in chunks: who wants it decides.
+    Body(RequestHead),
     /// The connection must close after the answer to this.
     Refused(Refusal),
 }
@@ -170,6 +173,11 @@ pub(crate) struct Pending {
     pub(crate) sequence: u32,
     pub(crate) persistence: Persistence,
     pub(crate) is_head: bool,
+    pub(crate) is_old_version: bool,
+    /// The service knows of it: not one that the server answers itself.
+    pub(crate) is_of_service: bool,
+    /// The service's own word.
+    pub(crate) state: u64,
 }
 
 /// All a server knows of one connection. An idle one owns no buffer.
@@ -185,6 +193,8 @@ pub(crate) struct Connection {
     pub(crate) output: Buffer,
     pub(crate) gathering: Option<Gathering>,
     pub(crate) pending: Option<Pending>,
+    /// What of the exchange at hand comes or goes in parts, or comes and is not wanted.
+    pub(crate) stream: Option<Pooled<Streaming>>,
     /// Length of the last output, the best guess for the next one.
     pub(crate) output_bytes_last: u32,
     /// When it was last moved to the young end of `Connections`' order.
@@ -207,6 +217,8 @@ pub(crate) struct Connection {
     pub(crate) is_peer_finished: bool,
     /// At least one byte of the request at hand has come.
     pub(crate) is_mid_request: bool,
+    /// A service wants the next part of the body, although the request is pending.
+    pub(crate) is_reading: bool,
 }
 
 impl Connection {
@@ -219,6 +231,8 @@ impl Connection {
             output: Buffer::new(),
             gathering: None,
             pending: None,
+            stream: None,
+            is_reading: false,
             output_bytes_last: 0,
             age_epoch: 0,
             has_deadline: false,
@@ -236,7 +250,10 @@ impl Connection {
     /// Bytes that come now must wait: an earlier request has to be answered or sent first.
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
-        self.pending.is_some() || self.is_blocked || self.is_backlogged || self.is_closing
+        self.pending.is_some() && !self.is_reading
+            || self.is_blocked
+            || self.is_backlogged
+            || self.is_closing
     }
 
     /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
@@ -249,6 +266,7 @@ impl Connection {
     pub(crate) fn is_idle(&self) -> bool {
         !self.must_wait()
             && self.gathering.is_none()
+            && self.stream.is_none()
             && self.input.is_empty()
             && self.output.is_empty()
     }
@@ -272,20 +290,19 @@ impl Connection {
             Ok(Parsed::Partial) => return Advance::NeedMore,
             Err(error) => return Advance::Refused(error.into()),
         };
-        let (head_bytes, rest) = bytes.split_at(head.head_bytes);
-        self.begin_body(&head, head_bytes, rest, at, limits, blocks)
+        Advance::Body(head)
     }
 
-    /// The body is not whole, or in chunks. `fields` still describes `head_bytes`.
-    fn begin_body<'s>(
+    /// Gathers a body that is not whole, or in chunks. `fields` still describes the head.
+    pub(crate) fn begin_body<'s>(
         &mut self,
         head: &RequestHead,
-        head_bytes: &'s [u8],
-        rest: &'s [u8],
+        source: &'s [u8],
         at: &mut usize,
         limits: &Limits,
         blocks: &BlockPool,
     ) -> Advance<'s> {
+        let (head_bytes, rest) = source[*at..].split_at(head.head_bytes);
         *at += head_bytes.len();
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else {
             return Advance::NeedMore;
@@ -356,6 +373,9 @@ impl Connection {
     /// is: only a line end or a limit can. Keeps a peer that sends byte by byte from making us
     /// parse from the start for each.
     pub(crate) fn is_worth_parsing(&self, arrived: &[u8], limits: &Limits) -> bool {
+        if self.stream.is_some() {
+            return true;
+        }
         let (before, after) = (self.input.len(), self.input.len() + arrived.len());
         // Two bytes for the empty line that may precede a request line.
         let crosses = |limit: usize| before < limit && after >= limit;
@@ -364,8 +384,23 @@ impl Connection {
             || memchr::memchr(b'\n', arrived).is_some()
     }
 
+    /// How much of the body at hand has come, if it is a body that comes.
+    pub(crate) fn body_received_bytes(&self) -> Option<u64> {
+        let stream = self.stream.as_ref().map(|stream| stream.received_bytes);
+        let gathering = self.gathering.as_ref();
+        stream.or_else(|| gathering.map(|gathering| gathering.received_bytes))
+    }
+
+    /// The body that comes belongs to a request that was answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.stream.is_some() && self.pending.is_none()
+    }
+
     /// The method, as far as what was kept shows, asks for no body in the answer.
     pub(crate) fn is_head_request(&self) -> bool {
+        if let Some(pending) = &self.pending {
+            return pending.is_head;
+        }
         let head: &[u8] = self
             .gathering
             .as_ref()

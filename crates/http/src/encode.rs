@@ -99,6 +99,97 @@ pub(crate) fn encode_response(
     Ok(())
 }
 
+/// How a response head announces a body that is written later, in parts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AnnouncedBody {
+    Length(u64),
+    Chunked,
+    /// Nothing says it: the connection closes behind it.
+    UntilClose,
+}
+
+/// Appends the head of a response whose body follows in parts; `parts.body` is left out. On failure
+/// nothing was appended.
+pub(crate) fn encode_response_head(
+    output: &mut Buffer,
+    blocks: &BlockPool,
+    parts: &ResponseParts<'_>,
+    body: AnnouncedBody,
+) -> Result<(), PoolError> {
+    let fields_bytes: usize = parts
+        .fields
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 4)
+        .sum();
+    output.reserve(blocks, RESPONSE_FIXED_BYTES_MAX + fields_bytes)?;
+    if parts.status == StatusCode::OK {
+        output.append_within_capacity(parts.standing_lines.after_ok());
+    } else {
+        append_status_line(output, parts.status);
+        output.append_within_capacity(parts.standing_lines.lines());
+    }
+    for (name, value) in parts.fields {
+        append_field(output, name.as_bytes(), value);
+    }
+    let end = parts.persistence.head_end();
+    let without_line = &end[LINE_END.len()..];
+    match body {
+        _ if parts.status.forbids_body() => output.append_within_capacity(without_line),
+        AnnouncedBody::Length(length) => {
+            let mut digits = itoa::Buffer::new();
+            let length = digits.format(length).as_bytes();
+            output.append_all_within_capacity([CONTENT_LENGTH, length, end]);
+        }
+        AnnouncedBody::Chunked => {
+            output.append_all_within_capacity([b"Transfer-Encoding: chunked", end]);
+        }
+        AnnouncedBody::UntilClose => output.append_within_capacity(without_line),
+    }
+    Ok(())
+}
+
+/// Framing around one chunk, at most.
+pub(crate) const CHUNK_FRAMING_BYTES_MAX: usize = 2 * size_of::<usize>() + 2 * LINE_END.len();
+
+/// Appends one chunk; an empty one would end the body and is left out. On failure nothing was
+/// appended.
+pub(crate) fn encode_chunk(
+    output: &mut Buffer,
+    blocks: &BlockPool,
+    data: &[u8],
+) -> Result<(), PoolError> {
+    if data.is_empty() {
+        return Ok(());
+    }
+    output.reserve(blocks, data.len() + CHUNK_FRAMING_BYTES_MAX)?;
+    let digit_count = (usize::BITS - data.len().leading_zeros()).div_ceil(4) as usize;
+    let mut digits = [0; 2 * size_of::<usize>()];
+    for (index, digit) in digits[..digit_count].iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[data.len() >> (4 * index) & 0xf];
+    }
+    output.append_all_within_capacity([&digits[..digit_count], LINE_END, data, LINE_END]);
+    Ok(())
+}
+
+/// Appends the end of a chunked body. On failure nothing was appended.
+pub(crate) fn encode_last_chunk(
+    output: &mut Buffer,
+    blocks: &BlockPool,
+    trailers: &[(&str, &[u8])],
+) -> Result<(), PoolError> {
+    let fields = trailers.iter();
+    let fields_bytes: usize = fields
+        .map(|(name, value)| name.len() + value.len() + 4)
+        .sum();
+    output.reserve(blocks, fields_bytes + CHUNK_FRAMING_BYTES_MAX)?;
+    output.append_within_capacity(b"0\r\n");
+    for (name, value) in trailers {
+        append_field(output, name.as_bytes(), value);
+    }
+    output.append_within_capacity(LINE_END);
+    Ok(())
+}
+
 #[cold]
 fn append_status_line(output: &mut Buffer, status: StatusCode) {
     if let Some(line) = status.status_line() {

@@ -12,8 +12,7 @@
 //! order of their requests, all of one tick in one send; an idle connection owns no buffer; a
 //! request in steady state makes no heap call with pools on; every cap on a peer has a status code.
 //!
-//! Absent on purpose: TLS, HTTP/2, compression, routing, streaming of bodies, and `unsafe` anywhere
-//! but in `scan`.
+//! Absent on purpose: TLS, HTTP/2, compression, routing, and `unsafe` anywhere but in `scan`.
 
 pub mod limits;
 pub mod method;
@@ -26,6 +25,7 @@ pub mod body;
 pub mod request;
 pub mod service;
 pub mod response;
+mod streaming;
 pub mod completions;
 mod connection;
 mod connections;
@@ -53,10 +53,10 @@ pub use parse::{
 };
 pub use plaintext::Plaintext;
 pub use request::Request;
-pub use response::Response;
+pub use response::{BodyLength, Response, WriteError};
 pub use scan::ScannerKind;
 pub use serve::{
     DriverChoice, Running, ServeConfig, ServeError, ServeReport, ShardServer, serve, serve_with,
 };
-pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart};
+pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
 pub use status::StatusCode;

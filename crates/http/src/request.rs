@@ -1,7 +1,7 @@
 //! What a service sees of a request: borrowed parts of the received bytes, and the whole body.
 //!
-//! Absent on purpose: percent-decoding (the service knows which bytes it accepts) and bodies in
-//! pieces (a request is handed over once it is complete; streaming is a later addition).
+//! Absent on purpose: percent-decoding (the service knows which bytes it accepts). A body that a
+//! service wants in parts is not here: it comes to `Service::stream`.
 
 use crate::head::{HeadFields, RequestHead, Version};
 use crate::method::Method;
@@ -85,7 +85,7 @@ impl<'a> Request<'a> {
         self.head.version
     }
 
-    /// The complete body, chunks joined.
+    /// The complete body, chunks joined; empty where the service takes it in parts.
     #[inline]
     pub fn body(&self) -> &[u8] {
         match &self.body {

@@ -1,20 +1,66 @@
 //! What a service answers with: written at once, behind the answers before it, into the
 //! connection's output.
+//!
+//! Absent on purpose: a body that is taken by reference and sent later. What is written is copied,
+//! once, into the block that leaves with the tick.
 
 use crate::date::StandingLines;
-use crate::encode::{Persistence, ResponseParts, encode_response};
+use crate::encode::{
+    AnnouncedBody, Persistence, ResponseParts, encode_chunk, encode_last_chunk, encode_response,
+    encode_response_head,
+};
 use crate::status::StatusCode;
+use crate::streaming::{Outgoing, room_bytes};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
-/// The answer to one request. Exactly one `send` per request; the server adds `Date`,
-/// `Content-Length` and `Connection`, and leaves the body out for HEAD.
+/// The answer to one request: either one `send`, or `start`, any number of `write` and `finish`.
+/// The server adds `Date`, what frames the body, and `Connection`, and leaves the body out for HEAD.
 pub struct Response<'a> {
     pub(crate) output: &'a mut Buffer,
     pub(crate) blocks: &'a BlockPool,
     pub(crate) standing_lines: &'a StandingLines,
     pub(crate) persistence: Persistence,
     pub(crate) is_head: bool,
+    pub(crate) is_old_version: bool,
+    /// More of the request's body is to come than anybody would read behind an answer.
+    pub(crate) closes_if_answered: bool,
     pub(crate) sent: Option<StatusCode>,
+    pub(crate) outgoing: Outgoing,
+}
+
+/// The length of a body that is written in parts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BodyLength {
+    /// So many bytes, no more and no fewer.
+    Known(u64),
+    /// Sent in chunks; to an HTTP/1.0 client until the connection closes.
+    Unknown,
+}
+
+/// Why a part of a body was not written. The answer cannot be completed any more: return
+/// [`crate::Flow::Done`], which cuts it, so that the client sees that something is missing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum WriteError {
+    /// No memory for it.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+    /// More than was announced.
+    #[error("{given_bytes} bytes given where {left_bytes} were left of the length announced")]
+    PastLength {
+        /// What was to be written.
+        given_bytes: usize,
+        /// What was left.
+        left_bytes: u64,
+    },
+    /// Less than was announced.
+    #[error("the body ends {left_bytes} bytes before the length announced")]
+    Missing {
+        /// What was left.
+        left_bytes: u64,
+    },
+    /// The body is complete, or was never begun.
+    #[error("there is no body to write to: call start first, and finish last")]
+    NotOpen,
 }
 
 impl Response<'_> {
@@ -47,12 +93,109 @@ impl Response<'_> {
         self.encode(status, None, fields, body)
     }
 
+    /// Begins an answer whose body follows through [`Self::write`]. Without memory nothing was
+    /// sent.
+    ///
+    /// # Panics
+    /// Like [`Self::send`].
+    pub fn start(
+        &mut self,
+        status: StatusCode,
+        fields: &[(&str, &[u8])],
+        length: BodyLength,
+    ) -> Result<(), PoolError> {
+        self.assert_unanswered(status);
+        let (announced, outgoing) = match length {
+            BodyLength::Known(bytes) => (
+                AnnouncedBody::Length(bytes),
+                Outgoing::Length {
+                    remaining_bytes: bytes,
+                },
+            ),
+            BodyLength::Unknown if self.is_old_version => {
+                (AnnouncedBody::UntilClose, Outgoing::UntilClose)
+            }
+            BodyLength::Unknown => (AnnouncedBody::Chunked, Outgoing::Chunked),
+        };
+        let has_no_body = self.is_head || status.forbids_body();
+        if outgoing == Outgoing::UntilClose && !has_no_body {
+            self.persistence = Persistence::Close;
+        }
+        let parts = ResponseParts {
+            status,
+            standing_lines: self.standing_lines,
+            content_type: None,
+            fields,
+            persistence: self.persistence,
+            body: &[],
+            is_head: self.is_head,
+        };
+        encode_response_head(self.output, self.blocks, &parts, announced)?;
+        self.sent = Some(status);
+        self.outgoing = match has_no_body {
+            true => Outgoing::Bodyless,
+            false => outgoing,
+        };
+        Ok(())
+    }
+
+    /// Writes the next part of the body. [`Self::room_bytes`] says how much is welcome; more is
+    /// taken, but costs memory until it has left.
+    pub fn write(&mut self, part: &[u8]) -> Result<(), WriteError> {
+        match &mut self.outgoing {
+            Outgoing::Bodyless => Ok(()),
+            Outgoing::Length { remaining_bytes } => {
+                let left_bytes = *remaining_bytes;
+                let given_bytes = part.len();
+                let Some(remaining) = left_bytes.checked_sub(given_bytes as u64) else {
+                    return Err(WriteError::PastLength {
+                        given_bytes,
+                        left_bytes,
+                    });
+                };
+                self.output.extend_from_slice(self.blocks, part)?;
+                *remaining_bytes = remaining;
+                Ok(())
+            }
+            Outgoing::Chunked => Ok(encode_chunk(self.output, self.blocks, part)?),
+            Outgoing::UntilClose => Ok(self.output.extend_from_slice(self.blocks, part)?),
+            Outgoing::Whole | Outgoing::Finished => Err(WriteError::NotOpen),
+        }
+    }
+
+    /// How much [`Self::write`] should be given now: what is left of the pooled block that the
+    /// connection's output may fill until it is sent.
+    pub fn room_bytes(&self) -> usize {
+        room_bytes(self.output)
+    }
+
+    /// Ends the body. One of known length is complete without it.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.finish_with(&[])
+    }
+
+    /// Ends the body, with fields behind it. They are left out where it is not chunked.
+    pub fn finish_with(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), WriteError> {
+        match self.outgoing {
+            Outgoing::Length { remaining_bytes: 0 } | Outgoing::UntilClose | Outgoing::Bodyless => {
+            }
+            Outgoing::Chunked => encode_last_chunk(self.output, self.blocks, trailers)?,
+            Outgoing::Length { remaining_bytes } => {
+                let left_bytes = remaining_bytes;
+                return Err(WriteError::Missing { left_bytes });
+            }
+            Outgoing::Whole | Outgoing::Finished => return Err(WriteError::NotOpen),
+        }
+        self.outgoing = Outgoing::Finished;
+        Ok(())
+    }
+
     /// The connection closes after this answer.
     pub fn close_after(&mut self) {
         self.persistence = Persistence::Close;
     }
 
-    /// Whether the answer was written.
+    /// Whether the answer was written, its head at least.
     pub fn is_sent(&self) -> bool {
         self.sent.is_some()
     }
@@ -65,8 +208,10 @@ impl Response<'_> {
         fields: &[(&str, &[u8])],
         body: &[u8],
     ) -> Result<(), PoolError> {
-        assert!(self.sent.is_none(), "a request has exactly one response");
-        assert!(!status.is_informational(), "a final response is not 1xx");
+        self.assert_unanswered(status);
+        if self.closes_if_answered {
+            self.persistence = Persistence::Close;
+        }
         encode_response(
             self.output,
             self.blocks,
@@ -82,5 +227,11 @@ impl Response<'_> {
         )?;
         self.sent = Some(status);
         Ok(())
+    }
+
+    #[inline]
+    fn assert_unanswered(&self, status: StatusCode) {
+        assert!(self.sent.is_none(), "a request has exactly one response");
+        assert!(!status.is_informational(), "a final response is not 1xx");
     }
 }

@@ -12,12 +12,14 @@
 //! Absent on purpose: threads and signals (`serve`), and locks: all of this is one thread's.
 
 mod exchange;
+mod stream;
 mod deadline;
 mod crowd;
 mod drain;
 mod observe;
 
-pub(crate) use exchange::{Marks, send_unanswered};
+pub(crate) use exchange::Exchange;
+pub(crate) use stream::Written;
 
 use crate::completions::Completions;
 use crate::connection::Connection;
@@ -25,12 +27,9 @@ use crate::connections::Connections;
 use crate::counters::HttpCounters;
 use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
-use crate::service::Service;
+use crate::service::{RequestToken, Service};
 use deadline::IdleSweep;
-use exchange::Exchange;
-use millpond_io::{
-    Driver, Event, IoError, Peer, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
-};
+use millpond_io::{Driver, Event, IoError, Peer, Protocol, ShardContext, SocketId, WaitPlan};
 use millpond_mempool::{BlockPool, PoolMode, PoolStats};
 use observe::Heartbeat;
 use std::sync::Arc;
@@ -72,7 +71,7 @@ impl<S: Service> Server<S> {
         Self {
             service,
             connections: Connections::new(parts.pool_mode, &parts.limits),
-            exchange: Exchange::new(parts.limits, parts.blocks),
+            exchange: Exchange::new(parts.limits, parts.pool_mode, parts.blocks),
             answered: Vec::new(),
             backlog_due: Vec::new(),
             snapshots: parts.snapshots,
@@ -156,6 +155,11 @@ impl<S: Service> Server<S> {
                 .serve(&mut self.service, connection, bytes, shard);
             if consumed_bytes < bytes.len() {
                 self.exchange.keep(connection, &bytes[consumed_bytes..]);
+                if connection.stream.is_some() && connection.must_wait() {
+                    // A client that sends a body has more of it: every receive would be kept.
+                    shard.driver.pause_receive(socket);
+                    connection.is_paused = true;
+                }
             }
         } else {
             let is_worth_it = connection.is_worth_parsing(bytes, &self.exchange.limits);
@@ -173,6 +177,10 @@ impl<S: Service> Server<S> {
         let Some(connection) = self.connections.get_mut(socket) else {
             return;
         };
+        if connection.pending.is_some() {
+            self.exchange
+                .advance_stream(&mut self.service, connection, shard);
+        }
         if !connection.must_wait() && !connection.input.is_empty() {
             self.exchange
                 .serve_kept(&mut self.service, connection, shard);
@@ -205,9 +213,10 @@ impl<S: Service> Server<S> {
         };
         connection.is_blocked = false;
         connection.since_ns = shard.now_ns;
-        if connection.is_closing {
+        if connection.is_closing || !connection.output.is_empty() {
             self.exchange.marks.mark_dirty(connection);
-        } else {
+        }
+        if !connection.is_closing {
             self.go_on(shard, socket);
         }
     }
@@ -223,22 +232,11 @@ impl<S: Service> Server<S> {
         shard: &mut ShardContext<'_, D>,
         answer: impl FnOnce(&mut S, &mut Completions<'_>),
     ) {
-        let Exchange {
-            counters,
-            marks,
-            blocks,
-            standing_lines,
-            is_draining,
-            ..
-        } = &mut self.exchange;
         let mut completions = Completions {
             connections: &mut self.connections,
-            counters,
-            marks,
-            blocks,
-            standing_lines,
+            exchange: &mut self.exchange,
             pools: shard.pools,
-            is_draining: *is_draining,
+            now_ns: shard.now_ns,
             answered: &mut self.answered,
         };
         answer(&mut self.service, &mut completions);
@@ -273,15 +271,7 @@ impl<S: Service> Server<S> {
                 continue;
             };
             connection.is_dirty = false;
-            if !connection.output.is_empty() {
-                let output = std::mem::take(&mut connection.output);
-                let output_bytes = output.len() as u64;
-                connection.output_bytes_last = u32::try_from(output_bytes).unwrap_or(u32::MAX);
-                if shard.driver.send(socket, output) == SendOutcome::Blocked {
-                    connection.is_blocked = true;
-                    self.exchange.watch_write(connection, shard, output_bytes);
-                }
-            }
+            self.exchange.send_output(connection, shard);
             if self.exchange.is_draining && connection.is_idle() {
                 connection.is_closing = true;
             }
@@ -301,6 +291,10 @@ impl<S: Service> Server<S> {
     fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         if let Some(connection) = self.connections.remove(socket) {
             shard.timers.remove(connection.timer);
+            if let Some(pending) = connection.pending.filter(|pending| pending.is_of_service) {
+                let token = RequestToken::new(socket.slot() as u32, pending.sequence);
+                self.service.abandoned(token, pending.state);
+            }
             self.connections_changed();
             if self.connections.is_empty() {
                 self.idle_sweep.cancel(shard);

@@ -16,8 +16,57 @@ use millpond_io::{ShardPools, Waker};
 pub enum Flow {
     /// The response was sent. If it was not, the server answers 503.
     Done,
-    /// The response comes later, through the token. This connection's next request waits for it.
+    /// The response, or the rest of it, comes later, through the token. This connection's next
+    /// request waits for it.
     Pending,
+    /// The exchange goes on in [`Service::stream`] as soon as one of these is there.
+    Stream(Wants),
+}
+
+/// What an exchange in parts waits for. Neither: until [`Completions::resume`], as with
+/// [`Flow::Pending`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Wants {
+    /// The next part of the request's body. As long as this is false nothing is received, so the
+    /// client can send no more than the kernel's buffers hold.
+    pub body: bool,
+    /// Room in the connection's output: what was written until now has left.
+    pub room: bool,
+}
+
+impl Wants {
+    /// The next part of the request's body.
+    pub const BODY: Self = Self {
+        body: true,
+        room: false,
+    };
+    /// Room for more of the response's body.
+    pub const ROOM: Self = Self {
+        body: false,
+        room: true,
+    };
+    /// Whichever comes first.
+    pub const BOTH: Self = Self {
+        body: true,
+        room: true,
+    };
+}
+
+/// What happened to an exchange in parts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StreamEvent<'a> {
+    /// The next bytes of the body, chunks taken off: at least one, and no more than
+    /// [`Response::room_bytes`], so that writing them back needs no more memory.
+    Body(&'a [u8]),
+    /// The body is complete.
+    BodyEnd {
+        /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.
+        trailer: &'a [u8],
+    },
+    /// [`Response::room_bytes`] says how much may be written now.
+    Room,
+    /// [`Completions::resume`] was called.
+    Resumed,
 }
 
 /// Names one pending request of one shard. `Copy` and meant to cross threads; one whose connection
@@ -62,6 +111,9 @@ pub struct ServiceContext<'a> {
     pub token: RequestToken,
     /// Which shard this is.
     pub shard_index: usize,
+    /// A word the service keeps with the request, e.g. a handle: what it leaves here comes back in
+    /// every later call about this request. Zero at first.
+    pub state: u64,
 }
 
 /// A server's handlers. One value per shard, on the shard's thread: no locks, no blocking.
@@ -73,6 +125,27 @@ pub trait Service {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow;
+
+    /// Whether the body of this request, of which only the head is looked at yet, is to come in
+    /// parts: then `call` has an empty body, and [`Flow::Stream`] asks for the first part. Otherwise
+    /// `call` waits for all of it, in memory. Asked only of requests with a body.
+    fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
+        false
+    }
+
+    /// Goes on with an exchange that was [`Flow::Stream`], or [`Flow::Pending`] and resumed.
+    fn stream(
+        &mut self,
+        _event: StreamEvent<'_>,
+        _response: &mut Response<'_>,
+        _context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        Flow::Done
+    }
+
+    /// Nobody waits for this exchange any more: its client has gone, or needs no body. Called once
+    /// at most, instead of any further call about it; `state` is [`ServiceContext::state`].
+    fn abandoned(&mut self, _token: RequestToken, _state: u64) {}
 
     /// All events of a tick are handled: the place to hand batches to other threads.
     fn tick_ended(&mut self) {}

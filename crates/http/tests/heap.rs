@@ -15,7 +15,8 @@
 mod support;
 
 use millpond_http::{
-    Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
+    BodyLength, Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
+    StreamEvent, Wants,
 };
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -91,6 +92,100 @@ impl Service for Store {
             .unwrap();
         Flow::Done
     }
+}
+
+/// Takes bodies in parts: counts them, or writes them back; answers GET in parts.
+#[derive(Default)]
+struct InParts;
+
+/// What a download in parts has.
+const DOWNLOAD_BYTES: u64 = 300_000;
+
+impl Service for InParts {
+    fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
+        true
+    }
+
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let length = match request.path() {
+            b"/upload" => return Flow::Stream(Wants::BODY),
+            b"/echo" => {
+                context.state = u64::MAX;
+                BodyLength::Unknown
+            }
+            b"/chunks" => BodyLength::Unknown,
+            _ => BodyLength::Known(DOWNLOAD_BYTES),
+        };
+        response.start(StatusCode::OK, &[], length).unwrap();
+        match context.state {
+            0 => Flow::Stream(Wants::ROOM),
+            _ => Flow::Stream(Wants::BODY),
+        }
+    }
+
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        match event {
+            StreamEvent::Body(bytes) if context.state == u64::MAX => response.write(bytes).unwrap(),
+            StreamEvent::BodyEnd { .. } if context.state == u64::MAX => {
+                response.finish().unwrap();
+                return Flow::Done;
+            }
+            StreamEvent::Body(bytes) => context.state += bytes.len() as u64,
+            StreamEvent::BodyEnd { .. } => {
+                response.send(StatusCode::OK, None, b"thanks").unwrap();
+                return Flow::Done;
+            }
+            StreamEvent::Room | StreamEvent::Resumed => {
+                let part = context.pools.arena.alloc_slice(512).unwrap();
+                let mut left = DOWNLOAD_BYTES - context.state;
+                while left > 0 && response.room_bytes() >= part.len() {
+                    let part = &part[..part.len().min(left as usize)];
+                    response.write(part).unwrap();
+                    left -= part.len() as u64;
+                }
+                context.state = DOWNLOAD_BYTES - left;
+                if left == 0 {
+                    response.finish().unwrap();
+                    return Flow::Done;
+                }
+                return Flow::Stream(Wants::ROOM);
+            }
+        }
+        Flow::Stream(Wants::BODY)
+    }
+}
+
+fn exchanges_in_parts() -> Vec<Exchange> {
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
+    let post = |path: &str, size: usize| {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n");
+        [head.as_bytes(), &vec![b'x'; size]].concat()
+    };
+    let chunked = |path: &str| {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunk = [&b"2000\r\n"[..], &[b'x'; 0x2000], b"\r\n"].concat();
+        [head.as_bytes(), &chunk.repeat(10), b"0\r\nA: b\r\n\r\n"].concat()
+    };
+    vec![
+        ("a download", vec![get("/download")], 1),
+        ("a download in chunks", vec![get("/chunks")], 1),
+        ("two downloads", vec![get("/chunks").repeat(2)], 2),
+        ("a short upload", vec![post("/upload", 100)], 1),
+        ("an upload", vec![post("/upload", 500_000)], 1),
+        ("an upload in chunks", vec![chunked("/upload")], 1),
+        ("an echo", vec![post("/echo", 100_000)], 1),
+        ("an echo of chunks", vec![chunked("/echo")], 1),
+    ]
 }
 
 /// One exchange: the bytes to send, in parts, and how many responses to read.
@@ -196,5 +291,13 @@ fn pools_take_every_heap_call_off_the_request_path() {
             "{}: {calls} calls are no pool-less server's",
             exchange.0
         );
+    }
+    for exchange in &exchanges_in_parts() {
+        let on = server(PoolMode::On, InParts::default);
+        let calls = steady_heap_calls(&mut on.connect(), exchange, ROUNDS / 10);
+        assert_eq!(calls, 0, "{}", exchange.0);
+        let off = server(PoolMode::Off, InParts::default);
+        let calls = heap_calls(&mut off.connect(), exchange, ROUNDS / 10);
+        assert!(calls >= ROUNDS as u64 / 10, "{}: {calls}", exchange.0);
     }
 }

@@ -53,9 +53,9 @@ impl Exchange {
         connection: &mut Connection,
         shard: &mut ShardContext<'_, D>,
     ) {
-        let allowed_ns = if let Some(gathering) = &connection.gathering {
+        let allowed_ns = if let Some(received_bytes) = connection.body_received_bytes() {
             let rate = self.limits.body_rate_bytes_per_s_min;
-            let earned_ns = gathering.received_bytes.saturating_mul(SECOND_NS) / rate;
+            let earned_ns = received_bytes.saturating_mul(SECOND_NS) / rate;
             self.limits.body_grace_ns.saturating_add(earned_ns)
         } else {
             self.limits.head_timeout_ns
@@ -192,10 +192,16 @@ impl<S: Service> Server<S> {
         }
         if connection.is_mid_request {
             let is_head = connection.is_head_request();
-            let refusal = match connection.gathering {
+            let refusal = match connection.body_received_bytes() {
                 Some(_) => Refusal::BodyTimeout,
                 None => Refusal::HeadTimeout,
             };
+            if connection.is_answered() {
+                // It does not even send the rest that nobody wants.
+                exchange.counters.strike(Limit::BodyRate);
+                self.cut(shard, socket);
+                return;
+            }
             exchange.standing_lines.refresh(shard.now_ns);
             exchange.refuse(connection, refusal, is_head);
             return;

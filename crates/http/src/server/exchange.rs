@@ -1,5 +1,6 @@
 //! Requests out of bytes, through the service, into responses.
 
+use super::stream::Written;
 use crate::connection::{Advance, Connection, Pending, Ready, Refusal, Whole, is_head_request};
 use crate::counters::HttpCounters;
 use crate::date::StandingLines;
@@ -11,8 +12,9 @@ use crate::request::{Request, RequestBody};
 use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext};
 use crate::status::StatusCode;
-use millpond_io::{Driver, ShardContext, SocketId};
-use millpond_mempool::{BlockPool, Buffer, PoolError};
+use crate::streaming::{Outgoing, Streaming};
+use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
+use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, PoolMode};
 use std::io::Write;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -37,7 +39,7 @@ impl Marks {
         }
     }
 
-    fn mark_backlogged(&mut self, connection: &mut Connection) {
+    pub(super) fn mark_backlogged(&mut self, connection: &mut Connection) {
         if !connection.is_backlogged {
             connection.is_backlogged = true;
             self.backlogged.push(connection.socket);
@@ -45,17 +47,29 @@ impl Marks {
     }
 }
 
+/// What was made of the bytes on hand.
+enum Served {
+    /// A request was handed to the service.
+    Request,
+    /// Something else.
+    Part,
+    /// Nothing is to be done without more.
+    NeedMore,
+}
+
 /// All a shard's exchanges share; everything of a server but its connections and its service.
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     pub(super) limits: Limits,
-    pub(super) blocks: BlockPool,
-    pub(super) counters: HttpCounters,
-    pub(super) marks: Marks,
-    pub(super) standing_lines: StandingLines,
+    pub(crate) blocks: BlockPool,
+    pub(crate) counters: HttpCounters,
+    pub(crate) marks: Marks,
+    pub(crate) standing_lines: StandingLines,
+    /// What comes or goes in parts.
+    pub(super) streams: Pool<Streaming>,
     /// Requests for `/metrics`, answered when the tick ends.
     pub(super) metrics_requests: Vec<RequestToken>,
     /// Every response is the last of its connection.
-    pub(super) is_draining: bool,
+    pub(crate) is_draining: bool,
     /// How long a connection may be idle, with as many as there are now.
     pub(super) idle_timeout_ns: u64,
     fields: HeadFields,
@@ -64,13 +78,14 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(limits: Limits, blocks: BlockPool) -> Self {
+    pub(super) fn new(limits: Limits, mode: PoolMode, blocks: BlockPool) -> Self {
         Self {
             limits,
             blocks,
             counters: HttpCounters::default(),
             marks: Marks::default(),
             standing_lines: StandingLines::new(),
+            streams: Pool::new("http_streams", mode),
             metrics_requests: Vec::new(),
             is_draining: false,
             idle_timeout_ns: limits.idle_timeout_ns,
@@ -98,56 +113,113 @@ impl Exchange {
                 self.put_off(connection, is_full);
                 break;
             }
-            if connection.gathering.is_none()
+            let is_between = connection.gathering.is_none() && connection.stream.is_none();
+            if is_between
                 && let Some(whole) = Whole::at_front(&bytes[at..], &self.limits, &mut self.fields)
             {
                 served_count += 1;
-                at += whole.head_bytes.len() + whole.body.len();
+                at += whole.head_bytes.len();
+                let (head, head_bytes) = (&whole.head, whole.head_bytes);
+                if !whole.body.is_empty() {
+                    if self.is_streamed(service, head, head_bytes) {
+                        self.open_stream(service, connection, head, head_bytes, true, shard);
+                        continue;
+                    }
+                    at += whole.body.len();
+                }
                 if at < bytes.len() {
                     self.expect_more_output(connection);
                 }
                 let body = RequestBody::Borrowed(whole.body);
-                self.call(
-                    service,
-                    connection,
-                    &whole.head,
-                    whole.head_bytes,
-                    body,
-                    shard,
-                );
+                self.call(service, connection, head, head_bytes, body, shard);
                 continue;
             }
-            let Self {
-                limits,
-                fields,
-                blocks,
-                ..
-            } = self;
-            match connection.advance(bytes, &mut at, limits, fields, blocks) {
-                Advance::NeedMore => {
-                    self.continue_if_wanted(connection);
-                    break;
-                }
-                Advance::Refused(refusal) => {
-                    self.refuse(connection, refusal, is_head_request(&bytes[at..]));
-                }
-                Advance::Ready(ready) => {
-                    served_count += 1;
-                    self.call_gathered(service, connection, ready, shard);
-                }
+            match self.serve_part(service, connection, bytes, &mut at, shard) {
+                Served::Request => served_count += 1,
+                Served::Part => {}
+                Served::NeedMore => break,
             }
         }
         if connection.is_closing {
             connection.is_last_request &= at == bytes.len();
             at = bytes.len();
         }
-        let is_mid_request = at < bytes.len() || connection.gathering.is_some();
+        let is_mid_request =
+            at < bytes.len() || connection.gathering.is_some() || connection.stream.is_some();
         let is_new_phase = !was_gathering && connection.gathering.is_some();
         if served_count > 0 || is_new_phase || is_mid_request != connection.is_mid_request {
             connection.since_ns = shard.now_ns;
             connection.is_mid_request = is_mid_request;
         }
         at
+    }
+
+    /// Whatever is not a whole request: a part of one, one in parts, or none at all.
+    #[cold]
+    #[inline(never)]
+    fn serve_part<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        at: &mut usize,
+        shard: &mut ShardContext<'_, D>,
+    ) -> Served {
+        if connection.stream.is_some() {
+            *at += self.feed_stream(service, connection, &bytes[*at..], shard);
+            return Served::Part;
+        }
+        let Self {
+            limits,
+            fields,
+            blocks,
+            ..
+        } = self;
+        let advance = match connection.advance(bytes, at, limits, fields, blocks) {
+            Advance::Body(head) => {
+                let head_bytes = &bytes[*at..][..head.head_bytes];
+                if self.is_streamed(service, &head, head_bytes) {
+                    *at += head.head_bytes;
+                    let has_more = *at < bytes.len();
+                    self.open_stream(service, connection, &head, head_bytes, has_more, shard);
+                    return Served::Request;
+                }
+                connection.begin_body(&head, bytes, at, &self.limits, &self.blocks)
+            }
+            advance => advance,
+        };
+        match advance {
+            // A body that is to be gathered has begun.
+            Advance::NeedMore | Advance::Body(_) => {
+                self.continue_if_wanted(connection);
+                Served::NeedMore
+            }
+            Advance::Refused(refusal) => {
+                self.refuse(connection, refusal, is_head_request(&bytes[*at..]));
+                Served::Part
+            }
+            Advance::Ready(ready) => {
+                self.call_gathered(service, connection, ready, shard);
+                Served::Request
+            }
+        }
+    }
+
+    /// Whether the service wants the body of this request in parts.
+    #[inline]
+    fn is_streamed<S: Service>(
+        &self,
+        service: &mut S,
+        head: &RequestHead,
+        head_bytes: &[u8],
+    ) -> bool {
+        service.takes_body_in_parts(&Request {
+            method: head.method,
+            bytes: head_bytes,
+            head,
+            fields: &self.fields,
+            body: RequestBody::Borrowed(&[]),
+        })
     }
 
     /// The connection had its share of the tick: the rest of its requests waits for the next.
@@ -172,6 +244,25 @@ impl Exchange {
         if consumed_bytes < input.len() {
             input.consume_front(consumed_bytes);
             connection.input = input;
+        }
+    }
+
+    /// Hands the output to the driver, unless that still has some.
+    #[inline]
+    pub(super) fn send_output<D: Driver>(
+        &mut self,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        if connection.output.is_empty() || connection.is_blocked {
+            return;
+        }
+        let output = std::mem::take(&mut connection.output);
+        let output_bytes = output.len() as u64;
+        connection.output_bytes_last = u32::try_from(output_bytes).unwrap_or(u32::MAX);
+        if shard.driver.send(connection.socket, output) == SendOutcome::Blocked {
+            connection.is_blocked = true;
+            self.watch_write(connection, shard, output_bytes);
         }
     }
 
@@ -213,7 +304,7 @@ impl Exchange {
     }
 
     #[inline]
-    fn call<S: Service, D: Driver>(
+    pub(super) fn call<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
         connection: &mut Connection,
@@ -231,13 +322,21 @@ impl Exchange {
             sequence: self.sequence,
             persistence,
             is_head,
+            is_old_version: head.version == Version::Http10,
+            is_of_service: true,
+            state: 0,
         };
         let token = RequestToken::new(connection.socket.slot() as u32, self.sequence);
         if is_metrics(head, head_bytes) {
             self.metrics_requests.push(token);
-            connection.pending = Some(pending);
+            connection.pending = Some(Pending {
+                is_of_service: false,
+                ..pending
+            });
             return;
         }
+        let stream = connection.stream.as_deref();
+        let closes_if_answered = stream.is_some_and(Streaming::closes_if_answered);
         let mut request = Request {
             method: head.method,
             bytes: head_bytes,
@@ -251,7 +350,10 @@ impl Exchange {
             standing_lines: &self.standing_lines,
             persistence,
             is_head,
+            is_old_version: pending.is_old_version,
+            closes_if_answered,
             sent: None,
+            outgoing: Outgoing::Whole,
         };
         let (now_ns, shard_index) = (shard.now_ns, shard.shard_index);
         let mut context = ServiceContext {
@@ -259,27 +361,49 @@ impl Exchange {
             now_ns,
             token,
             shard_index,
+            state: 0,
         };
         let flow = service.call(&mut request, &mut response, &mut context);
         context.pools.arena.reset();
-        if flow == Flow::Pending && response.sent.is_none() {
-            connection.pending = Some(Pending {
-                persistence: response.persistence,
-                ..pending
-            });
-            return;
+        let is_simple = flow == Flow::Done && response.outgoing == Outgoing::Whole;
+        if !is_simple || connection.stream.is_some() {
+            let state = context.state;
+            let written = Written::of(&response);
+            let pending = Pending { state, ..pending };
+            self.call_went_on(service, connection, flow, pending, written, now_ns);
+            // A request without a body is at its end at once.
+            return self.deliver_end(service, connection, shard);
         }
         let sent = match response.sent {
             Some(status) => Ok(status),
             None => send_unanswered(&mut response),
         };
-        let is_last = response.persistence == Persistence::Close;
-        match sent {
-            Ok(status) => self.counters.count_response(status),
-            Err(_) => connection.is_closing = true,
+        connection.is_closing |= response.persistence == Persistence::Close || sent.is_err();
+        if let Ok(status) = sent {
+            self.counters.count_response(status);
         }
-        connection.is_closing |= is_last;
         self.marks.mark_dirty(connection);
+    }
+
+    /// The request is not answered by the call alone.
+    fn call_went_on<S: Service>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        flow: Flow,
+        pending: Pending,
+        written: Written,
+        now_ns: u64,
+    ) {
+        if flow == Flow::Pending && written.sent.is_none() && connection.stream.is_none() {
+            let persistence = written.persistence;
+            connection.pending = Some(Pending {
+                persistence,
+                ..pending
+            });
+            return;
+        }
+        self.take_flow(service, connection, flow, pending, written, now_ns);
     }
 
     #[inline]
@@ -314,6 +438,11 @@ impl Exchange {
         self.marks.mark_dirty(connection);
         if let Some(limit) = refusal.limit() {
             self.counters.strike(limit);
+        }
+        let stream = connection.stream.take();
+        if stream.is_some_and(|stream| stream.sent.is_some()) {
+            // Behind the part of an answer there is no place for another: it ends there.
+            return;
         }
         if self
             .encode_refusal(&mut connection.output, refusal, is_head)

@@ -31,7 +31,8 @@ impl Heartbeat {
 impl<S: Service> Server<S> {
     pub(super) fn beat<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.heartbeat.beats_left = self.heartbeat.beats_left.saturating_sub(1);
-        let bytes_given_back = shard.trim_pools() + self.connections.trim();
+        let bytes_given_back =
+            shard.trim_pools() + self.connections.trim() + self.exchange.streams.trim();
         self.heartbeat.bytes_given_back += bytes_given_back as u64;
         if bytes_given_back > 0 {
             self.heartbeat.beats_left = self.heartbeat.beats_left.max(1);
@@ -49,6 +50,7 @@ impl<S: Service> Server<S> {
         snapshot.driver_name = shard.driver.name();
         snapshot.pools.clear();
         snapshot.pools.push(self.connections.stats());
+        snapshot.pools.push(self.exchange.streams.stats());
         shard.visit_pool_stats(&mut |stats| snapshot.pools.push(stats));
         snapshot.bytes_given_back = self.heartbeat.bytes_given_back;
         snapshot.io_buffers_addressed_bytes = shard.pools.io_buffers.addressed_bytes() as u64;

@@ -10,6 +10,7 @@ mod bodies;
 mod client;
 mod requests;
 mod refusals;
+mod streaming;
 mod idle_memory;
 mod limits;
 mod memory;

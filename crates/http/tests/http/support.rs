@@ -201,17 +201,61 @@ impl RawClient {
             head,
             body: Vec::new(),
         };
-        let length: usize = response
-            .header("content-length")
-            .map_or(0, |n| n.parse().unwrap());
-        if !is_head && status >= 200 {
-            while self.received.len() < length {
-                assert!(self.fill(), "the body was cut: {response:?}");
-            }
-            let rest = self.received.split_off(length);
-            response.body = std::mem::replace(&mut self.received, rest);
+        if is_head || status < 200 {
+            return Some(response);
+        }
+        if response.header("transfer-encoding") == Some("chunked") {
+            response.body = self.take_chunks();
+        } else {
+            let length = response.header("content-length");
+            response.body = self.take(length.map_or(0, |n| n.parse().unwrap()));
         }
         Some(response)
+    }
+
+    /// The next bytes, exactly so many.
+    pub(crate) fn take(&mut self, count: usize) -> Vec<u8> {
+        while self.received.len() < count {
+            assert!(self.fill(), "cut at {} of {count}", self.received.len());
+        }
+        let rest = self.received.split_off(count);
+        std::mem::replace(&mut self.received, rest)
+    }
+
+    fn take_line(&mut self) -> String {
+        loop {
+            if let Some(end) = self.received.windows(2).position(|w| w == b"\r\n") {
+                let mut line = self.take(end + 2);
+                line.truncate(end);
+                return String::from_utf8(line).unwrap();
+            }
+            assert!(self.fill(), "cut in a line");
+        }
+    }
+
+    /// A chunked body, joined, with its trailer lines behind it.
+    fn take_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let size = usize::from_str_radix(&self.take_line(), 16).unwrap();
+            body.extend(self.take(size));
+            if size == 0 {
+                break;
+            }
+            assert_eq!(self.take_line(), "", "a chunk is longer than its size");
+        }
+        loop {
+            match self.take_line() {
+                line if line.is_empty() => return body,
+                line => body.extend(format!("{line}\n").bytes()),
+            }
+        }
+    }
+
+    /// All there is until the peer closes.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        while self.fill() {}
+        std::mem::take(&mut self.received)
     }
 
     pub(crate) fn response(&mut self) -> RawResponse {

@@ -1,0 +1,377 @@
+//! Exchanges in parts: the body's next part to the service, the answer's next part from it.
+//!
+//! Back-pressure in both directions: a part is handed over only when the service wants one and the
+//! output has room, and while none is wanted nothing is received; room is offered only when what was
+//! written before has left.
+
+use super::exchange::{Exchange, send_unanswered};
+use crate::body::BodyDecoder;
+use crate::connection::{Connection, Pending, Refusal};
+use crate::encode::Persistence;
+use crate::head::RequestHead;
+use crate::request::RequestBody;
+use crate::response::Response;
+use crate::service::{Flow, RequestToken, Service, ServiceContext, StreamEvent, Wants};
+use crate::status::StatusCode;
+use crate::streaming::{
+    Incoming, Outgoing, STREAM_OUTPUT_BYTES, Streaming, UNREAD_BYTES_MAX, room_bytes,
+};
+use millpond_io::{Driver, ShardContext};
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Less room than this in the output is none for the answer to a part of a body.
+const PART_ROOM_BYTES_MIN: usize = 4 * 1024;
+
+/// How far a response is after the service had its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) sent: Option<StatusCode>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) persistence: Persistence,
+}
+
+impl Written {
+    pub(crate) fn of(response: &Response<'_>) -> Self {
+        Self {
+            sent: response.sent,
+            outgoing: response.outgoing,
+            persistence: response.persistence,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.sent.is_some() && !self.outgoing.is_open()
+    }
+}
+
+impl Exchange {
+    /// Calls the service for a request whose body it wants in parts.
+    #[cold]
+    pub(super) fn open_stream<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        head: &RequestHead,
+        head_bytes: &[u8],
+        has_body_bytes: bool,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let incoming =
+            BodyDecoder::new(head.framing, &self.limits).map_or(Incoming::AtEnd, Incoming::Reading);
+        let mut stream = Streaming::new(incoming);
+        stream.wants_continue = head.expects_continue && !has_body_bytes;
+        match self.streams.insert(stream) {
+            Ok(stream) => connection.stream = Some(stream),
+            Err(error) => {
+                return self.refuse(connection, error.into(), head.method == crate::Method::Head);
+            }
+        }
+        let body = RequestBody::Borrowed(&[]);
+        self.call(service, connection, head, head_bytes, body, shard);
+    }
+
+    /// Takes what belongs to the body at hand off the front of `bytes`, as far as it is wanted;
+    /// returns how much that is.
+    #[cold]
+    pub(super) fn feed_stream<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        shard: &mut ShardContext<'_, D>,
+    ) -> usize {
+        let mut at = 0;
+        while at < bytes.len() && !connection.must_wait() {
+            if room_bytes(&connection.output) < PART_ROOM_BYTES_MIN {
+                // Not at the end of the tick: what is left of the receive would have to be kept.
+                self.send_output(connection, shard);
+                continue;
+            }
+            let Some(stream) = connection.stream.as_deref_mut() else {
+                break;
+            };
+            let room_bytes = room_bytes(&connection.output);
+            let part = &bytes[at..bytes.len().min(at + room_bytes)];
+            match &mut stream.incoming {
+                Incoming::Unread {
+                    decoder,
+                    left_bytes,
+                } => {
+                    let part = &bytes[at..];
+                    let step = decoder.decode(part).map(|step| {
+                        let left = left_bytes.checked_sub(step.consumed_bytes as u64);
+                        (step.consumed_bytes, step.is_complete, left)
+                    });
+                    // The answer is out: what is wrong with the rest only ends the connection.
+                    let Ok((consumed_bytes, is_complete, Some(left))) = step else {
+                        connection.is_closing = true;
+                        self.marks.mark_dirty(connection);
+                        break;
+                    };
+                    *left_bytes = left;
+                    stream.received_bytes += consumed_bytes as u64;
+                    at += consumed_bytes;
+                    if is_complete {
+                        connection.stream = None;
+                    }
+                }
+                Incoming::Reading(_) => {
+                    let consumed_bytes = self.hand_over(service, connection, part, shard);
+                    at += consumed_bytes;
+                }
+                Incoming::AtEnd | Incoming::Read => break,
+            }
+        }
+        at
+    }
+
+    /// Decodes one part and gives it to the service; returns the bytes used.
+    fn hand_over<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        shard: &mut ShardContext<'_, D>,
+    ) -> usize {
+        let Some(stream) = connection.stream.as_deref_mut() else {
+            return 0;
+        };
+        let Incoming::Reading(decoder) = &mut stream.incoming else {
+            return 0;
+        };
+        let kept = decoder
+            .decode(bytes)
+            .map_err(Refusal::from)
+            .and_then(|step| {
+                stream
+                    .trailer
+                    .extend_from_slice(&self.blocks, step.trailer)?;
+                Ok(step)
+            });
+        let step = match kept {
+            Ok(step) => step,
+            Err(refusal) => {
+                let is_head = connection.is_head_request();
+                self.refuse(connection, refusal, is_head);
+                return bytes.len();
+            }
+        };
+        stream.received_bytes += step.consumed_bytes as u64;
+        if step.is_complete {
+            stream.incoming = Incoming::AtEnd;
+            connection.is_reading = false;
+        }
+        if !step.data.is_empty() {
+            self.stream_event(service, connection, StreamEvent::Body(step.data), shard);
+        }
+        self.deliver_end(service, connection, shard);
+        step.consumed_bytes
+    }
+
+    /// Says that the body is complete, once somebody wants to know.
+    pub(super) fn deliver_end<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let Some(stream) = connection.stream.as_deref_mut() else {
+            return;
+        };
+        if stream.wants.body && matches!(stream.incoming, Incoming::AtEnd) {
+            stream.incoming = Incoming::Read;
+            let trailer = std::mem::take(&mut stream.trailer);
+            let event = StreamEvent::BodyEnd { trailer: &trailer };
+            self.stream_event(service, connection, event, shard);
+        }
+    }
+
+    /// A reason to wait is gone: lets the service go on with what it resumed, or write on.
+    pub(super) fn advance_stream<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let Some(stream) = connection.stream.as_deref_mut() else {
+            return;
+        };
+        let has_room = !connection.is_blocked && connection.output.len() < STREAM_OUTPUT_BYTES;
+        if std::mem::take(&mut stream.is_resumed) {
+            self.stream_event(service, connection, StreamEvent::Resumed, shard);
+        } else if stream.wants.room && has_room {
+            self.stream_event(service, connection, StreamEvent::Room, shard);
+        }
+        self.deliver_end(service, connection, shard);
+    }
+
+    fn stream_event<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        event: StreamEvent<'_>,
+        shard: &mut ShardContext<'_, D>,
+    ) {
+        let (Some(pending), Some(stream)) = (connection.pending, connection.stream.as_deref())
+        else {
+            return;
+        };
+        self.standing_lines.refresh(shard.now_ns);
+        let mut response = Response {
+            output: &mut connection.output,
+            blocks: &self.blocks,
+            standing_lines: &self.standing_lines,
+            persistence: pending.persistence,
+            is_head: pending.is_head,
+            is_old_version: pending.is_old_version,
+            closes_if_answered: stream.closes_if_answered(),
+            sent: stream.sent,
+            outgoing: stream.outgoing,
+        };
+        let mut context = ServiceContext {
+            pools: shard.pools,
+            now_ns: shard.now_ns,
+            token: RequestToken::new(connection.socket.slot() as u32, pending.sequence),
+            shard_index: shard.shard_index,
+            state: pending.state,
+        };
+        let flow = service.stream(event, &mut response, &mut context);
+        let written = Written::of(&response);
+        let pending = Pending {
+            state: context.state,
+            ..pending
+        };
+        context.pools.arena.reset();
+        self.take_flow(service, connection, flow, pending, written, shard.now_ns);
+    }
+
+    /// What the service wants next with an exchange that is not simply answered.
+    #[cold]
+    pub(super) fn take_flow<S: Service>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        flow: Flow,
+        pending: Pending,
+        written: Written,
+        now_ns: u64,
+    ) {
+        let wants = match flow {
+            Flow::Done => return self.end_exchange(connection, pending, written, now_ns),
+            Flow::Pending => Wants::default(),
+            Flow::Stream(wants) => wants,
+        };
+        if written.is_complete() {
+            let token = RequestToken::new(connection.socket.slot() as u32, pending.sequence);
+            service.abandoned(token, pending.state);
+            return self.end_exchange(connection, pending, written, now_ns);
+        }
+        self.wait_for(connection, wants, pending, written, now_ns);
+    }
+
+    /// The exchange goes on when `wants` is there.
+    pub(crate) fn wait_for(
+        &mut self,
+        connection: &mut Connection,
+        wants: Wants,
+        pending: Pending,
+        written: Written,
+        now_ns: u64,
+    ) {
+        connection.pending = Some(Pending {
+            persistence: written.persistence,
+            ..pending
+        });
+        if connection.stream.is_none() {
+            match self.streams.insert(Streaming::new(Incoming::AtEnd)) {
+                Ok(stream) => connection.stream = Some(stream),
+                Err(error) => return self.refuse(connection, error.into(), pending.is_head),
+            }
+        }
+        let Some(stream) = connection.stream.as_deref_mut() else {
+            return;
+        };
+        stream.wants = wants;
+        stream.sent = written.sent;
+        stream.outgoing = written.outgoing;
+        let was_reading = connection.is_reading;
+        connection.is_reading = wants.body && matches!(stream.incoming, Incoming::Reading(_));
+        if connection.is_reading && !was_reading {
+            // The time that the service took is not the client's.
+            stream.received_bytes = 0;
+            connection.since_ns = now_ns;
+            let wants_continue = std::mem::take(&mut stream.wants_continue);
+            if wants_continue && written.sent.is_none() {
+                let appended = connection.output.extend_from_slice(&self.blocks, CONTINUE);
+                if let Err(error) = appended {
+                    return self.refuse(connection, error.into(), pending.is_head);
+                }
+            }
+        }
+        if wants.room {
+            self.marks.mark_backlogged(connection);
+        }
+        if !connection.output.is_empty() {
+            self.marks.mark_dirty(connection);
+        }
+    }
+
+    /// The service is done with the exchange: sees that its answer is whole, and what becomes of a
+    /// body that was not read.
+    pub(crate) fn end_exchange(
+        &mut self,
+        connection: &mut Connection,
+        pending: Pending,
+        mut written: Written,
+        now_ns: u64,
+    ) {
+        connection.pending = None;
+        connection.is_reading = false;
+        if written.sent.is_none() {
+            let mut response = Response {
+                output: &mut connection.output,
+                blocks: &self.blocks,
+                standing_lines: &self.standing_lines,
+                persistence: Persistence::Close,
+                is_head: pending.is_head,
+                is_old_version: pending.is_old_version,
+                closes_if_answered: false,
+                sent: None,
+                outgoing: Outgoing::Whole,
+            };
+            written.sent = send_unanswered(&mut response).ok();
+            written.persistence = Persistence::Close;
+        }
+        if let Some(status) = written.sent {
+            self.counters.count_response(status);
+        }
+        // A body that stops before its end is cut, so that the client sees it.
+        connection.is_closing |=
+            written.persistence == Persistence::Close || written.outgoing.is_open();
+        self.marks.mark_dirty(connection);
+        self.leave_unread(connection, now_ns);
+    }
+
+    fn leave_unread(&mut self, connection: &mut Connection, now_ns: u64) {
+        let Some(mut stream) = connection.stream.take() else {
+            return;
+        };
+        let closes = stream.closes_if_answered();
+        if let Incoming::Reading(decoder) = std::mem::replace(&mut stream.incoming, Incoming::Read)
+        {
+            // Bytes of it may be on their way: a plain close would destroy the answer.
+            connection.is_last_request = false;
+            connection.is_closing |= closes;
+            if !connection.is_closing {
+                stream.incoming = Incoming::Unread {
+                    decoder,
+                    left_bytes: UNREAD_BYTES_MAX,
+                };
+                stream.received_bytes = 0;
+                connection.since_ns = now_ns;
+                connection.stream = Some(stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Exchanges in parts: what a connection keeps of one between two calls of its service.
+//!
+//! On the path: `server::stream` decodes the body's next part off the received bytes and hands it
+//! to the service, which writes into the connection's output through [`crate::Response`].
+//!
+//! ```text
+//! body in:   Reading --last part--> AtEnd --> Read     answered before: Unread, up to 64 KiB
+//! body out:  Whole | Length | Chunked | UntilClose --finish--> Finished      (HEAD: Bodyless)
+//! ```
+//!
+//! Bounded by design: at most what two receives brought waits to be read, and a block of 32 KiB to
+//! be sent; another may be with the driver.
+
+use crate::body::BodyDecoder;
+use crate::encode::CHUNK_FRAMING_BYTES_MAX;
+use crate::service::Wants;
+use crate::status::StatusCode;
+use millpond_mempool::Buffer;
+
+/// Output of an exchange in parts between two sends: the largest block that is pooled.
+pub(crate) const STREAM_OUTPUT_BYTES: usize = 32 * 1024;
+
+/// How much more a connection's output takes before it outgrows its block. The framing of a chunk
+/// and of the last one is put aside.
+pub(crate) fn room_bytes(output: &Buffer) -> usize {
+    STREAM_OUTPUT_BYTES.saturating_sub(output.len() + 2 * CHUNK_FRAMING_BYTES_MAX)
+}
+
+/// How much of a body that nobody wants is read for the sake of the connection; one with more to
+/// come is closed.
+pub(crate) const UNREAD_BYTES_MAX: u64 = 64 * 1024;
+
+/// Where the end of a response's body is, and how far it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Outgoing {
+    /// Nothing was written in parts.
+    Whole,
+    Length {
+        remaining_bytes: u64,
+    },
+    Chunked,
+    UntilClose,
+    /// The head is all: HEAD, 204, 304.
+    Bodyless,
+    Finished,
+}
+
+impl Outgoing {
+    /// The head was written and the body is not complete.
+    pub(crate) fn is_open(self) -> bool {
+        match self {
+            Self::Length { remaining_bytes } => remaining_bytes > 0,
+            Self::Chunked | Self::UntilClose => true,
+            Self::Whole | Self::Bodyless | Self::Finished => false,
+        }
+    }
+}
+
+/// The request's body.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// There is none, or its end was handed over.
+    Read,
+    /// All parts were handed over, its end was not.
+    AtEnd,
+    /// More may come.
+    Reading(BodyDecoder),
+    /// The answer is out, nobody wants the rest; so much of it is tolerated.
+    Unread {
+        decoder: BodyDecoder,
+        left_bytes: u64,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Streaming {
+    pub(crate) wants: Wants,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) sent: Option<StatusCode>,
+    /// Input since reading went on, framing included, for the rate.
+    pub(crate) received_bytes: u64,
+    /// The client waits for 100 Continue, which it gets when somebody reads.
+    pub(crate) wants_continue: bool,
+    /// `Completions::resume` was called.
+    pub(crate) is_resumed: bool,
+    pub(crate) trailer: Buffer,
+}
+
+impl Streaming {
+    pub(crate) fn new(incoming: Incoming) -> Self {
+        Self {
+            wants: Wants::default(),
+            incoming,
+            outgoing: Outgoing::Whole,
+            sent: None,
+            received_bytes: 0,
+            wants_continue: false,
+            is_resumed: false,
+            trailer: Buffer::new(),
+        }
+    }
+
+    /// An answer now would leave so much of the body unread that the connection has to close.
+    pub(crate) fn closes_if_answered(&self) -> bool {
+        match &self.incoming {
+            Incoming::Reading(decoder) => {
+                let is_long = decoder
+                    .remaining_bytes()
+                    .is_some_and(|remaining_bytes| remaining_bytes > UNREAD_BYTES_MAX);
+                // A client that was not told to go on may send the body or leave it out.
+                self.wants_continue || is_long
+            }
+            Incoming::Read | Incoming::AtEnd | Incoming::Unread { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,710 @@
+//! Bodies in parts, both ways, over real sockets.
+
+use crate::support::{PATIENCE, RawClient, TestServer};
+use millpond_http::{
+    BodyLength, Completions, Flow, HeadFields, Limits, Request, RequestToken, Response, Service,
+    ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, WriteError, parse_trailer_fields,
+};
+use millpond_io::Waker;
+use std::collections::HashMap;
+use std::io::{ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
+
+/// The byte at any place of every body here, so that a lost or doubled part shows.
+fn byte_at(place: u64) -> u8 {
+    (place ^ place >> 8 ^ place >> 17) as u8
+}
+
+fn pattern(start: u64, len: usize) -> Vec<u8> {
+    (start..).take(len).map(byte_at).collect()
+}
+
+/// What one exchange is about.
+#[derive(Debug)]
+enum Task {
+    /// Checks and counts what comes.
+    Upload {
+        received_bytes: u64,
+        is_intact: bool,
+    },
+    /// Like it, but takes nothing until released.
+    Held {
+        received_bytes: u64,
+        is_intact: bool,
+    },
+    /// Writes the pattern.
+    Download {
+        written_bytes: u64,
+        length: u64,
+        trailer: bool,
+    },
+    /// Writes what comes.
+    Echo,
+}
+
+/// All of it in one service. State is kept by a number that the server carries.
+struct Streamer {
+    tasks: HashMap<u64, Task>,
+    next: u64,
+    held: Vec<RequestToken>,
+    waker: Waker,
+    is_released: bool,
+    abandoned: Arc<AtomicU64>,
+}
+
+impl Streamer {
+    fn new(start: &ShardStart, abandoned: Arc<AtomicU64>) -> Self {
+        Self {
+            tasks: HashMap::new(),
+            next: 0,
+            held: Vec::new(),
+            waker: start.waker.clone(),
+            is_released: false,
+            abandoned,
+        }
+    }
+
+    fn begin(&mut self, task: Task, context: &mut ServiceContext<'_>) {
+        self.next += 1;
+        context.state = self.next;
+        self.tasks.insert(self.next, task);
+    }
+
+    fn produce(&mut self, response: &mut Response<'_>, state: u64) -> Flow {
+        let Some(Task::Download {
+            written_bytes,
+            length,
+            trailer,
+        }) = self.tasks.get_mut(&state)
+        else {
+            unreachable!("only downloads want room alone")
+        };
+        let part = response
+            .room_bytes()
+            .min((*length - *written_bytes) as usize);
+        response.write(&pattern(*written_bytes, part)).unwrap();
+        *written_bytes += part as u64;
+        if written_bytes < length {
+            return Flow::Stream(Wants::ROOM);
+        }
+        let total = written_bytes.to_string();
+        let fields: &[(&str, &[u8])] = &[("X-Total", total.as_bytes())];
+        response
+            .finish_with(if *trailer { fields } else { &[] })
+            .unwrap();
+        self.tasks.remove(&state);
+        Flow::Done
+    }
+}
+
+impl Streamer {
+    /// Answers that are over with the call, and not all as they should be.
+    fn answer_oddly(request: &Request<'_>, response: &mut Response<'_>) -> Flow {
+        match request.path() {
+            b"/short" => {
+                response
+                    .start(StatusCode::OK, &[], BodyLength::Known(100))
+                    .unwrap();
+                response.write(b"0123456789").unwrap();
+                assert_eq!(
+                    response.finish(),
+                    Err(WriteError::Missing { left_bytes: 90 })
+                );
+                Flow::Done
+            }
+            b"/long" => {
+                response
+                    .start(StatusCode::OK, &[], BodyLength::Known(4))
+                    .unwrap();
+                let refused = WriteError::PastLength {
+                    given_bytes: 5,
+                    left_bytes: 4,
+                };
+                assert_eq!(response.write(b"01234"), Err(refused));
+                response.write(b"0123").unwrap();
+                Flow::Done
+            }
+            _ => {
+                let text = request.body().len().to_string();
+                response
+                    .send(StatusCode::OK, None, text.as_bytes())
+                    .unwrap();
+                Flow::Done
+            }
+        }
+    }
+}
+
+fn number(request: &Request<'_>) -> u64 {
+    let text = request
+        .query()
+        .map(|query| std::str::from_utf8(query).unwrap());
+    text.map_or(0, |text| text.parse().unwrap())
+}
+
+impl Service for Streamer {
+    fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
+        request.path() != b"/whole"
+    }
+
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let upload = (0, true);
+        match request.path() {
+            b"/upload" => {
+                let (received_bytes, is_intact) = upload;
+                self.begin(
+                    Task::Upload {
+                        received_bytes,
+                        is_intact,
+                    },
+                    context,
+                );
+                Flow::Stream(Wants::BODY)
+            }
+            b"/held" => {
+                let (received_bytes, is_intact) = upload;
+                self.begin(
+                    Task::Held {
+                        received_bytes,
+                        is_intact,
+                    },
+                    context,
+                );
+                self.held.push(context.token);
+                Flow::Stream(Wants::default())
+            }
+            b"/release" => {
+                self.is_released = true;
+                self.waker.wake();
+                response.send(StatusCode::OK, None, b"").unwrap();
+                Flow::Done
+            }
+            path @ (b"/download" | b"/chunks") => {
+                let length = number(request);
+                let is_chunked = path == b"/chunks";
+                let announced = match is_chunked {
+                    true => BodyLength::Unknown,
+                    false => BodyLength::Known(length),
+                };
+                response
+                    .start(StatusCode::OK, &[("X-Kind", b"pattern")], announced)
+                    .unwrap();
+                let task = Task::Download {
+                    written_bytes: 0,
+                    length,
+                    trailer: is_chunked,
+                };
+                self.begin(task, context);
+                Flow::Stream(Wants::ROOM)
+            }
+            b"/echo" => {
+                response
+                    .start(StatusCode::OK, &[], BodyLength::Unknown)
+                    .unwrap();
+                self.begin(Task::Echo, context);
+                Flow::Stream(Wants::BODY)
+            }
+            b"/short" | b"/long" | b"/whole" => Self::answer_oddly(request, response),
+            b"/forget" => Flow::Done,
+            _ => {
+                response.send(StatusCode::FORBIDDEN, None, b"no").unwrap();
+                Flow::Done
+            }
+        }
+    }
+
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let task = self
+            .tasks
+            .get_mut(&context.state)
+            .expect("the state comes back");
+        match (task, event) {
+            (
+                Task::Upload {
+                    received_bytes,
+                    is_intact,
+                }
+                | Task::Held {
+                    received_bytes,
+                    is_intact,
+                },
+                StreamEvent::Body(bytes),
+            ) => {
+                *is_intact &= bytes == pattern(*received_bytes, bytes.len());
+                *received_bytes += bytes.len() as u64;
+                Flow::Stream(Wants::BODY)
+            }
+            (
+                Task::Upload {
+                    received_bytes,
+                    is_intact,
+                }
+                | Task::Held {
+                    received_bytes,
+                    is_intact,
+                },
+                StreamEvent::BodyEnd { trailer },
+            ) => {
+                let mut fields = HeadFields::new();
+                parse_trailer_fields(trailer, &Limits::default(), &mut fields).unwrap();
+                let checksum = fields.value_of(trailer, b"X-Sum").unwrap_or(b"none");
+                let checksum = String::from_utf8_lossy(checksum);
+                let text = format!("{received_bytes} {is_intact} {checksum}");
+                self.tasks.remove(&context.state);
+                response
+                    .send(StatusCode::CREATED, None, text.as_bytes())
+                    .unwrap();
+                Flow::Done
+            }
+            (Task::Held { .. }, StreamEvent::Resumed) => Flow::Stream(Wants::BODY),
+            (Task::Download { .. }, StreamEvent::Room) => self.produce(response, context.state),
+            (Task::Echo, StreamEvent::Body(bytes)) => {
+                response.write(bytes).unwrap();
+                Flow::Stream(Wants::BODY)
+            }
+            (Task::Echo, StreamEvent::BodyEnd { .. }) => {
+                response.finish().unwrap();
+                self.tasks.remove(&context.state);
+                Flow::Done
+            }
+            (task, event) => panic!("{event:?} for {task:?}"),
+        }
+    }
+
+    fn woken(&mut self, completions: &mut Completions<'_>) {
+        if self.is_released {
+            for token in self.held.drain(..) {
+                completions.resume(token);
+            }
+        }
+    }
+
+    fn abandoned(&mut self, _token: RequestToken, state: u64) {
+        if self.tasks.remove(&state).is_some() {
+            self.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn serve(limits: Limits) -> (TestServer, Arc<AtomicU64>) {
+    let abandoned = Arc::new(AtomicU64::new(0));
+    let shared = Arc::clone(&abandoned);
+    let server = TestServer::with_limits(limits, move |start| {
+        Streamer::new(&start, Arc::clone(&shared))
+    });
+    (server, abandoned)
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn chunks(body: &[u8], size: usize, trailer: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in body.chunks(size) {
+        write!(bytes, "{:x}\r\n", part.len()).unwrap();
+        bytes.extend(part);
+        bytes.extend(b"\r\n");
+    }
+    write!(bytes, "0\r\n{trailer}\r\n").unwrap();
+    bytes
+}
+
+/// Goal: an upload arrives whole and in order, with its length or in chunks, cut anywhere, its
+/// trailer behind it; the connection goes on with the next request.
+#[test]
+fn uploads_arrive_in_parts() {
+    let (server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    for size in [1, 5000, 200_000] {
+        let body = pattern(0, size);
+        let head = format!("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n");
+        client.send([head.as_bytes(), &body].concat());
+        let response = client.response();
+        assert_eq!(
+            (response.status, response.text()),
+            (201, format!("{size} true none"))
+        );
+        let head = format!("POST /upload HTTP/1.1\r\nHost: a\r\n{CHUNKED}\r\n");
+        let bytes = [head.as_bytes(), &chunks(&body, 777, "X-Sum: 9\r\n")].concat();
+        for piece in bytes.chunks(bytes.len() / 7 + 1) {
+            client.send(piece);
+        }
+        assert_eq!(client.response().text(), format!("{size} true 9"));
+    }
+    let small = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
+    let small = [small.as_bytes(), &pattern(0, 2)].concat();
+    let after = b"GET /upload HTTP/1.1\r\nHost: a\r\n\r\n";
+    let whole = b"PUT /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    client.send([&small[..], &small, after, whole, &small].concat());
+    for expected in [
+        "2 true none",
+        "2 true none",
+        "0 true none",
+        "3",
+        "2 true none",
+    ] {
+        assert_eq!(client.response().text(), expected, "pipelined");
+    }
+}
+
+/// Goal: every cut of a chunked upload gives the same answer.
+#[test]
+fn an_upload_cut_at_every_byte_is_the_same() {
+    let (server, _) = serve(Limits::default());
+    let head = format!("POST /upload HTTP/1.1\r\nHost: a\r\n{CHUNKED}\r\n");
+    let bytes = [
+        head.as_bytes(),
+        &chunks(&pattern(0, 20), 6, "X-Sum: ab\r\n"),
+    ]
+    .concat();
+    let mut client = server.connect();
+    for cut in 1..bytes.len() {
+        client.send(&bytes[..cut]);
+        std::thread::yield_now();
+        client.send(&bytes[cut..]);
+        assert_eq!(client.response().text(), "20 true ab", "cut at {cut}");
+    }
+}
+
+/// Goal: a download is whole and in order, with its length or in chunks with a trailer; HEAD has
+/// the same head and no body; an HTTP/1.0 client gets no chunks but the end of the connection.
+#[test]
+fn downloads_are_made_as_they_leave() {
+    let (server, abandoned) = serve(Limits::default());
+    let mut client = server.connect();
+    for length in [0, 1, 40_000, 3_000_000] {
+        let response = client.ask(format!(
+            "GET /download?{length} HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+        assert_eq!(
+            response.header("content-length"),
+            Some(&*length.to_string())
+        );
+        assert!(response.body == pattern(0, length), "{length}");
+        let response = client.ask(format!("GET /chunks?{length} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let trailer = format!("X-Total: {length}\n").into_bytes();
+        assert!(
+            response.body == [pattern(0, length), trailer].concat(),
+            "{length}"
+        );
+    }
+    for (path, field) in [
+        ("/download", "content-length"),
+        ("/chunks", "transfer-encoding"),
+    ] {
+        client.send(format!("HEAD {path}?9 HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert!(client.response_to_head().header(field).is_some(), "{path}");
+    }
+    let unneeded = "two HEADs and an empty body need no part";
+    assert_eq!(abandoned.load(Ordering::Relaxed), 3, "{unneeded}");
+    assert_eq!(
+        client.ask("GET /no HTTP/1.1\r\nHost: a\r\n\r\n").status,
+        403,
+        "it goes on"
+    );
+
+    let mut old = server.connect();
+    old.send("GET /chunks?100000 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let all = old.rest();
+    let end = all.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8(all[..end].to_vec()).unwrap();
+    assert!(
+        !head.contains("chunked") && head.contains("Connection: close"),
+        "{head}"
+    );
+    assert!(all[end..] == pattern(0, 100_000));
+}
+
+/// Goal: both directions at once, more than any buffer holds, by a client that reads and writes.
+#[test]
+fn an_echo_flows_both_ways() {
+    let (server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    let mut writer = client.stream.try_clone().unwrap();
+    let size = 8 << 20;
+    let sending = std::thread::spawn(move || {
+        let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n");
+        writer.write_all(head.as_bytes()).unwrap();
+        for start in (0..size as u64).step_by(1 << 16) {
+            writer.write_all(&pattern(start, 1 << 16)).unwrap();
+        }
+    });
+    let response = client.response();
+    sending.join().unwrap();
+    assert!(response.body == pattern(0, size));
+    assert_eq!(
+        client.ask("GET /no HTTP/1.1\r\nHost: a\r\n\r\n").status,
+        403,
+        "it goes on"
+    );
+}
+
+/// Goal: while nobody wants the body its client is stopped by the kernel, and what the server keeps
+/// is bounded; when somebody does, all of it arrives.
+#[test]
+fn a_client_is_stopped_while_nobody_reads() {
+    let (server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    let size: usize = 64 << 20;
+    client.send(format!(
+        "POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n"
+    ));
+    client.stream.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    let mut other = server.connect();
+    // Full when nothing more is taken for a while: the kernel's buffers grow as they fill.
+    let mut refused_count = 0;
+    while refused_count < 50 {
+        match client
+            .stream
+            .write(&pattern(sent as u64, (size - sent).min(1 << 16)))
+        {
+            Ok(count) => {
+                sent += count;
+                refused_count = 0;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                refused_count += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        assert!(sent < size, "all was taken although nobody reads");
+    }
+    let text = other.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").text();
+    let live = "millpond_pool_live_bytes{shard=\"0\",pool=\"shard_blocks\"";
+    let line = text.lines().find(|line| line.starts_with(live)).unwrap();
+    let kept_bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(kept_bytes <= 256 << 10, "{line}");
+    assert_eq!(
+        other.ask("GET /release HTTP/1.1\r\nHost: a\r\n\r\n").status,
+        200
+    );
+    client.stream.set_nonblocking(false).unwrap();
+    for start in (sent..size).step_by(1 << 16) {
+        client.send(pattern(start as u64, (size - start).min(1 << 16)));
+    }
+    assert_eq!(client.response().text(), format!("{size} true none"));
+}
+
+/// Goal: 100 Continue comes when somebody reads and not before, and not at all when the answer is
+/// there; then the connection closes, because nobody knows whether the body comes.
+#[test]
+fn continue_waits_for_a_reader() {
+    let (server, _) = serve(Limits::default());
+    let head = |path: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        )
+    };
+    let mut client = server.connect();
+    assert_eq!(client.ask(head("/upload")).status, 100);
+    client.send(pattern(0, 3));
+    assert_eq!(client.response().text(), "3 true none");
+
+    let mut refused = server.connect();
+    let response = refused.ask(head("/no"));
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (403, Some("close"))
+    );
+    refused.expect_end();
+
+    let mut held = server.connect();
+    held.send(head("/held"));
+    let mut other = server.connect();
+    // Both are on one shard: the answer to what was asked later says that the first was seen.
+    assert_eq!(other.ask("GET /no HTTP/1.1\r\nHost: a\r\n\r\n").status, 403);
+    held.stream.set_nonblocking(true).unwrap();
+    let peeked = held.stream.peek(&mut [0]);
+    assert_eq!(
+        peeked.unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "nobody reads yet"
+    );
+    held.stream.set_nonblocking(false).unwrap();
+    other.ask("GET /release HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(held.response().status, 100);
+    held.send(pattern(0, 3));
+    assert_eq!(held.response().text(), "3 true none");
+}
+
+/// Goal: a short body that nobody read is skipped and the connection goes on; a long one ends it,
+/// announced where the length is known, and without destroying the answer.
+#[test]
+fn an_unread_body_is_skipped_or_ends_the_connection() {
+    let (server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    let no = "GET /no HTTP/1.1\r\nHost: a\r\n\r\n";
+    let body = pattern(0, 60_000);
+    let head = "POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n";
+    client.send([head.as_bytes(), &body, no.as_bytes()].concat());
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (403, None)
+    );
+    assert_eq!(client.response().status, 403, "the request behind it");
+    let head = format!("POST /no HTTP/1.1\r\nHost: a\r\n{CHUNKED}\r\n");
+    client.send([head.as_bytes(), &chunks(&body, 1000, ""), no.as_bytes()].concat());
+    assert_eq!(
+        (client.response().status, client.response().status),
+        (403, 403)
+    );
+
+    client.send("POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    client.send(pattern(0, 1_000_000));
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.header("connection")),
+        (403, Some("close"))
+    );
+    client.expect_end();
+
+    let mut client = server.connect();
+    client.send(head);
+    client.send(chunks(&pattern(0, 1_000_000), 1000, ""));
+    assert_eq!(client.response().status, 403);
+    client.expect_end();
+}
+
+/// Goal: a body that breaks off, or breaks the grammar, never looks complete; the service hears of
+/// a client that is gone.
+#[test]
+fn what_breaks_off_is_seen_on_both_sides() {
+    let (server, abandoned) = serve(Limits::default());
+    let mut client = server.connect();
+    client.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+    let text = String::from_utf8(client.rest()).unwrap();
+    assert!(
+        text.contains("Content-Length: 100") && text.ends_with("\r\n\r\n0123456789"),
+        "{text}"
+    );
+    let mut client = server.connect();
+    assert_eq!(
+        client.ask("GET /long HTTP/1.1\r\nHost: a\r\n\r\n").body,
+        b"0123"
+    );
+    let forgotten = client.ask("GET /forget HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(
+        (forgotten.status, forgotten.header("connection")),
+        (503, Some("close"))
+    );
+
+    let mut client = server.connect();
+    client.send(format!(
+        "POST /upload HTTP/1.1\r\nHost: a\r\n{CHUNKED}\r\n1\r\na\r\nz\r\n"
+    ));
+    assert_eq!(client.response().status, 400);
+    client.expect_end();
+    wait_for("a refused body", || abandoned.load(Ordering::Relaxed) == 1);
+
+    let mut client = server.connect();
+    client.send(format!(
+        "POST /echo HTTP/1.1\r\nHost: a\r\n{CHUNKED}\r\n1\r\na\r\nz\r\n"
+    ));
+    let text = String::from_utf8(client.rest()).unwrap();
+    assert!(
+        text.ends_with("1\r\na\r\n"),
+        "no last chunk behind a broken body: {text}"
+    );
+
+    let mut gone = server.connect();
+    gone.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+    drop(gone);
+    let gone = server.connect();
+    gone.stream
+        .try_clone()
+        .unwrap()
+        .write_all(b"GET /download?99999999 HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    drop(gone);
+    wait_for("clients that are gone", || {
+        abandoned.load(Ordering::Relaxed) == 4
+    });
+}
+
+/// Goal: a body that comes too slowly is refused in parts too, but not while the service itself
+/// does not read.
+#[test]
+fn only_a_reader_makes_a_client_slow() {
+    let limits = Limits {
+        body_grace_ns: 100_000_000,
+        body_rate_bytes_per_s_min: 1_000_000,
+        ..Limits::default()
+    };
+    let (server, abandoned) = serve(limits);
+    let post = |client: &mut RawClient, path: &str| {
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+        ));
+    };
+    let mut held = server.connect();
+    post(&mut held, "/held");
+    let mut slow = server.connect();
+    post(&mut slow, "/upload");
+    assert_eq!(slow.response().status, 408);
+    slow.expect_end();
+    wait_for("the slow one", || abandoned.load(Ordering::Relaxed) == 1);
+    // Held for longer than that, and none the worse.
+    held.send(pattern(0, 9));
+    server
+        .connect()
+        .ask("GET /release HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(held.response().text(), "9 true none");
+}
+
+/// Goal: a stop lets what flows in parts finish.
+#[test]
+fn a_graceful_stop_waits_for_parts() {
+    let (mut server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n");
+    client.send(pattern(0, 3));
+    let mut scraper = server.connect();
+    wait_for("the upload", || {
+        let scraped = scraper.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        let live = "live_objects{shard=\"0\",pool=\"http_streams\"";
+        let text = scraped.text();
+        let mut lines = text.lines();
+        lines.any(|line| line.contains(live) && line.ends_with(" 1"))
+    });
+    server.begin_stop();
+    scraper.expect_end();
+    client.send(pattern(3, 3));
+    assert_eq!(client.response().text(), "6 true none");
+    client.expect_end();
+}
+
+/// Goal: methods without a body in the answer are told apart by the server alone.
+#[test]
+fn head_of_an_upload_is_answered_without_a_body() {
+    let (server, _) = serve(Limits::default());
+    let mut client = server.connect();
+    client.send("HEAD /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+    client.send(pattern(0, 3));
+    assert_eq!(client.response_to_head().status, 201);
+    assert_eq!(
+        client.ask("GET /no HTTP/1.1\r\nHost: a\r\n\r\n").status,
+        403
+    );
+}
