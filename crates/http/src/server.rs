@@ -90,6 +90,10 @@ impl<S: Service> Server<S> {
         &self.exchange.counters
     }
 
+    pub(crate) fn stream_stats(&self) -> PoolStats {
+        self.exchange.streams.stats()
+    }
+
     pub(crate) fn connection_stats(&self) -> PoolStats {
         self.connections.stats()
     }
