@@ -9,6 +9,8 @@
 //! the timeout at most, for nothing per request.
 mod connections;
 mod housekeeping;
+#[cfg(test)]
+mod simulated;
 
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
@@ -21,7 +23,6 @@ use crate::shared::Shared;
 use millpond_http::ClientError;
 use millpond_io::{
     Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
-    monotonic_ns,
 };
 use std::collections::VecDeque;
 
@@ -222,7 +223,7 @@ impl<'run> Worker<'run> {
             let State::Open { socket } = session.state else {
                 continue;
             };
-            self.now_ns = monotonic_ns();
+            self.now_ns = shard.driver.clock_ns();
             let (now_ns, free_since_ns) = (self.now_ns, session.free_since_ns);
             let lateness = &mut self.outcome.lateness;
             let batch = session.written(now_ns, is_closed_loop, |request| {
@@ -312,7 +313,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             self.spin.observe(shard.now_ns - sleep_until_ns);
         }
         self.had_events = false;
-        self.now_ns = monotonic_ns();
+        self.now_ns = shard.driver.clock_ns();
         if self.now_ns >= self.next_housekeeping_ns {
             self.keep_house(shard);
         }
