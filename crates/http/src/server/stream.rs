@@ -286,6 +286,12 @@ impl Exchange {
         if connection.stream.is_none() {
             match self.streams.insert(Streaming::new(Incoming::AtEnd)) {
                 Ok(stream) => connection.stream = Some(stream),
+                Err(_) if written.sent.is_some() => {
+                    // A refusal behind the head that was written would be taken for its body.
+                    connection.is_closing = true;
+                    connection.is_last_request = false;
+                    return self.marks.mark_dirty(connection);
+                }
                 Err(error) => return self.refuse(connection, error.into(), pending.is_head),
             }
         }

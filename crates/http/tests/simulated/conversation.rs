@@ -10,6 +10,8 @@ pub(crate) struct Expected {
     /// `None`: any, as for `/metrics`.
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) is_head: bool,
+    /// The service may answer before the request is complete.
+    pub(crate) may_start_early: bool,
     /// The connection ends behind this answer.
     pub(crate) closes: bool,
 }
@@ -91,7 +93,7 @@ impl Conversation {
     }
 
     fn plain_request(&mut self, rng: &mut Rng, depth: Depth) {
-        let (target, _) = target(rng);
+        let target = target(rng);
         let (method, body) = match rng.u8(0..4) {
             0 => ("HEAD", Vec::new()),
             1 => ("POST", body(rng)),
@@ -107,7 +109,7 @@ impl Conversation {
     }
 
     fn chunked_request(&mut self, rng: &mut Rng, depth: Depth) {
-        let (target, body) = (target(rng).0, body(rng));
+        let (target, body) = (target(rng), body(rng));
         let mut bytes = head(rng, "PUT", &target);
         bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
         let mut rest = &body[..];
@@ -125,7 +127,9 @@ impl Conversation {
 
     /// The body waits for a sign of the server.
     fn request_with_continue(&mut self, rng: &mut Rng) {
-        let (target, mut body) = (target(rng).0, body(rng));
+        // Where the answer begins before the body, it is itself the sign to go on.
+        let target = Some(target(rng)).filter(|target| !target.starts_with("/echo/"));
+        let (target, mut body) = (target.unwrap_or_else(|| "/in/0".to_owned()), body(rng));
         body.push(b'.');
         let mut bytes = head(rng, "PUT", &target);
         let length = body.len();
@@ -177,6 +181,7 @@ impl Conversation {
             status,
             body: None,
             is_head: false,
+            may_start_early: false,
             closes: true,
         };
         if rng.bool() {
@@ -188,15 +193,20 @@ impl Conversation {
 }
 
 /// A path whose answer can be foretold.
-fn target(rng: &mut Rng) -> (String, bool) {
-    match rng.u8(0..12) {
-        0 => (
-            format!("/large/{}", [100, 3_000, 20_000][rng.usize(0..3)]),
-            false,
-        ),
-        1 | 2 => (format!("/late/{}", rng.u16(..)), true),
-        3 => ("/metrics".to_owned(), false),
-        _ => (format!("/{}?q={}", rng.u16(..), rng.u8(..)), false),
+fn target(rng: &mut Rng) -> String {
+    let len = [1, 100, 3_000, 40_000][rng.usize(0..4)];
+    let number = rng.u16(..);
+    match rng.u8(0..18) {
+        0 => format!("/large/{len}"),
+        1 | 2 => format!("/late/{number}"),
+        3 => "/metrics".to_owned(),
+        4 => format!("/out/{len}"),
+        5 => format!("/chunks/{len}"),
+        6 => format!("/in/{number}"),
+        7 => format!("/held/{number}"),
+        8 => format!("/echo/{number}"),
+        9 => format!("/early/{number}"),
+        _ => format!("/{number}?q={len}"),
     }
 }
 
@@ -220,6 +230,7 @@ fn expected(method: &str, target: &str, body: &[u8]) -> Expected {
         status: 200,
         body: (!is_metrics).then(|| answer_to(method, target, body)),
         is_head: method == "HEAD",
+        may_start_early: target.starts_with("/early/") || target.starts_with("/echo/"),
         closes: false,
     }
 }

@@ -7,6 +7,7 @@
 
 mod stage;
 mod service;
+mod streams;
 mod responses;
 mod splits;
 mod conversation;

@@ -28,29 +28,48 @@ impl Responses {
         let rest = status_line.strip_prefix("HTTP/1.1 ").expect(status_line);
         let status: u16 = rest[..3].parse().expect(status_line);
         let (mut length, mut says_close, mut has_date) = (0, false, false);
+        let mut is_chunked = false;
         for line in lines {
             let (name, value) = line.split_once(": ").expect(line);
             match name {
                 "Content-Length" => length = value.parse().expect(line),
                 "Connection" => says_close = value == "close",
+                "Transfer-Encoding" => is_chunked = value == "chunked",
                 "Date" => has_date = true,
                 _ => {}
             }
         }
         assert!(has_date || status < 200, "{head}");
-        if is_head || status < 200 {
-            length = 0;
-        }
-        let whole = end + 4 + length;
-        if self.unread.len() < whole {
-            return None;
-        }
-        let body = self.unread[end + 4..whole].to_vec();
-        self.unread.drain(..whole);
+        let has_body = !is_head && status >= 200;
+        let behind = &self.unread[end + 4..];
+        let (body, body_bytes) = match (has_body, is_chunked) {
+            (false, _) => (Vec::new(), 0),
+            (true, true) => dechunked(behind)?,
+            (true, false) => (behind.get(..length)?.to_vec(), length),
+        };
+        self.unread.drain(..end + 4 + body_bytes);
         Some(Answer {
             status,
             body,
             says_close,
         })
+    }
+}
+
+/// The body whose chunks `bytes` begins with and how long those are; `None` if some are missing.
+fn dechunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let (mut body, mut at) = (Vec::new(), 0);
+    loop {
+        let line_len = bytes[at..].windows(2).position(|two| two == b"\r\n")?;
+        let line = std::str::from_utf8(&bytes[at..at + line_len]).expect("a chunk's size is text");
+        let size = usize::from_str_radix(line, 16).expect(line);
+        at += line_len + 2;
+        let data = bytes.get(at..at + size + 2)?;
+        assert_eq!(&data[size..], b"\r\n", "a chunk's end");
+        at += size + 2;
+        if size == 0 {
+            return Some((body, at));
+        }
+        body.extend_from_slice(&data[..size]);
     }
 }

@@ -1,8 +1,10 @@
 //! What the simulated server serves: answers that can be foretold from the request alone, some of
 //! them given later by a back office that is a script of the network.
 
+use crate::streams::Streams;
 use millpond_http::{
     Completions, Flow, Request, RequestToken, Response, Service, ServiceContext, StatusCode,
+    StreamEvent,
 };
 use millpond_io::Waker;
 use millpond_io::driver::sim::{Network, Turn};
@@ -16,13 +18,17 @@ const OFFICE_NS_MAX: u64 = 50_000_000;
 /// Answers are `METHOD target\n` and the request's body; see [`answer_to`] for the exceptions.
 pub(crate) struct TestService {
     desk: Rc<RefCell<Desk>>,
+    streams: Streams,
 }
+
+/// A request, and its answer; none if it is to be resumed.
+type Asked = (RequestToken, Option<Vec<u8>>);
 
 /// What lies between the service and its back office.
 #[derive(Default)]
 struct Desk {
-    asked: VecDeque<(RequestToken, Vec<u8>)>,
-    done: Vec<(RequestToken, Vec<u8>)>,
+    asked: VecDeque<Asked>,
+    done: Vec<Asked>,
     /// Answers for connections that were gone.
     lost: u64,
 }
@@ -45,7 +51,7 @@ impl BackOffice {
     /// Works for as long as the network lives; sleeps while nothing is asked.
     pub(crate) fn script(&self) -> impl FnMut(&Network) -> Turn + 'static {
         let office = self.clone();
-        let mut working: Vec<(u64, (RequestToken, Vec<u8>))> = Vec::new();
+        let mut working: Vec<(u64, Asked)> = Vec::new();
         move |network| {
             let now_ns = network.now_ns();
             let mut desk = office.desk.borrow_mut();
@@ -60,7 +66,11 @@ impl BackOffice {
                 desk.done.extend(due.into_iter().map(|(_, asked)| asked));
                 office.waker.wake();
             }
-            Turn::At(now_ns + 1 + network.random_below(OFFICE_NS_MAX / 10))
+            let pause_ns_max = match working.is_empty() {
+                true => 2 * OFFICE_NS_MAX,
+                false => OFFICE_NS_MAX / 10,
+            };
+            Turn::At(now_ns + 1 + network.random_below(pause_ns_max))
         }
     }
 }
@@ -69,26 +79,52 @@ impl TestService {
     pub(crate) fn new(office: &BackOffice) -> Self {
         Self {
             desk: Rc::clone(&office.desk),
+            streams: Streams::default(),
         }
+    }
+
+    /// Exchanges in parts that are neither over nor abandoned.
+    pub(crate) fn open_streams(&self) -> usize {
+        self.streams.open_count()
     }
 }
 
 /// The answer's body, by method, target and the request's body.
 pub(crate) fn answer_to(method: &str, target: &str, body: &[u8]) -> Vec<u8> {
-    match target.strip_prefix("/large/") {
-        Some(len) => large_body(len.parse().unwrap_or(0)),
-        None => [method.as_bytes(), b" ", target.as_bytes(), b"\n", body].concat(),
+    let mut words = target.split('/').skip(1);
+    match (words.next(), words.next()) {
+        (Some("large" | "out" | "chunks"), Some(len)) => large_body(len.parse().unwrap_or(0)),
+        (Some("echo"), _) => body.to_vec(),
+        (Some("early"), _) => b"early".to_vec(),
+        _ => [method.as_bytes(), b" ", target.as_bytes(), b"\n", body].concat(),
     }
 }
 
 /// Bytes that differ from place to place, so that a lost or doubled one shows.
-fn large_body(len: usize) -> Vec<u8> {
+pub(crate) fn large_body(len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at % 251) as u8 ^ (at / 251) as u8)
         .collect()
 }
 
 impl Service for TestService {
+    fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
+        Streams::takes(std::str::from_utf8(request.target()).unwrap())
+    }
+
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        self.streams.go_on(event, response, context.state)
+    }
+
+    fn abandoned(&mut self, _token: RequestToken, state: u64) {
+        self.streams.abandoned(state);
+    }
+
     fn call(
         &mut self,
         request: &mut Request<'_>,
@@ -100,10 +136,17 @@ impl Service for TestService {
         if target.starts_with("/forgotten") {
             return Flow::Done;
         }
+        if let Some(flow) = self.streams.begin(request, response, context) {
+            if target.starts_with("/held/") {
+                let mut desk = self.desk.borrow_mut();
+                desk.asked.push_back((context.token, None));
+            }
+            return flow;
+        }
         let answer = answer_to(method, target, request.body());
         if target.starts_with("/late") {
             let mut desk = self.desk.borrow_mut();
-            desk.asked.push_back((context.token, answer));
+            desk.asked.push_back((context.token, Some(answer)));
             return Flow::Pending;
         }
         if target.starts_with("/last") {
@@ -120,6 +163,10 @@ impl Service for TestService {
     fn woken(&mut self, completions: &mut Completions<'_>) {
         let mut desk = self.desk.borrow_mut();
         for (token, answer) in std::mem::take(&mut desk.done) {
+            let Some(answer) = answer else {
+                desk.lost += u64::from(!completions.resume(token));
+                continue;
+            };
             let is_there = completions.respond(token, |response, _| {
                 let _ = response.send(StatusCode::OK, None, &answer);
             });

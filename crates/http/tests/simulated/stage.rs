@@ -70,6 +70,7 @@ impl Stage {
         assert!(!report.aborted);
         assert_eq!(self.server.driver().socket_count(), 0, "sockets");
         assert_eq!(self.server.connection_timer_count(), 0, "timers");
+        assert_eq!(self.server.service().open_streams(), 0, "exchanges");
         let may_hold_slots = self.may_hold_slots;
         self.server.visit_pool_stats(&mut |stats| {
             assert!(stats.identity_holds(), "{stats:?}");
