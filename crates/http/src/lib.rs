@@ -35,6 +35,7 @@ pub mod encode;
 mod date;
 pub mod plaintext;
 pub mod metrics;
+pub mod files;
 pub mod serve;
 pub mod client;
 
@@ -43,6 +44,7 @@ pub use client::{ClientConnection, ClientError, ClientEvent};
 pub use completions::Completions;
 pub use encode::encode_request;
 pub use error::{BodyError, ParseError};
+pub use files::{Files, FilesConfig, FilesError, Site};
 pub use head::{FieldSpan, Framing, HeadFields, RequestHead, ResponseHead, Version};
 pub use limits::{Limits, LimitsError};
 pub use method::Method;

@@ -13,6 +13,8 @@
 #[allow(dead_code, reason = "the other test program uses the rest")]
 #[path = "http/support.rs"]
 mod support;
+#[path = "heap/files.rs"]
+mod files;
 
 use millpond_http::{
     BodyLength, Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
@@ -300,4 +302,5 @@ fn pools_take_every_heap_call_off_the_request_path() {
         let calls = heap_calls(&mut off.connect(), exchange, ROUNDS / 10);
         assert!(calls >= ROUNDS as u64 / 10, "{}: {calls}", exchange.0);
     }
+    files::files_make_no_heap_call(ROUNDS);
 }

@@ -5,11 +5,12 @@ use super::{POOLS_VALUE, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::{EntityConfig, SyncPolicy};
-use millpond_http::{DriverChoice, Plaintext, ServeConfig, ServeReport};
+use millpond_http::{DriverChoice, Files, FilesConfig, Plaintext, ServeConfig, ServeReport, Site};
 use millpond_io::Address;
 use millpond_mempool::PoolMode;
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Run a server
 ///
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   millpond serve plaintext --shards 1
   millpond serve entity --data ./data --listen 127.0.0.1:8080
+  millpond serve files ./public
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 pub(crate) struct ServeFlags {
     #[command(subcommand)]
@@ -29,6 +31,7 @@ pub(crate) struct ServeFlags {
 enum ServerFlags {
     Plaintext(PlaintextFlags),
     Entity(EntityFlags),
+    Files(FilesFlags),
 }
 
 /// Answer "Hello, World!" to GET / and GET /plaintext
@@ -68,6 +71,33 @@ struct EntityFlags {
     /// Largest value; a larger one is answered with 413
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
     max_value: u64,
+}
+
+/// Serve the files of a directory: GET and HEAD, ranges, ETag and Last-Modified with 304
+///
+/// A directory is answered with its index.html, never with a list. Names that begin with a dot are
+/// hidden, except /.well-known/. Nothing outside the directory is served, whatever links lead to.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond serve files ./public
+  millpond serve files ./public --listen 127.0.0.1:8080 --cache-control max-age=60
+  curl -r 0-99 http://127.0.0.1:8080/index.html")]
+struct FilesFlags {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    #[command(flatten)]
+    common: CommonFlags,
+    /// Memory for files of up to 31 KiB, shared out among the shards. They are looked at again once
+    /// a second, so a change may take as long to show; 0 for no cache
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
+    cache: u64,
+    /// Cache-Control of every answer with a file
+    #[arg(long, value_name = "VALUE")]
+    cache_control: Option<String>,
+    /// Follow no symbolic link; otherwise those that stay inside the directory are followed
+    #[arg(long)]
+    no_links: bool,
 }
 
 /// What every server takes.
@@ -126,6 +156,7 @@ impl ServeFlags {
         match self.server {
             ServerFlags::Plaintext(flags) => flags.run(),
             ServerFlags::Entity(flags) => flags.run(),
+            ServerFlags::Files(flags) => flags.run(),
         }
     }
 }
@@ -156,6 +187,31 @@ impl EntityFlags {
                 "{name} {version} ({linkage}) keeps the data in {}",
                 entity.data.display()
             ));
+        })
+        .map_err(Failure::failed)?;
+        self.common.finish(&report)
+    }
+}
+
+impl FilesFlags {
+    fn run(self) -> Result<Exit, Failure> {
+        let config = self.common.config("files")?;
+        let files = FilesConfig {
+            follow_links: !self.no_links,
+            cache_bytes: usize::try_from(self.cache).unwrap_or(usize::MAX) / config.shards,
+            cache_control: self.cache_control,
+            ..FilesConfig::new(self.directory)
+        };
+        let site = Arc::new(Site::open(&files, config.shards).map_err(Failure::failed)?);
+        let make = |start| Files::new(&site, &start);
+        let report = millpond_http::serve(&config, make, |address| {
+            announce(address);
+            let links = match site.follows_links() {
+                true => "links inside it are followed",
+                false => "links are not followed",
+            };
+            let directory = files.directory.display();
+            output::note(format!("the files are those of {directory}; {links}"));
         })
         .map_err(Failure::failed)?;
         self.common.finish(&report)
@@ -223,6 +279,7 @@ mod tests {
         match parse(line).unwrap().server {
             ServerFlags::Plaintext(flags) => flags.common.config("plaintext").unwrap(),
             ServerFlags::Entity(flags) => flags.common.config("entity").unwrap(),
+            ServerFlags::Files(flags) => flags.common.config("files").unwrap(),
         }
     }
 
@@ -290,6 +347,8 @@ mod tests {
             ("plaintext --data x", "--data"),
             ("entity --sync sometimes", "interval:MS"),
             ("entity --cache lots", "--cache"),
+            ("files", "<DIR>"),
+            ("files . --cache lots", "--cache"),
             ("", "plaintext"),
         ] {
             let error = parse(line).unwrap_err();

@@ -8,6 +8,7 @@
 mod support;
 mod usage;
 mod serve;
+mod files;
 mod load;
 mod bench;
 mod compare;

@@ -11,6 +11,7 @@ mod client;
 mod requests;
 mod refusals;
 mod streaming;
+mod files;
 mod idle_memory;
 mod limits;
 mod memory;

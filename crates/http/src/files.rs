@@ -1,0 +1,287 @@
+//! The files of a directory as a [`Service`]: what `millpond serve files` runs.
+//!
+//! On the path, in the order of the `mod` lines: the target's path becomes a plain name, which the
+//! cache of small files knows, or which is opened beneath the root; preconditions and range select
+//! what is sent; a small file goes into the cache, a larger one is sent block by block as the client
+//! takes it. What memory cannot answer, the disk thread does.
+//!
+//! What is served: regular files that the process may read, beneath the directory. A directory is
+//! answered with its `index.html`; without one it does not exist. Names that begin with a dot are
+//! hidden, except `/.well-known/` (RFC 8615). Links are followed while they stay beneath the
+//! directory, where the kernel has `openat2`. A file that shrinks while it is sent ends its
+//! connection: what was announced is never padded.
+//!
+//! Absent on purpose: listings, compression (serve what was compressed before), several ranges in
+//! one answer, and authentication.
+
+mod path;
+mod media_type;
+mod version;
+mod selection;
+mod root;
+mod cache;
+mod question;
+mod disk;
+mod transfer;
+mod counters;
+mod refusal;
+mod answer;
+
+use crate::completions::Completions;
+use crate::method::Method;
+use crate::metrics::MetricsText;
+use crate::request::Request;
+use crate::response::Response;
+use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent};
+use cache::{Cache, Known};
+use counters::FileCounters;
+use disk::{Answer, Disk, Outcome};
+use millpond_io::Errno;
+use millpond_mempool::{Buffer, Handle, Slab};
+use path::FilePath;
+use question::{KeptQuestion, Question};
+use root::{OpenRefusal, Opened, Patience, Root, Way};
+use std::path::PathBuf;
+use std::sync::Arc;
+use transfer::{PART_BYTES, Transfer};
+
+/// What to serve.
+#[derive(Clone, Debug)]
+pub struct FilesConfig {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Follow symbolic links that stay beneath the directory. Otherwise, and where the kernel has no
+    /// `openat2`, none is: each part of a name is then opened by itself, on the disk thread.
+    pub follow_links: bool,
+    /// Memory for small files, each shard; 0 for none.
+    pub cache_bytes: usize,
+    /// The value of `Cache-Control` in every answer with a file, e.g. `max-age=60`.
+    pub cache_control: Option<String>,
+}
+
+impl FilesConfig {
+    /// Links followed, 16 MiB of cache for each shard and no `Cache-Control`.
+    pub fn new(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            follow_links: true,
+            cache_bytes: 16 << 20,
+            cache_control: None,
+        }
+    }
+}
+
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilesError {
+    /// Missing, no directory, or not to be entered.
+    #[error("cannot serve the directory {}: {error}", directory.display())]
+    Directory {
+        /// What was asked for.
+        directory: PathBuf,
+        /// The system's words.
+        error: Errno,
+    },
+    /// No value of a field.
+    #[error("\"{value}\" cannot stand in Cache-Control: write e.g. max-age=60")]
+    CacheControl {
+        /// What was asked for.
+        value: String,
+    },
+    /// No thread to wait for the disk.
+    #[error("cannot start a thread that reads files: {0}; use fewer shards")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A directory that is open, for all shards.
+#[derive(Debug)]
+pub struct Site {
+    root: Arc<Root>,
+    cache_bytes: usize,
+    cache_control: Option<String>,
+    /// One for each shard.
+    counters: Vec<FileCounters>,
+}
+
+impl Site {
+    /// Opens the directory: once it is, renaming it or another one in its place changes nothing.
+    pub fn open(config: &FilesConfig, shards: usize) -> Result<Self, FilesError> {
+        let directory = &config.directory;
+        let root =
+            Root::open(directory, config.follow_links).map_err(|error| FilesError::Directory {
+                directory: directory.clone(),
+                error,
+            })?;
+        if let Some(value) = &config.cache_control
+            && (value.is_empty() || !value.bytes().all(crate::scan::is_field_value))
+        {
+            let value = value.clone();
+            return Err(FilesError::CacheControl { value });
+        }
+        Ok(Self {
+            root: Arc::new(root),
+            cache_bytes: config.cache_bytes,
+            cache_control: config.cache_control.clone(),
+            counters: (0..shards).map(|_| FileCounters::default()).collect(),
+        })
+    }
+
+    /// Whether links beneath the directory are followed: asked for, and the kernel has `openat2`.
+    pub fn follows_links(&self) -> bool {
+        self.root.way() == Way::Beneath
+    }
+}
+
+/// A request between two calls.
+#[derive(Debug)]
+enum Task {
+    /// Its file is being opened.
+    Opening {
+        question: KeptQuestion,
+        outcome: Option<Result<Opened, OpenRefusal>>,
+    },
+    /// Its file is being sent.
+    Sending {
+        transfer: Transfer,
+        read: Option<Result<Buffer, Errno>>,
+    },
+}
+
+/// The service of one shard.
+pub struct Files {
+    site: Arc<Site>,
+    shard_index: usize,
+    cache: Cache,
+    tasks: Slab<Task>,
+    disk: Disk,
+    /// Answers of the disk thread, between taking and using them.
+    answers: Vec<Answer>,
+    /// Where files are read to before they are written into an answer.
+    scratch: Box<[u8]>,
+}
+
+impl Files {
+    /// The files of a shard; starts its disk thread.
+    pub fn new(site: &Arc<Site>, start: &ShardStart) -> Result<Self, FilesError> {
+        let disk = Disk::start(Arc::clone(&site.root), start.index, start.waker.clone())?;
+        Ok(Self {
+            site: Arc::clone(site),
+            shard_index: start.index,
+            cache: Cache::new(site.cache_bytes),
+            tasks: Slab::new("files_tasks", start.pool_mode),
+            disk,
+            answers: Vec::new(),
+            scratch: vec![0; PART_BYTES].into(),
+        })
+    }
+
+    #[inline]
+    fn counters(&self) -> &FileCounters {
+        &self.site.counters[self.shard_index]
+    }
+
+    fn forget(&mut self, state: u64) -> Option<Task> {
+        let task = self.tasks.remove(Handle::from_bits(state));
+        self.counters().transfers.set(self.tasks.len() as u64);
+        task
+    }
+}
+
+impl Service for Files {
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return refusal::refuse_method(response);
+        }
+        let file = match FilePath::decode(request.path(), &context.pools.arena) {
+            Ok(file) => file,
+            Err(refusal) => return refusal::refuse_path(refusal, response),
+        };
+        let question = Question::new(file, request);
+        let known = self.cache.find(file.relative, context.now_ns);
+        if let Known::Fresh(place) = known {
+            self.counters().cache_hits.add(1);
+            return self.answer_cached(place, &question, request.headers(), response);
+        }
+        match self.site.root.look_up(file.relative, Patience::CachedOnly) {
+            Err(OpenRefusal::NotCached) => {}
+            opened => {
+                let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);
+                let place = answer::Place { blocks, now_ns };
+                let todo =
+                    self.answer_opened(&question, opened, request.headers(), response, &place);
+                return self.go_on(todo, context.token, &mut context.state, place.blocks);
+            }
+        }
+        let blocks = &context.pools.blocks;
+        let Ok(kept) = KeptQuestion::keep(&question, request, blocks) else {
+            return Flow::Done;
+        };
+        self.open_from_disk(
+            file.relative,
+            kept,
+            context.token,
+            &mut context.state,
+            blocks,
+        )
+    }
+
+    fn stream(
+        &mut self,
+        _event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let Some(task) = self.forget(context.state) else {
+            return Flow::Done;
+        };
+        let (blocks, now_ns) = (&context.pools.blocks, context.now_ns);
+        let todo = match task {
+            Task::Opening { question, outcome } => {
+                let opened = outcome.unwrap_or(Err(OpenRefusal::Failed));
+                let place = answer::Place { blocks, now_ns };
+                let asked = question.question();
+                self.answer_opened(&asked, opened, question.fields(), response, &place)
+            }
+            Task::Sending { transfer, read } => self.continue_sending(transfer, read, response),
+        };
+        self.go_on(todo, context.token, &mut context.state, blocks)
+    }
+
+    fn abandoned(&mut self, _token: RequestToken, state: u64) {
+        self.forget(state);
+    }
+
+    fn woken(&mut self, completions: &mut Completions<'_>) {
+        let mut answers = std::mem::take(&mut self.answers);
+        self.disk.drain_into(&mut answers);
+        for answer in answers.drain(..) {
+            // A request that was given up has no task: what was read for it goes.
+            let Some(task) = self.tasks.get_mut(Handle::from_bits(answer.state)) else {
+                continue;
+            };
+            match (task, answer.outcome) {
+                (Task::Opening { outcome, .. }, Outcome::Opened(opened)) => {
+                    *outcome = Some(opened);
+                }
+                (Task::Sending { transfer, read }, Outcome::Read { file, bytes }) => {
+                    transfer.file = Some(file);
+                    *read = Some(bytes);
+                }
+                // A state names one task for ever, and a task waits for one kind of answer.
+                _ => continue,
+            }
+            completions.resume(answer.token);
+        }
+        self.answers = answers;
+    }
+
+    fn write_metrics(&self, out: &mut MetricsText<'_>) {
+        counters::write_metrics(&self.site.counters, out);
+    }
+}

@@ -1,0 +1,536 @@
+//! Files over real sockets: what is served, what is refused, and what happens meanwhile.
+
+use crate::support::{MODES, PATIENCE, RawClient, RawResponse, TestServer, config, pool_mode};
+use millpond_http::{Files, FilesConfig, Limits, Site};
+use millpond_mempool::PoolMode;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The byte at any place of every large file here, so that a lost or doubled part shows.
+fn byte_at(place: u64) -> u8 {
+    (place ^ place >> 8 ^ place >> 17) as u8
+}
+
+fn pattern(start: u64, len: usize) -> Vec<u8> {
+    (start..).take(len).map(byte_at).collect()
+}
+
+/// A directory to serve, with something beside it that must never be served.
+struct Home {
+    home: tempfile::TempDir,
+    root: PathBuf,
+}
+
+const LARGE_BYTES: usize = 1_000_003;
+
+fn home() -> Home {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("root");
+    fs::create_dir_all(root.join("dir/empty")).unwrap();
+    fs::create_dir_all(root.join(".well-known")).unwrap();
+    fs::create_dir_all(root.join(".git")).unwrap();
+    for (name, text) in [
+        ("index.html", "<p>home</p>"),
+        ("dir/index.html", "<p>dir</p>"),
+        ("dir/a b.txt", "spaced"),
+        ("ten", "0123456789"),
+        ("nothing.txt", ""),
+        (".env", "hidden"),
+        (".git/config", "hidden"),
+        (".well-known/token", "known"),
+    ] {
+        fs::write(root.join(name), text).unwrap();
+    }
+    fs::write(root.join("large.bin"), pattern(0, LARGE_BYTES)).unwrap();
+    fs::write(home.path().join("secret"), "outside").unwrap();
+    symlink("../secret", root.join("leak")).unwrap();
+    symlink(home.path().join("secret"), root.join("leak-absolute")).unwrap();
+    symlink("..", root.join("up")).unwrap();
+    symlink("dir", root.join("link")).unwrap();
+    symlink("/proc/self/root", root.join("magic")).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, root.join("fifo"), fifo, mode, 0).unwrap();
+    Home { home, root }
+}
+
+fn serve_as(files: &FilesConfig, mode: PoolMode) -> TestServer {
+    let site = Arc::new(Site::open(files, 1).unwrap());
+    TestServer::start(config(Limits::default(), mode), move |start| {
+        Files::new(&site, &start).unwrap()
+    })
+}
+
+fn serve(root: &Path) -> TestServer {
+    serve_as(&FilesConfig::new(root.to_owned()), pool_mode())
+}
+
+fn get(client: &mut RawClient, path: &str, fields: &str) -> RawResponse {
+    client.ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
+}
+
+fn head(client: &mut RawClient, path: &str) -> RawResponse {
+    client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client.response_to_head()
+}
+
+fn metric(client: &mut RawClient, name: &str) -> u64 {
+    let text = get(client, "/metrics", "").text();
+    let line = text
+        .lines()
+        .find(|line| line.split(' ').next() == Some(name))
+        .unwrap_or_else(|| panic!("no {name} in\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Asks until the file has settled and is answered from the cache.
+fn warm(client: &mut RawClient, path: &str) {
+    let begin = Instant::now();
+    let before = metric(client, "millpond_files_cache_hits_total");
+    while metric(client, "millpond_files_cache_hits_total") == before {
+        get(client, path, "");
+        assert!(begin.elapsed() < PATIENCE, "{path} is never cached");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Every way there is to open and to keep files.
+fn variants(root: &Path) -> Vec<TestServer> {
+    let base = FilesConfig::new(root.to_owned());
+    let mut servers: Vec<_> = MODES.iter().map(|mode| serve_as(&base, *mode)).collect();
+    for (follow_links, cache_bytes) in [(false, 0), (false, 1 << 20), (true, 0)] {
+        let config = FilesConfig {
+            follow_links,
+            cache_bytes,
+            ..base.clone()
+        };
+        servers.push(serve_as(&config, pool_mode()));
+    }
+    servers
+}
+
+/// Goal: files, indexes, redirections, types and validators, in every mode, from disk and cache.
+#[test]
+fn files_are_served_with_their_fields() {
+    let home = home();
+    for server in variants(&home.root) {
+        let mut client = server.connect();
+        for round in 0..2 {
+            let index = get(&mut client, "/", "");
+            assert_eq!((index.status, index.text().as_str()), (200, "<p>home</p>"));
+            assert_eq!(
+                index.header("content-type"),
+                Some("text/html; charset=utf-8")
+            );
+            assert_eq!(index.header("x-content-type-options"), Some("nosniff"));
+            assert_eq!(index.header("accept-ranges"), Some("bytes"));
+            let tag = index.header("etag").unwrap().to_owned();
+            let date = index.header("last-modified").unwrap().to_owned();
+            let again = get(
+                &mut client,
+                "/index.html?x=1",
+                &format!("If-None-Match: {tag}\r\n"),
+            );
+            assert_eq!(
+                (again.status, again.header("etag")),
+                (304, Some(tag.as_str()))
+            );
+            let since = format!("If-Modified-Since: {date}\r\n");
+            assert_eq!(get(&mut client, "/", &since).status, 304);
+            assert_eq!(get(&mut client, "/", "If-Match: \"other\"\r\n").status, 412);
+            assert_eq!(get(&mut client, "/dir/", "").text(), "<p>dir</p>");
+            assert_eq!(get(&mut client, "/dir/a%20b.txt", "").text(), "spaced");
+            assert_eq!(get(&mut client, "/.well-known/token", "").text(), "known");
+            for (path, location) in [("/dir", "/dir/"), ("/%64ir?a=b/c", "/%64ir/?a=b/c")] {
+                let moved = get(&mut client, path, "");
+                assert_eq!(
+                    (moved.status, moved.header("location")),
+                    (301, Some(location))
+                );
+            }
+            let nothing = get(&mut client, "/nothing.txt", "");
+            assert_eq!(
+                (nothing.status, nothing.header("content-length")),
+                (200, Some("0"))
+            );
+            let without_body = head(&mut client, "/ten");
+            assert_eq!(without_body.header("content-length"), Some("10"));
+            assert_eq!(
+                head(&mut client, "/large.bin").header("content-length"),
+                Some("1000003")
+            );
+            let large = get(&mut client, "/large.bin", "");
+            assert_eq!(
+                large.header("content-type"),
+                Some("application/octet-stream")
+            );
+            assert!(large.body == pattern(0, LARGE_BYTES), "round {round}");
+            client.send("POST /ten HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+            let refused = client.response();
+            assert_eq!(
+                (refused.status, refused.header("allow")),
+                (405, Some("GET, HEAD"))
+            );
+            if round == 0 && metric(&mut client, "millpond_files_cache_entries") > 0 {
+                warm(&mut client, "/");
+            }
+        }
+    }
+}
+
+/// Goal: ranges of small and large files, from disk and cache, are the bytes they say.
+#[test]
+fn ranges_are_the_bytes_they_say() {
+    let home = home();
+    for server in variants(&home.root) {
+        let mut client = server.connect();
+        for (path, size) in [("/ten", 10), ("/large.bin", LARGE_BYTES)] {
+            let whole = get(&mut client, path, "");
+            let tag = whole.header("etag").unwrap().to_owned();
+            for (range, first, last) in [
+                ("0-0", 0, 0),
+                ("3-7", 3, 7),
+                ("5-", 5, size - 1),
+                ("-4", size - 4, size - 1),
+                ("2-99999999999", 2, size - 1),
+            ] {
+                let fields = format!("Range: bytes={range}\r\nIf-Range: {tag}\r\n");
+                let part = get(&mut client, path, &fields);
+                assert_eq!(part.status, 206, "{range}");
+                let said = format!("bytes {first}-{last}/{size}");
+                assert_eq!(part.header("content-range"), Some(said.as_str()));
+                assert!(part.body == whole.body[first..=last], "{path} {range}");
+            }
+            let behind = get(&mut client, path, &format!("Range: bytes={size}-\r\n"));
+            let said = format!("bytes */{size}");
+            assert_eq!(
+                (behind.status, behind.header("content-range")),
+                (416, Some(said.as_str()))
+            );
+            for fields in [
+                "Range: bytes=0-1,3-4\r\n",
+                "Range: bytes=0-1\r\nIf-Range: \"other\"\r\n",
+                "Range: lines=0-1\r\n",
+            ] {
+                let all = get(&mut client, path, fields);
+                assert_eq!(all.status, 200, "{fields}");
+                assert!(all.body == whole.body);
+            }
+        }
+        let empty = get(&mut client, "/nothing.txt", "Range: bytes=0-\r\n");
+        assert_eq!(
+            (empty.status, empty.header("content-range")),
+            (416, Some("bytes */0"))
+        );
+    }
+}
+
+/// Path, status with links followed, status without.
+const HOSTILE: &[(&str, u16, u16)] = &[
+    ("/..", 400, 400),
+    ("/../secret", 400, 400),
+    ("/../../../../../../../../etc/passwd", 400, 400),
+    ("/dir/../../secret", 400, 400),
+    ("/dir/../ten", 400, 400),
+    ("/./ten", 400, 400),
+    ("/%2e%2e/secret", 400, 400),
+    ("/%2E%2E/secret", 400, 400),
+    ("/.%2e/secret", 400, 400),
+    ("/dir/%2e%2e/%2e%2e/secret", 400, 400),
+    ("/..%2fsecret", 400, 400),
+    ("/..%2Fsecret", 400, 400),
+    ("/dir%2f..%2f..%2fsecret", 400, 400),
+    ("/%2fetc/passwd", 400, 400),
+    ("//etc/passwd", 400, 400),
+    ("//evil.example/dir", 400, 400),
+    ("/dir//index.html", 400, 400),
+    ("/ten%00.html", 400, 400),
+    ("/%00", 400, 400),
+    ("/%", 400, 400),
+    ("/%2", 400, 400),
+    ("/%zz", 400, 400),
+    ("/%u002e%u002e/secret", 400, 400),
+    ("/..\\secret", 400, 400),
+    ("/\\evil.example/..", 400, 400),
+    ("/%5c..%5csecret", 404, 404),
+    ("/..%5csecret", 404, 404),
+    ("/%252e%252e/secret", 404, 404),
+    ("/%c0%ae%c0%ae/secret", 404, 404),
+    ("/%c0%afetc", 404, 404),
+    ("/..;/secret", 404, 404),
+    ("/...", 404, 404),
+    ("/.env", 404, 404),
+    ("/%2eenv", 404, 404),
+    ("/.git/config", 404, 404),
+    ("/dir/.well-known/token", 404, 404),
+    ("/leak", 404, 404),
+    ("/leak-absolute", 404, 404),
+    ("/up/secret", 404, 404),
+    ("/magic/etc/passwd", 404, 404),
+    ("/fifo", 404, 404),
+    ("/ten/", 404, 404),
+    ("/ten/index.html", 404, 404),
+    ("/dir/empty/", 404, 404),
+    ("/missing", 404, 404),
+    ("/TEN", 404, 404),
+    ("/link/index.html", 200, 404),
+    ("/link", 301, 404),
+    ("http://a/../secret", 400, 400),
+    ("http://a/ten", 200, 200),
+    ("http://a", 200, 200),
+    ("/ten?/../../secret", 200, 200),
+];
+
+/// Goal: hostile paths are answered as the table says, with no byte from outside and no location but
+/// on this server.
+#[test]
+fn hostile_paths_lead_nowhere() {
+    let home = home();
+    for (follow_links, is_first) in [(true, true), (false, false)] {
+        let config = FilesConfig {
+            follow_links,
+            ..FilesConfig::new(home.root.clone())
+        };
+        let server = serve_as(&config, pool_mode());
+        for (path, with_links, without) in HOSTILE {
+            // What is no target at all costs the connection, and never reaches the service.
+            let mut client = server.connect();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let response = client.ask(&request);
+            let expected = if is_first { with_links } else { without };
+            assert_eq!(response.status, *expected, "{path} {response:?}");
+            assert!(!response.text().contains("outside"), "{path}");
+            assert!(!response.text().contains("hidden"), "{path}");
+            if let Some(location) = response.header("location") {
+                assert!(
+                    location.starts_with('/') && !location.starts_with("//"),
+                    "{location}"
+                );
+            }
+        }
+        let long = format!("/{}", "a".repeat(300));
+        let deep = "/a".repeat(2500);
+        for path in [long, deep] {
+            assert_eq!(get(&mut server.connect(), &path, "").status, 404);
+        }
+    }
+}
+
+/// Goal: a file that the server's user may not read is 403; root may read all, so then it is served.
+#[test]
+fn an_unreadable_file_is_forbidden() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = home();
+    let file = home.root.join("ten");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let expected = if File::open(&file).is_ok() { 200 } else { 403 };
+    let server = serve(&home.root);
+    assert_eq!(get(&mut server.connect(), "/ten", "").status, expected);
+}
+
+/// Goal: while a directory is exchanged with a link that leads out, and a file with one, no answer
+/// has a byte from outside; the files inside are served in between.
+#[test]
+fn exchanging_links_never_leaks() {
+    let home = home();
+    let (root, outside) = (&home.root, home.home.path());
+    fs::create_dir_all(outside.join("b")).unwrap();
+    fs::write(outside.join("b/file"), "outside").unwrap();
+    fs::create_dir_all(root.join("swap/b")).unwrap();
+    fs::write(root.join("swap/b/file"), "inside").unwrap();
+    symlink("..", root.join("swapped")).unwrap();
+    fs::write(root.join("leaf"), "inside").unwrap();
+    symlink("../secret", root.join("leaf-link")).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for (one, other) in [("swap", "swapped"), ("leaf", "leaf-link")] {
+                    let (one, other) = (root.join(one), root.join(other));
+                    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                    let cwd = rustix::fs::CWD;
+                    rustix::fs::renameat_with(cwd, &one, cwd, &other, exchange).unwrap();
+                }
+            }
+        });
+        for (follow_links, cache_bytes) in [(true, 0), (true, 1 << 20), (false, 0)] {
+            let server = serve_as(
+                &FilesConfig {
+                    follow_links,
+                    cache_bytes,
+                    ..FilesConfig::new(root.clone())
+                },
+                pool_mode(),
+            );
+            let mut client = server.connect();
+            let mut served_count = 0;
+            for _ in 0..1500 {
+                for path in ["/swap/b/file", "/leaf"] {
+                    let response = get(&mut client, path, "");
+                    match response.status {
+                        200 => {
+                            assert_eq!(response.text(), "inside");
+                            served_count += 1;
+                        }
+                        404 => {}
+                        // Too many races for one request.
+                        503 => client = server.connect(),
+                        _ => panic!("{response:?}"),
+                    }
+                }
+            }
+            assert!(served_count > 0, "never served");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Goal: a change of a cached file shows after a second at the latest; what is served until then is
+/// one whole state of it.
+#[test]
+fn a_change_shows_and_states_never_mix() {
+    let home = home();
+    let server = serve(&home.root);
+    let mut client = server.connect();
+    let path = home.root.join("state");
+    let next = home.root.join("state.next");
+    let mut tags = std::collections::HashMap::new();
+    for round in 0..3_u8 {
+        let bytes = vec![b'0' + round; 2000];
+        fs::write(&next, &bytes).unwrap();
+        fs::rename(&next, &path).unwrap();
+        let begin = Instant::now();
+        loop {
+            let response = get(&mut client, "/state", "");
+            assert_eq!(response.status, 200);
+            assert!(response.body.iter().all(|byte| *byte == response.body[0]));
+            let tag = response.header("etag").unwrap().to_owned();
+            let first = response.body[0];
+            assert_eq!(
+                *tags.entry(tag).or_insert(first),
+                first,
+                "one tag, two states"
+            );
+            if first == b'0' + round {
+                break;
+            }
+            assert!(begin.elapsed() < PATIENCE, "the change never shows");
+        }
+        warm(&mut client, "/state");
+    }
+    fs::remove_file(&path).unwrap();
+    let begin = Instant::now();
+    while get(&mut client, "/state", "").status != 404 {
+        assert!(begin.elapsed() < PATIENCE, "the removal never shows");
+    }
+}
+
+/// Goal: a file that shrinks while it is sent ends the connection: what came is what was there, and
+/// nothing is padded.
+#[test]
+fn a_file_cut_while_sent_ends_the_connection() {
+    let home = home();
+    let server = serve(&home.root);
+    let file = File::create(home.root.join("shrinking")).unwrap();
+    const SIZE: u64 = 256 << 20;
+    file.set_len(SIZE).unwrap();
+    file.write_all_at(&pattern(0, 1 << 20), 0).unwrap();
+    let mut client = server.connect();
+    client.send("GET /shrinking HTTP/1.1\r\nHost: a\r\n\r\n");
+    let begin = client.take(4096);
+    let text = String::from_utf8_lossy(&begin).into_owned();
+    assert!(
+        text.contains(&format!("Content-Length: {SIZE}\r\n")),
+        "{text}"
+    );
+    // More than any socket buffer is still to come.
+    file.set_len(1000).unwrap();
+    let rest = client.rest();
+    let head_bytes = text.find("\r\n\r\n").unwrap() + 4;
+    let body = [&begin[head_bytes..], &rest].concat();
+    assert!((body.len() as u64) < SIZE, "padded");
+    let intact = body.len().min(1 << 20);
+    assert!(body[..intact] == pattern(0, intact));
+    assert!(body[intact..].iter().all(|byte| *byte == 0));
+    let mut other = server.connect();
+    assert_eq!(metric(&mut other, "millpond_files_cut_total"), 1);
+    assert_eq!(metric(&mut other, "millpond_files_transfers"), 0);
+}
+
+/// Goal: bytes that are not in memory come from the disk thread, in order, while others are served.
+#[test]
+fn cold_bytes_come_from_the_disk_thread() {
+    let home = home();
+    let server = serve(&home.root);
+    let file = File::open(home.root.join("large.bin")).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let mut room = [0; 1];
+    let probe = rustix::io::preadv2(
+        &file,
+        &mut [std::io::IoSliceMut::new(&mut room)],
+        0,
+        rustix::io::ReadWriteFlags::NOWAIT,
+    );
+    // A file system in memory has nothing cold.
+    let is_cold = probe == Err(rustix::io::Errno::AGAIN);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(get(&mut other, "/ten", "").text(), "0123456789");
+    assert!(client.response().body == pattern(0, LARGE_BYTES));
+    let cold_reads = metric(&mut other, "millpond_files_cold_reads_total");
+    println!("cold: {is_cold}, reads by the disk thread: {cold_reads}");
+    assert!(cold_reads > 0 || !is_cold);
+}
+
+/// Goal: requests behind each other, large, small and missing mixed, are answered in order.
+#[test]
+fn pipelined_files_come_in_order() {
+    let home = home();
+    for server in variants(&home.root) {
+        let mut client = server.connect();
+        let ask = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let paths = [
+            "/ten",
+            "/large.bin",
+            "/missing",
+            "/large.bin",
+            "/dir",
+            "/ten",
+        ];
+        client.send(paths.map(ask).concat());
+        let statuses = paths.map(|_| {
+            let response = client.response();
+            (response.status, response.body.len())
+        });
+        let expected = [200, 200, 404, 200, 301, 200];
+        assert_eq!(statuses.map(|(status, _)| status), expected);
+        assert_eq!((statuses[1].1, statuses[3].1), (LARGE_BYTES, LARGE_BYTES));
+    }
+}
+
+/// Goal: a client that leaves in the middle, or never reads, leaves no task behind.
+#[test]
+fn clients_that_leave_cost_nothing() {
+    let home = home();
+    let server = serve(&home.root);
+    File::create(home.root.join("endless"))
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+    for _ in 0..20 {
+        let mut client = server.connect();
+        client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.take(100_000);
+    }
+    let mut client = server.connect();
+    let begin = Instant::now();
+    while metric(&mut client, "millpond_files_transfers") > 0 {
+        assert!(begin.elapsed() < PATIENCE, "tasks are left");
+    }
+    drop(home);
+}
