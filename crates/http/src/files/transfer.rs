@@ -4,8 +4,9 @@
 //! thread reads. `preadv2` with `RWF_NOWAIT` takes what is in the page cache; what is not is asked
 //! of the disk thread, so no shard waits for a disk.
 //!
-//! Absent on purpose: `sendfile` and `splice`. They would save two copies of each byte, and need a
-//! socket's descriptor, which a driver does not give: to be added as an operation of the drivers.
+//! Absent on purpose: `sendfile` and `splice`. They need a socket's descriptor, which a driver does not
+//! give, and would save about an eighth of the CPU time for each byte (measured against nginx with
+//! `sendfile`, over loopback): to be added as an operation of the drivers.
 
 use crate::response::Response;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
