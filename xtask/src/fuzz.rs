@@ -1,19 +1,67 @@
-//! Operation sequences for the memory pools, invented by libFuzzer.
+//! Inputs invented by libFuzzer, for harnesses that `cargo test` runs too: operation sequences for the
+//! memory pools, and bytes for the parsers of HTTP.
 //!
-//! The harness is that of `crates/mempool/tests/sequences.rs`; this compiles it with coverage
-//! counters and bounds checks on every access, and lets the fuzzer look for inputs that reach new
-//! code. Needs no cargo-fuzz. Absent on purpose: an end by itself when nothing is found; the time is
-//! the caller's.
+//! This compiles a harness with coverage counters and bounds checks on every access, and lets the
+//! fuzzer look for inputs that reach new code. Needs no cargo-fuzz. Absent on purpose: an end by itself
+//! when nothing is found; the time is the caller's.
 
 use crate::step::{TestCount, run_command};
 use crate::toolchain::{Toolchain, target_directory, with_rustflags};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where inputs that once found something are kept, and run by `cargo test`.
-const KEPT: &str = "crates/mempool/tests/sequences";
 const MANIFEST: &str = "fuzz/Cargo.toml";
-const TARGET: &str = "sequences";
+
+/// One harness.
+pub(crate) struct Target {
+    name: &'static str,
+    /// Inputs that once found something or reach what no other does; `cargo test` runs them.
+    kept: &'static str,
+    /// Longer inputs find nothing more here.
+    input_bytes_max: usize,
+}
+
+/// All there are; the first is meant when none is named.
+pub(crate) const TARGETS: [Target; 5] = [
+    Target {
+        name: "sequences",
+        kept: "crates/mempool/tests/sequences",
+        input_bytes_max: 2000,
+    },
+    Target {
+        name: "http_heads",
+        kept: "crates/http/tests/corpus/heads",
+        input_bytes_max: 600,
+    },
+    Target {
+        name: "http_chunks",
+        kept: "crates/http/tests/corpus/chunks",
+        input_bytes_max: 400,
+    },
+    Target {
+        name: "http_target",
+        kept: "crates/http/tests/corpus/target",
+        input_bytes_max: 200,
+    },
+    Target {
+        name: "http_differential",
+        kept: "crates/http/tests/corpus/differential",
+        input_bytes_max: 300,
+    },
+];
+
+impl Target {
+    pub(crate) fn named(name: &str) -> Result<&'static Self, String> {
+        let found = TARGETS.iter().find(|target| target.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+            format!(
+                "no harness is called {name}: use one of {}",
+                names.join(", ")
+            )
+        })
+    }
+}
 
 /// What libFuzzer needs from the compiler, as cargo-fuzz sets it.
 const FLAGS: [&str; 7] = [
@@ -28,7 +76,7 @@ const FLAGS: [&str; 7] = [
 ];
 
 /// Fuzzes for so many seconds. Any input that breaks a promise is written to `fuzz/artifacts`.
-pub(crate) fn run(seconds: u64) -> Result<(), String> {
+pub(crate) fn run(target: &Target, seconds: u64) -> Result<(), String> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let asked = Command::new(&compiler)
         .arg("--version")
@@ -59,22 +107,24 @@ pub(crate) fn run(seconds: u64) -> Result<(), String> {
     if !run_command(&mut build, &mut TestCount::default())? {
         return Err("the fuzz target does not build".to_owned());
     }
-    let corpus = directory.join("corpus");
+    let corpus = directory.join("corpus").join(target.name);
     for needed in [corpus.as_path(), Path::new("fuzz/artifacts")] {
         std::fs::create_dir_all(needed)
             .map_err(|error| format!("{} cannot be made: {error}", needed.display()))?;
     }
-    let mut fuzz = Command::new(directory.join(host).join("release").join(TARGET));
+    let mut fuzz = Command::new(directory.join(host).join("release").join(target.name));
     fuzz.arg(format!("-max_total_time={seconds}"))
-        .args(["-max_len=2000", "-timeout=60", "-rss_limit_mb=4096"])
+        .arg(format!("-max_len={}", target.input_bytes_max))
+        .args(["-timeout=60", "-rss_limit_mb=4096"])
         .args(["-artifact_prefix=fuzz/artifacts/", "-print_final_stats=1"])
         .arg(corpus)
-        .arg(KEPT);
+        .arg(target.kept);
     match run_command(&mut fuzz, &mut TestCount::default())? {
         true => Ok(()),
         false => Err(format!(
             "an input broke a promise: it is in fuzz/artifacts; once its cause is mended, move it \
-             to {KEPT}"
+             to {}",
+            target.kept
         )),
     }
 }

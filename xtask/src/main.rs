@@ -27,7 +27,7 @@ Usage: cargo xtask check
        cargo xtask loom
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread
-       cargo xtask fuzz [SECONDS]
+       cargo xtask fuzz [HARNESS] [SECONDS]
        cargo xtask simulate [--seeds N] [--from SEED]
 
 check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks;
@@ -42,7 +42,8 @@ The memory pools, beyond what `check` does:
 loom        models of remote frees and of threads' ends, in every order (a part of `check`)
 miri        their tests, interpreted under all rules of memory
 sanitize    their tests, watched for accesses out of bounds or out of order
-fuzz        sequences of operations that libFuzzer invents, for a minute or so many seconds
+fuzz        what libFuzzer invents, for a minute or so many seconds: sequences of operations, or with
+            http_heads, http_chunks, http_target or http_differential, bytes for the parsers of HTTP
 
 Shards and servers:
 simulate    over a simulated network with seeded faults: so many seeds (2,000) from SEED (0) on
@@ -69,11 +70,7 @@ fn main() -> ExitCode {
         ["simulate", "--seeds", seeds] => simulate::run(seeds, "0"),
         ["simulate", "--seeds", seeds, "--from", from]
         | ["simulate", "--from", from, "--seeds", seeds] => simulate::run(seeds, from),
-        ["fuzz"] => fuzz::run(60),
-        ["fuzz", seconds] => match seconds.parse() {
-            Ok(seconds) => fuzz::run(seconds),
-            Err(_) => Err(format!("{seconds} is no number of seconds")),
-        },
+        ["fuzz", words @ ..] => fuzz_as_told(words),
         ["help" | "-h" | "--help"] => {
             print!("{USAGE}");
             Ok(())
@@ -90,6 +87,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Harness and seconds in this order, each of which may be missing.
+fn fuzz_as_told(words: &[&str]) -> Result<(), String> {
+    let (target, seconds) = match words {
+        [] => (&fuzz::TARGETS[0], None),
+        [seconds] if seconds.parse::<u64>().is_ok() => (&fuzz::TARGETS[0], Some(seconds)),
+        [name] => (fuzz::Target::named(name)?, None),
+        [name, seconds] => (fuzz::Target::named(name)?, Some(seconds)),
+        _ => return Err("too many words behind fuzz: it takes a harness and seconds".to_owned()),
+    };
+    let seconds = seconds.map_or(Ok(60), |text| text.parse());
+    let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
+    fuzz::run(target, seconds)
 }
 
 /// A step of `check` as a verb of its own.

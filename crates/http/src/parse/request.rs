@@ -214,7 +214,7 @@ fn parse_other_version(
 #[inline(always)]
 pub(super) fn parse_version(bytes: &[u8], at: usize) -> Result<(Version, usize), Stop> {
     let Some(text) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
-        return Err(Stop::End);
+        return Err(cut_version(bytes.get(at..).unwrap_or_default()));
     };
     const HTTP_1_1: u64 = u64::from_le_bytes(*b"HTTP/1.1");
     const HTTP_1_0: u64 = u64::from_le_bytes(*b"HTTP/1.0");
@@ -224,6 +224,19 @@ pub(super) fn parse_version(bytes: &[u8], at: usize) -> Result<(Version, usize),
         _ => return Err(bad_version(*text).into()),
     };
     Ok((version, at + text.len()))
+}
+
+/// Fewer bytes than a version has: to be waited for, if they may begin one.
+#[cold]
+fn cut_version(text: &[u8]) -> Stop {
+    let may_be = |(&found, &expected): (&u8, &u8)| match expected {
+        b'0' => found.is_ascii_digit(),
+        _ => found == expected,
+    };
+    match text.iter().zip(b"HTTP/0.0").all(may_be) {
+        true => Stop::End,
+        false => ParseError::BadVersion.into(),
+    }
 }
 
 #[cold]

@@ -4,8 +4,11 @@
 
 mod support;
 mod parsing;
-mod table;
+#[path = "../fuzz/mod.rs"]
+mod fuzz;
+mod kept_inputs;
 mod smuggling;
+mod differential;
 mod bodies;
 mod client;
 mod requests;

@@ -1,8 +1,8 @@
 //! Every known way to make two parties read a request differently, from a table: against the parsers
 //! alone and against a server over a socket, whole and byte by byte.
 
+use crate::fuzz::table::{Entry, entries};
 use crate::support::{Echo, RawClient, TestServer};
-use crate::table::{Entry, entries};
 use millpond_http::{BodyDecoder, HeadFields, Limits, Parsed, parse_request_head};
 use std::io::Write;
 
