@@ -194,7 +194,7 @@ impl Conversation {
 
 /// A path whose answer can be foretold.
 fn target(rng: &mut Rng) -> String {
-    let len = [1, 100, 3_000, 40_000][rng.usize(0..4)];
+    let len = [1, 100, 3_000, 15_000][rng.usize(0..4)];
     let number = rng.u16(..);
     match rng.u8(0..18) {
         0 => format!("/large/{len}"),

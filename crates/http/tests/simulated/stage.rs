@@ -13,7 +13,7 @@ pub(crate) const MILLISECOND_NS: u64 = 1_000_000;
 pub(crate) const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
 
 /// More than any run needs: a server that is busy for nothing gets there within seconds.
-const TICKS_MAX: u64 = 500_000;
+const TICKS_MAX: u64 = 3_000_000;
 
 /// One run: set the scene with [`Self::network`], then [`Self::play`].
 pub(crate) struct Stage {
