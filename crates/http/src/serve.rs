@@ -11,7 +11,8 @@ mod shard_server;
 mod shards;
 mod signals;
 
-pub use config::{DriverChoice, ServeConfig, ServeError, ServeReport};
+pub use config::{ServeConfig, ServeError, ServeReport};
+pub use millpond_io::DriverChoice;
 pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};
 

@@ -11,6 +11,7 @@
 mod accept_limits;
 mod buffer_queue;
 mod linger;
+pub mod choice;
 pub mod features;
 pub mod epoll;
 #[cfg(feature = "simulator")]

@@ -75,6 +75,12 @@ pub enum IoError {
         /// The kernel's answer.
         error: Errno,
     },
+    /// No driver has this name.
+    #[error("\"{text}\" is not a driver: write auto, uring or epoll")]
+    DriverUnknown {
+        /// What was given.
+        text: String,
+    },
     /// The ring driver was asked for where there is no ring.
     #[error("{0}; the epoll driver works everywhere")]
     UringUnavailable(UringUnavailable),

@@ -4,7 +4,7 @@
 //! pools. Data travels through the modules in the order of the `mod` lines below:
 //!
 //! ```text
-//! listener -> op::accept -> driver (epoll) -> op::receive -> Protocol::event
+//! listener -> op::accept -> driver (uring, epoll) -> op::receive -> Protocol::event
 //!                                                               |
 //!          SendDrained <- driver <- op::send <- Driver::send <--+   timer_wheel, mailbox + waker
 //! ```
@@ -34,6 +34,7 @@ pub mod error;
 pub use address::{Address, Peer};
 pub use affinity::{allowed_cpus, pin_to};
 pub use clock::monotonic_ns;
+pub use driver::choice::{ChosenDriver, DriverChoice, DriverKind};
 pub use driver::epoll::EpollDriver;
 pub use driver::features::{DriverFeature, DriverFeatures};
 #[cfg(feature = "simulator")]

@@ -5,7 +5,7 @@ use crate::error::LoadError;
 use crate::schedule::{Pace, RATE_PER_S_MAX, Rate};
 use crate::validation::Validation;
 use millpond_http::Method;
-use millpond_io::Address;
+use millpond_io::{Address, DriverChoice};
 use millpond_mempool::PoolMode;
 
 /// Most requests in flight on one connection.
@@ -125,6 +125,9 @@ pub struct LoadConfig {
     pub cpus: Option<Vec<usize>>,
     /// Whether the generator's own pools pool.
     pub pool_mode: PoolMode,
+    /// Which kernel interface the threads use. Epoll unless asked otherwise: with it a request
+    /// leaves in the moment it is stamped, with io_uring when its thread next waits.
+    pub driver: DriverChoice,
 }
 
 impl LoadConfig {
@@ -144,6 +147,7 @@ impl LoadConfig {
             timeout_ns: TIMEOUT_NS_DEFAULT,
             cpus: None,
             pool_mode: PoolMode::On,
+            driver: DriverChoice::Epoll,
         }
     }
 

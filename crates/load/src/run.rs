@@ -11,9 +11,12 @@ use crate::schedule::{Arrival, Pace, Schedule};
 use crate::shared::Shared;
 use crate::worker::Worker;
 use crate::workload::Requests;
-use millpond_io::{EpollDriver, Shard, ShardConfig, monotonic_ns};
+use millpond_io::{
+    Driver, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver, monotonic_ns,
+};
 use millpond_measure::noise::{CpuTimes, MachineNoise};
 use millpond_measure::record::LoadErrors;
+use millpond_mempool::PoolMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -86,6 +89,7 @@ fn start_workers<'scope, 'env>(
     threads: usize,
 ) -> Result<Vec<WorkerHandle<'scope>>, LoadError> {
     let connections = shared.config.connections;
+    let driver = shared.config.driver.choose()?.kind;
     let supervisor = std::thread::current();
     let mut workers = Vec::with_capacity(threads);
     for index in 0..threads {
@@ -93,7 +97,10 @@ fn start_workers<'scope, 'env>(
         let share = connections / threads + usize::from(index < connections % threads);
         let supervisor = supervisor.clone();
         let body = move || {
-            let end = work(shared, index, share);
+            let end = match driver {
+                DriverKind::Uring => work(shared, index, share, UringDriver::new),
+                DriverKind::Epoll => work(shared, index, share, EpollDriver::new),
+            };
             if end.is_err() {
                 shared.cut_off.store(true, Ordering::Release);
             }
@@ -113,14 +120,19 @@ fn start_workers<'scope, 'env>(
 }
 
 /// One thread, from its driver to its counts.
-fn work(shared: &Shared<'_>, index: usize, connections: usize) -> Result<WorkerEnd, LoadError> {
+fn work<D: Driver>(
+    shared: &Shared<'_>,
+    index: usize,
+    connections: usize,
+    make_driver: fn(PoolMode) -> Result<D, IoError>,
+) -> Result<WorkerEnd, LoadError> {
     let pool_mode = shared.config.pool_mode;
     let cpu = shared
         .config
         .cpus
         .as_ref()
         .map(|cpus| cpus[index % cpus.len()]);
-    let driver = EpollDriver::new(pool_mode)?;
+    let driver = make_driver(pool_mode)?;
     let mut shard = Shard::new(
         ShardConfig {
             index,

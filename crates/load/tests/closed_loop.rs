@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{MS, Reply, Seen, TestServer, check_identities, get, run, target, try_run};
+use support::{MS, Reply, Seen, TestServer, check_identities, driver, get, run, target, try_run};
 
 /// Goal: exactly N requests leave and exactly N answers are counted, over threads, connections and
 /// pipelines that do not divide N.
@@ -127,6 +127,7 @@ fn read(server: &TestServer, requests: u64) -> LoadRecord {
 
 fn entity_config(server: &TestServer, workload: Workload, requests: u64) -> LoadConfig {
     let mut config = LoadConfig::new(target(server.address, "/v0/entity"), workload);
+    config.driver = driver();
     config.threads = 2;
     config.connections = 4;
     config.pipeline = 3;

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use millpond_http::Method;
-use millpond_io::Address;
+use millpond_io::{Address, DriverChoice};
 use millpond_load::{LoadConfig, Mode, Stop, Target, Validation, Workload};
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -105,6 +105,8 @@ fn config(address: SocketAddr, path: &str, workload: Workload) -> LoadConfig {
         path: path.into(),
     };
     let mut config = LoadConfig::new(target, workload);
+    config.driver = std::env::var("MILLPOND_TEST_DRIVER")
+        .map_or(DriverChoice::Auto, |text| text.parse().unwrap());
     config.connections = 4;
     config.timeout_ns = 30_000_000_000;
     config

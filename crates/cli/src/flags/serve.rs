@@ -109,8 +109,8 @@ struct CommonFlags {
     /// Threads, each with sockets, timers and memory of its own [default: one per CPU it may use]
     #[arg(long, value_name = "N", value_parser = parse_shards)]
     shards: Option<usize>,
-    /// Kernel interface that moves the bytes
-    #[arg(long, value_name = "auto|epoll", value_parser = parse_driver, default_value = "auto")]
+    /// Kernel interface that moves the bytes; auto takes io_uring where the kernel allows it
+    #[arg(long, value_name = "auto|uring|epoll", default_value = "auto")]
     driver: DriverChoice,
     /// Memory pools; off: one malloc and one free in the place of every pool call; arena-only: so
     /// for all but the temporaries of requests; checked: for debugging, ends the server at what it
@@ -135,19 +135,6 @@ fn parse_shards(text: &str) -> Result<usize, String> {
     match parse_count(text)? {
         shards if shards <= SHARDS_MAX => Ok(shards as usize),
         _ => Err(format!("it can be at most {SHARDS_MAX}")),
-    }
-}
-
-fn parse_driver(text: &str) -> Result<DriverChoice, String> {
-    match text {
-        "auto" => Ok(DriverChoice::Auto),
-        "epoll" => Ok(DriverChoice::Epoll),
-        "uring" => Err(
-            "the io_uring driver is not built yet: use epoll, or auto, which takes \
-                        the best there is"
-                .to_owned(),
-        ),
-        _ => Err("write auto or epoll".to_owned()),
     }
 }
 
@@ -232,6 +219,8 @@ impl CommonFlags {
         };
         let limits = self.limits.limits(shards);
         limits.check().map_err(Failure::usage)?;
+        // Before anything else starts: who asked for a driver that is not to be had learns why.
+        output::note(self.driver.choose().map_err(Failure::failed)?);
         Ok(ServeConfig {
             shards,
             pin: !self.no_pin,
@@ -246,10 +235,13 @@ impl CommonFlags {
         let Some(file) = &self.json else {
             return Ok(Exit::Success);
         };
+        let driver = self.driver.choose().map_err(Failure::failed)?;
         let record = serde_json::json!({
             "requests": report.requests,
             "shards": report.shards.len(),
             "aborted": report.is_aborted,
+            "driver": driver.kind.name(),
+            "driver_features": driver.features.to_string(),
         });
         file.write(&format!("{record:#}\n"))?;
         Ok(Exit::Success)
@@ -338,8 +330,7 @@ mod tests {
             ("plaintext --listen 8080", "--listen"),
             ("plaintext --shards 0", "at least 1"),
             ("plaintext --shards 5000", "at most 1024"),
-            ("plaintext --driver uring", "not built yet"),
-            ("plaintext --driver kqueue", "auto or epoll"),
+            ("plaintext --driver kqueue", "auto, uring or epoll"),
             ("plaintext --head-timeout 0s", "longer than nothing"),
             ("plaintext --max-head lots", "--max-head"),
             ("plaintext --pools yes", "on, off, arena-only, or checked"),

@@ -125,7 +125,11 @@ fn write_limits(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], limits: &Li
 
 fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     let calls = "millpond_driver_system_calls_total";
-    out.describe(calls, "counter", "System calls by kind.");
+    out.describe(
+        calls,
+        "counter",
+        "Operations by kind. With epoll each is a system call; with uring only waits are.",
+    );
     for (shard, ShardSnapshot { driver, .. }) in shards.iter().enumerate() {
         for (call, count) in [
             ("wait", driver.waits),
@@ -142,6 +146,18 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
     for (suffix, help) in [
         ("ticks_total", "Rounds of the event loop."),
         ("sends_blocked_total", "Sends that left something over."),
+        (
+            "receive_starvations_total",
+            "Receives that found no buffer and were made again.",
+        ),
+        (
+            "abandoned_sockets_total",
+            "Sockets closed while the kernel still had operations on them.",
+        ),
+        (
+            "submissions_total",
+            "Entries put into the ring's submission queue.",
+        ),
         ("received_bytes_total", "Bytes received."),
         ("sent_bytes_total", "Bytes handed to the kernel."),
         (
@@ -155,6 +171,9 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             let value = match suffix {
                 "ticks_total" => driver.ticks,
                 "sends_blocked_total" => driver.sends_blocked,
+                "receive_starvations_total" => driver.receive_starvations,
+                "abandoned_sockets_total" => driver.abandoned,
+                "submissions_total" => driver.submissions,
                 "received_bytes_total" => driver.received_bytes,
                 "sent_bytes_total" => driver.sent_bytes,
                 _ => driver.accept_failures,

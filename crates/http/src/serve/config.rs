@@ -1,19 +1,9 @@
 //! What a server is told, and what it tells in the end.
 
 use crate::limits::{Limits, LimitsError};
-use millpond_io::{Address, IoError, ShardReport};
+use millpond_io::{Address, DriverChoice, DriverFeatures, IoError, ShardReport};
 use millpond_mempool::PoolMode;
 use std::error::Error;
-
-/// Which kernel interface moves the bytes.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DriverChoice {
-    /// The best one this kernel allows.
-    #[default]
-    Auto,
-    /// Readiness through epoll.
-    Epoll,
-}
 
 /// A server's configuration.
 #[derive(Clone, Debug)]
@@ -52,11 +42,16 @@ impl ServeConfig {
     }
 
     /// The labels of `millpond_build_info`.
-    pub(super) fn labels_for(&self, driver: &'static str) -> Vec<(&'static str, String)> {
+    pub(super) fn labels_for(
+        &self,
+        driver: &'static str,
+        features: DriverFeatures,
+    ) -> Vec<(&'static str, String)> {
         let mut labels = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("server", self.name.to_owned()),
             ("driver", driver.to_owned()),
+            ("driver_features", features.to_string()),
             ("pools", self.pool_mode.to_string()),
             ("shards", self.shards.to_string()),
         ];

@@ -37,7 +37,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
     ) -> Result<Self, E> {
         let shared = Shared {
             snapshots: Arc::new(Snapshots::new(1)),
-            build_labels: config.labels_for(driver.name()).into(),
+            build_labels: config.labels_for(driver.name(), driver.features()).into(),
         };
         let shard = ShardConfig {
             index: 0,

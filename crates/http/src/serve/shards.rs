@@ -1,14 +1,16 @@
 //! Starting the shards' threads, waiting for their end, collecting their reports.
 
-use super::config::{DriverChoice, ServeConfig, ServeError, ServeReport};
+use super::config::{ServeConfig, ServeError, ServeReport};
 use super::shard_server::{ShardServer, Shared};
 use crate::metrics::report::accounting_table;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{Service, ShardStart};
 use millpond_io::listener::BACKLOG;
 use millpond_io::{
-    Address, Driver, EpollDriver, Listener, ShardConfig, ShardReport, StopHandle, allowed_cpus,
+    Address, Driver, DriverKind, EpollDriver, IoError, Listener, ShardConfig, ShardReport,
+    StopHandle, UringDriver, allowed_cpus,
 };
+use millpond_mempool::PoolMode;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -88,6 +90,7 @@ where
 /// What all shards' threads share.
 struct Plan<'a, M> {
     config: &'a ServeConfig,
+    driver: DriverKind,
     make: M,
     shared: Shared,
     cpus: Vec<usize>,
@@ -111,15 +114,16 @@ where
         return Err(ServeError::NoShards);
     }
     let listeners = Listener::bind_group(&config.listen, config.shards, BACKLOG)?;
-    let driver_name = match config.driver {
-        DriverChoice::Auto | DriverChoice::Epoll => "epoll",
-    };
+    let driver = config.driver.choose()?;
     let plan = Plan {
         config,
+        driver: driver.kind,
         make,
         shared: Shared {
             snapshots: Arc::new(Snapshots::new(config.shards)),
-            build_labels: config.labels_for(driver_name).into(),
+            build_labels: config
+                .labels_for(driver.kind.name(), driver.features)
+                .into(),
         },
         cpus: if config.pin {
             allowed_cpus()?
@@ -182,7 +186,14 @@ where
         let ended = EndedNotice(notices.sender());
         let body = move || {
             let _ended = ended;
-            run_shard(plan, shard_index, listener, ready)
+            match plan.driver {
+                DriverKind::Uring => {
+                    run_shard(plan, shard_index, UringDriver::new, listener, ready)
+                }
+                DriverKind::Epoll => {
+                    run_shard(plan, shard_index, EpollDriver::new, listener, ready)
+                }
+            }
         };
         let name = format!("{}-{shard_index}", plan.config.name);
         match Builder::new().name(name).spawn_scoped(scope, body) {
@@ -213,22 +224,22 @@ impl Drop for EndedNotice {
 }
 
 /// The body of a shard's thread.
-fn run_shard<S, E, M>(
+fn run_shard<D, S, E, M>(
     plan: &Plan<'_, M>,
     shard_index: usize,
+    make_driver: fn(PoolMode) -> Result<D, IoError>,
     listener: Listener,
     ready: Sender<StopHandle>,
 ) -> ShardOutcome
 where
+    D: Driver,
     S: Service,
     E: Into<Box<dyn Error + Send + Sync>>,
     M: Fn(ShardStart) -> Result<S, E> + Sync,
 {
     let config = plan.config;
     let pool_mode = config.pool_mode;
-    let mut driver = match config.driver {
-        DriverChoice::Auto | DriverChoice::Epoll => EpollDriver::new(pool_mode)?,
-    };
+    let mut driver = make_driver(pool_mode)?;
     driver.listen(listener)?;
     let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[shard_index % plan.cpus.len()]);
     let shard = ShardConfig {

@@ -1,6 +1,6 @@
 //! `/metrics` as a scraper reads it.
 
-use crate::support::{MODES, TestServer, config, pool_mode};
+use crate::support::{MODES, TestServer, config, driver, pool_mode};
 use millpond_http::{
     Flow, Limits, MetricsText, Plaintext, Request, Response, ServeConfig, Service, ServiceContext,
 };
@@ -45,8 +45,13 @@ fn metrics_tell_what_happened() {
         assert_eq!(value(&text, &format!("{responses}\"200\"}}")), 3.0);
         assert_eq!(value(&text, &format!("{responses}\"404\"}}")), 1.0);
         assert_eq!(value(&text, "millpond_http_connections{shard=\"0\"}"), 1.0);
-        let info =
-            format!("driver=\"epoll\",pools=\"{mode}\",shards=\"1\",engine=\"none \\\"yet\\\"\"");
+        let driver = driver().choose().unwrap();
+        let info = format!(
+            "driver=\"{}\",driver_features=\"{}\",pools=\"{mode}\",shards=\"1\",\
+             engine=\"none \\\"yet\\\"\"",
+            driver.kind.name(),
+            driver.features
+        );
         assert!(text.contains(&info), "{info} in\n{text}");
         for pool in [
             "http_connections",

@@ -1,8 +1,8 @@
 //! A real server on a free port, and a client that speaks raw bytes to it.
 
 use millpond_http::{
-    Flow, Limits, Request, Response, Running, ServeConfig, ServeReport, Service, ServiceContext,
-    ShardStart, StatusCode, serve_with,
+    DriverChoice, Flow, Limits, Request, Response, Running, ServeConfig, ServeReport, Service,
+    ServiceContext, ShardStart, StatusCode, serve_with,
 };
 use millpond_mempool::{Checks, PoolMode};
 use std::convert::Infallible;
@@ -44,11 +44,17 @@ pub(crate) fn pool_mode() -> PoolMode {
     std::env::var("MILLPOND_TEST_POOLS").map_or(PoolMode::On, |text| text.parse().unwrap())
 }
 
+/// The driver of all tests: `auto`, or that of the environment variable `MILLPOND_TEST_DRIVER`.
+pub(crate) fn driver() -> DriverChoice {
+    std::env::var("MILLPOND_TEST_DRIVER").map_or(DriverChoice::Auto, |text| text.parse().unwrap())
+}
+
 pub(crate) fn config(limits: Limits, pool_mode: PoolMode) -> ServeConfig {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     ServeConfig {
         limits,
         pool_mode,
+        driver: driver(),
         ..ServeConfig::new("test", listen)
     }
 }

@@ -176,7 +176,7 @@ impl UringDriver {
 
     /// Offers buffers to the kernel while there are sockets.
     fn provide_buffers(&mut self, pools: &ShardPools) -> Result<(), IoError> {
-        let has_use = self.accepting.is_some() || !self.sockets.is_empty();
+        let has_use = !self.sockets.is_empty();
         if std::mem::take(&mut self.is_withdrawal_asked) && !has_use {
             self.buffers.withdraw(&self.ring);
         }
@@ -464,9 +464,14 @@ impl Driver for UringDriver {
     }
 
     fn trim_pools(&mut self) -> usize {
-        // Not here: a handler may be looking at bytes in one of the buffers.
-        self.is_withdrawal_asked = true;
-        self.sockets.trim() + self.queued.trim()
+        // The buffers not here, but when the tick is over: a handler may be looking at one.
+        self.is_withdrawal_asked = self.sockets.is_empty();
+        let returned_bytes = if self.is_withdrawal_asked {
+            self.buffers.leased_bytes()
+        } else {
+            0
+        };
+        returned_bytes + self.sockets.trim() + self.queued.trim()
     }
 
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {

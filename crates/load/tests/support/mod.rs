@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use millpond_http::Method;
-use millpond_io::Address;
+use millpond_io::{Address, DriverChoice};
 use millpond_load::{LoadConfig, LoadError, LoadRecord, Target, Workload};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -229,6 +229,12 @@ pub(crate) fn target(address: SocketAddr, path: &str) -> Target {
 }
 
 /// GET / at the server; change what differs.
+/// The generator's driver in all tests: `auto`, or that of the environment variable
+/// `MILLPOND_TEST_DRIVER`.
+pub(crate) fn driver() -> DriverChoice {
+    std::env::var("MILLPOND_TEST_DRIVER").map_or(DriverChoice::Auto, |text| text.parse().unwrap())
+}
+
 pub(crate) fn get(address: SocketAddr) -> LoadConfig {
     let workload = Workload::Static {
         method: Method::Get,
@@ -236,6 +242,7 @@ pub(crate) fn get(address: SocketAddr) -> LoadConfig {
         body: vec![],
     };
     let mut config = LoadConfig::new(target(address, "/"), workload);
+    config.driver = driver();
     // No test fails because a busy machine stalled for two seconds.
     config.timeout_ns = 30_000 * MS;
     config

@@ -162,6 +162,11 @@ impl ReceiveBuffers {
         self.filled_bytes.fill(0);
     }
 
+    /// How much of the pool is with the kernel.
+    pub(super) fn leased_bytes(&self) -> usize {
+        self.leases.iter().map(Lease::capacity).sum()
+    }
+
     /// The bytes a completion brought, and notes that their piece is used up if it is. `None`: the
     /// completion took no buffer.
     ///
