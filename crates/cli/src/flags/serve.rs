@@ -152,6 +152,7 @@ impl PlaintextFlags {
     fn run(self) -> Result<Exit, Failure> {
         let config = self.common.config("plaintext")?;
         let make = |_| Ok::<_, Infallible>(Plaintext);
+        let announce = |address: &Address| announce(address, config.driver);
         let report = millpond_http::serve(&config, make, announce).map_err(Failure::failed)?;
         self.common.finish(&report)
     }
@@ -168,7 +169,7 @@ impl EntityFlags {
             ..EntityConfig::new(self.data)
         };
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
-            announce(address);
+            announce(address, config.driver);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
             output::note(format!(
                 "{name} {version} ({linkage}) keeps the data in {}",
@@ -192,7 +193,7 @@ impl FilesFlags {
         let site = Arc::new(Site::open(&files, config.shards).map_err(Failure::failed)?);
         let make = |start| Files::new(&site, &start);
         let report = millpond_http::serve(&config, make, |address| {
-            announce(address);
+            announce(address, config.driver);
             let links = match site.follows_links() {
                 true => "links inside it are followed",
                 false => "links are not followed",
@@ -205,10 +206,14 @@ impl FilesFlags {
     }
 }
 
-/// The only line on stdout, so that a script can read the port from it.
-fn announce(address: &Address) {
+/// The only line on stdout, so that a script can read the port from it; the driver goes to stderr.
+fn announce(address: &Address, driver: DriverChoice) {
     // A script that has closed its end has lost interest in the line, not in the server.
     let _ = output::print(format!("listening on {address}\n"));
+    // It was chosen before, so this is what was found then.
+    if let Ok(chosen) = driver.choose() {
+        output::note(chosen);
+    }
 }
 
 impl CommonFlags {
@@ -220,7 +225,7 @@ impl CommonFlags {
         let limits = self.limits.limits(shards);
         limits.check().map_err(Failure::usage)?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
-        output::note(self.driver.choose().map_err(Failure::failed)?);
+        self.driver.choose().map_err(Failure::failed)?;
         Ok(ServeConfig {
             shards,
             pin: !self.no_pin,
