@@ -12,7 +12,7 @@
 //! order of their requests, all of one tick in one send; an idle connection owns no buffer; a
 //! request in steady state makes no heap call with pools on; every cap on a peer has a status code.
 //!
-//! Absent on purpose: TLS, HTTP/2, compression, routing, and `unsafe` anywhere but in `scan`.
+//! Absent on purpose: TLS, HTTP/2, compression, and `unsafe` anywhere but in `scan`.
 
 pub mod limits;
 pub mod method;
@@ -27,6 +27,8 @@ pub mod service;
 pub mod response;
 mod streaming;
 pub mod completions;
+pub mod router;
+pub mod asynchronous;
 mod connection;
 mod connections;
 pub mod counters;
@@ -39,6 +41,7 @@ pub mod files;
 pub mod serve;
 pub mod client;
 
+pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
 pub use client::{ClientConnection, ClientError, ClientEvent};
 pub use completions::Completions;
@@ -56,6 +59,7 @@ pub use parse::{
 pub use plaintext::Plaintext;
 pub use request::Request;
 pub use response::{BodyLength, Response, WriteError};
+pub use router::{Routed, Router};
 pub use scan::ScannerKind;
 pub use serve::{
     DriverChoice, Running, ServeConfig, ServeError, ServeReport, ShardServer, serve, serve_with,

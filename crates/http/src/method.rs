@@ -27,6 +27,28 @@ pub enum Method {
     Extension,
 }
 
+/// The names that the `http` crate gives them.
+impl Method {
+    /// `GET`
+    pub const GET: Self = Self::Get;
+    /// `HEAD`
+    pub const HEAD: Self = Self::Head;
+    /// `POST`
+    pub const POST: Self = Self::Post;
+    /// `PUT`
+    pub const PUT: Self = Self::Put;
+    /// `DELETE`
+    pub const DELETE: Self = Self::Delete;
+    /// `OPTIONS`
+    pub const OPTIONS: Self = Self::Options;
+    /// `PATCH`
+    pub const PATCH: Self = Self::Patch;
+    /// `TRACE`
+    pub const TRACE: Self = Self::Trace;
+    /// `CONNECT`
+    pub const CONNECT: Self = Self::Connect;
+}
+
 impl Method {
     /// Methods are case-sensitive: `get` is an extension, not GET (RFC 9110 9.1).
     #[inline]

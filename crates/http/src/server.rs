@@ -144,7 +144,7 @@ impl<S: Service> Server<S> {
         bytes: &[u8],
     ) {
         let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) else {
-            return;
+            return self.upstream_event(shard, &Event::Received { socket, bytes });
         };
         if connection.is_closing {
             return;
@@ -192,9 +192,17 @@ impl<S: Service> Server<S> {
         self.exchange.settle(connection, shard);
     }
 
+    /// Something happened to a socket that is no client's.
+    #[cold]
+    fn upstream_event<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, event: &Event<'_>) {
+        if let Some(futures) = self.service.async_shard() {
+            futures.upstream_event(shard, event);
+        }
+    }
+
     fn peer_finished<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         let Some(connection) = self.connections.get_mut(socket) else {
-            return;
+            return self.upstream_event(shard, &Event::PeerFinished { socket });
         };
         connection.is_peer_finished = true;
         self.exchange.settle(connection, shard);
@@ -334,7 +342,10 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             Event::Received { socket, bytes } => self.received(shard, socket, bytes),
             Event::Accepted { socket, peer } => self.accepted(shard, socket, peer),
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
-            Event::Failed { socket, .. } => self.forget(shard, socket),
+            Event::Failed { socket, error } => {
+                self.forget(shard, socket);
+                self.upstream_event(shard, &Event::Failed { socket, error });
+            }
             Event::SendDrained { socket } => self.send_drained(shard, socket),
             Event::SendBlocked { socket } => self.send_blocked(shard, socket),
             Event::Woken => self.woken(shard),
@@ -349,7 +360,12 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),
             IDLE_TIMER => self.close_idle(shard),
-            socket => self.deadline_passed(shard, SocketId::from_bits(socket)),
+            user => {
+                let futures = self.service.async_shard();
+                if !futures.is_some_and(|futures| futures.timer_expired(shard, user)) {
+                    self.deadline_passed(shard, SocketId::from_bits(user));
+                }
+            }
         }
     }
 
@@ -357,6 +373,9 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         self.serve_backlog(shard);
         self.service.tick_ended();
         self.answer_metrics(shard);
+        if let Some(futures) = self.service.async_shard() {
+            futures.pump(shard);
+        }
         self.flush(shard);
         self.keep_beating(shard);
     }

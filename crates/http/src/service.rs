@@ -5,6 +5,7 @@
 //! through [`Completions`] when another thread is done; meanwhile that connection waits and the
 //! others do not.
 
+use crate::asynchronous::AsyncShard;
 use crate::completions::Completions;
 use crate::metrics::MetricsText;
 use crate::request::Request;
@@ -152,6 +153,11 @@ pub trait Service {
 
     /// The shard's waker was used: the place to collect what other threads have done.
     fn woken(&mut self, _completions: &mut Completions<'_>) {}
+
+    /// What futures of this service wait on, if it has any: the server sees to it.
+    fn async_shard(&mut self) -> Option<&mut AsyncShard> {
+        None
+    }
 
     /// Adds this service's lines to `/metrics`. Called on the shard that answers.
     fn write_metrics(&self, _out: &mut MetricsText<'_>) {}

@@ -82,6 +82,16 @@ impl StatusCode {
         self.0
     }
 
+    /// [`Self::code`], as the `http` crate calls it.
+    pub const fn as_u16(self) -> u16 {
+        self.0
+    }
+
+    /// 2xx
+    pub const fn is_success(self) -> bool {
+        self.0 / 100 == 2
+    }
+
     /// 1xx: another response follows for the same request.
     pub const fn is_informational(self) -> bool {
         self.0 < 200

@@ -16,13 +16,15 @@ mod support;
 #[path = "heap/files.rs"]
 mod files;
 
+use millpond_http::asynchronous::UpstreamId;
 use millpond_http::{
-    BodyLength, Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
-    StreamEvent, Wants,
+    AsyncRequest, AsyncService, AsyncShard, BodyLength, Flow, Limits, Method, Plaintext, Reply,
+    Request, Response, Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
 };
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use support::{RawClient, TestServer, config};
 
@@ -251,11 +253,61 @@ fn steady_heap_calls(client: &mut RawClient, exchange: &Exchange, rounds: usize)
 }
 
 fn server<S: Service + 'static>(mode: PoolMode, make: fn() -> S) -> TestServer {
-    TestServer::start(config(Limits::default(), mode), move |_| {
+    server_with(mode, move |_| make())
+}
+
+fn server_with<S: Service>(
+    mode: PoolMode,
+    make: impl Fn(&ShardStart) -> S + Send + Sync + 'static,
+) -> TestServer {
+    TestServer::start(config(Limits::default(), mode), move |start| {
         // Called on the shard's thread.
         IS_COUNTED.set(true);
-        make()
+        make(&start)
     })
+}
+
+/// Reads the body, waits, asks another server, answers.
+async fn go_round(mut request: AsyncRequest, upstream: UpstreamId) -> Reply {
+    while request.next_part().await.is_some() {}
+    match request.path() {
+        b"/sleep" => request.sleep(1).await,
+        b"/call" => {
+            let call = request.call(upstream, Method::GET, b"/", &[("X-A", b"b")], b"");
+            let reply = call.await.unwrap();
+            return Reply::bytes(reply.status, "text/plain", reply.body);
+        }
+        _ => {}
+    }
+    Reply::text(StatusCode::OK, "done")
+}
+
+fn go_round_service(start: &ShardStart, upstream: SocketAddr) -> impl Service + use<> {
+    let shard = AsyncShard::new(start.pool_mode);
+    let upstream = shard.add_upstream(upstream.into(), "upstream");
+    AsyncService::new(start, shard, move |request| go_round(request, upstream))
+}
+
+/// Futures in a slab: none of them, nor what they wait for, is malloc's.
+fn assert_no_heap_calls_of_futures(rounds: usize) {
+    let upstream = TestServer::with_limits(Limits::default(), |_| Plaintext);
+    let address = upstream.address;
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
+    let post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".to_vec();
+    for exchange in [
+        ("a future", vec![get("/")], 1),
+        ("futures in a pipeline", vec![get("/").repeat(16)], 16),
+        ("a future that reads", vec![post], 1),
+        ("a future that sleeps", vec![get("/sleep")], 1),
+        ("a future that calls", vec![get("/call")], 1),
+    ] {
+        let on = server_with(PoolMode::On, move |start| go_round_service(start, address));
+        let calls = steady_heap_calls(&mut on.connect(), &exchange, rounds);
+        assert_eq!(calls, 0, "{}", exchange.0);
+        let off = server_with(PoolMode::Off, move |start| go_round_service(start, address));
+        let calls = heap_calls(&mut off.connect(), &exchange, rounds);
+        assert!(calls >= rounds as u64, "{}: {calls}", exchange.0);
+    }
 }
 
 /// Goal: no heap call per request with pools on, at least one with pools off, for plaintext alone
@@ -303,4 +355,5 @@ fn pools_take_every_heap_call_off_the_request_path() {
         assert!(calls >= ROUNDS as u64 / 10, "{}: {calls}", exchange.0);
     }
     files::files_make_no_heap_call(ROUNDS);
+    assert_no_heap_calls_of_futures(ROUNDS / 10);
 }

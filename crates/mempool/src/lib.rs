@@ -70,6 +70,7 @@ mod buffer;
 mod slot_chunk;
 mod slot_table;
 mod object_box;
+mod pin_slab;
 mod slab;
 mod arena;
 mod buffer_spans;
@@ -90,6 +91,7 @@ pub use outbox::flush_remote_frees;
 #[cfg(miri)]
 #[doc(hidden)]
 pub use pages::with_rights_of_its_mapping;
+pub use pin_slab::PinSlab;
 pub use pool::{Pool, Pooled};
 pub use pool_mode::{PoolMode, PoolModeError};
 pub use slab::{Handle, Slab};

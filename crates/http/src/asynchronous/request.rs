@@ -1,0 +1,183 @@
+//! What an `async` handler owns of its request, and what it answers with.
+
+use super::shard::{AsyncShard, Sleep};
+use super::upstream::{UpstreamCall, UpstreamId};
+use crate::head::{HeadFields, RequestHead};
+use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
+use crate::method::Method;
+use crate::parse::parse_request_head;
+use crate::response::Response;
+use crate::status::StatusCode;
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// A body on its way from the server to a future.
+#[derive(Debug, Default)]
+pub(super) struct BodyCell {
+    /// The next part, until the future takes it.
+    pub(super) part: Buffer,
+    pub(super) is_ended: bool,
+    /// The future waits for a part.
+    pub(super) is_wanted: bool,
+}
+
+/// A request, owned: its head was copied once into pooled memory, its body is read when asked for.
+pub struct AsyncRequest {
+    /// The method; `Extension` for one without a name.
+    pub method: Method,
+    pub(super) shard: AsyncShard,
+    pub(super) blocks: BlockPool,
+    pub(super) head_bytes: Buffer,
+    pub(super) head: RequestHead,
+    pub(super) body: Handle<BodyCell>,
+}
+
+/// Why a body could not be read to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BodyReadError {
+    /// Larger than the handler wants to keep: answer 413.
+    #[error("the body is larger than the {limit_bytes} bytes this handler takes")]
+    TooLong {
+        /// What the handler asked for at most.
+        limit_bytes: usize,
+    },
+    /// No memory for it: answer 503.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+}
+
+impl AsyncRequest {
+    /// The path as sent, not decoded.
+    pub fn path(&self) -> &[u8] {
+        match self.head.path.of(&self.head_bytes) {
+            [] => b"/",
+            path => path,
+        }
+    }
+
+    /// What follows the first `?`, not decoded.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.head.query.map(|query| query.of(&self.head_bytes))
+    }
+
+    /// Value of the first field with this name. Looks through the head again: ask once.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let limits = Limits {
+            request_line_bytes_max: HEAD_BYTES_CAPACITY,
+            head_bytes_max: HEAD_BYTES_CAPACITY,
+            fields_max: FIELDS_CAPACITY,
+            body_bytes_max: u64::MAX,
+            ..Limits::default()
+        };
+        let mut fields = HeadFields::new();
+        // It was accepted before, under limits that are no wider.
+        parse_request_head(&self.head_bytes, &limits, &mut fields).ok()?;
+        fields.value_of(&self.head_bytes, name.as_bytes())
+    }
+
+    /// The shard's pool, for what the handler builds.
+    pub fn blocks(&self) -> &BlockPool {
+        &self.blocks
+    }
+
+    /// The next part of the body, at most 32 KiB; `None` at its end. While nobody asks, nothing is
+    /// received, so a slow handler slows its client down.
+    pub async fn next_part(&mut self) -> Option<Buffer> {
+        poll_fn(|_context| self.shard.poll_part(self.body)).await
+    }
+
+    /// The whole body.
+    pub async fn read_body(&mut self, limit_bytes: usize) -> Result<Buffer, BodyReadError> {
+        let mut body = Buffer::new();
+        while let Some(part) = self.next_part().await {
+            if body.len() + part.len() > limit_bytes {
+                return Err(BodyReadError::TooLong { limit_bytes });
+            }
+            if body.is_empty() {
+                body = part;
+            } else {
+                body.extend_from_slice(&self.blocks, &part)?;
+            }
+        }
+        Ok(body)
+    }
+
+    /// Waits for so long, at least, and about 17 ms longer at most.
+    pub fn sleep(&self, duration_ns: u64) -> Sleep {
+        self.shard.sleep(duration_ns)
+    }
+
+    /// Asks another server over the shard's own connections. The answer's body is gathered.
+    pub fn call(
+        &self,
+        upstream: UpstreamId,
+        method: Method,
+        target: &[u8],
+        fields: &[(&str, &[u8])],
+        body: &[u8],
+    ) -> UpstreamCall {
+        let blocks = &self.blocks;
+        self.shard
+            .call(upstream, blocks, method, target, fields, body)
+    }
+}
+
+impl AsyncShard {
+    /// Never wakes by itself: the server brings the part, and polls then.
+    fn poll_part(&self, body: Handle<BodyCell>) -> Poll<Option<Buffer>> {
+        let mut bodies = self.local.bodies.borrow_mut();
+        let Some(cell) = bodies.get_mut(body) else {
+            return Poll::Ready(None);
+        };
+        let is_there = !cell.part.is_empty();
+        cell.is_wanted = !is_there && !cell.is_ended;
+        match is_there {
+            true => Poll::Ready(Some(std::mem::take(&mut cell.part))),
+            false if cell.is_ended => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    status: StatusCode,
+    content_type: Option<&'static str>,
+    body: ReplyBody,
+}
+
+#[derive(Debug)]
+enum ReplyBody {
+    Static(&'static [u8]),
+    Pooled(Buffer),
+}
+
+impl Reply {
+    /// An answer with a text of the program's own.
+    pub const fn text(status: StatusCode, text: &'static str) -> Self {
+        Self {
+            status,
+            content_type: Some("text/plain"),
+            body: ReplyBody::Static(text.as_bytes()),
+        }
+    }
+
+    /// An answer with bytes that were made for it.
+    pub const fn bytes(status: StatusCode, content_type: &'static str, body: Buffer) -> Self {
+        Self {
+            status,
+            content_type: Some(content_type),
+            body: ReplyBody::Pooled(body),
+        }
+    }
+
+    pub(super) fn send(&self, response: &mut Response<'_>) -> Result<(), PoolError> {
+        let body: &[u8] = match &self.body {
+            ReplyBody::Static(text) => text,
+            ReplyBody::Pooled(buffer) => buffer,
+        };
+        response.send(self.status, self.content_type, body)
+    }
+}

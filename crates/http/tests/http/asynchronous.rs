@@ -1,0 +1,201 @@
+//! `async fn` handlers over real sockets: bodies, time, other threads, clients that go away.
+
+use crate::support::{PATIENCE, TestServer};
+use millpond_http::{AsyncRequest, AsyncService, AsyncShard, Limits, Reply, Service, ShardStart};
+use millpond_http::{Method, StatusCode};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// A value that another thread brings.
+#[derive(Default)]
+struct Promise {
+    value: Option<&'static str>,
+    waker: Option<Waker>,
+}
+
+async fn brought(promise: Arc<Mutex<Promise>>) -> &'static str {
+    poll_fn(move |context| {
+        let mut promise = promise.lock().unwrap();
+        promise.waker = Some(context.waker().clone());
+        promise.value.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// What all handlers of a test share.
+#[derive(Default)]
+struct Shared {
+    dropped: AtomicU64,
+    waiting: Mutex<Vec<Arc<Mutex<Promise>>>>,
+}
+
+/// Counts the futures that end, however they do.
+struct Guard(Arc<Shared>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
+    let _guard = Guard(Arc::clone(&shared));
+    match (request.method, request.path()) {
+        (Method::GET, b"/now") => Reply::text(StatusCode::OK, "now"),
+        (Method::GET, b"/later") => {
+            let start = Instant::now();
+            request.sleep(30 * MILLISECOND_NS).await;
+            assert!(start.elapsed() >= Duration::from_millis(30));
+            Reply::text(StatusCode::OK, "later")
+        }
+        (Method::GET, b"/thread") => {
+            let promise = Arc::new(Mutex::new(Promise::default()));
+            let bringer = Arc::clone(&promise);
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                let mut promise = bringer.lock().unwrap();
+                promise.value = Some("brought");
+                promise.waker.take().unwrap().wake();
+            });
+            Reply::text(StatusCode::OK, brought(promise).await)
+        }
+        (Method::GET, b"/never") => {
+            let promise = Arc::new(Mutex::new(Promise::default()));
+            shared.waiting.lock().unwrap().push(Arc::clone(&promise));
+            Reply::text(StatusCode::OK, brought(promise).await)
+        }
+        (Method::GET, b"/agent") => {
+            let agent = request.header("user-agent").unwrap_or(b"nobody");
+            let mut body = millpond_mempool::Buffer::new();
+            body.extend_from_slice(request.blocks(), agent).unwrap();
+            Reply::bytes(StatusCode::OK, "text/plain", body)
+        }
+        (Method::POST, b"/double") => {
+            let mut body = request.read_body(1000).await.unwrap();
+            let once = body.to_vec();
+            body.extend_from_slice(request.blocks(), &once).unwrap();
+            Reply::bytes(StatusCode::OK, "text/plain", body)
+        }
+        (Method::POST, b"/slow-reader") => {
+            let mut count = 0;
+            while let Some(part) = request.next_part().await {
+                count += part.len();
+                request.sleep(1).await;
+            }
+            assert_eq!(count, 3_000_000);
+            Reply::text(StatusCode::CREATED, "read")
+        }
+        (Method::POST, b"/limited") => match request.read_body(10).await {
+            Ok(_) => Reply::text(StatusCode::OK, "short"),
+            Err(_) => Reply::text(StatusCode::CONTENT_TOO_LARGE, "long"),
+        },
+        _ => Reply::text(StatusCode::NOT_FOUND, "no"),
+    }
+}
+
+fn service(start: &ShardStart, shared: &Arc<Shared>) -> impl Service + use<> {
+    let shared = Arc::clone(shared);
+    let shard = AsyncShard::new(start.pool_mode);
+    AsyncService::new(start, shard, move |request| {
+        handle(request, Arc::clone(&shared))
+    })
+}
+
+fn serve() -> (TestServer, Arc<Shared>) {
+    let shared = Arc::new(Shared::default());
+    let given = Arc::clone(&shared);
+    let server = TestServer::with_limits(Limits::default(), move |start| service(&start, &given));
+    (server, shared)
+}
+
+/// Goal: answers at once, after a time, and from another thread; many at a time, and in order when
+/// they are pipelined.
+#[test]
+fn futures_wait_for_time_and_threads() {
+    let (server, shared) = serve();
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: me\r\n\r\n");
+    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for (path, text) in [
+        ("/now", "now"),
+        ("/later", "later"),
+        ("/thread", "brought"),
+        ("/agent", "me"),
+        ("/no", "no"),
+    ] {
+        clients.iter_mut().for_each(|client| client.send(get(path)));
+        for client in &mut clients {
+            assert_eq!(client.response().text(), text);
+        }
+    }
+    let client = &mut clients[0];
+    client.send([get("/later"), get("/now"), get("/thread"), get("/now")].concat());
+    for text in ["later", "now", "brought", "now"] {
+        assert_eq!(client.response().text(), text);
+    }
+    assert_eq!(
+        shared.dropped.load(Ordering::Relaxed),
+        104,
+        "each future ends once"
+    );
+}
+
+/// Goal: bodies are read whole or in parts, however they are cut; a slow reader loses nothing.
+#[test]
+fn futures_read_bodies() {
+    let (server, _) = serve();
+    let mut client = server.connect();
+    let head = "POST /double HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for cut in 1..30 {
+        let bytes = [head, "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"].concat();
+        let cut = bytes.len() - cut;
+        client.send(&bytes[..cut]);
+        client.send(&bytes[cut..]);
+        assert_eq!(client.response().text(), "abcdeabcde");
+    }
+    client.send("POST /slow-reader HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n");
+    client.send(vec![b'x'; 3_000_000]);
+    assert_eq!(client.response().text(), "read");
+    let long = "POST /limited HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n12345678901";
+    assert_eq!(client.ask(long).status, 413);
+    assert_eq!(
+        client
+            .ask(long.replace("11", "9").replace("901", "9"))
+            .status,
+        200
+    );
+}
+
+/// Goal: the future of a client that has gone is dropped; a wake that comes later hurts nobody.
+#[test]
+fn a_future_ends_with_its_client() {
+    let (server, shared) = serve();
+    let mut gone = server.connect();
+    let get = "GET /now HTTP/1.1\r\nHost: a\r\n\r\n";
+    gone.send([get, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+    let deadline = Instant::now() + PATIENCE;
+    let promise = loop {
+        if let Some(promise) = shared.waiting.lock().unwrap().pop() {
+            break promise;
+        }
+        assert!(Instant::now() < deadline);
+    };
+    // Closed with an answer unread, which resets the connection: a mere end could be a client that
+    // still waits.
+    assert_eq!(gone.stream.peek(&mut [0]).unwrap(), 1);
+    drop(gone);
+    while shared.dropped.load(Ordering::Relaxed) < 2 {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let mut client = server.connect();
+    assert_eq!(client.ask(get).text(), "now");
+    let waker = promise.lock().unwrap().waker.take();
+    waker.unwrap().wake();
+    assert_eq!(client.ask(get).text(), "now");
+    assert_eq!(shared.dropped.load(Ordering::Relaxed), 4);
+}
