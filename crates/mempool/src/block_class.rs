@@ -181,7 +181,7 @@ impl BlockClass {
             has_idle_pages |= shelf.has_idle_pages();
             given_bytes
         });
-        self.roomy.order_by_fullness(self.blocks_per_chunk());
+        self.put_fullest_first();
         let chunk_count = self.idle_low_count.div_ceil(2);
         self.release(chunk_count, GiveBack::Now);
         self.idle_low_count = self.idle.len();
@@ -190,6 +190,11 @@ impl BlockClass {
             chunk_count,
             page_bytes,
         }
+    }
+
+    /// What is lent next fills up the fullest chunks, so that the others can run empty.
+    pub(crate) fn put_fullest_first(&mut self) {
+        self.roomy.order_by_fullness(self.blocks_per_chunk());
     }
 
     /// Gives back all pages without a block that is lent, of chunks that have one; returns how many

@@ -10,6 +10,7 @@
 use crate::PoolError;
 use crate::chunk::{self, CHUNK_BYTES, Chunk};
 use crate::chunk_header::{CHUNKS_PER_SEGMENT, ChunkHeader, SEGMENT_BYTES};
+use crate::coarse_clock::now_ms;
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -23,6 +24,11 @@ pub(crate) const RUN_CHUNKS_MAX: usize = CHUNKS_PER_SEGMENT - 1;
 const DIRTY_CHUNKS_MIN: usize = 32;
 /// Else one chunk may for so many that are lent.
 const LENT_PER_DIRTY: usize = 12;
+/// More may while they are young, one for so many: what a program frees in one moment it mostly
+/// wants again in the next, and a page that has gone and comes back costs more than all else here.
+const LENT_PER_YOUNG: usize = 1;
+/// Time in which half of what was not wanted goes.
+const SHRINK_PAUSE_MS: u64 = 1000;
 
 /// When the pages of returned chunks go back to the system.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,6 +68,9 @@ struct Store {
     segment_count: usize,
     lent_count: usize,
     dirty_count: usize,
+    /// The fewest there were at any time since the last look at how many are kept, and when that was.
+    dirty_low_count: usize,
+    shrunk_at_ms: u64,
 }
 
 // SAFETY: segments are reached through the lock only, by whatever thread holds it.
@@ -72,6 +81,8 @@ static STORE: Mutex<Store> = Mutex::new(Store {
     segment_count: 0,
     lent_count: 0,
     dirty_count: 0,
+    dirty_low_count: 0,
+    shrunk_at_ms: 0,
 });
 
 /// One bit for each segment-sized part of the 47-bit user address space: 4 MiB of zeroes, of which
@@ -103,10 +114,12 @@ pub(crate) unsafe fn give_back(first: NonNull<ChunkHeader>, when: GiveBack) {
     }
     let mut store = lock();
     store.put_back(first, count, when);
-    let keep_count = DIRTY_CHUNKS_MIN.max(store.lent_count / LENT_PER_DIRTY);
-    if store.dirty_count > keep_count {
-        store.purge(keep_count * 3 / 4);
-    }
+    store.shrink();
+}
+
+/// Gives back what the store has kept for long, if it is time for it. One lock.
+pub(crate) fn decay() {
+    lock().shrink();
 }
 
 /// Gives the pages of free chunks back to the system until at most `keep_count` have some.
@@ -181,6 +194,7 @@ impl Store {
         books.dirty &= !run;
         self.lent_count += count;
         self.dirty_count -= dirty.count_ones() as usize;
+        self.dirty_low_count = self.dirty_low_count.min(self.dirty_count);
         if books.free == 0 {
             self.unlist(segment);
         }
@@ -272,6 +286,26 @@ impl Store {
         drop(unsafe { Chunk::from_raw(NonNull::new_unchecked(segment.cast()), SEGMENT_BYTES) });
     }
 
+    /// Gives pages back where more chunks are kept than is good: beyond a large share of what is lent
+    /// at once, beyond a small share with time, half of what was not wanted since the last time.
+    fn shrink(&mut self) {
+        let young_max = DIRTY_CHUNKS_MIN.max(self.lent_count / LENT_PER_YOUNG);
+        if self.dirty_count > young_max {
+            self.purge(young_max * 3 / 4);
+        }
+        let old_max = DIRTY_CHUNKS_MIN.max(self.lent_count / LENT_PER_DIRTY);
+        if self.dirty_count <= old_max {
+            return;
+        }
+        let now_ms = now_ms();
+        if now_ms.saturating_sub(self.shrunk_at_ms) >= SHRINK_PAUSE_MS {
+            let leaving_count = self.dirty_low_count.div_ceil(2);
+            self.purge(old_max.max(self.dirty_count - leaving_count));
+            self.dirty_low_count = self.dirty_count;
+            self.shrunk_at_ms = now_ms;
+        }
+    }
+
     fn purge(&mut self, keep_count: usize) {
         let mut segment = self.open;
         while !segment.is_null() && self.dirty_count > keep_count {
@@ -293,6 +327,7 @@ impl Store {
             }
             segment = next;
         }
+        self.dirty_low_count = self.dirty_low_count.min(self.dirty_count);
     }
 
     fn list(&mut self, segment: *mut Segment) {

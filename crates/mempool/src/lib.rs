@@ -49,6 +49,7 @@ mod chunk_header;
 mod chunk_shelf;
 mod chunk_list;
 mod chunk_store;
+mod coarse_clock;
 mod budget;
 mod thread_number;
 mod sync;

@@ -1,10 +1,10 @@
 //! When a heap is swept.
 //!
-//! On the path: a heap asks here whenever it takes one of its slow paths. Some of it came back to its
-//! chunks, or a lot of it, or a second went by: then its classes are swept one after the other, some
-//! chunks' worth at each of the next slow paths, so that no call pays for a whole heap.
+//! On the path: a heap asks here whenever it takes one of its slow paths. A second went by, or most of
+//! what was lent came back: then its classes are swept one after the other, some chunks' worth at
+//! each of the next slow paths, so that no call pays for a whole heap.
 //! A page that goes and is wanted again costs more than all else here, so what merely comes and goes
-//! is given time; a heap that shrinks is not, since its program may be about to fall asleep.
+//! is given time; a heap that falls to a half is not, since its program may be about to fall asleep.
 //! A sweep leaves the front lists empty. The next allocation therefore takes a slow path, however
 //! little the program still does, and what the sweep saw idle goes with the ones that follow.
 //! Absent on purpose: a thread that does it. It could not touch a heap without a lock that each
@@ -14,26 +14,25 @@
 
 use crate::chunk::CHUNK_BYTES;
 
-/// A heap is swept once this share of it, as one in so many bytes, came back to its chunks ...
-const PART: usize = 24;
-/// ... and at least this much ...
-const SPILLED_BYTES_MIN: usize = 1 << 20;
-/// ... but not more often than this, ...
-const GAP_MS_MIN: u64 = 100;
-/// ... nor than one millisecond for so many chunks: looking at them takes a hundredth of that.
-const CHUNKS_PER_GAP_MS: usize = 128;
-/// At once when this share of the most that was lent since the last sweep is not lent any more.
-const SHRUNK_PART: usize = 4;
-/// Else after this time.
+/// A heap is swept after this time. A tenth of it cost redis, whose values change size in waves of a
+/// second, a tenth of its throughput: pages went in one wave and came back in the next.
 const PAUSE_MS: u64 = 1000;
+/// A large one less often, one millisecond for so many chunks: looking at them takes a hundredth of
+/// that.
+const CHUNKS_PER_PAUSE_MS: usize = 128;
+/// At once when more than this share of the most that was lent since the last sweep, as one in so
+/// many bytes, is not lent any more, ...
+const SHRUNK_PART: usize = 2;
+/// ... and at least this much.
+const SHRUNK_BYTES_MIN: usize = 1 << 20;
+/// Less than this share of a heap's chunks is lent in one that gives single pages back.
+const LENT_PERCENT_MIN: usize = 40;
 
 /// Chunks to look at in one slow path, about: some ten microseconds.
 pub(super) const CHUNKS_AT_ONCE: usize = 256;
 
 /// What a heap remembers between sweeps.
 pub(super) struct Pace {
-    /// Bytes that came back to chunks since the last sweep began.
-    spilled_bytes: usize,
     /// Bytes that chunks have given out, now and at most since the last sweep began.
     out_bytes: usize,
     out_bytes_max: usize,
@@ -45,7 +44,6 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) const fn new() -> Self {
         Self {
-            spilled_bytes: 0,
             out_bytes: 0,
             out_bytes_max: 0,
             chunk_count: 0,
@@ -61,71 +59,55 @@ impl Pace {
 
     /// Notes that blocks were put back to their chunks.
     pub(super) fn note_spilled(&mut self, bytes: usize) {
-        self.spilled_bytes += bytes;
         self.out_bytes -= bytes;
     }
 
     /// Whether a sweep is due.
     pub(super) fn is_due(&self, now_ms: u64) -> bool {
         let shrunk_bytes = self.out_bytes_max - self.out_bytes;
-        if shrunk_bytes > SPILLED_BYTES_MIN.max(self.out_bytes_max / SHRUNK_PART) {
+        if shrunk_bytes > SHRUNK_BYTES_MIN.max(self.out_bytes_max / SHRUNK_PART) {
             return true;
         }
-        let enough_bytes = SPILLED_BYTES_MIN.max(self.chunk_count * (CHUNK_BYTES / PART));
-        let wait_ms = if self.spilled_bytes < enough_bytes {
-            PAUSE_MS
-        } else {
-            GAP_MS_MIN.max((self.chunk_count / CHUNKS_PER_GAP_MS) as u64)
-        };
+        let wait_ms = PAUSE_MS.max((self.chunk_count / CHUNKS_PER_PAUSE_MS) as u64);
         now_ms.saturating_sub(self.began_at_ms) >= wait_ms
+    }
+
+    /// Whether so much of the heap is free that single pages should go. While most of it is lent,
+    /// what is free is about to be lent again: then pages would go and come for nothing.
+    pub(super) fn is_hollow(&self) -> bool {
+        self.out_bytes < self.chunk_count * (CHUNK_BYTES / 100 * LENT_PERCENT_MIN)
     }
 
     /// Notes that a sweep begins, of a heap with so many chunks.
     pub(super) fn begin(&mut self, now_ms: u64, chunk_count: usize) {
-        self.spilled_bytes = 0;
         self.out_bytes_max = self.out_bytes;
         self.chunk_count = chunk_count;
         self.began_at_ms = now_ms;
     }
 }
 
-/// Milliseconds since some start, a few of them too old. No system call, and no function that a
-/// program may have put in the place of the C library's: that might allocate.
-pub(super) fn now_ms() -> u64 {
-    #[cfg(not(miri))]
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    // Miri knows the precise clock only.
-    #[cfg(miri)]
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: much that came back makes a sweep due soon, little after a second; in a large heap both
-    /// much and soon are more. Much that is not lent any more makes it due at once.
+    /// Goal: a sweep is due after a second, in a huge heap later; and at once when more than half of
+    /// what was lent is not lent any more.
     #[test]
-    fn due_by_volume_and_by_the_clock() {
-        let (small, large) = (16, 64_000);
-        let (small_bytes, large_bytes) = (small * CHUNK_BYTES, large * CHUNK_BYTES);
-        let part_bytes = large_bytes / PART;
+    fn due_by_the_clock_and_by_shrinking() {
+        let (small, huge) = (16, 512_000);
+        let (small_bytes, huge_bytes) = (small * CHUNK_BYTES, huge * CHUNK_BYTES);
         let rows = [
             // chunks, bytes out, of which came back, and were lent again, ms later, due
             (small, small_bytes, 0, 0, 999, false),
             (small, small_bytes, 0, 0, 1000, true),
-            (small, small_bytes, SPILLED_BYTES_MIN - 1, 0, 999, false),
-            (small, small_bytes, SPILLED_BYTES_MIN, 0, 99, false),
-            (small, small_bytes, SPILLED_BYTES_MIN, 0, 100, true),
-            (small, 2 * small_bytes, SPILLED_BYTES_MIN, 0, 0, false),
-            (small, 2 * small_bytes, SPILLED_BYTES_MIN + 1, 0, 0, true),
-            (large, large_bytes, SPILLED_BYTES_MIN, 0, 999, false),
-            (large, large_bytes, part_bytes, 0, 499, false),
-            (large, large_bytes, part_bytes, 0, 500, true),
-            (large, large_bytes, large_bytes / 4, 0, 0, false),
-            (large, large_bytes, large_bytes / 4 + 1, 0, 0, true),
-            (large, large_bytes, large_bytes / 4 + 1, 1, 0, false),
+            (small, small_bytes, SHRUNK_BYTES_MIN, 0, 999, false),
+            (small, 4 * small_bytes, 2 * small_bytes, 0, 999, false),
+            (small, 4 * small_bytes, 2 * small_bytes + 1, 0, 0, true),
+            (small, 4 * small_bytes, 2 * small_bytes + 1, 1, 0, false),
+            (huge, huge_bytes, 0, 0, 3999, false),
+            (huge, huge_bytes, 0, 0, 4000, true),
+            (huge, huge_bytes, huge_bytes / 2, 0, 0, false),
+            (huge, huge_bytes, huge_bytes / 2 + 1, 0, 0, true),
         ];
         for row in rows {
             let (chunk_count, out_bytes, spilled_bytes, filled_bytes, later_ms, is_due) = row;
@@ -139,10 +121,16 @@ mod tests {
         }
     }
 
-    /// Goal: the clock goes on.
+    /// Goal: a heap is hollow below the share of its chunks that the constant says.
     #[test]
-    fn the_clock_does_not_go_back() {
-        let before = now_ms();
-        assert!(now_ms() >= before);
+    fn hollow_by_share() {
+        for (lent_percent, is_hollow) in
+            [(LENT_PERCENT_MIN - 1, true), (LENT_PERCENT_MIN + 1, false)]
+        {
+            let mut pace = Pace::new();
+            pace.begin(0, 100);
+            pace.note_filled(lent_percent * CHUNK_BYTES);
+            assert_eq!(pace.is_hollow(), is_hollow, "{lent_percent}");
+        }
     }
 }

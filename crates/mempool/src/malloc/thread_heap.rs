@@ -10,11 +10,12 @@
 //! Absent on purpose: counting what was lent, ever. How many blocks are lent follows from the counts of
 //! their chunks.
 #![allow(unsafe_code)]
-use super::pace::{CHUNKS_AT_ONCE, Pace, now_ms};
+use super::pace::{CHUNKS_AT_ONCE, Pace};
 use crate::batch::{LINE_BYTES, ReturnedBlocks};
 use crate::block_class::BlockClass;
 use crate::chunk_header::ChunkHeader;
 use crate::chunk_store::{self, GiveBack};
+use crate::coarse_clock::now_ms;
 use crate::free_list::FreeList;
 use crate::orphan_mark::OrphanMark;
 use crate::outbox::{Outbox, Parcel};
@@ -211,6 +212,7 @@ impl OwnerPart {
             }
             let chunk_count = self.classes.iter().map(BlockClass::chunk_count).sum();
             self.pace.begin(now_ms, chunk_count);
+            chunk_store::decay();
             self.next_swept = 0;
         }
         let mut seen_count = 0;
@@ -219,7 +221,11 @@ impl OwnerPart {
             self.next_swept += 1;
             self.settle_class(index, GiveBack::Later);
             seen_count += self.classes[index].unswept_count();
-            self.classes[index].sweep();
+            if self.pace.is_hollow() {
+                self.classes[index].sweep();
+            } else {
+                self.classes[index].put_fullest_first();
+            }
         }
     }
 
@@ -382,7 +388,7 @@ mod tests {
         };
         let class = SizeClass::of(SIZE_BYTES);
         // Of 80, the pages that the two live ones reach into are more than a quarter.
-        let count = if cfg!(miri) { 120 } else { 4000 };
+        let count = if cfg!(miri) { 120 } else { 16_000 };
         let take = |owned: &mut OwnerPart| {
             let block = owned.pop(class).or_else(|| owned.pop_slow(class, home));
             let block = block.expect("there is memory");
