@@ -12,10 +12,7 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
         (&["serve"], "Usage"),
         (&["serve", "files"], "files"),
         (&["serve", "plaintext", "--listen", "nowhere"], "--listen"),
-        (
-            &["serve", "plaintext", "--driver", "uring"],
-            "not built yet",
-        ),
+        (&["serve", "plaintext", "--driver", "kqueue"], "epoll"),
         (&["serve", "entity", "--sync", "maybe"], "interval:MS"),
         (&["load"], "URL"),
         (&["load", "https://127.0.0.1/"], "TLS"),
