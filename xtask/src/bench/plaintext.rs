@@ -129,7 +129,7 @@ fn instructions_by_callgrind(bench: &Bench) -> Result<Vec<Figure>, String> {
         return Ok(Vec::new());
     }
     let ours = callgrind::user_instructions(bench, "plaintext", |bench, words| {
-        Server::millpond(bench, &["plaintext"], words)
+        Server::millpond(bench, &callgrind::SERVE_PLAINTEXT, words)
     })?;
     let rival = callgrind::user_instructions(bench, "nginx", nginx::start_alone)?;
     let name = "plaintext_user_instructions_per_request_by_callgrind";
