@@ -11,6 +11,7 @@
 mod accept_limits;
 mod buffer_queue;
 mod linger;
+mod receiving;
 pub mod choice;
 pub mod features;
 pub mod epoll;
@@ -25,7 +26,7 @@ use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
 use crate::waker::Waker;
-use millpond_mempool::{Buffer, PoolStats};
+use millpond_mempool::{Buffer, Handle, PoolStats};
 use rustix::io::Errno;
 
 /// Names one socket of one driver. Slots are small and reused, generations are not: an id kept
@@ -66,6 +67,18 @@ impl SocketId {
             generation: (bits >> 32) as u32,
         }
     }
+}
+
+/// The id of a socket that lies in a slab.
+#[inline]
+fn id_of<T>(handle: Handle<T>) -> SocketId {
+    SocketId::new(handle.index(), handle.generation())
+}
+
+/// Where in its slab the socket of an id lies, if it is there still.
+#[inline]
+fn handle_of<T>(id: SocketId) -> Handle<T> {
+    Handle::from_bits(id.to_bits())
 }
 
 /// What happened since the last tick.

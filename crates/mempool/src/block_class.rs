@@ -192,9 +192,12 @@ impl BlockClass {
         }
     }
 
-    /// What is lent next fills up the fullest chunks, so that the others can run empty.
+    /// What is lent next fills up the fullest chunks, so that the others can run empty. Nothing to do
+    /// where no block came or went since the last sweep.
     pub(crate) fn put_fullest_first(&mut self) {
-        self.roomy.order_by_fullness(self.blocks_per_chunk());
+        if self.has_news {
+            self.roomy.order_by_fullness(self.blocks_per_chunk());
+        }
     }
 
     /// Gives back all pages without a block that is lent, of chunks that have one; returns how many

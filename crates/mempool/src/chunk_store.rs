@@ -24,9 +24,6 @@ pub(crate) const RUN_CHUNKS_MAX: usize = CHUNKS_PER_SEGMENT - 1;
 const DIRTY_CHUNKS_MIN: usize = 32;
 /// Else one chunk may for so many that are lent.
 const LENT_PER_DIRTY: usize = 12;
-/// More may while they are young, one for so many: what a program frees in one moment it mostly
-/// wants again in the next, and a page that has gone and comes back costs more than all else here.
-const LENT_PER_YOUNG: usize = 1;
 /// Time in which half of what was not wanted goes.
 const SHRINK_PAUSE_MS: u64 = 1000;
 
@@ -286,10 +283,12 @@ impl Store {
         drop(unsafe { Chunk::from_raw(NonNull::new_unchecked(segment.cast()), SEGMENT_BYTES) });
     }
 
-    /// Gives pages back where more chunks are kept than is good: beyond a large share of what is lent
-    /// at once, beyond a small share with time, half of what was not wanted since the last time.
+    /// Gives pages back where more chunks are kept than is good: beyond as many as are lent at once,
+    /// beyond a small share of them with time, half of what was not wanted since the last time. What a
+    /// program frees in one moment it mostly wants again in the next, and a page that has gone and
+    /// comes back costs more than all else here.
     fn shrink(&mut self) {
-        let young_max = DIRTY_CHUNKS_MIN.max(self.lent_count / LENT_PER_YOUNG);
+        let young_max = DIRTY_CHUNKS_MIN.max(self.lent_count);
         if self.dirty_count > young_max {
             self.purge(young_max * 3 / 4);
         }

@@ -27,7 +27,7 @@ mod closing;
 use self::accepting::Accepting;
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
-use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
 use crate::clock::{monotonic_ns, timespec_of_ns};
 use crate::error::IoError;
@@ -36,7 +36,7 @@ use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
-use millpond_mempool::{Buffer, Handle, Lease, PoolMode, PoolStats, Slab};
+use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -496,14 +496,4 @@ impl Driver for EpollDriver {
         visit(self.sockets.stats());
         visit(self.queued_sends.stats());
     }
-}
-
-#[inline]
-fn id_of(handle: Handle<Socket>) -> SocketId {
-    SocketId::new(handle.index(), handle.generation())
-}
-
-#[inline]
-fn handle_of(id: SocketId) -> Handle<Socket> {
-    Handle::from_bits(id.to_bits())
 }

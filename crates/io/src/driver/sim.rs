@@ -56,16 +56,17 @@ pub use network::{Network, PeerRead, SimPeer, Turn};
 
 use self::accepting::Accepting;
 use self::network::{DEFAULT_ADDRESS, refusal};
-use self::socket::{Receiving, Socket, Stage};
+use self::socket::{Socket, Stage};
 use self::wire::{EndId, INITIATOR};
-use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
+use crate::driver::receiving::Receiving;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
-use millpond_mempool::{Buffer, Handle, PoolMode, PoolStats, Slab};
+use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::io::Errno;
 
 /// Ticks that a closed socket's slot stays taken at most.
@@ -334,12 +335,4 @@ impl Drop for SimDriver {
             state.wire(socket.end).close(socket.end.end);
         }
     }
-}
-
-fn id_of(handle: Handle<Socket>) -> SocketId {
-    SocketId::new(handle.index(), handle.generation())
-}
-
-fn handle_of(id: SocketId) -> Handle<Socket> {
-    Handle::from_bits(id.to_bits())
 }

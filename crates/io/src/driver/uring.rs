@@ -40,7 +40,7 @@ use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX, Wait};
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::features::DriverFeatures;
-use super::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
@@ -50,7 +50,7 @@ use crate::pools::{IO_BUFFER_BYTES, ShardPools};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use io_uring::{cqueue, opcode, types};
-use millpond_mempool::{Buffer, Handle, PoolMode, PoolStats, Slab};
+use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
 use std::thread;
@@ -545,14 +545,4 @@ impl UringDriver {
 /// A list of sockets with room for a busy tick, so that it grows only where thousands are.
 fn list() -> Vec<SocketId> {
     Vec::with_capacity(256)
-}
-
-#[inline]
-fn id_of(handle: Handle<Socket>) -> SocketId {
-    SocketId::new(handle.index(), handle.generation())
-}
-
-#[inline]
-fn handle_of(id: SocketId) -> Handle<Socket> {
-    Handle::from_bits(id.to_bits())
 }

@@ -6,19 +6,15 @@
 
 use super::socket::{Socket, Stage};
 use super::{EpollDriver, Event, LISTENER_TOKEN};
-use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS};
+use crate::driver::accept_limits::{
+    ACCEPTS_AT_STOP_MAX, ACCEPTS_PER_TICK_MAX, RETRY_NS, RETRY_TIMER_USER,
+};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now};
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::{self, EventData, EventFlags};
-
-/// Connections taken before others get their turn. Every one is a few microseconds of work.
-const ACCEPTS_PER_TICK_MAX: usize = 64;
-
-/// User data of the listener's timer; no socket has this id.
-pub(super) const RETRY_TIMER_USER: u64 = u64::MAX;
 
 /// The listener's state.
 pub(super) struct Accepting {

@@ -4,11 +4,12 @@
 //! not read yet, often the very answer that says why. So the socket sends its queue, then a FIN,
 //! and discards what arrives until the peer's FIN, within the bounds of `linger`.
 
-use super::accepting::RETRY_TIMER_USER;
 use super::sending::Flushed;
-use super::socket::{Receiving, Stage};
+use super::socket::Stage;
 use super::{EpollDriver, READABLE, SocketId, handle_of};
+use crate::driver::accept_limits::RETRY_TIMER_USER;
 use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::receiving::Receiving;
 use crate::op::close::finish_sending;
 use crate::op::receive::{Received, receive_now};
 use millpond_mempool::Lease;

@@ -1,7 +1,8 @@
 //! Receives: one per readiness, and pausing without system calls where possible.
 
-use super::socket::{Receiving, Stage};
+use super::socket::Stage;
 use super::{EpollDriver, Event, SocketId};
+use crate::driver::receiving::Receiving;
 use crate::op::close::pending_error;
 use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;

@@ -3,6 +3,7 @@
 //! An idle socket owns no buffer; a blocked one owns those its sender gave.
 
 use crate::driver::buffer_queue::BufferQueue;
+use crate::driver::receiving::Receiving;
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,15 +27,6 @@ pub(super) enum Stage {
     Lingering,
     /// A call failed outside the socket's own event; the owner learns of it in the next tick.
     Failing(Errno),
-}
-
-/// Whether bytes are wanted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Receiving {
-    On,
-    Paused,
-    /// The peer's FIN was reported.
-    Finished,
 }
 
 /// One socket.

@@ -1,6 +1,6 @@
 //! The listener: taking connections, and resting when descriptors run out.
 //!
-//! Like the epoll driver's, whose bounds it shares in spirit: some connections per tick, and after
+//! Like the epoll driver's, whose bounds it shares: some connections per tick, and after
 //! a failure a rest until a socket closes or [`RETRY_NS`] have passed.
 
 use super::network::Listening;
@@ -8,21 +8,13 @@ use super::socket::{Socket, Stage};
 use super::wire::{ACCEPTOR, EndId};
 use super::{Event, SimDriver, id_of};
 use crate::address::Address;
+use crate::driver::accept_limits::{ACCEPTS_PER_TICK_MAX, RETRY_NS, RETRY_TIMER_USER};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerId;
 use rustix::io::Errno;
 use std::collections::VecDeque;
-
-/// Connections taken before others get their turn.
-const ACCEPTS_PER_TICK_MAX: usize = 64;
-
-/// How long accepting rests when descriptors ran out and none of ours is closed.
-const RETRY_NS: u64 = 50_000_000;
-
-/// User data of the listener's timer; no socket has this id.
-pub(super) const RETRY_TIMER_USER: u64 = u64::MAX;
 
 /// The listener's state.
 pub(super) struct Accepting {

@@ -1,19 +1,12 @@
 //! Lingering close, as the epoll driver does it.
 
-use super::accepting::RETRY_TIMER_USER;
 use super::moving::Flushed;
-use super::socket::{Receiving, Stage};
+use super::socket::Stage;
 use super::wire::Arrived;
 use super::{SimDriver, SocketId};
-
-/// A peer that takes no byte of the queue for this long is given up.
-const STALL_NS: u64 = 30_000_000_000;
-
-/// How long the peer has to finish after our FIN.
-const LINGER_NS: u64 = 2_000_000_000;
-
-/// How much of what the peer still sends is read and thrown away.
-const DISCARD_BYTES_MAX: usize = 4 << 20;
+use crate::driver::accept_limits::RETRY_TIMER_USER;
+use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::receiving::Receiving;
 
 /// What one look discards at most.
 const DISCARD_STEP_BYTES: usize = 64 << 10;
@@ -114,7 +107,7 @@ impl SimDriver {
                 let Some(socket) = self.socket(id) else {
                     return;
                 };
-                socket.discard_bytes = socket.discard_bytes.saturating_sub(count);
+                socket.discard_bytes = socket.discard_bytes.saturating_sub(count as u32);
                 if socket.discard_bytes == 0 {
                     self.remove(id);
                 }

@@ -1,8 +1,9 @@
 //! Bytes in and out of one socket, in the pieces that the plan's chances make of them.
 
-use super::socket::{Receiving, Socket, Stage};
+use super::socket::{Socket, Stage};
 use super::wire::Arrived;
 use super::{Event, SendOutcome, SimDriver, SocketId};
+use crate::driver::receiving::Receiving;
 use crate::pools::ShardPools;
 use millpond_mempool::{Buffer, Handle, Lease};
 use rustix::io::Errno;

@@ -1,6 +1,7 @@
 //! What the simulated driver knows about one of its sockets.
 
 use super::wire::EndId;
+use crate::driver::receiving::Receiving;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::Buffer;
 use rustix::io::Errno;
@@ -23,15 +24,6 @@ pub(super) enum Stage {
     Gone { until_tick: u64 },
 }
 
-/// Whether bytes are wanted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Receiving {
-    On,
-    Paused,
-    /// The peer's FIN was reported.
-    Finished,
-}
-
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -47,7 +39,7 @@ pub(super) struct Socket {
     /// Its owner closed it while bytes that counted as sent were in the queue: no lingering.
     pub(super) is_plain_close: bool,
     /// How much more is discarded before the socket closes anyway.
-    pub(super) discard_bytes: usize,
+    pub(super) discard_bytes: u32,
     /// Ends `Sending` and `Lingering`.
     pub(super) deadline: Option<TimerId>,
 }

@@ -1,8 +1,9 @@
 //! One tick: let the peers act, jump to the next moment at which something happens, report it.
 
-use super::socket::{Receiving, Socket, Stage};
+use super::socket::{Socket, Stage};
 use super::{Event, SimDriver, SocketId, handle_of, id_of};
 use crate::clock::timespec_of_ns;
+use crate::driver::receiving::Receiving;
 use crate::error::IoError;
 use crate::pools::ShardPools;
 use rustix::event::{PollFd, PollFlags, poll};

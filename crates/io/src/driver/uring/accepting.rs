@@ -8,7 +8,7 @@ use super::operation::{Operation, is_slot_nameable};
 use super::socket::{Socket, Stage};
 use super::{Event, UringDriver, id_of};
 use crate::address::Peer;
-use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS};
+use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS, RETRY_TIMER_USER};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now, is_about_one_peer, peer_of};
@@ -18,9 +18,6 @@ use io_uring::{cqueue, opcode, types};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::getpeername;
-
-/// User data of the listener's timer; no socket has this id.
-pub(super) const RETRY_TIMER_USER: u64 = u64::MAX;
 
 /// The listener's state.
 pub(super) struct Accepting {

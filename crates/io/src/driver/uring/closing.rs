@@ -6,11 +6,12 @@
 //! descriptor and queue as [`Stage::Abandoned`] until the last one has come back.
 #![allow(unsafe_code)]
 
-use super::accepting::RETRY_TIMER_USER;
 use super::operation::Operation;
-use super::socket::{Receiving, SendOperation, Stage};
+use super::socket::{SendOperation, Stage};
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
+use crate::driver::accept_limits::RETRY_TIMER_USER;
 use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::receiving::Receiving;
 use crate::op::close::finish_sending;
 use crate::pools::ShardPools;
 use io_uring::types::CancelBuilder;

@@ -10,9 +10,10 @@
 
 use super::operation::Operation;
 use super::probe::receive_entry;
-use super::socket::{ReceiveOperation, Receiving, Stage};
+use super::socket::{ReceiveOperation, Stage};
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
+use crate::driver::receiving::Receiving;
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
 use io_uring::{cqueue, opcode, types};

@@ -3,6 +3,7 @@
 //! An idle socket owns no buffer: the kernel picks one when bytes arrive.
 
 use crate::driver::buffer_queue::BufferQueue;
+use crate::driver::receiving::Receiving;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::Buffer;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -29,15 +30,6 @@ pub(super) enum Stage {
     /// Nobody knows it any more but the kernel, which still has operations on it and may read from
     /// its queue. It keeps its slot until the last one has come back.
     Abandoned,
-}
-
-/// Whether bytes are wanted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Receiving {
-    On,
-    Paused,
-    /// The peer's FIN was reported.
-    Finished,
 }
 
 /// The receive operation of a socket.
