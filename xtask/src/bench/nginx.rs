@@ -2,7 +2,8 @@
 
 use super::Bench;
 use super::command::lasting;
-use super::server::{Server, free_address};
+use super::server::{START_MAX, Server, free_address};
+use std::time::{Duration, Instant};
 
 const CONFIGURATION: &str = "\
 daemon off;
@@ -30,15 +31,25 @@ http {
 /// Starts it with master and worker; the value's process is the worker.
 pub(super) fn start(bench: &Bench) -> Result<Server, String> {
     let mut server = start_as(bench, "on", &[])?;
-    let children = format!("/proc/{0}/task/{0}/children", server.pid);
-    let workers =
-        std::fs::read_to_string(&children).map_err(|error| format!("{children}: {error}"))?;
-    let worker = workers
-        .split_whitespace()
-        .next()
-        .and_then(|pid| pid.parse().ok());
-    server.pid = worker.ok_or("nginx has no worker process")?;
+    server.pid = first_child(server.pid)?;
     Ok(server)
+}
+
+/// The worker. The master listens before it forks, so a connection that succeeded does not prove one.
+fn first_child(master: u32) -> Result<u32, String> {
+    let path = format!("/proc/{master}/task/{master}/children");
+    let started = Instant::now();
+    loop {
+        let pids = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let first = pids.split_whitespace().next();
+        if let Some(pid) = first.and_then(|pid| pid.parse().ok()) {
+            return Ok(pid);
+        }
+        if started.elapsed() > START_MAX {
+            return Err(format!("nginx's master {master} has no worker process"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Starts it as one process, behind the words of the program that counts.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest start: a store replays its log.
-const START_MAX: Duration = Duration::from_secs(30);
+pub(super) const START_MAX: Duration = Duration::from_secs(30);
 /// Longest wait for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest graceful stop.
