@@ -2,11 +2,14 @@
 //!
 //! On the path: `block_pool` and the malloc heap turn a request into a class, and `block_class`
 //! serves it.
-//! Steps of 16 bytes to 128, then eight classes per doubling to 32 KiB: 16, 32, ... 128, 144, 160,
-//! ... 256, 288, ... 30720, 32768. All are multiples of 16, malloc's alignment. The three below a
-//! cache line are there because real programs ask for little more than anything else; who lends
-//! such blocks to several threads and minds sharing a line asks for the alignment. Eight steps instead of the usual four halve what rounding up
-//! wastes, for 32 more entries in a table.
+//! Steps of 16 bytes to 128, then eight classes per doubling to 32 KiB, and one more just above each
+//! power of two: 16, 32, ... 128, 144, 160, ... 256, 272, 288, ... 512, 528, 576, ... 30720, 32768.
+//! All are multiples of 16, malloc's alignment. The three below a cache line are there because real
+//! programs ask for little more than anything else; who lends such blocks to several threads and
+//! minds sharing a line asks for the alignment. Eight steps instead of the usual four halve what
+//! rounding up wastes, for 32 more entries in a table. The class above a power of two is for a round
+//! size with a program's own header before it, which is what buffers and values mostly are: the
+//! next step would waste a tenth of each.
 //! Absent on purpose: a class for requests over 32 KiB. Two blocks of a class must fit a chunk.
 use crate::chunk::CHUNK_BYTES;
 
@@ -19,9 +22,13 @@ pub(crate) const BLOCK_ALIGN_BYTES: usize = 16;
 const SMALL_BYTES_MAX: usize = 128;
 const SMALL_COUNT: usize = SMALL_BYTES_MAX / BLOCK_ALIGN_BYTES;
 const STEPS_PER_DOUBLING: usize = 8;
-/// Eight small ones, and eight doublings in eight steps each.
+/// Room for a header before so many times its size, at least one of `BLOCK_ALIGN_BYTES`.
+const BYTES_PER_HEADER_BYTE: usize = 32;
+const DOUBLING_COUNT: usize = (POOLED_BYTES_MAX / SMALL_BYTES_MAX).ilog2() as usize;
+/// Eight small ones, and eight doublings in eight steps each, all but the first with one above its
+/// power of two.
 pub(crate) const CLASS_COUNT: usize =
-    SMALL_COUNT + STEPS_PER_DOUBLING * (POOLED_BYTES_MAX / SMALL_BYTES_MAX).ilog2() as usize;
+    SMALL_COUNT + STEPS_PER_DOUBLING * DOUBLING_COUNT + DOUBLING_COUNT - 1;
 
 /// A request of more than a cache line wastes at most this share of its block.
 const WASTE_PERCENT_MAX: usize = 25;
@@ -33,12 +40,15 @@ const TAIL_PERCENT_MAX: usize = 32;
 pub(crate) const BLOCK_BYTES: [u32; CLASS_COUNT] = block_bytes_table();
 
 /// The class for every size in steps of `BLOCK_ALIGN_BYTES`: 2 KiB, of which a program touches the
-/// lines of the sizes it asks for. The arithmetic behind it takes a dozen instructions.
+/// lines of the sizes it asks for.
 const CLASS_OF: [u8; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1] = {
     let mut table = [0; POOLED_BYTES_MAX / BLOCK_ALIGN_BYTES + 1];
-    let mut step = 0;
+    let (mut step, mut index) = (0, 0);
     while step < table.len() {
-        table[step] = class_index(step * BLOCK_ALIGN_BYTES) as u8;
+        if step * BLOCK_ALIGN_BYTES > BLOCK_BYTES[index] as usize {
+            index += 1;
+        }
+        table[step] = index as u8;
         step += 1;
     }
     table
@@ -94,34 +104,31 @@ impl SizeClass {
     }
 }
 
-/// The arithmetic that `CLASS_OF` tabulates.
-const fn class_index(size_bytes: usize) -> usize {
-    // The offset of the last byte decides; an empty request is one byte.
-    let last = size_bytes.saturating_sub(1);
-    if last < SMALL_BYTES_MAX {
-        return last / BLOCK_ALIGN_BYTES;
-    }
-    // Its highest bit is the doubling, the three below it the step.
-    let doubling = last.ilog2();
-    let step = (last >> (doubling - STEPS_PER_DOUBLING.ilog2())) % STEPS_PER_DOUBLING;
-    let doublings = (doubling - SMALL_BYTES_MAX.ilog2()) as usize;
-    SMALL_COUNT + doublings * STEPS_PER_DOUBLING + step
-}
-
 const fn block_bytes_table() -> [u32; CLASS_COUNT] {
     let mut table = [0; CLASS_COUNT];
     let mut index = 0;
-    while index < CLASS_COUNT {
-        table[index] = if index < SMALL_COUNT {
-            ((index + 1) * BLOCK_ALIGN_BYTES) as u32
-        } else {
-            let doublings = (index - SMALL_COUNT) / STEPS_PER_DOUBLING;
-            let step = (index - SMALL_COUNT) % STEPS_PER_DOUBLING;
-            let eighth = (SMALL_BYTES_MAX / STEPS_PER_DOUBLING) << doublings;
-            (eighth * (STEPS_PER_DOUBLING + step + 1)) as u32
-        };
+    while index < SMALL_COUNT {
+        table[index] = ((index + 1) * BLOCK_ALIGN_BYTES) as u32;
         index += 1;
     }
+    let mut round_bytes = SMALL_BYTES_MAX;
+    while round_bytes < POOLED_BYTES_MAX {
+        let step_bytes = round_bytes / STEPS_PER_DOUBLING;
+        if step_bytes > BLOCK_ALIGN_BYTES {
+            let header_bytes = round_bytes / BYTES_PER_HEADER_BYTE;
+            let header_bytes = header_bytes.next_multiple_of(BLOCK_ALIGN_BYTES);
+            table[index] = (round_bytes + header_bytes) as u32;
+            index += 1;
+        }
+        let mut step = 1;
+        while step <= STEPS_PER_DOUBLING {
+            table[index] = (round_bytes + step * step_bytes) as u32;
+            index += 1;
+            step += 1;
+        }
+        round_bytes *= 2;
+    }
+    assert!(index == CLASS_COUNT, "the table is full");
     table
 }
 
@@ -138,7 +145,7 @@ const _: () = {
             "blocks keep malloc's alignment"
         );
         assert!(
-            class_index(block_bytes) == index,
+            SizeClass::of(block_bytes).index() == index,
             "a full block is of its own class"
         );
         let tail_bytes = CHUNK_BYTES % block_bytes;
@@ -149,7 +156,7 @@ const _: () = {
         if index > 0 {
             let least_bytes = table[index - 1] as usize + 1;
             assert!(
-                class_index(least_bytes) == index,
+                SizeClass::of(least_bytes).index() == index,
                 "one byte more is the next class"
             );
             let waste_bytes = block_bytes - least_bytes;
@@ -167,7 +174,7 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Goal: for every size the arithmetic picks what a search of the table picks.
+    /// Goal: for every size the table of sizes picks what a search of the table of classes picks.
     #[test]
     fn every_size_gets_the_smallest_class_that_holds_it() {
         for size_bytes in (0..=POOLED_BYTES_MAX).step_by(if cfg!(miri) { 241 } else { 1 }) {
@@ -180,6 +187,17 @@ mod tests {
             );
         }
         assert_eq!(SizeClass::DIRECT.block_bytes(), None);
+    }
+
+    /// Goal: a round size and a small header need hardly more than they take.
+    #[test]
+    fn a_header_before_a_round_size_does_not_cost_a_step() {
+        for shift in 8..15 {
+            let asked_bytes = (1 << shift) + 16;
+            let block_bytes = SizeClass::of(asked_bytes).block_bytes().unwrap();
+            let waste_bytes = block_bytes - asked_bytes;
+            assert!(waste_bytes * 32 < asked_bytes, "{asked_bytes} bytes");
+        }
     }
 
     /// Goal: the same with an alignment, for every power of two a chunk can keep.
