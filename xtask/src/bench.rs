@@ -17,7 +17,8 @@ mod callgrind;
 mod figure;
 mod plaintext;
 mod entity;
-mod idle;
+mod lean;
+mod serving;
 mod pools;
 mod candidates;
 mod redis;
@@ -36,7 +37,7 @@ pub(crate) struct Plan {
     pub(crate) run: Duration,
     /// Keys of the entity benchmark.
     pub(crate) keys: u64,
-    /// Connections of the idle benchmark.
+    /// Idle connections of the server benchmark.
     pub(crate) idle_connections: usize,
     /// Only whether it still works: nothing is recorded.
     pub(crate) smoke: bool,
@@ -50,7 +51,7 @@ impl Plan {
             pairs: 9,
             run,
             keys: 100_000,
-            idle_connections: 1_000,
+            idle_connections: 10_000,
             smoke: false,
         }
     }
@@ -85,7 +86,7 @@ type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 const ALL: [(&str, Measure); 5] = [
     ("plaintext", plaintext::measure),
     ("entity", entity::measure),
-    ("idle", idle::measure),
+    ("server", serving::measure),
     ("pools", pools::measure),
     (REDIS, redis::measure),
 ];
@@ -101,7 +102,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         .collect();
     if chosen.is_empty() {
         return Err(format!(
-            "no benchmark is called {name}: use plaintext, entity, idle, pools, redis or all"
+            "no benchmark is called {name}: use plaintext, entity, server, pools, redis or all"
         ));
     }
     let needs_millpond = chosen.iter().any(|(name, _)| *name != REDIS);

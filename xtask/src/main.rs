@@ -23,7 +23,7 @@ use step::TestCount;
 const USAGE: &str = "\
 Usage: cargo xtask check
        cargo xtask allocators [--only NAME]
-       cargo xtask bench plaintext|entity|idle|pools|redis|all [--smoke]
+       cargo xtask bench plaintext|entity|server|pools|redis|all [--smoke]
        cargo xtask loom
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread

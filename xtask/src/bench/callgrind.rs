@@ -7,7 +7,6 @@
 
 use super::Bench;
 use super::command::text_of;
-use super::generator::Generator;
 use super::server::Server;
 use std::process::Command;
 use std::time::Duration;
@@ -23,26 +22,32 @@ pub(super) fn available() -> Result<(), String> {
         .map_err(|error| format!("{error} (install the Debian package valgrind)"))
 }
 
-/// Instructions per request of the server that `start` starts behind the words it is given.
+/// How long a server is driven.
+pub(super) const fn drive_time(bench: &Bench) -> Duration {
+    Duration::from_secs(if bench.plan.smoke { 1 } else { 6 })
+}
+
+/// Instructions per request of the server that `start` starts behind the words it is given and
+/// `drive` asks for some seconds; it says how many requests those were.
 pub(super) fn user_instructions(
     bench: &Bench,
     name: &str,
     start: impl Fn(&Bench, &[String]) -> Result<Server, String>,
+    drive: impl FnOnce(&Server) -> Result<u64, String>,
 ) -> Result<f64, String> {
-    let seconds = if bench.plan.smoke { 1 } else { 6 };
-    let (idle, _) = count(bench, name, None, &start)?;
-    let (busy, requests) = count(bench, name, Some(Duration::from_secs(seconds)), &start)?;
+    let (idle, _) = count(bench, name, &start, |_| Ok(0))?;
+    let (busy, requests) = count(bench, name, &start, drive)?;
     let per_request = (busy - idle) / requests;
     println!("{name}: {per_request:.0} user instructions per request by callgrind");
     Ok(per_request)
 }
 
-/// All instructions of one process, driven for so long, and the requests it answered.
+/// All instructions of one process, driven or not, and the requests it answered.
 fn count(
     bench: &Bench,
     name: &str,
-    duration: Option<Duration>,
     start: impl Fn(&Bench, &[String]) -> Result<Server, String>,
+    drive: impl FnOnce(&Server) -> Result<u64, String>,
 ) -> Result<(f64, f64), String> {
     let file = bench.scratch.join(format!("{name}.callgrind"));
     let log = bench.scratch.join(format!("{name}.valgrind.log"));
@@ -54,10 +59,7 @@ fn count(
     ];
     let _ = std::fs::remove_file(&file);
     let server = start(bench, &words)?;
-    let requests = match duration {
-        Some(duration) => Generator::Wrk.run(bench, &server, duration)?.requests,
-        None => 0,
-    };
+    let requests = drive(&server)?;
     // Callgrind writes its file when the program ends.
     drop(server);
     let text = std::fs::read_to_string(&file)

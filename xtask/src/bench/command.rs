@@ -1,7 +1,8 @@
 //! How every program of a benchmark is started: on one CPU, dying with us, and not for ever.
 //!
 //! The programs that do this are util-linux's and coreutils': `setpriv` has the kernel stop the
-//! program when we end in whatever way, `taskset` binds it, `timeout` bounds it.
+//! program when we end in whatever way, `prlimit` lets it have as many descriptors as it may,
+//! `taskset` binds it, `timeout` bounds it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,9 +11,21 @@ use std::time::Duration;
 /// these words becomes the next.
 pub(super) fn lasting(cpu: usize) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "TERM", "taskset", "--cpu-list"]);
-    command.arg(cpu.to_string());
+    command.args(["--pdeathsig", "TERM"]);
+    if let Some(count_max) = descriptors_max() {
+        command.args(["prlimit", &format!("--nofile={count_max}:{count_max}")]);
+    }
+    command.args(["taskset", "--cpu-list", &cpu.to_string()]);
     command
+}
+
+/// As many descriptors as a process may have at most; the usual 1,024 are too few for a crowd.
+pub(super) fn descriptors_max() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A program that is stopped after `limit`, which none of them should need.

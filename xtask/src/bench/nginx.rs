@@ -1,8 +1,9 @@
-//! The rival: nginx with one worker that returns the same text from memory.
+//! The rival: nginx with one worker that returns the same text from memory, or a file.
 
 use super::Bench;
 use super::command::lasting;
 use super::server::{START_MAX, Server, free_address};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CONFIGURATION: &str = "\
@@ -11,7 +12,7 @@ master_process MASTER;
 worker_processes 1;
 pid DIRECTORY/nginx.pid;
 error_log DIRECTORY/error.log warn;
-events { worker_connections 4096; }
+events { worker_connections CONNECTIONS; }
 http {
     access_log off;
     keepalive_requests 1000000000;
@@ -21,16 +22,51 @@ http {
     uwsgi_temp_path DIRECTORY/uwsgi;
     scgi_temp_path DIRECTORY/scgi;
     server {
-        listen ADDRESS;
+        listen ADDRESS backlog=4096;
         default_type text/plain;
-        location / { return 200 'Hello, World!'; }
+        location / { LOCATION }
     }
 }
 ";
 
+/// What it answers, and how many connections it has places for.
+struct Site<'a> {
+    location: &'a str,
+    connections: usize,
+}
+
+const HELLO: Site<'static> = Site {
+    location: "return 200 'Hello, World!';",
+    connections: 4096,
+};
+
 /// Starts it with master and worker; the value's process is the worker.
 pub(super) fn start(bench: &Bench) -> Result<Server, String> {
-    let mut server = start_as(bench, "on", &[])?;
+    start_worker(bench, &HELLO)
+}
+
+/// Starts it over a directory, with places for so many connections and with its cache of open files.
+pub(super) fn start_files(
+    bench: &Bench,
+    root: &Path,
+    connections: usize,
+) -> Result<Server, String> {
+    let root = root.display();
+    let location = format!("root '{root}'; sendfile on; open_file_cache max=100;");
+    // A few more, for its listener and its own files.
+    let connections = connections + 100;
+    let location = &location;
+    start_worker(
+        bench,
+        &Site {
+            location,
+            connections,
+        },
+    )
+}
+
+fn start_worker(bench: &Bench, site: &Site<'_>) -> Result<Server, String> {
+    let mut server = start_as(bench, "on", site, &[])?;
     server.pid = first_child(server.pid)?;
     Ok(server)
 }
@@ -54,10 +90,15 @@ fn first_child(master: u32) -> Result<u32, String> {
 
 /// Starts it as one process, behind the words of the program that counts.
 pub(super) fn start_alone(bench: &Bench, before: &[String]) -> Result<Server, String> {
-    start_as(bench, "off", before)
+    start_as(bench, "off", &HELLO, before)
 }
 
-fn start_as(bench: &Bench, master: &str, before: &[String]) -> Result<Server, String> {
+fn start_as(
+    bench: &Bench,
+    master: &str,
+    site: &Site<'_>,
+    before: &[String],
+) -> Result<Server, String> {
     let directory = bench.scratch.join("nginx");
     let failed = |error: std::io::Error| format!("nginx's directory: {error}");
     std::fs::create_dir_all(&directory).map_err(failed)?;
@@ -65,7 +106,9 @@ fn start_as(bench: &Bench, master: &str, before: &[String]) -> Result<Server, St
     let text = CONFIGURATION
         .replace("DIRECTORY", &directory.display().to_string())
         .replace("MASTER", master)
-        .replace("ADDRESS", &address.to_string());
+        .replace("ADDRESS", &address.to_string())
+        .replace("CONNECTIONS", &site.connections.to_string())
+        .replace("LOCATION", site.location);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, text).map_err(failed)?;
     let mut command = lasting(bench.machine.server_cpu);

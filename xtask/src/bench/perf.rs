@@ -10,28 +10,45 @@ use std::time::Duration;
 
 const EVENTS: &str = "instructions:u,instructions:k,cycles:u,cycles:k";
 
-/// Counts over one run of wrk.
+/// Counts over one run of a generator.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Counted {
-    pub(super) answers: Answers,
+pub(super) struct Counts {
     user_instructions: f64,
     kernel_instructions: f64,
     /// User and kernel.
     cycles: f64,
 }
 
+/// Counts over one run of a generator whose answers are known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Counted {
+    pub(super) answers: Answers,
+    counts: Counts,
+}
+
+/// Each figure is per request.
+impl Counts {
+    pub(super) fn user_instructions(&self, requests: u64) -> f64 {
+        self.user_instructions / requests as f64
+    }
+
+    pub(super) fn kernel_instructions(&self, requests: u64) -> f64 {
+        self.kernel_instructions / requests as f64
+    }
+}
+
 /// Each figure is per request.
 impl Counted {
     pub(super) fn user_instructions(&self) -> f64 {
-        self.user_instructions / self.answers.requests as f64
+        self.counts.user_instructions(self.answers.requests)
     }
 
     pub(super) fn kernel_instructions(&self) -> f64 {
-        self.kernel_instructions / self.answers.requests as f64
+        self.counts.kernel_instructions(self.answers.requests)
     }
 
     pub(super) fn cycles(&self) -> f64 {
-        self.cycles / self.answers.requests as f64
+        self.counts.cycles / self.answers.requests as f64
     }
 }
 
@@ -58,29 +75,42 @@ pub(super) fn available() -> Result<(), String> {
         .try_for_each(|event| parse(&text, event).map(|_| ()))
 }
 
-/// Runs the generator as perf's own command, so that the counts cover exactly its requests.
+/// Runs the generator and takes its answers from its text.
 pub(super) fn run(
     bench: &Bench,
     server: &Server,
     generator: Generator,
     duration: Duration,
 ) -> Result<Counted, String> {
+    let (text, counts) = count(bench, server, |words| {
+        generator.command(bench, server, duration, words)
+    })?;
+    let answers = generator::parse(&text)?;
+    Ok(Counted { answers, counts })
+}
+
+/// Runs a generator as perf's own command, so that the counts cover exactly its requests; `command`
+/// makes it behind the words it is given. Its text comes back with the counts.
+pub(super) fn count(
+    bench: &Bench,
+    server: &Server,
+    command: impl FnOnce(&[String]) -> Command,
+) -> Result<(String, Counts), String> {
     let file = bench.scratch.join("perf.csv");
     let (pid, path) = (server.pid.to_string(), file.display().to_string());
     let words = [
         "perf", "stat", "-x", ",", "-e", EVENTS, "-p", &pid, "-o", &path, "--",
     ];
     let words = words.map(str::to_owned);
-    let mut command = generator.command(bench, server, duration, &words);
-    let answers = generator::parse(&text_of(&mut command)?)?;
+    let said = text_of(&mut command(&words))?;
     let text = std::fs::read_to_string(&file).map_err(|error| format!("perf's file: {error}"))?;
     let count = |event: &str| parse(&text, event);
-    Ok(Counted {
-        answers,
+    let counts = Counts {
         user_instructions: count("instructions:u")?,
         kernel_instructions: count("instructions:k")?,
         cycles: count("cycles:u")? + count("cycles:k")?,
-    })
+    };
+    Ok((said, counts))
 }
 
 /// One line of perf's CSV: `count,unit,event,time running,percent running,...`.

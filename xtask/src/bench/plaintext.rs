@@ -128,10 +128,15 @@ fn instructions_by_callgrind(bench: &Bench) -> Result<Vec<Figure>, String> {
         println!("instructions are not counted: {sentence}");
         return Ok(Vec::new());
     }
-    let ours = callgrind::user_instructions(bench, "plaintext", |bench, words| {
+    let drive = |server: &Server| {
+        let duration = callgrind::drive_time(bench);
+        Ok(Generator::Wrk.run(bench, server, duration)?.requests)
+    };
+    let start = |bench: &Bench, words: &[String]| {
         Server::millpond(bench, &callgrind::SERVE_PLAINTEXT, words)
-    })?;
-    let rival = callgrind::user_instructions(bench, "nginx", nginx::start_alone)?;
+    };
+    let ours = callgrind::user_instructions(bench, "plaintext", start, drive)?;
+    let rival = callgrind::user_instructions(bench, "nginx", nginx::start_alone, drive)?;
     let name = "plaintext_user_instructions_per_request_by_callgrind";
     let ours = Figure::median(name, vec![ours]).at_most(USER_INSTRUCTIONS_MAX);
     let name = "nginx_user_instructions_per_request_by_callgrind";

@@ -2,9 +2,12 @@
 
 use super::Bench;
 use super::command::lasting;
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,10 +18,53 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest graceful stop.
 const STOP_MAX: Duration = Duration::from_secs(40);
 
+/// Where a server listens; prints as its flag takes it.
+#[derive(Clone, Debug)]
+pub(super) enum Address {
+    Inet(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(formatter),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Inet(address)
+    }
+}
+
+/// A connection of either kind.
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+impl Address {
+    fn connect(&self) -> std::io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Inet(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(ANSWER_MAX))?;
+                Box::new(stream)
+            }
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(ANSWER_MAX))?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
 /// A running server; dropping it stops it.
 pub(super) struct Server {
     child: Child,
-    pub(super) address: SocketAddr,
+    pub(super) address: Address,
     /// The process that answers: perf and /proc are asked about this one.
     pub(super) pid: u32,
 }
@@ -30,7 +76,23 @@ impl Server {
         words: &[&str],
         before: &[String],
     ) -> Result<Self, String> {
-        let address = free_address()?;
+        Self::millpond_at(bench, free_address()?.into(), words, before)
+    }
+
+    /// The same on a unix socket.
+    pub(super) fn millpond_on_unix(bench: &Bench, words: &[&str]) -> Result<Self, String> {
+        // A socket's path may have 107 bytes, so not below the build's directory.
+        let name = format!("millpond-bench-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        Self::millpond_at(bench, Address::Unix(path), words, &[])
+    }
+
+    fn millpond_at(
+        bench: &Bench,
+        address: Address,
+        words: &[&str],
+        before: &[String],
+    ) -> Result<Self, String> {
         let mut command = lasting(bench.machine.server_cpu);
         command.args(before).arg(&bench.millpond).arg("serve");
         command.args(words).args(["--shards", "1"]);
@@ -39,7 +101,7 @@ impl Server {
     }
 
     /// Starts a program that will listen on `address`; ready when it accepts.
-    pub(super) fn start(mut command: Command, address: SocketAddr) -> Result<Self, String> {
+    pub(super) fn start(mut command: Command, address: impl Into<Address>) -> Result<Self, String> {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -48,16 +110,17 @@ impl Server {
         let pid = child.id();
         let mut server = Self {
             child,
-            address,
+            address: address.into(),
             pid,
         };
         let started = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        while server.address.connect().is_err() {
             let ended = server.child.try_wait().ok().flatten();
             if let Some(status) = ended {
                 return Err(format!("{command:?} ended at once: {status}"));
             }
             if started.elapsed() > START_MAX {
+                let address = &server.address;
                 return Err(format!("{command:?} does not listen on {address}"));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -68,8 +131,7 @@ impl Server {
     /// The body of `GET path`.
     pub(super) fn get(&self, path: &str) -> Result<String, String> {
         let failed = |error: std::io::Error| format!("GET {path}: {error}");
-        let mut stream = TcpStream::connect(self.address).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER_MAX)).map_err(failed)?;
+        let mut stream = self.address.connect().map_err(failed)?;
         let head = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).map_err(failed)?;
         let mut answer = String::new();
@@ -95,9 +157,15 @@ impl Server {
         let path = format!("/proc/{}/smaps_rollup", self.pid);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-        kib.map(|kib| kib * 1024)
-            .ok_or_else(|| format!("{path} has no Rss line"))
+        kibibytes(line).ok_or_else(|| format!("{path} has no Rss line"))
+    }
+
+    /// The most bytes that were ever resident, by the kernel's own book.
+    pub(super) fn peak_resident_bytes(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/status", self.pid);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        kibibytes(line).ok_or_else(|| format!("{path} has no VmHWM line"))
     }
 
     /// CPU time used so far.
@@ -134,6 +202,12 @@ impl Drop for Server {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// The bytes of `  123 kB`.
+fn kibibytes(text: Option<&str>) -> Option<u64> {
+    let kib: u64 = text?.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// A port nobody has; the moment until the server takes it is a risk that a benchmark can run.
