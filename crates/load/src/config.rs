@@ -1,8 +1,9 @@
 //! What a run is to do, checked before anything is connected.
 //!
 //! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
+use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::error::LoadError;
-use crate::schedule::{Pace, RATE_PER_S_MAX, Rate};
+use crate::schedule::Pace;
 use crate::validation::Validation;
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// What lets the next request leave.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
     /// An answer lets the next request of that connection leave.
     ClosedLoop,
@@ -34,6 +35,8 @@ pub enum Mode {
         /// Requests per second of all threads together; fractions are kept to a millionth.
         per_s: f64,
     },
+    /// Requests are due when an arrival process says so, whatever the answers do.
+    Open(Arrivals),
 }
 
 /// What ends the window; with both, whichever comes first.
@@ -110,6 +113,9 @@ pub struct LoadConfig {
     pub pipeline: usize,
     /// What lets the next request leave.
     pub mode: Mode,
+    /// An arrival that cannot be sent within this time of its intended start is given up unsent, and
+    /// counted apart. `None`: it is sent whenever there is a connection. Not for the closed loop.
+    pub deadline_ns: Option<u64>,
     /// Uncounted time before the window.
     pub warm_up_ns: u64,
     /// What ends the window.
@@ -140,6 +146,7 @@ impl LoadConfig {
             connections: 1,
             pipeline: 1,
             mode: Mode::ClosedLoop,
+            deadline_ns: None,
             warm_up_ns: 0,
             stop: Stop::after_ns(10_000_000_000),
             workload,
@@ -173,7 +180,7 @@ impl LoadConfig {
             Stop {
                 duration_ns: None,
                 requests: None,
-            } => {
+            } if self.span_ns().is_none() => {
                 return refuse(
                     "stop",
                     "give a duration, a number of requests, or both".into(),
@@ -193,24 +200,45 @@ impl LoadConfig {
         if self.cpus.as_ref().is_some_and(Vec::is_empty) {
             return refuse("cpus", "the list is empty; leave it out instead".into());
         }
+        if self.deadline_ns == Some(0) {
+            return refuse("deadline", "no request can leave within zero time".into());
+        }
+        if self.deadline_ns.is_some() && self.mode == Mode::ClosedLoop {
+            return refuse(
+                "deadline",
+                "in a closed loop no request is ever late; give a rate".into(),
+            );
+        }
         self.pace()?;
         self.check_request()
     }
 
     /// What makes requests due; refuses rates that cannot be kept.
     pub(crate) fn pace(&self) -> Result<Pace, LoadError> {
-        match self.mode {
+        match &self.mode {
             Mode::ClosedLoop => Ok(Pace::Closed),
-            Mode::ConstantRate { per_s } => {
-                Rate::from_per_s(per_s)
-                    .map(Pace::Constant)
-                    .ok_or_else(|| LoadError::Setting {
-                        name: "rate",
-                        problem: format!(
-                            "{per_s} is not a rate above 0 and up to {RATE_PER_S_MAX}/s"
-                        ),
-                    })
+            Mode::ConstantRate { per_s } => Rate::from_per_s(*per_s)
+                .map(|rate| Pace::Open(Arrivals::constant(rate).into()))
+                .ok_or_else(|| LoadError::Setting {
+                    name: "rate",
+                    problem: format!("{per_s} is not a rate above 0 and up to {RATE_PER_S_MAX}/s"),
+                }),
+            Mode::Open(arrivals) => {
+                let refuse = |problem| LoadError::Setting {
+                    name: "arrivals",
+                    problem,
+                };
+                arrivals.check().map_err(refuse)?;
+                Ok(Pace::Open(arrivals.clone().into()))
             }
+        }
+    }
+
+    /// How long the arrivals last by themselves, if they end.
+    fn span_ns(&self) -> Option<u64> {
+        match &self.mode {
+            Mode::Open(arrivals) => arrivals.span_ns(),
+            _ => None,
         }
     }
 

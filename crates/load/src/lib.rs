@@ -10,13 +10,14 @@
 //! sends the next request would not see the slow moment (coordinated omission); here the schedule
 //! is fixed, so response sees it and service shows how much of it was the server's own work.
 //!
-//! A request travels `schedule` -> `workload` -> `session` (`worker` makes the socket calls) ->
+//! A request travels `arrivals` -> `schedule` -> `workload` -> `session` (`worker` makes the socket calls) ->
 //! `validation` -> `outcome`; `run` merges the threads into a [`LoadRecord`], which judges itself.
 //!
 //! Absent on purpose: name resolution, flags, printing and signals (the command line's work),
 //! correction of latencies afterwards, and TLS.
 
 pub mod config;
+pub mod arrivals;
 pub mod schedule;
 mod values;
 mod workload;
@@ -33,6 +34,7 @@ pub mod record;
 mod verdict;
 pub mod error;
 
+pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
 pub use error::{ConnectFailure, LoadError};
 pub use record::{Ended, LoadRecord};

@@ -8,6 +8,7 @@
 //! On the path: `session` and `worker` report here; `run` merges the threads into one record.
 //! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
 //! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
+use crate::schedule::Arrival;
 use crate::validation::Judgement;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::LoadErrors;
@@ -55,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) abandoned: u64,
     /// Counted arrivals due but never written.
     pub(crate) unsent: u64,
+    /// Counted arrivals given up unsent because they were too late.
+    pub(crate) shed: u64,
     /// Right answers that arrived inside the window, whenever their requests left.
     pub(crate) answered_in_window: u64,
     pub(crate) received_bytes: u64,
@@ -76,6 +79,7 @@ impl Outcome {
             resent: 0,
             abandoned: 0,
             unsent: 0,
+            shed: 0,
             answered_in_window: 0,
             received_bytes: 0,
             last_answer_ns: 0,
@@ -161,6 +165,15 @@ impl Outcome {
             .record_many(now_ns.saturating_sub(intended_ns), count);
     }
 
+    /// An arrival is given up because it is later than its deadline.
+    pub(crate) fn shed(&mut self, arrival: &Arrival, now_ns: u64) {
+        if arrival.counted {
+            self.shed += 1;
+            self.unanswered
+                .record(now_ns.saturating_sub(arrival.intended_ns));
+        }
+    }
+
     /// The run is cut off with this request under way.
     pub(crate) fn cut_off(&mut self, request: &InFlight, now_ns: u64) {
         if request.counted {
@@ -199,6 +212,7 @@ impl Outcome {
         self.resent += other.resent;
         self.abandoned += other.abandoned;
         self.unsent += other.unsent;
+        self.shed += other.shed;
         self.answered_in_window += other.answered_in_window;
         self.received_bytes += other.received_bytes;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);

@@ -25,8 +25,10 @@ pub struct LoadRecord {
     pub connections: usize,
     /// Most requests in flight per connection.
     pub pipeline: usize,
-    /// The rate asked for; `None` in a closed loop.
+    /// The rate asked for, on average; `None` in a closed loop.
     pub rate_per_s: Option<f64>,
+    /// The arrival process in words; `None` in a closed loop.
+    pub arrivals: Option<String>,
     /// Requests that were answered rightly: the samples of the three clocks.
     pub requests: u64,
     /// Right answers that arrived inside the window, whenever their requests left; the numerator
@@ -43,6 +45,9 @@ pub struct LoadRecord {
     pub sent_late: u64,
     /// Requests due but never written, among the timeouts.
     pub unsent: u64,
+    /// Requests due but given up unsent because they were later than the deadline: neither answered
+    /// nor failed, their ages among `unanswered`.
+    pub shed: u64,
     /// Requests under way when the run was cut off; neither answered nor failed.
     pub abandoned: u64,
     /// Failures by phase.
@@ -92,6 +97,8 @@ impl LoadRecord {
             connections: narrow(self.connections),
             pipeline: narrow(self.pipeline),
             rate_per_s: self.rate_per_s,
+            arrivals: self.arrivals.clone(),
+            shed: self.shed,
             requests: self.requests,
             errors: self.errors,
             duration_ns: self.duration_ns,

@@ -3,6 +3,7 @@
 //! On the path: `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every
 //! connection has been tried, watches, and merges what the threads counted.
 //! Absent on purpose: signals (the caller raises the stop flag) and printing.
+use crate::arrivals::Arrivals;
 use crate::config::LoadConfig;
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::{Outcome, add_errors};
@@ -271,7 +272,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             let start_ns = monotonic_ns() + START_DELAY_NS;
             let stop = config.stop;
             Schedule::new(
-                *pace,
+                pace.clone(),
                 start_ns,
                 config.warm_up_ns,
                 stop.duration_ns,
@@ -399,16 +400,19 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
         ended: watched.ended,
         ..LoadRecord::default()
     };
-    if let Pace::Constant(rate) = shared.pace {
-        record.rate_per_s = Some(rate.per_s());
-    }
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
-        if watched.ended != Ended::Interrupted {
-            count_unsent(schedule, watched.end_ns, ends, &mut total);
-        }
         record.offered = schedule.offered_until(watched.end_ns);
+        if let Some(offered) = record.offered
+            && watched.ended != Ended::Interrupted
+        {
+            count_unsent(schedule, offered, watched.end_ns, ends, &mut total);
+        }
         (record.duration_ns, record.requests_per_s) = window_of(schedule, watched, &total);
+    }
+    if let Pace::Open(arrivals) = &shared.pace {
+        record.arrivals = Some(arrivals.to_string());
+        record.rate_per_s = mean_rate(arrivals, &record);
     }
     record.requests = total.requests();
     record.answered_in_window = total.answered_in_window;
@@ -416,6 +420,7 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
     record.resent = total.resent;
     record.sent_late = total.sent_late;
     record.unsent = total.unsent;
+    record.shed = total.shed;
     record.abandoned = total.abandoned;
     record.errors = total.errors;
     record.statuses = total.statuses().collect();
@@ -428,23 +433,37 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
     record.judged()
 }
 
+/// The rate asked for: exactly, where it is one, else what the process came to in the window.
+fn mean_rate(arrivals: &Arrivals, record: &LoadRecord) -> Option<f64> {
+    if let Some(rate) = arrivals.steady_rate() {
+        return Some(rate.per_s());
+    }
+    let offered = record.offered?;
+    (record.duration_ns > 0).then(|| offered as f64 * 1e9 / record.duration_ns as f64)
+}
+
 /// Arrivals that no thread had a connection for are requests that were never answered.
-fn count_unsent(schedule: &Schedule, end_ns: u64, ends: &[WorkerEnd], total: &mut Outcome) {
+fn count_unsent(
+    schedule: &Schedule,
+    offered: u64,
+    end_ns: u64,
+    ends: &[WorkerEnd],
+    total: &mut Outcome,
+) {
     for arrival in ends.iter().filter_map(|end| end.leftover) {
         if arrival.counted && arrival.intended_ns < end_ns {
             total.never_sent(arrival.intended_ns, end_ns);
         }
     }
-    let count = schedule.unclaimed_until(end_ns).size_hint().0 as u64;
+    let count = schedule.unclaimed_of(offered);
     // A hopeless overload leaves millions; then every so many stand for their neighbours.
     let stride = count / UNSENT_ONE_BY_ONE + 1;
-    for (place, arrival) in schedule.unclaimed_until(end_ns).enumerate() {
-        let place = place as u64;
+    schedule.visit_unclaimed_of(offered, |place, intended_ns| {
         if place.is_multiple_of(stride) {
             let stands_for = stride.min(count - place);
-            total.never_sent_many(arrival.intended_ns, end_ns, stands_for);
+            total.never_sent_many(intended_ns, end_ns, stands_for);
         }
-    }
+    });
 }
 
 /// Length of the window and the rate of right answers in it.

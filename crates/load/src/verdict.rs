@@ -114,6 +114,22 @@ fn judge_pacing(record: &LoadRecord, verdict: &mut LoadVerdict) {
         note(verdict, LoadStatus::Suspect, reason);
     }
     judge_missed_rate(record, verdict);
+    judge_shed(record, verdict);
+}
+
+/// What was given up unsent has no latency, so the latencies are of a selection.
+fn judge_shed(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let Some(offered) = record.offered.filter(|_| record.shed > 0) else {
+        return;
+    };
+    let share = record.shed as f64 / offered as f64;
+    let reason = format!(
+        "{} of {offered} requests ({:.1} %) were later than the deadline and given up; latencies are \
+         those of the others",
+        record.shed,
+        share * 100.0
+    );
+    note(verdict, graded(share, MISSED_SHARE_INVALID), reason);
 }
 
 fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {

@@ -12,6 +12,7 @@ mod housekeeping;
 #[cfg(test)]
 mod simulated;
 
+use crate::arrivals::Cursor;
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
 use crate::free::FreeSessions;
@@ -59,6 +60,8 @@ pub(crate) struct Worker<'run> {
     /// Sessions to connect.
     closed: VecDeque<u32>,
     connecting: usize,
+    /// This thread's walk along the arrival process; `None` in a closed loop.
+    cursor: Option<Cursor<'run>>,
     /// An arrival claimed but not due yet.
     held: Option<Arrival>,
     /// An arrival claimed and never written, once the worker has ended.
@@ -85,9 +88,12 @@ impl<'run> Worker<'run> {
     /// A worker with `connections` sessions of its own.
     pub(crate) fn new(shared: &'run Shared<'run>, board_index: usize, connections: usize) -> Self {
         let pipeline = shared.config.pipeline;
-        let gap_ns = match shared.pace {
-            Pace::Closed => 0,
-            Pace::Constant(rate) => rate.offset_ns(shared.boards.len() as u64),
+        let (gap_ns, cursor) = match &shared.pace {
+            Pace::Closed => (0, None),
+            Pace::Open(arrivals) => {
+                let gap_s = shared.boards.len() as f64 / arrivals.peak_per_s();
+                ((gap_s * 1e9) as u64, Some(arrivals.cursor()))
+            }
         };
         Self {
             shared,
@@ -99,6 +105,7 @@ impl<'run> Worker<'run> {
             dirty: Vec::with_capacity(connections),
             closed: (0..connections as u32).collect(),
             connecting: 0,
+            cursor,
             held: None,
             leftover: None,
             repeats: VecDeque::new(),
@@ -173,14 +180,21 @@ impl<'run> Worker<'run> {
                 is_repeat: true,
             });
         }
-        if self.held.is_none() {
-            self.held = schedule.claim(now_ns);
+        let deadline_ns = self.shared.config.deadline_ns.unwrap_or(u64::MAX);
+        loop {
+            if self.held.is_none() {
+                self.held = schedule.claim(now_ns, self.cursor.as_mut());
+            }
+            let arrival = self.held.take_if(|arrival| arrival.intended_ns <= now_ns)?;
+            // A closed loop has no intended start, and no deadline.
+            if now_ns.saturating_sub(arrival.intended_ns) <= deadline_ns {
+                return Some(Owed {
+                    arrival,
+                    is_repeat: false,
+                });
+            }
+            self.outcome.shed(&arrival, now_ns);
         }
-        let arrival = self.held.take_if(|arrival| arrival.intended_ns <= now_ns)?;
-        Some(Owed {
-            arrival,
-            is_repeat: false,
-        })
     }
 
     /// Spreads due requests over free connections, the longest free first.

@@ -466,7 +466,7 @@ fn wrong_settings_are_refused_by_name() {
         "host"
     );
     let rate = millpond_load::Mode::ConstantRate { per_s: 0.0 };
-    assert_eq!(refused(&|config| config.mode = rate), "rate");
+    assert_eq!(refused(&|config| config.mode = rate.clone()), "rate");
     assert_eq!(
         refused(&|config| {
             let fields = vec![("Content-Length".into(), "3".into())];

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;
 
-use millpond_load::{Ended, Mode, Stop};
+use millpond_load::{Arrivals, Ended, Mode, Profile, Rate, Spacing, Stop};
 use millpond_measure::record::LoadStatus;
 use std::time::Duration;
 use support::{MS, Reply, TestServer, check_identities, get, run};
@@ -243,4 +243,77 @@ fn a_dying_target_leaves_no_arrival_unaccounted() {
     );
     let accounted = record.requests + record.errors.total() - record.errors.connect;
     assert_eq!(Some(accounted + record.abandoned), record.offered);
+}
+
+/// Goal: with a deadline an overloaded run sends what is fresh, and every arrival is in exactly one
+/// count: answered, failed, given up late, or under way at the end.
+#[test]
+fn a_deadline_sheds_what_is_late_and_counts_it_apart() {
+    let server = TestServer::start(|_| Reply::ok(b"hello").after(Duration::from_millis(20)));
+    let mut config = get(server.address);
+    config.mode = Mode::ConstantRate { per_s: 500.0 };
+    config.deadline_ns = Some(50 * MS);
+    config.stop = Stop::after_ns(500 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert!(record.shed > 150, "one connection serves at most 30 of 250");
+    let accounted = record.requests + record.errors.total() + record.shed + record.abandoned;
+    assert_eq!((accounted, record.offered), (250, Some(250)));
+    assert_eq!(server.requests(), record.requests);
+    // What was sent was at most 50 ms late: a tick's delay on top is the machine's.
+    assert!(record.slip.percentile(50.0) <= 60 * MS);
+    let reasons = record.verdict.reasons.join("; ");
+    assert!(reasons.contains("later than the deadline"), "{reasons}");
+}
+
+/// Goal: a random process is sent whole, by several threads, and said in the record.
+#[test]
+fn a_poisson_process_reaches_the_server_whole() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.threads = 2;
+    config.connections = 8;
+    let arrivals = Arrivals {
+        spacing: Spacing::Poisson,
+        seed: 3,
+        ..Arrivals::constant(Rate::from_per_s(500.0).unwrap())
+    };
+    config.mode = Mode::Open(arrivals);
+    config.stop = Stop::after_ns(1_000 * MS);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(Some(record.requests), record.offered, "{:?}", record.errors);
+    assert_eq!(server.requests(), record.requests);
+    // Six standard deviations around the mean.
+    assert!((370..630).contains(&record.requests), "{}", record.requests);
+    assert_eq!(record.arrivals.as_deref(), Some("500/s, Poisson, seed 3"));
+    assert!(
+        record
+            .rate_per_s
+            .is_some_and(|per_s| (370.0..630.0).contains(&per_s))
+    );
+}
+
+/// Goal: a trace needs no other end, and ends the run when it is over.
+#[test]
+fn a_trace_ends_the_run() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    let moments: Vec<u64> = (0..50).map(|number| number * 4 * MS).collect();
+    config.mode = Mode::Open(Arrivals {
+        profile: Profile::Trace(moments.into()),
+        spacing: Spacing::Even,
+        seed: 0,
+    });
+    config.stop = Stop {
+        duration_ns: None,
+        requests: None,
+    };
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!((record.requests, record.offered), (50, Some(50)));
+    assert_eq!(record.ended, Ended::Complete);
+    let mut seen: Vec<_> = server.seen().iter().map(|seen| seen.at).collect();
+    seen.sort();
+    assert!(seen[49] - seen[0] >= Duration::from_millis(150));
 }

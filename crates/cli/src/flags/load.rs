@@ -1,5 +1,6 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
+use super::arrivals::ArrivalFlags;
 use super::url::Url;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_bytes, parse_count, parse_duration_ns, parse_pools,
@@ -8,7 +9,7 @@ use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
 use millpond_http::Method;
 use millpond_io::Address;
-use millpond_load::{Ended, LoadConfig, LoadRecord, Mode, Stop, Target, Workload};
+use millpond_load::{Ended, LoadConfig, LoadRecord, Stop, Target, Workload};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
 use millpond_measure::series::Series;
@@ -32,6 +33,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
   millpond load http://127.0.0.1:8080/plaintext
   millpond load -t 2 -c 64 -d 30s --latency http://127.0.0.1:8080/plaintext
   millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
+  millpond load -R 1k..20k -c 64 -d 1m --arrivals poisson http://127.0.0.1:8080/plaintext
   millpond load --put --keys 100k --value-size 1KiB --requests 100k http://127.0.0.1:8080
   millpond load --get --keys 100k --value-size 1KiB -c 64 -d 10s http://127.0.0.1:8080
 
@@ -49,9 +51,6 @@ pub(crate) struct LoadFlags {
     /// How long requests are counted [default: 10s, or until --requests]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration_ns)]
     duration: Option<u64>,
-    /// Requests per second of all connections together; without it, as fast as answers come
-    #[arg(short = 'R', long, value_name = "N", value_parser = parse_rate)]
-    rate: Option<f64>,
     /// Stop after so many requests
     #[arg(long, value_name = "N", value_parser = parse_count)]
     requests: Option<u64>,
@@ -98,6 +97,8 @@ pub(crate) struct LoadFlags {
     /// wrk's Lua scripts are not built yet
     #[arg(short, long, value_name = "FILE", value_parser = refuse_script, hide = true)]
     script: Option<String>,
+    #[command(flatten)]
+    arrivals: ArrivalFlags,
 }
 
 fn refuse_script(_: &str) -> Result<String, String> {
@@ -111,10 +112,6 @@ fn parse_method(text: &str) -> Result<Method, String> {
         }
         method => Ok(method),
     }
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    parse_count(text).map(|per_s| per_s as f64)
 }
 
 /// A header field as RFC 9110 allows it, so that no request can be smuggled in a value.
@@ -161,14 +158,14 @@ impl LoadFlags {
             host: url.host_field.clone(),
             path,
         };
+        let stop = self.stop();
         let mut config = LoadConfig {
             threads: threads as usize,
             connections: self.connections as usize,
             pipeline: self.pipeline as usize,
-            mode: self
-                .rate
-                .map_or(Mode::ClosedLoop, |per_s| Mode::ConstantRate { per_s }),
-            stop: self.stop(),
+            mode: self.arrivals.mode(stop.duration_ns, self.seed)?,
+            deadline_ns: self.arrivals.deadline,
+            stop,
             timeout_ns: self.timeout,
             pool_mode: self.pools,
             ..LoadConfig::new(target, workload)
@@ -182,10 +179,10 @@ impl LoadFlags {
     }
 
     /// With a number of requests alone there is no time limit, as in ab; with neither, wrk's ten
-    /// seconds.
+    /// seconds; a trace ends by itself.
     fn stop(&self) -> Stop {
         let duration_ns = match (self.duration, self.requests) {
-            (None, None) => Some(DURATION_NS_DEFAULT),
+            (None, None) if !self.arrivals.is_trace() => Some(DURATION_NS_DEFAULT),
             (given, _) => given,
         };
         Stop {
@@ -263,7 +260,7 @@ impl LoadFlags {
             url: self.url,
             ..record.to_report()
         };
-        let latency = if self.rate.is_some() {
+        let latency = if self.arrivals.is_open_loop() {
             &record.response
         } else {
             &record.service
@@ -319,6 +316,7 @@ mod tests {
     use super::*;
     use crate::flags::{Cli, Command};
     use clap::Parser;
+    use millpond_load::{Arrivals, Mode, Rate};
 
     fn parse(line: &str) -> Result<LoadFlags, String> {
         let words = ["millpond", "load"]
@@ -352,7 +350,12 @@ mod tests {
             (2, 64, 1)
         );
         assert_eq!(config.stop, Stop::after_ns(30_000_000_000));
-        assert_eq!(config.mode, Mode::ConstantRate { per_s: 20_000.0 });
+        let rate = Rate::from_per_s(20_000.0).unwrap();
+        let expected = Arrivals {
+            seed: 1,
+            ..Arrivals::constant(rate)
+        };
+        assert_eq!(config.mode, Mode::Open(expected));
         assert_eq!(config.timeout_ns, 5_000_000_000);
         assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
         assert_eq!(config.target.path, "/plaintext?a=b");
@@ -436,6 +439,9 @@ mod tests {
             (format!("-d 0s {url}"), "--duration"),
             (format!("-d soon {url}"), "--duration"),
             (format!("-R fast {url}"), "--rate"),
+            (format!("--arrivals poisson {url}"), "--rate"),
+            (format!("--trace /nowhere {url}"), "cannot be read"),
+            (format!("--deadline 5ms {url}"), "give a rate"),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
             (format!("-s script.lua {url}"), "not built yet"),

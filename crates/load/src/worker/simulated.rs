@@ -102,7 +102,7 @@ fn load(
     let start_ns = network.now_ns() + SECOND_NS;
     serve(&network, start_ns, answer_at);
     let pace = config.pace().unwrap();
-    let shared = Shared::new(&config, pace, Requests::new(&config).unwrap(), 1);
+    let shared = Shared::new(&config, pace.clone(), Requests::new(&config).unwrap(), 1);
     let stop = config.stop;
     let schedule = Schedule::new(pace, start_ns, 0, stop.duration_ns, stop.requests);
     assert!(shared.schedule.set(schedule).is_ok());

@@ -85,6 +85,10 @@ pub struct LoadReport {
     pub pipeline: u32,
     /// The rate asked for; `None` in the closed loop.
     pub rate_per_s: Option<f64>,
+    /// The arrival process in words; `None` in the closed loop.
+    pub arrivals: Option<String>,
+    /// Requests that were later than the deadline and never sent.
+    pub shed: u64,
     /// Answers received in the window.
     pub requests: u64,
     /// Failures by phase.

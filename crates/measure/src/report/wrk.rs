@@ -106,6 +106,12 @@ pub fn clocks(report: &LoadReport) -> String {
         }
         text += &format!("  {what}\n");
     }
+    if let Some(arrivals) = &report.arrivals {
+        text += &format!("  Arrivals: {arrivals}\n");
+    }
+    if report.shed > 0 {
+        text += &format!("  Later than the deadline, not sent: {}\n", report.shed);
+    }
     if report.errors.validation > 0 {
         text += &format!("  Wrong content in answers: {}\n", report.errors.validation);
     }
