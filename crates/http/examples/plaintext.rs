@@ -1,11 +1,12 @@
-//! The smallest server: `cargo run --release --example plaintext 127.0.0.1:8080 [off]`.
+//! The smallest server: `cargo run --release --example plaintext 127.0.0.1:8080`. Further
+//! words: `off` (no pools), `epoll` or `uring` (that driver and no other).
 
-use millpond_http::{Plaintext, ServeConfig, ServeError, serve};
+use millpond_http::{Plaintext, ServeConfig, serve};
 use millpond_io::Address;
 use millpond_mempool::PoolMode;
 use std::convert::Infallible;
 
-fn main() -> Result<(), ServeError> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let listen: Address = arguments
         .next()
@@ -13,8 +14,11 @@ fn main() -> Result<(), ServeError> {
         .unwrap_or("127.0.0.1:8080")
         .parse()?;
     let mut config = ServeConfig::new("plaintext", listen);
-    if arguments.next().as_deref() == Some("off") {
-        config.pool_mode = PoolMode::Off;
+    for word in arguments {
+        match word.as_str() {
+            "off" => config.pool_mode = PoolMode::Off,
+            driver => config.driver = driver.parse()?,
+        }
     }
     let report = serve(
         &config,

@@ -45,7 +45,7 @@ impl Completions<'_> {
         let mut response = Response {
             output: &mut connection.output,
             blocks: &exchange.blocks,
-            standing_lines: &exchange.standing_lines,
+            standing_lines: &mut exchange.standing_lines,
             persistence,
             is_head: pending.is_head,
             is_old_version: pending.is_old_version,

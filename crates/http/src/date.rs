@@ -1,5 +1,5 @@
 //! The `Server` and `Date` lines of every response, written once a second, behind the status line
-//! of the most frequent response.
+//! of the most frequent response; and the rest of that response's head, as long as it stays the same.
 //!
 //! On the path: `server` refreshes it at the first event of a new second; `encode` copies it.
 
@@ -10,12 +10,25 @@ use std::time::SystemTime;
 const SECOND_NS: u64 = 1_000_000_000;
 const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
 const LINES: &str = "Server: millpond\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
-const TEXT_BYTES: usize = OK_LINE.len() + LINES.len();
+const LINES_END: usize = OK_LINE.len() + LINES.len();
+/// The longest content type that is worth remembering.
+const CONTENT_TYPE_BYTES_MAX: usize = 100;
+/// Digits of the largest `usize`.
+const DIGITS_MAX: usize = 20;
+const TEXT_BYTES: usize = LINES_END
+    + "Content-Type: \r\nContent-Length: \r\n\r\n".len()
+    + CONTENT_TYPE_BYTES_MAX
+    + DIGITS_MAX;
 
-/// Lines that stand in every response head.
+/// Lines that stand in every response head, and the last 200 OK's whole head.
 #[derive(Clone, Debug)]
 pub(crate) struct StandingLines {
+    /// The status line, the lines, what else was in the last head, and what is left of longer ones.
     text: [u8; TEXT_BYTES],
+    /// Where the last head ends.
+    head_end: usize,
+    content_type: Option<&'static [u8]>,
+    content_length: usize,
     /// Monotonic time from which the text is too old.
     stale_from_ns: u64,
 }
@@ -24,9 +37,13 @@ impl StandingLines {
     pub(crate) fn new() -> Self {
         let mut lines = Self {
             text: [b' '; TEXT_BYTES],
+            head_end: LINES_END,
+            content_type: None,
+            content_length: 0,
             stale_from_ns: 0,
         };
         lines.write(SystemTime::now());
+        lines.write_head_end(None, 0);
         lines
     }
 
@@ -46,8 +63,8 @@ impl StandingLines {
     #[cold]
     fn write(&mut self, wall_clock: SystemTime) {
         let date = HttpDate::from(wall_clock);
-        let mut rest = &mut self.text[..];
-        // Cannot fail: an HTTP date has one length, which `TEXT_BYTES` was measured with.
+        let mut rest = &mut self.text[..LINES_END];
+        // Cannot fail: an HTTP date has one length, which `LINES_END` was measured with.
         let written = write!(rest, "{OK_LINE}Server: millpond\r\nDate: {date}\r\n");
         debug_assert!(written.is_ok() && rest.is_empty());
     }
@@ -55,13 +72,57 @@ impl StandingLines {
     /// The lines.
     #[inline]
     pub(crate) fn lines(&self) -> &[u8] {
-        &self.text[OK_LINE.len()..]
+        &self.text[OK_LINE.len()..LINES_END]
     }
 
     /// The status line of 200 OK and the lines, so that one copy writes both.
     #[inline]
-    pub(crate) fn after_ok(&self) -> &[u8; TEXT_BYTES] {
-        &self.text
+    pub(crate) fn after_ok(&self) -> &[u8] {
+        &self.text[..LINES_END]
+    }
+
+    /// The whole head of a 200 OK without further fields, which keeps the connection. One copy
+    /// writes it; it is put together only when it differs from the last. `None` for a content type
+    /// that is too long.
+    #[inline]
+    pub(crate) fn ok_head(
+        &mut self,
+        content_type: Option<&'static [u8]>,
+        content_length: usize,
+    ) -> Option<&[u8]> {
+        // Comparing where the texts lie is enough: neither changes.
+        let is_same_type = match (self.content_type, content_type) {
+            (Some(last), Some(this)) => std::ptr::eq(last, this),
+            (last, this) => last.is_none() && this.is_none(),
+        };
+        if !is_same_type || self.content_length != content_length {
+            if content_type.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
+                return None;
+            }
+            self.write_head_end(content_type, content_length);
+        }
+        self.text.get(..self.head_end)
+    }
+
+    #[inline(never)]
+    fn write_head_end(&mut self, content_type: Option<&'static [u8]>, content_length: usize) {
+        self.head_end = LINES_END;
+        if let Some(content_type) = content_type {
+            self.push_all([b"Content-Type: ", content_type, b"\r\n"]);
+        }
+        let mut digits = itoa::Buffer::new();
+        let length = digits.format(content_length).as_bytes();
+        self.push_all([b"Content-Length: ", length, b"\r\n\r\n"]);
+        self.content_type = content_type;
+        self.content_length = content_length;
+    }
+
+    fn push_all(&mut self, parts: [&[u8]; 3]) {
+        for part in parts {
+            let end = self.head_end + part.len();
+            self.text[self.head_end..end].copy_from_slice(part);
+            self.head_end = end;
+        }
     }
 }
 
@@ -76,7 +137,39 @@ mod tests {
         let mut lines = StandingLines::new();
         lines.write(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
         assert_eq!(lines.lines(), LINES.as_bytes());
-        assert_eq!(lines.after_ok()[..], *[OK_LINE, LINES].concat().as_bytes());
+        assert_eq!(lines.after_ok(), [OK_LINE, LINES].concat().as_bytes());
+        let head = lines.ok_head(Some(b"a/b"), 12).unwrap();
+        let end = "Content-Type: a/b\r\nContent-Length: 12\r\n\r\n";
+        assert_eq!(head, [OK_LINE, LINES, end].concat().as_bytes());
+    }
+
+    /// Goal: whatever the head before was like, and whenever the date changes, a head is the one
+    /// that was asked for; the longest fits.
+    #[test]
+    fn a_remembered_head_is_no_other() {
+        let mut lines = StandingLines::new();
+        let longest: &'static [u8] = &[b'x'; CONTENT_TYPE_BYTES_MAX];
+        let too_long: &'static [u8] = &[b'x'; CONTENT_TYPE_BYTES_MAX + 1];
+        let types = [None, Some(&b"text/plain"[..]), Some(longest), None];
+        let lengths = [0, 9, 10, usize::MAX, 7];
+        let mut second = 0;
+        for content_type in types {
+            for (content_length, repeats) in lengths.into_iter().zip([1, 2, 3, 1, 2]) {
+                for _ in 0..repeats {
+                    second += 1;
+                    lines.refresh(second * 2 * SECOND_NS);
+                    let after_ok = lines.after_ok().to_vec();
+                    let head = lines.ok_head(content_type, content_length).unwrap();
+                    let mut expected = after_ok;
+                    if let Some(text) = content_type {
+                        expected.extend([b"Content-Type: ", text, b"\r\n"].concat());
+                    }
+                    write!(expected, "Content-Length: {content_length}\r\n\r\n").unwrap();
+                    assert_eq!(head, expected);
+                    assert_eq!(lines.ok_head(Some(too_long), 1), None);
+                }
+            }
+        }
     }
 
     /// Goal: within one second the text is reused, after it the wall clock is asked again.

@@ -18,7 +18,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolError};
 pub struct Response<'a> {
     pub(crate) output: &'a mut Buffer,
     pub(crate) blocks: &'a BlockPool,
-    pub(crate) standing_lines: &'a StandingLines,
+    pub(crate) standing_lines: &'a mut StandingLines,
     pub(crate) persistence: Persistence,
     pub(crate) is_head: bool,
     pub(crate) is_old_version: bool,
@@ -204,7 +204,7 @@ impl Response<'_> {
     fn encode(
         &mut self,
         status: StatusCode,
-        content_type: Option<&[u8]>,
+        content_type: Option<&'static [u8]>,
         fields: &[(&str, &[u8])],
         body: &[u8],
     ) -> Result<(), PoolError> {
@@ -215,7 +215,7 @@ impl Response<'_> {
         encode_response(
             self.output,
             self.blocks,
-            &ResponseParts {
+            &mut ResponseParts {
                 status,
                 standing_lines: self.standing_lines,
                 content_type,

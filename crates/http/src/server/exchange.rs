@@ -347,7 +347,7 @@ impl Exchange {
         let mut response = Response {
             output: &mut connection.output,
             blocks: &self.blocks,
-            standing_lines: &self.standing_lines,
+            standing_lines: &mut self.standing_lines,
             persistence,
             is_head,
             is_old_version: pending.is_old_version,
@@ -476,7 +476,7 @@ impl Exchange {
     }
 
     fn encode_refusal(
-        &self,
+        &mut self,
         output: &mut Buffer,
         refusal: Refusal,
         is_head: bool,
@@ -486,16 +486,16 @@ impl Exchange {
         // A sentence that does not fit is cut, which is all that can go wrong.
         let _ = writeln!(rest, "{refusal}");
         let text_bytes = REFUSAL_TEXT_BYTES_MAX - rest.len();
-        let parts = ResponseParts {
+        let mut parts = ResponseParts {
             status: refusal.status(),
-            standing_lines: &self.standing_lines,
+            standing_lines: &mut self.standing_lines,
             content_type: Some(TEXT_PLAIN.as_bytes()),
             fields: &[],
             persistence: Persistence::Close,
             body: &text[..text_bytes],
             is_head,
         };
-        encode_response(output, &self.blocks, &parts)
+        encode_response(output, &self.blocks, &mut parts)
     }
 }
 

@@ -221,7 +221,7 @@ impl Exchange {
         let mut response = Response {
             output: &mut connection.output,
             blocks: &self.blocks,
-            standing_lines: &self.standing_lines,
+            standing_lines: &mut self.standing_lines,
             persistence: pending.persistence,
             is_head: pending.is_head,
             is_old_version: pending.is_old_version,
@@ -338,7 +338,7 @@ impl Exchange {
             let mut response = Response {
                 output: &mut connection.output,
                 blocks: &self.blocks,
-                standing_lines: &self.standing_lines,
+                standing_lines: &mut self.standing_lines,
                 persistence: Persistence::Close,
                 is_head: pending.is_head,
                 is_old_version: pending.is_old_version,
