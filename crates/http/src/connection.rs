@@ -21,7 +21,7 @@ use crate::encode::Persistence;
 use crate::error::{BodyError, ParseError};
 use crate::head::{Framing, HeadFields, RequestHead};
 use crate::limits::{Limit, Limits};
-use crate::parse::{Parsed, parse_request_head};
+use crate::parse::{Parsed, RequestAttempt, parse_request_head, parse_whole_request_head};
 use crate::request::RequestBody;
 use crate::status::StatusCode;
 use crate::streaming::Streaming;
@@ -52,36 +52,53 @@ pub(crate) struct Ready<'s> {
     pub(crate) body: RequestBody<'s>,
 }
 
-/// A request that came in one piece, as nearly all do. It is taken apart here and not moved through
+/// A request that came in one piece, as nearly all do. It is parsed in place and not moved through
 /// `Advance`, which costs as much as parsing a field.
 pub(crate) struct Whole<'s> {
-    pub(crate) head: RequestHead,
+    attempt: RequestAttempt,
     pub(crate) head_bytes: &'s [u8],
     pub(crate) body: &'s [u8],
 }
 
 impl<'s> Whole<'s> {
-    /// The request at the front of `bytes`; `None` for whatever `Connection::advance` must look at.
+    /// A place for requests, none in it yet.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self {
+            attempt: RequestAttempt::new(),
+            head_bytes: &[],
+            body: &[],
+        }
+    }
+
+    /// The request's head. Nothing useful unless `read` said so.
     #[inline(always)]
-    pub(crate) fn at_front(
+    pub(crate) fn head(&self) -> &RequestHead {
+        self.attempt.head()
+    }
+
+    /// Takes the request at the front of `bytes`; false for whatever `Connection::advance` must look
+    /// at.
+    #[inline(always)]
+    pub(crate) fn read(
+        &mut self,
         bytes: &'s [u8],
         limits: &Limits,
         fields: &mut HeadFields,
-    ) -> Option<Self> {
-        let Ok(Parsed::Complete(head)) = parse_request_head(bytes, limits, fields) else {
-            return None;
+    ) -> bool {
+        if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
+            return false;
+        }
+        let Some((head_bytes, rest)) = bytes.split_at_checked(self.head().head_bytes) else {
+            return false;
         };
-        let (head_bytes, rest) = bytes.split_at(head.head_bytes);
-        let body = match head.framing {
+        self.head_bytes = head_bytes;
+        self.body = match self.head().framing {
             Framing::None => &[],
             Framing::Length(length) if length <= rest.len() as u64 => &rest[..length as usize],
-            _ => return None,
+            _ => return false,
         };
-        Some(Self {
-            head,
-            head_bytes,
-            body,
-        })
+        true
     }
 }
 

@@ -35,8 +35,8 @@ impl Persistence {
 /// A response to write.
 pub(crate) struct ResponseParts<'a> {
     pub(crate) status: StatusCode,
-    pub(crate) standing_lines: &'a mut StandingLines,
-    pub(crate) content_type: Option<&'static [u8]>,
+    pub(crate) standing_lines: &'a StandingLines,
+    pub(crate) content_type: Option<&'a [u8]>,
     pub(crate) fields: &'a [(&'a str, &'a [u8])],
     pub(crate) persistence: Persistence,
     pub(crate) body: &'a [u8],
@@ -56,28 +56,6 @@ const RESPONSE_FIXED_BYTES_MAX: usize = 256;
 /// Appends one response. On failure nothing was appended.
 #[inline]
 pub(crate) fn encode_response(
-    output: &mut Buffer,
-    blocks: &BlockPool,
-    parts: &mut ResponseParts<'_>,
-) -> Result<(), PoolError> {
-    let is_usual = parts.status == StatusCode::OK
-        && parts.persistence == Persistence::Silent
-        && parts.fields.is_empty();
-    if is_usual
-        && let Some(head) = parts
-            .standing_lines
-            .ok_head(parts.content_type, parts.body.len())
-    {
-        let body = if parts.is_head { &[] } else { parts.body };
-        output.reserve(blocks, head.len() + body.len())?;
-        output.append_all_within_capacity([head, body]);
-        return Ok(());
-    }
-    encode_unusual_response(output, blocks, parts)
-}
-
-#[inline(never)]
-fn encode_unusual_response(
     output: &mut Buffer,
     blocks: &BlockPool,
     parts: &ResponseParts<'_>,
@@ -288,7 +266,7 @@ mod tests {
     #[test]
     fn the_longest_heads_fit_in_their_room() {
         let blocks = BlockPool::new("test", PoolMode::Off);
-        let standing_lines = &mut StandingLines::new();
+        let standing_lines = &StandingLines::new();
         for code in StatusCode::CODE_MIN..=StatusCode::CODE_MAX {
             for persistence in [
                 Persistence::Silent,
@@ -296,7 +274,7 @@ mod tests {
                 Persistence::Close,
             ] {
                 let status = StatusCode::new(code).unwrap();
-                let mut parts = ResponseParts {
+                let parts = ResponseParts {
                     status,
                     standing_lines,
                     content_type: Some(b"a/b"),
@@ -306,7 +284,7 @@ mod tests {
                     is_head: false,
                 };
                 let mut output = Buffer::new();
-                encode_response(&mut output, &blocks, &mut parts).unwrap();
+                encode_response(&mut output, &blocks, &parts).unwrap();
                 let text = String::from_utf8(output.to_vec()).unwrap();
                 assert!(text.starts_with(&format!("HTTP/1.1 {code} ")), "{text}");
                 let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -49,6 +49,20 @@ pub fn parse_request_head(
     )
 }
 
+/// [`parse_request_head`] in a place that is there already, so that a head is moved nowhere. False:
+/// it is not whole, and the other function says why.
+#[inline(always)]
+pub(crate) fn parse_whole_request_head(
+    bytes: &[u8],
+    limits: &Limits,
+    fields: &mut HeadFields,
+    attempt: &mut RequestAttempt,
+) -> bool {
+    let bytes = &bytes[..bytes.len().min(limits.head_bytes_max)];
+    attempt.head = RequestHead::EMPTY;
+    scan::run::<ParseHead<request::Grammar>>(bytes, limits, fields, attempt)
+}
+
 /// [`parse_request_head`] with one way of scanning, to compare it with the others.
 pub fn parse_request_head_by(
     scanner: ScannerKind,
@@ -141,9 +155,28 @@ fn parse_head<G: Grammar>(
 }
 
 /// What a parser has: the head so far, and why it is not whole if it is not.
-struct Attempt<H> {
+pub(crate) struct Attempt<H> {
     head: H,
     stop: Stop,
+}
+
+/// Where a request's head is parsed.
+pub(crate) type RequestAttempt = Attempt<RequestHead>;
+
+impl RequestAttempt {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self {
+            head: RequestHead::EMPTY,
+            stop: Stop::End,
+        }
+    }
+
+    /// The head, if parsing succeeded.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> &RequestHead {
+        &self.head
+    }
 }
 
 /// Parsing as work for a scanner.

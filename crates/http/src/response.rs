@@ -212,21 +212,38 @@ impl Response<'_> {
         if self.closes_if_answered {
             self.persistence = Persistence::Close;
         }
-        encode_response(
-            self.output,
-            self.blocks,
-            &mut ResponseParts {
-                status,
-                standing_lines: self.standing_lines,
-                content_type,
-                fields,
-                persistence: self.persistence,
-                body,
-                is_head: self.is_head,
-            },
-        )?;
+        let is_usual = status == StatusCode::OK
+            && self.persistence == Persistence::Silent
+            && fields.is_empty();
+        if is_usual && let Some(head) = self.standing_lines.ok_head(content_type, body.len()) {
+            let body = if self.is_head { &[] } else { body };
+            self.output
+                .extend_from_slices(self.blocks, [head, body])?;
+        } else {
+            self.encode_unusual(status, content_type, fields, body)?;
+        }
         self.sent = Some(status);
         Ok(())
+    }
+
+    #[inline(never)]
+    fn encode_unusual(
+        &mut self,
+        status: StatusCode,
+        content_type: Option<&'static [u8]>,
+        fields: &[(&str, &[u8])],
+        body: &[u8],
+    ) -> Result<(), PoolError> {
+        let parts = ResponseParts {
+            status,
+            standing_lines: self.standing_lines,
+            content_type,
+            fields,
+            persistence: self.persistence,
+            body,
+            is_head: self.is_head,
+        };
+        encode_response(self.output, self.blocks, &parts)
     }
 
     #[inline]

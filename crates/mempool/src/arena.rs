@@ -183,10 +183,14 @@ impl Arena {
 
     /// Frees everything lent. The chunks stay for the next request; [`trim`](Self::trim) gives back
     /// those that none needs. O(1) while one chunk is enough.
+    #[inline]
     pub fn reset(&mut self) {
-        if self.books.get().live_count == 0 {
-            return;
+        if self.books.get().live_count > 0 {
+            self.reset_lent();
         }
+    }
+
+    fn reset_lent(&mut self) {
         if self.memory.checked().is_some() {
             return self.reset_checked();
         }

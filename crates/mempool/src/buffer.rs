@@ -193,6 +193,36 @@ impl Buffer {
         Ok(())
     }
 
+    /// Appends all `sources` in their order, growing where needed. As
+    /// [`extend_from_slice`](Self::extend_from_slice) for each, but room is made and looked up once,
+    /// and nothing is appended on an error.
+    #[inline]
+    pub fn extend_from_slices<const COUNT: usize>(
+        &mut self,
+        pool: &BlockPool,
+        sources: [&[u8]; COUNT],
+    ) -> Result<(), PoolError> {
+        // So many bytes do not exist: more than there can be is refused.
+        let added_bytes = sources
+            .iter()
+            .fold(0_usize, |sum, source| sum.saturating_add(source.len()));
+        self.reserve(pool, added_bytes)?;
+        let Some(block) = &mut self.block else {
+            return Ok(());
+        };
+        let mut place = block.start().as_ptr().wrapping_add(self.end as usize);
+        for source in sources {
+            // SAFETY: behind `end` there is room for the sum of all lengths, which `reserve` made or
+            // refused; it is the buffer's own, so no shared slice overlaps it.
+            unsafe {
+                ptr::copy_nonoverlapping(source.as_ptr(), place, source.len());
+                place = place.add(source.len());
+            }
+        }
+        self.end += added_bytes as u32;
+        Ok(())
+    }
+
     /// Appends one byte, growing where needed.
     #[inline]
     pub fn push(&mut self, pool: &BlockPool, byte: u8) -> Result<(), PoolError> {

@@ -107,6 +107,7 @@ impl Exchange {
         let was_gathering = connection.gathering.is_some();
         let mut at = 0;
         let mut served_count = 0;
+        let mut whole = Whole::new();
         while at < bytes.len() && !connection.must_wait() {
             let is_full = connection.output.len() >= self.limits.output_bytes_max;
             if is_full || served_count == self.limits.pipelined_per_tick_max {
@@ -114,12 +115,10 @@ impl Exchange {
                 break;
             }
             let is_between = connection.gathering.is_none() && connection.stream.is_none();
-            if is_between
-                && let Some(whole) = Whole::at_front(&bytes[at..], &self.limits, &mut self.fields)
-            {
+            if is_between && whole.read(&bytes[at..], &self.limits, &mut self.fields) {
                 served_count += 1;
                 at += whole.head_bytes.len();
-                let (head, head_bytes) = (&whole.head, whole.head_bytes);
+                let (head, head_bytes) = (whole.head(), whole.head_bytes);
                 if !whole.body.is_empty() {
                     if self.is_streamed(service, head, head_bytes) {
                         self.open_stream(service, connection, head, head_bytes, true, shard);
@@ -127,7 +126,7 @@ impl Exchange {
                     }
                     at += whole.body.len();
                 }
-                if at < bytes.len() {
+                if served_count == 1 && at < bytes.len() {
                     self.expect_more_output(connection);
                 }
                 let body = RequestBody::Borrowed(whole.body);
@@ -276,6 +275,7 @@ impl Exchange {
 
     /// More responses will follow in this tick, likely as much as last time. Without memory the
     /// response itself will fail and say so.
+    #[cold]
     fn expect_more_output(&self, connection: &mut Connection) {
         if connection.output.capacity() == 0 {
             let last_bytes = connection.output_bytes_last as usize;
@@ -476,7 +476,7 @@ impl Exchange {
     }
 
     fn encode_refusal(
-        &mut self,
+        &self,
         output: &mut Buffer,
         refusal: Refusal,
         is_head: bool,
@@ -486,19 +486,20 @@ impl Exchange {
         // A sentence that does not fit is cut, which is all that can go wrong.
         let _ = writeln!(rest, "{refusal}");
         let text_bytes = REFUSAL_TEXT_BYTES_MAX - rest.len();
-        let mut parts = ResponseParts {
+        let parts = ResponseParts {
             status: refusal.status(),
-            standing_lines: &mut self.standing_lines,
+            standing_lines: &self.standing_lines,
             content_type: Some(TEXT_PLAIN.as_bytes()),
             fields: &[],
             persistence: Persistence::Close,
             body: &text[..text_bytes],
             is_head,
         };
-        encode_response(output, &self.blocks, &mut parts)
+        encode_response(output, &self.blocks, &parts)
     }
 }
 
+#[inline(always)]
 fn is_metrics(head: &RequestHead, head_bytes: &[u8]) -> bool {
     matches!(head.method, Method::Get | Method::Head) && head.path.of(head_bytes) == METRICS_PATH
 }
