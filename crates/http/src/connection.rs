@@ -54,8 +54,12 @@ pub(crate) struct Ready<'s> {
 
 /// A request that came in one piece, as nearly all do. It is parsed in place and not moved through
 /// `Advance`, which costs as much as parsing a field.
+///
+/// Who pipelines mostly repeats himself. A head that is byte for byte the one before it means the same,
+/// so the one that is parsed already serves again, as does the table of its fields.
 pub(crate) struct Whole<'s> {
     attempt: RequestAttempt,
+    /// Empty, or the bytes that `attempt` and the fields were parsed from.
     pub(crate) head_bytes: &'s [u8],
     pub(crate) body: &'s [u8],
 }
@@ -78,7 +82,7 @@ impl<'s> Whole<'s> {
     }
 
     /// Takes the request at the front of `bytes`; false for whatever `Connection::advance` must look
-    /// at.
+    /// at. `fields` are those of the last call, or `forget` was called since.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -86,8 +90,12 @@ impl<'s> Whole<'s> {
         limits: &Limits,
         fields: &mut HeadFields,
     ) -> bool {
-        if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
-            return false;
+        let is_repeated = !self.head_bytes.is_empty() && bytes.starts_with(self.head_bytes);
+        if !is_repeated {
+            self.forget();
+            if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
+                return false;
+            }
         }
         let Some((head_bytes, rest)) = bytes.split_at_checked(self.head().head_bytes) else {
             return false;
@@ -99,6 +107,12 @@ impl<'s> Whole<'s> {
             _ => return false,
         };
         true
+    }
+
+    /// Something else was parsed into the fields, or may have been.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.head_bytes = &[];
     }
 }
 
@@ -475,5 +489,60 @@ impl Gathering {
         }
         self.body.append_within_capacity(data);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whatever was read before, a request is what parsing it alone says: head, fields and body;
+    /// repeated, cut, or in parts.
+    #[test]
+    fn a_repeated_head_means_what_it_says() {
+        let get = "GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n";
+        let other = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+        let longer = "GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\nY: 2\r\n\r\n";
+        let put = "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
+        let chunked = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        let requests = [
+            get.to_owned(),
+            other.to_owned(),
+            longer.to_owned(),
+            format!("{put}one"),
+            format!("{put}two"),
+            format!("{put}tw"),
+            chunked.to_owned(),
+            get[..get.len() - 1].to_owned(),
+            get.replace("Host", "Hos t"),
+        ];
+        let limits = Limits::default();
+        for first in &requests {
+            for second in &requests {
+                for third in &requests {
+                    let mut fields = HeadFields::new();
+                    let mut whole = Whole::new();
+                    for request in [first, second, third] {
+                        let bytes = request.as_bytes();
+                        let is_whole = whole.read(bytes, &limits, &mut fields);
+                        let mut expected_fields = HeadFields::new();
+                        let expected = parse_request_head(bytes, &limits, &mut expected_fields);
+                        let ends_as_told = ["\r\n\r\n", "one", "two"]
+                            .iter()
+                            .any(|end| request.ends_with(end));
+                        let is_expected = ends_as_told && !request.contains("chunked");
+                        let is_expected = is_expected && !request.contains("Hos t");
+                        assert_eq!(is_whole, is_expected, "{request:?}");
+                        if is_whole {
+                            assert_eq!(expected, Ok(Parsed::Complete(*whole.head())));
+                            assert_eq!(fields.spans(), expected_fields.spans());
+                            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+                            assert_eq!(whole.head_bytes.len(), head.len() + 4);
+                            assert_eq!(whole.body, body.as_bytes());
+                        }
+                    }
+                }
+            }
+        }
     }
 }

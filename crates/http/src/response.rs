@@ -217,8 +217,7 @@ impl Response<'_> {
             && fields.is_empty();
         if is_usual && let Some(head) = self.standing_lines.ok_head(content_type, body.len()) {
             let body = if self.is_head { &[] } else { body };
-            self.output
-                .extend_from_slices(self.blocks, [head, body])?;
+            self.output.extend_from_slices(self.blocks, [head, body])?;
         } else {
             self.encode_unusual(status, content_type, fields, body)?;
         }

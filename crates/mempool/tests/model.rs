@@ -138,6 +138,7 @@ proptest! {
 #[derive(Clone, Debug)]
 enum BufferOperation {
     Extend(Vec<u8>),
+    ExtendPieces(Vec<u8>, Vec<u8>),
     Push(u8),
     Fill(usize),
     Consume(usize),
@@ -150,10 +151,12 @@ enum BufferOperation {
 
 fn buffer_operation() -> impl Strategy<Value = BufferOperation> {
     use BufferOperation::{
-        Clear, Consume, Extend, Fill, Push, Release, Reserve, Truncate, Uppercase,
+        Clear, Consume, Extend, ExtendPieces, Fill, Push, Release, Reserve, Truncate, Uppercase,
     };
+    let bytes = |most| prop::collection::vec(any::<u8>(), 0..most);
     prop_oneof![
-        6 => prop::collection::vec(any::<u8>(), 0..700).prop_map(Extend),
+        6 => bytes(700).prop_map(Extend),
+        3 => (bytes(300), bytes(300)).prop_map(|(first, second)| ExtendPieces(first, second)),
         2 => any::<u8>().prop_map(Push),
         2 => (0..500_usize).prop_map(Fill),
         5 => (0..900_usize).prop_map(Consume),
@@ -170,6 +173,11 @@ fn apply(buffer: &mut Buffer, model: &mut Vec<u8>, pool: &BlockPool, operation: 
         BufferOperation::Extend(bytes) => {
             buffer.extend_from_slice(pool, &bytes).unwrap();
             model.extend_from_slice(&bytes);
+        }
+        BufferOperation::ExtendPieces(first, second) => {
+            let pieces: [&[u8]; 4] = [&first, &second, &[], &first];
+            buffer.extend_from_slices(pool, pieces).unwrap();
+            model.extend(pieces.concat());
         }
         BufferOperation::Push(byte) => {
             buffer.push(pool, byte).unwrap();

@@ -109,9 +109,12 @@ impl Exchange {
         let mut served_count = 0;
         let mut whole = Whole::new();
         while at < bytes.len() && !connection.must_wait() {
-            let is_full = connection.output.len() >= self.limits.output_bytes_max;
-            if is_full || served_count == self.limits.pipelined_per_tick_max {
-                self.put_off(connection, is_full);
+            if connection.output.len() >= self.limits.output_bytes_max {
+                self.put_off(connection, Limit::Output);
+                break;
+            }
+            if served_count == self.limits.pipelined_per_tick_max {
+                self.put_off(connection, Limit::Pipelined);
                 break;
             }
             let is_between = connection.gathering.is_none() && connection.stream.is_none();
@@ -122,6 +125,7 @@ impl Exchange {
                 if !whole.body.is_empty() {
                     if self.is_streamed(service, head, head_bytes) {
                         self.open_stream(service, connection, head, head_bytes, true, shard);
+                        whole.forget();
                         continue;
                     }
                     at += whole.body.len();
@@ -133,6 +137,7 @@ impl Exchange {
                 self.call(service, connection, head, head_bytes, body, shard);
                 continue;
             }
+            whole.forget();
             match self.serve_part(service, connection, bytes, &mut at, shard) {
                 Served::Request => served_count += 1,
                 Served::Part => {}
@@ -223,11 +228,8 @@ impl Exchange {
 
     /// The connection had its share of the tick: the rest of its requests waits for the next.
     #[cold]
-    fn put_off(&mut self, connection: &mut Connection, is_full: bool) {
-        self.counters.strike(match is_full {
-            true => Limit::Output,
-            false => Limit::Pipelined,
-        });
+    fn put_off(&mut self, connection: &mut Connection, limit: Limit) {
+        self.counters.strike(limit);
         self.marks.mark_backlogged(connection);
     }
 
