@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod limits;
 mod load;
+mod printing;
 mod serve;
 mod url;
 

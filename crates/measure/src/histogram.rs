@@ -135,6 +135,12 @@ impl LatencyHistogram {
         inside as f64 / self.count() as f64
     }
 
+    /// Doublings of range that the bins cover, as HdrHistogram counts its buckets.
+    #[must_use]
+    pub fn bucket_count(&self) -> u8 {
+        self.inner.buckets()
+    }
+
     /// Whether a percentile rests on enough samples to be quoted: at least 100 beyond it.
     #[must_use]
     pub fn can_estimate(&self, percent: f64) -> bool {
@@ -174,6 +180,18 @@ impl LatencyHistogram {
                 count: step.count_since_last_iteration(),
             })
             .collect()
+    }
+
+    /// The same curve with every step in it, as HdrHistogram prints it: quantile (0..1), value, and
+    /// samples at or below it.
+    pub fn quantile_steps(&self, ticks: u32) -> impl Iterator<Item = (f64, u64, u64)> + '_ {
+        self.inner
+            .iter_quantiles(ticks.max(1))
+            .scan(0, |total, step| {
+                *total += step.count_since_last_iteration();
+                let value_ns = step.value_iterated_to().min(self.max());
+                Some((step.quantile_iterated_to(), value_ns, *total))
+            })
     }
 
     /// Every occupied bin as (value, samples), ascending: for exports and for Lua's `latency(i)`.

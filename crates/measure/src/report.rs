@@ -6,6 +6,9 @@
 pub mod terminal;
 pub mod html;
 pub mod wrk;
+pub mod wrk2;
+pub mod spectrum;
+pub mod csv;
 
 use crate::statistics::{Comparison, Verdict};
 

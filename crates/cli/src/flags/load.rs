@@ -1,11 +1,12 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
 use super::arrivals::ArrivalFlags;
+use super::printing::{Finished, PrintFlags};
 use super::url::Url;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_bytes, parse_count, parse_duration_ns, parse_pools,
 };
-use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
+use crate::output::{self, Exit, Failure, Progress, whole_seconds};
 use clap::Args;
 use millpond_http::Method;
 use millpond_io::Address;
@@ -85,20 +86,16 @@ pub(crate) struct LoadFlags {
     /// Random numbers start here: the same seed asks for the same keys in the same order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print the whole spectrum of latencies
-    #[arg(short = 'L', long)]
-    latency: bool,
     /// Memory pools of the generator itself
     #[arg(long, value_name = POOLS_VALUE, value_parser = parse_pools, default_value = "on")]
     pools: PoolMode,
-    /// Write the record of the run to FILE
-    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
-    json: Option<JsonFile>,
     /// wrk's Lua scripts are not built yet
     #[arg(short, long, value_name = "FILE", value_parser = refuse_script, hide = true)]
     script: Option<String>,
     #[command(flatten)]
     arrivals: ArrivalFlags,
+    #[command(flatten)]
+    print: PrintFlags,
 }
 
 fn refuse_script(_: &str) -> Result<String, String> {
@@ -237,8 +234,9 @@ impl LoadFlags {
         let stop = interrupt_flag()?;
         let expected_ns = config.stop.duration_ns.unwrap_or_default();
         let (threads, connections) = (config.threads as u32, config.connections as u32);
-        if expected_ns > 0 {
-            output::print(wrk::header(&self.url, expected_ns, threads, connections))?;
+        let header = wrk::header(&self.url, expected_ns, threads, connections);
+        if expected_ns > 0 && self.print.has_header() {
+            output::print(header.clone())?;
         }
         let watcher = Mutex::new((Progress::new(), Series::default()));
         let watch = |now: &millpond_load::Progress| {
@@ -260,21 +258,13 @@ impl LoadFlags {
             url: self.url,
             ..record.to_report()
         };
-        let latency = if self.arrivals.is_open_loop() {
-            &record.response
-        } else {
-            &record.service
+        let finished = Finished {
+            record: &record,
+            report: &report,
+            rates: &rates.summary(),
+            is_open_loop: self.arrivals.is_open_loop(),
         };
-        output::print(wrk::results(
-            &report,
-            latency,
-            &rates.summary(),
-            self.latency,
-        ))?;
-        output::print(wrk::clocks(&report))?;
-        if let Some(file) = &self.json {
-            file.write(&report.to_json().map_err(Failure::failed)?)?;
-        }
+        self.print.finish(&finished, &header)?;
         Ok(exit_of(&record))
     }
 }

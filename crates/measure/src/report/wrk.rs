@@ -26,6 +26,19 @@ pub fn results(
     rates: &SampleSummary,
     distribution: bool,
 ) -> String {
+    let mut text = statistics(latency, rates);
+    if distribution {
+        text += "  Latency Distribution\n";
+        for percent in [50.0, 75.0, 90.0, 99.0] {
+            let value = format_time_us(latency.percentile(percent) as f64 / 1e3);
+            text += &format!("{percent:7.0}%{}\n", padded(&value, 10));
+        }
+    }
+    text + &totals(report)
+}
+
+/// The rows of means and deviations.
+pub(super) fn statistics(latency: &LatencyHistogram, rates: &SampleSummary) -> String {
     let mut text = format!(
         "  Thread Stats{:>6}{:>11}{:>8}{:>12}\n",
         "Avg", "Stdev", "Max", "+/- Stdev"
@@ -46,15 +59,13 @@ pub fn results(
         [rates.mean, rates.stdev, rates.max.trunc()].map(format_metric),
         rates.within_stdev_share,
     );
-    if distribution {
-        text += "  Latency Distribution\n";
-        for percent in [50.0, 75.0, 90.0, 99.0] {
-            let value = padded(&micros(latency.percentile(percent) as f64), 10);
-            text += &format!("{percent:7.0}%{value}\n");
-        }
-    }
+    text
+}
+
+/// The rows of counts and rates.
+pub(super) fn totals(report: &LoadReport) -> String {
     let seconds = report.duration_ns as f64 / 1e9;
-    text += &format!(
+    let mut text = format!(
         "  {} requests in {}, {}B read\n",
         report.requests,
         format_time_us(report.duration_ns as f64 / 1e3),
@@ -138,7 +149,7 @@ fn stats_row(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> String
 
 /// wrk's `print_units`: right-aligned, but so that digits stand below digits whether the unit has
 /// two letters, one or none; what does not fit is cut off.
-fn padded(text: &str, width: usize) -> String {
+pub(super) fn padded(text: &str, width: usize) -> String {
     let letters = text
         .chars()
         .rev()

@@ -1,0 +1,184 @@
+//! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
+//! files, several at once.
+//!
+//! Absent on purpose: the formats themselves (`millpond_measure::report`).
+
+use super::Failure;
+use crate::output::{self, JsonFile};
+use clap::Args;
+use millpond_load::LoadRecord;
+use millpond_measure::record::LoadReport;
+use millpond_measure::report::{csv, spectrum, wrk, wrk2};
+use millpond_measure::series::SampleSummary;
+
+/// The flags of what is printed and written.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+pub(super) struct PrintFlags {
+    /// What to print when the run is over, or to write to FILE; may be given several times
+    /// [default: wrk, or wrk2 with --u_latency]
+    #[arg(long, value_name = "wrk|wrk2|json|csv|hgrm[=FILE]", value_parser = Print::parse)]
+    print: Vec<Print>,
+    /// Print the whole spectrum of latencies
+    #[arg(short = 'L', long)]
+    latency: bool,
+    /// Print the spectrum from the actual send too, in wrk2's format
+    #[arg(short = 'U', long = "u_latency", alias = "u-latency")]
+    uncorrected: bool,
+    /// Write the record of the run to FILE: as --print json=FILE
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+}
+
+/// One output.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Print {
+    format: Format,
+    file: Option<JsonFile>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Format {
+    Wrk,
+    Wrk2,
+    Json,
+    Csv,
+    /// The percentiles that HdrHistogram's plotter reads.
+    Hgrm,
+}
+
+impl Print {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, file) = match text.split_once('=') {
+            Some((name, file)) => (name, Some(JsonFile::parse(file)?)),
+            None => (text, None),
+        };
+        let format = match name {
+            "wrk" => Format::Wrk,
+            "wrk2" => Format::Wrk2,
+            "json" => Format::Json,
+            "csv" => Format::Csv,
+            "hgrm" => Format::Hgrm,
+            _ => return Err("it is wrk, wrk2, json, csv or hgrm, or one with =FILE".to_owned()),
+        };
+        Ok(Self { format, file })
+    }
+
+    /// Texts for people begin before the run does.
+    const fn is_for_people(&self) -> bool {
+        matches!(self.format, Format::Wrk | Format::Wrk2) && self.file.is_none()
+    }
+}
+
+/// A run that is over.
+pub(super) struct Finished<'a> {
+    pub(super) record: &'a LoadRecord,
+    pub(super) report: &'a LoadReport,
+    /// Requests per second of single threads.
+    pub(super) rates: &'a SampleSummary,
+    pub(super) is_open_loop: bool,
+}
+
+impl PrintFlags {
+    /// Whether wrk's first lines are wanted on the terminal.
+    pub(super) fn has_header(&self) -> bool {
+        self.outputs().iter().any(Print::is_for_people)
+    }
+
+    fn outputs(&self) -> Vec<Print> {
+        let mut outputs = self.print.clone();
+        if outputs.is_empty() {
+            let format = if self.uncorrected {
+                Format::Wrk2
+            } else {
+                Format::Wrk
+            };
+            outputs.push(Print { format, file: None });
+        }
+        if let Some(file) = &self.json {
+            outputs.push(Print {
+                format: Format::Json,
+                file: Some(file.clone()),
+            });
+        }
+        outputs
+    }
+
+    /// Prints and writes everything that was asked for. `header` goes before wrk's text in a file.
+    pub(super) fn finish(&self, run: &Finished<'_>, header: &str) -> Result<(), Failure> {
+        for one in self.outputs() {
+            let text = self.text(one.format, run)?;
+            match &one.file {
+                None => output::print(text)?,
+                Some(file) if matches!(one.format, Format::Wrk | Format::Wrk2) => {
+                    file.write(&format!("{header}{text}"))?;
+                }
+                Some(file) => file.write(&text)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self, format: Format, run: &Finished<'_>) -> Result<String, Failure> {
+        let LoadRecord {
+            response, service, ..
+        } = run.record;
+        // In a closed loop nothing is intended: both clocks are one.
+        let latency = if run.is_open_loop { response } else { service };
+        Ok(match format {
+            Format::Wrk => {
+                wrk::results(run.report, latency, run.rates, self.latency)
+                    + &wrk::clocks(run.report)
+            }
+            Format::Wrk2 => {
+                let blocks = wrk2::Blocks {
+                    recorded: self.latency,
+                    uncorrected: self.uncorrected,
+                };
+                wrk2::results(run.report, response, service, run.rates, blocks)
+                    + &wrk::clocks(run.report)
+            }
+            Format::Json => run.report.to_json().map_err(Failure::failed)?,
+            Format::Csv => csv::text(run.report),
+            Format::Hgrm => spectrum::text(latency),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: formats are named as their programs are, each to the terminal or to a file.
+    #[test]
+    fn outputs_are_read() {
+        let wrk2 = Print::parse("wrk2").unwrap();
+        assert_eq!((wrk2.format, wrk2.file.is_none()), (Format::Wrk2, true));
+        let hgrm = Print::parse("hgrm=out.hgrm").unwrap();
+        assert_eq!((hgrm.format, hgrm.file.is_some()), (Format::Hgrm, true));
+        assert!(wrk2.is_for_people() && !hgrm.is_for_people());
+        for text in ["", "xml", "csv=", "csv=/nowhere/at/all.csv", "wrk2="] {
+            assert!(Print::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// Goal: wrk2's own flag brings wrk2's format, and --json is one more output.
+    #[test]
+    fn defaults_follow_the_flags() {
+        let flags = |print: &[&str], uncorrected, json: Option<&str>| PrintFlags {
+            print: print.iter().map(|one| Print::parse(one).unwrap()).collect(),
+            latency: false,
+            uncorrected,
+            json: json.map(|file| JsonFile::parse(file).unwrap()),
+        };
+        let formats = |flags: &PrintFlags| -> Vec<Format> {
+            flags.outputs().iter().map(|one| one.format).collect()
+        };
+        assert_eq!(formats(&flags(&[], false, None)), [Format::Wrk]);
+        assert_eq!(formats(&flags(&[], true, None)), [Format::Wrk2]);
+        let both = flags(&["csv"], false, Some("run.json"));
+        assert_eq!(formats(&both), [Format::Csv, Format::Json]);
+        assert!(!both.has_header());
+        assert!(flags(&["json=a", "wrk"], false, None).has_header());
+    }
+}
