@@ -97,6 +97,19 @@ fn parse_duration_ns(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The longest spin before a sleep: beyond it, waking a thread is cheap beside the wait.
+const BUSY_POLL_US_MAX: u64 = 1_000;
+
+/// Microseconds of `--busy-poll`, as nanoseconds; 0 is off.
+fn parse_busy_poll_ns(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(limit_us) if limit_us <= BUSY_POLL_US_MAX => Ok(limit_us * 1_000),
+        _ => Err(format!(
+            "write a number of microseconds, from 0 (off) to {BUSY_POLL_US_MAX}"
+        )),
+    }
+}
+
 fn parse_bytes(text: &str) -> Result<u64, String> {
     millpond_measure::units::parse_bytes(text).map_err(|error| error.to_string())
 }

@@ -9,6 +9,7 @@
 //! the back-pressure) and per-socket user data (index your own table by [`SocketId::slot`]).
 
 mod accept_limits;
+mod busy_poll;
 mod buffer_queue;
 mod linger;
 mod receiving;
@@ -192,6 +193,12 @@ pub struct DriverCounters {
     pub submissions: u64,
     /// System calls that only made room in a full submission queue: of a ring.
     pub early_submits: u64,
+    /// Spins before a sleep that met an event or a wake: see [`Driver::set_busy_poll`].
+    pub spins_paid: u64,
+    /// Spins after which the driver slept all the same, or that met their deadline.
+    pub spins_vain: u64,
+    /// Time spent in spins.
+    pub spun_ns: u64,
     /// Bytes received.
     pub received_bytes: u64,
     /// Bytes handed to the kernel.
@@ -253,6 +260,12 @@ pub trait Driver: Sized {
 
     /// Wakes this driver's tick from any thread.
     fn waker(&self) -> Waker;
+
+    /// Lets waits that would sleep look for events without sleeping for up to `limit_ns` first,
+    /// while that pays; 0, as at the beginning: never. It saves the time to wake a thread, at the
+    /// price of a CPU that does nothing else meanwhile. A driver that simulates time has no use
+    /// for it.
+    fn set_busy_poll(&mut self, _limit_ns: u64) {}
 
     /// The time when the last wait ended; the time of the events being handled.
     fn now_ns(&self) -> u64;

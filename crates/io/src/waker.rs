@@ -81,7 +81,7 @@ impl WakeReceiver {
     }
 
     /// Whether a [`Waker`] was used since the last [`Self::take`], which still tells it.
-    #[cfg(feature = "simulator")]
+    #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.shared.state.load(Ordering::Acquire) == NOTIFIED
     }

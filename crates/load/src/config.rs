@@ -134,6 +134,9 @@ pub struct LoadConfig {
     /// Which kernel interface the threads use. Epoll unless asked otherwise: with it a request
     /// leaves in the moment it is stamped, with io_uring when its thread next waits.
     pub driver: DriverChoice,
+    /// How long a thread may look for answers before it sleeps, while that pays; 0: never. See
+    /// [`millpond_io::Driver::set_busy_poll`].
+    pub busy_poll_ns: u64,
 }
 
 impl LoadConfig {
@@ -155,6 +158,7 @@ impl LoadConfig {
             cpus: None,
             pool_mode: PoolMode::On,
             driver: DriverChoice::Epoll,
+            busy_poll_ns: 0,
         }
     }
 

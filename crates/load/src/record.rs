@@ -25,6 +25,16 @@ pub struct LoadRecord {
     pub connections: usize,
     /// Most requests in flight per connection.
     pub pipeline: usize,
+    /// The kernel interface that its threads used: `epoll`, `uring`.
+    pub driver: &'static str,
+    /// How long a thread looked for answers before it slept, at most; 0: not at all.
+    pub busy_poll_ns: u64,
+    /// Looks of that kind that found something, of all threads.
+    pub spins_paid: u64,
+    /// Looks of that kind in vain.
+    pub spins_vain: u64,
+    /// Time that all of them took, warm-up included.
+    pub spun_ns: u64,
     /// The rate asked for, on average; `None` in a closed loop.
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in a closed loop.
@@ -71,7 +81,7 @@ pub struct LoadRecord {
     /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
-    /// CPU of the busiest thread as a share of one CPU.
+    /// CPU of the busiest thread as a share of one CPU, without what it spent looking for answers.
     pub generator_cpu_share: f64,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
     pub steal_share: Option<f64>,
@@ -96,6 +106,11 @@ impl LoadRecord {
             threads: narrow(self.threads),
             connections: narrow(self.connections),
             pipeline: narrow(self.pipeline),
+            driver: self.driver.to_owned(),
+            busy_poll_ns: self.busy_poll_ns,
+            spins_paid: self.spins_paid,
+            spins_vain: self.spins_vain,
+            spun_ns: self.spun_ns,
             rate_per_s: self.rate_per_s,
             arrivals: self.arrivals.clone(),
             shed: self.shed,

@@ -13,7 +13,8 @@ use crate::shared::Shared;
 use crate::worker::Worker;
 use crate::workload::Requests;
 use millpond_io::{
-    Driver, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver, monotonic_ns,
+    Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver,
+    monotonic_ns,
 };
 use millpond_measure::noise::{CpuTimes, MachineNoise};
 use millpond_measure::record::LoadErrors;
@@ -64,14 +65,19 @@ pub fn run(
     config.check()?;
     let threads = config.threads.min(config.connections);
     let requests = Requests::new(config)?;
+    let driver = config.driver.choose()?.kind;
     let shared = Shared::new(config, config.pace()?, requests, threads);
     std::thread::scope(|scope| {
-        let workers = start_workers(scope, &shared, threads)?;
+        let workers = start_workers(scope, &shared, driver, threads)?;
         let watched = Watch::new(&shared, &workers, progress, stop).to_the_end();
         // Whatever ended the watch ends the threads; those that are done do not mind.
         shared.cut_off.store(true, Ordering::Release);
         let ends = workers.into_iter().map(join).collect::<Result<Vec<_>, _>>();
-        Ok(assemble(&shared, &ends?, &watched?))
+        let record = assemble(&shared, &ends?, &watched?);
+        Ok(LoadRecord {
+            driver: driver.name(),
+            ..record
+        })
     })
 }
 
@@ -80,6 +86,7 @@ struct WorkerEnd {
     leftover: Option<Arrival>,
     outcome: Outcome,
     cpu_share: f64,
+    driver: DriverCounters,
 }
 
 type WorkerHandle<'scope> = ScopedJoinHandle<'scope, Result<WorkerEnd, LoadError>>;
@@ -87,10 +94,10 @@ type WorkerHandle<'scope> = ScopedJoinHandle<'scope, Result<WorkerEnd, LoadError
 fn start_workers<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared<'env>,
+    driver: DriverKind,
     threads: usize,
 ) -> Result<Vec<WorkerHandle<'scope>>, LoadError> {
     let connections = shared.config.connections;
-    let driver = shared.config.driver.choose()?.kind;
     let supervisor = std::thread::current();
     let mut workers = Vec::with_capacity(threads);
     for index in 0..threads {
@@ -99,7 +106,10 @@ fn start_workers<'scope, 'env>(
         let supervisor = supervisor.clone();
         let body = move || {
             let end = match driver {
-                DriverKind::Uring => work(shared, index, share, UringDriver::new),
+                DriverKind::Uring => {
+                    let make = |mode| UringDriver::busy_polling(mode, shared.config.busy_poll_ns);
+                    work(shared, index, share, make)
+                }
                 DriverKind::Epoll => work(shared, index, share, EpollDriver::new),
             };
             if end.is_err() {
@@ -125,7 +135,7 @@ fn work<D: Driver>(
     shared: &Shared<'_>,
     index: usize,
     connections: usize,
-    make_driver: fn(PoolMode) -> Result<D, IoError>,
+    make_driver: impl FnOnce(PoolMode) -> Result<D, IoError>,
 ) -> Result<WorkerEnd, LoadError> {
     let pool_mode = shared.config.pool_mode;
     let cpu = shared
@@ -133,7 +143,8 @@ fn work<D: Driver>(
         .cpus
         .as_ref()
         .map(|cpus| cpus[index % cpus.len()]);
-    let driver = make_driver(pool_mode)?;
+    let mut driver = make_driver(pool_mode)?;
+    driver.set_busy_poll(shared.config.busy_poll_ns);
     let mut shard = Shard::new(
         ShardConfig {
             index,
@@ -143,7 +154,7 @@ fn work<D: Driver>(
         driver,
     );
     let mut worker = Worker::new(shared, index, connections);
-    shard.run(&mut worker)?;
+    let driver = shard.run(&mut worker)?.driver;
     if let Some(error) = worker.failure {
         return Err(error);
     }
@@ -152,6 +163,7 @@ fn work<D: Driver>(
         leftover: worker.leftover,
         outcome: worker.outcome,
         cpu_share,
+        driver,
     })
 }
 
@@ -396,6 +408,10 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
         connections: config.connections,
         pipeline: config.pipeline,
         generator_cpu_share: ends.iter().map(|end| end.cpu_share).fold(0.0, f64::max),
+        busy_poll_ns: config.busy_poll_ns,
+        spins_paid: ends.iter().map(|end| end.driver.spins_paid).sum(),
+        spins_vain: ends.iter().map(|end| end.driver.spins_vain).sum(),
+        spun_ns: ends.iter().map(|end| end.driver.spun_ns).sum(),
         steal_share: watched.steal_share,
         ended: watched.ended,
         ..LoadRecord::default()

@@ -4,12 +4,13 @@ use super::arrivals::ArrivalFlags;
 use super::printing::{Finished, PrintFlags};
 use super::url::Url;
 use super::{
-    POOLS_VALUE, interrupt_flag, parse_bytes, parse_count, parse_duration_ns, parse_pools,
+    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
+    parse_pools,
 };
 use crate::output::{self, Exit, Failure, Progress, whole_seconds};
 use clap::Args;
 use millpond_http::Method;
-use millpond_io::Address;
+use millpond_io::{Address, DriverChoice};
 use millpond_load::{Ended, LoadConfig, LoadRecord, Stop, Target, Workload};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
@@ -89,6 +90,15 @@ pub(crate) struct LoadFlags {
     /// Memory pools of the generator itself
     #[arg(long, value_name = POOLS_VALUE, value_parser = parse_pools, default_value = "on")]
     pools: PoolMode,
+    /// Kernel interface of the generator. With epoll a request leaves in the moment its clock is
+    /// read; with uring when its thread next waits, which costs less
+    #[arg(long, value_name = "auto|uring|epoll", default_value = "epoll")]
+    driver: DriverChoice,
+    /// Before a thread sleeps it looks for answers for up to US microseconds, as long as that finds
+    /// some: they are seen sooner, at the price of CPU time that the server then lacks if it needs
+    /// the same CPUs. 0 is off
+    #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
+    busy_poll: u64,
     /// wrk's Lua scripts are not built yet
     #[arg(short, long, value_name = "FILE", value_parser = refuse_script, hide = true)]
     script: Option<String>,
@@ -165,6 +175,8 @@ impl LoadFlags {
             stop,
             timeout_ns: self.timeout,
             pool_mode: self.pools,
+            driver: self.driver,
+            busy_poll_ns: self.busy_poll,
             ..LoadConfig::new(target, workload)
         };
         config.check().map_err(Failure::usage)?;
@@ -370,6 +382,16 @@ mod tests {
         );
         let counted = super::tests::config("--requests 5k http://127.0.0.1/").unwrap();
         assert_eq!(counted.stop, Stop::after_requests(5_000));
+        assert_eq!(
+            (config.driver, config.busy_poll_ns),
+            (DriverChoice::Epoll, 0)
+        );
+        let spinning = super::tests::config("--driver auto --busy-poll 20 http://127.0.0.1/");
+        let spinning = spinning.unwrap();
+        assert_eq!(
+            (spinning.driver, spinning.busy_poll_ns),
+            (DriverChoice::Auto, 20_000)
+        );
     }
 
     /// Goal: the entity workloads take the server's root for its only path.
@@ -427,6 +449,8 @@ mod tests {
                 "--threads 4 is more than --connections 2",
             ),
             (format!("-d 0s {url}"), "--duration"),
+            (format!("--driver kqueue {url}"), "auto, uring or epoll"),
+            (format!("--busy-poll long {url}"), "from 0 (off) to 1000"),
             (format!("-d soon {url}"), "--duration"),
             (format!("-R fast {url}"), "--rate"),
             (format!("--arrivals poisson {url}"), "--rate"),

@@ -1,7 +1,7 @@
 //! `millpond serve`: the servers.
 
 use super::limits::LimitFlags;
-use super::{POOLS_VALUE, parse_bytes, parse_count, parse_pools};
+use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::{EntityConfig, SyncPolicy};
@@ -112,6 +112,11 @@ struct CommonFlags {
     /// Kernel interface that moves the bytes; auto takes io_uring where the kernel allows it
     #[arg(long, value_name = "auto|uring|epoll", default_value = "auto")]
     driver: DriverChoice,
+    /// Before a shard sleeps it looks for events for up to US microseconds, as long as that finds
+    /// some: answers come sooner where few clients wait for each other (50 is a good value). It costs
+    /// CPU time that others then lack; the clients must not need the same CPUs. 0 is off
+    #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
+    busy_poll: u64,
     /// Memory pools; off: one malloc and one free in the place of every pool call; arena-only: so
     /// for all but the temporaries of requests; checked: for debugging, ends the server at what it
     /// does wrong with pooled memory (guard: where it does it; fail=N: the N-th allocation of
@@ -232,6 +237,7 @@ impl CommonFlags {
             pool_mode: self.pools,
             limits,
             driver: self.driver,
+            busy_poll_ns: self.busy_poll,
             ..ServeConfig::new(name, self.listen.clone())
         })
     }
@@ -285,8 +291,9 @@ mod tests {
     fn flags_reach_the_configuration() {
         let config = config(
             "plaintext --listen [::1]:0 --shards 3 --driver epoll --pools off \
-             --max-connections 10 --no-pin",
+             --max-connections 10 --no-pin --busy-poll 50",
         );
+        assert_eq!(config.busy_poll_ns, 50_000);
         assert_eq!(config.listen.to_string(), "[::1]:0");
         assert_eq!((config.shards, config.pin), (3, false));
         assert_eq!(config.driver, DriverChoice::Epoll);
@@ -336,6 +343,8 @@ mod tests {
             ("plaintext --shards 0", "at least 1"),
             ("plaintext --shards 5000", "at most 1024"),
             ("plaintext --driver kqueue", "auto, uring or epoll"),
+            ("plaintext --busy-poll 50us", "from 0 (off) to 1000"),
+            ("plaintext --busy-poll 1001", "from 0 (off) to 1000"),
             ("plaintext --head-timeout 0s", "longer than nothing"),
             ("plaintext --max-head lots", "--max-head"),
             ("plaintext --pools yes", "on, off, arena-only, or checked"),

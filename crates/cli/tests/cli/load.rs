@@ -161,3 +161,35 @@ fn a_request_of_one_s_own_arrives() {
     assert!([0, 4].contains(&finished.code()), "{finished:?}");
     assert_eq!(crate::support::curl(&[&url]), (200, b"by hand".to_vec()));
 }
+
+/// Goal: both ends look for events when asked to, on either driver, and say how that went.
+#[test]
+fn busy_polling_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    for driver in ["auto", "epoll"] {
+        let file = directory.path().join(driver);
+        let asked = ["--driver", driver, "--busy-poll", "1000"];
+        let server = Server::start(&[&["plaintext"][..], &asked].concat());
+        let words = ["load", "-c", "1", "--requests", "1k", "--json"];
+        let finished = run(millpond(&words).arg(&file).args(asked).arg(server.url("/")));
+        assert!([0, 4].contains(&finished.code()), "{finished:?}");
+        let record = record(&file);
+        assert_eq!(record["requests"], 1_000, "{finished:?}");
+        assert_eq!(record["busy_poll_ns"], 1_000_000);
+        let found = record["driver"].as_str().unwrap();
+        assert!(
+            [driver, "uring", "epoll"].contains(&found) && found != "auto",
+            "{record}"
+        );
+        let count = |name: &str| record[name].as_u64().unwrap();
+        assert!(count("spins_paid") + count("spins_vain") > 0, "{record}");
+        assert!(count("spun_ns") > 0, "{record}");
+        // The shard publishes its numbers a moment later.
+        while metric(&server, "millpond_driver_spins_paid_total")
+            + metric(&server, "millpond_driver_spins_vain_total")
+            == 0.0
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

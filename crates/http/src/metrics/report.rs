@@ -158,6 +158,15 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             "submissions_total",
             "Entries put into the ring's submission queue.",
         ),
+        (
+            "spins_paid_total",
+            "Spins before a sleep that met an event: with --busy-poll.",
+        ),
+        (
+            "spins_vain_total",
+            "Spins after which the shard slept all the same.",
+        ),
+        ("spun_ns_total", "Nanoseconds spent in spins."),
         ("received_bytes_total", "Bytes received."),
         ("sent_bytes_total", "Bytes handed to the kernel."),
         (
@@ -174,6 +183,9 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
                 "receive_starvations_total" => driver.receive_starvations,
                 "abandoned_sockets_total" => driver.abandoned,
                 "submissions_total" => driver.submissions,
+                "spins_paid_total" => driver.spins_paid,
+                "spins_vain_total" => driver.spins_vain,
+                "spun_ns_total" => driver.spun_ns,
                 "received_bytes_total" => driver.received_bytes,
                 "sent_bytes_total" => driver.sent_bytes,
                 _ => driver.accept_failures,

@@ -22,6 +22,9 @@ pub struct ServeConfig {
     pub name: &'static str,
     /// Which kernel interface to use.
     pub driver: DriverChoice,
+    /// How long a shard may look for events before it sleeps, while that pays; 0: never. See
+    /// [`millpond_io::Driver::set_busy_poll`].
+    pub busy_poll_ns: u64,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
 }
@@ -37,6 +40,7 @@ impl ServeConfig {
             limits: Limits::default(),
             name,
             driver: DriverChoice::Auto,
+            busy_poll_ns: 0,
             build_labels: Vec::new(),
         }
     }

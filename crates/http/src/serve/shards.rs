@@ -188,7 +188,8 @@ where
             let _ended = ended;
             match plan.driver {
                 DriverKind::Uring => {
-                    run_shard(plan, shard_index, UringDriver::new, listener, ready)
+                    let make = |mode| UringDriver::busy_polling(mode, plan.config.busy_poll_ns);
+                    run_shard(plan, shard_index, make, listener, ready)
                 }
                 DriverKind::Epoll => {
                     run_shard(plan, shard_index, EpollDriver::new, listener, ready)
@@ -227,7 +228,7 @@ impl Drop for EndedNotice {
 fn run_shard<D, S, E, M>(
     plan: &Plan<'_, M>,
     shard_index: usize,
-    make_driver: fn(PoolMode) -> Result<D, IoError>,
+    make_driver: impl FnOnce(PoolMode) -> Result<D, IoError>,
     listener: Listener,
     ready: Sender<StopHandle>,
 ) -> ShardOutcome
@@ -240,6 +241,7 @@ where
     let config = plan.config;
     let pool_mode = config.pool_mode;
     let mut driver = make_driver(pool_mode)?;
+    driver.set_busy_poll(config.busy_poll_ns);
     driver.listen(listener)?;
     let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[shard_index % plan.cpus.len()]);
     let shard = ShardConfig {

@@ -8,6 +8,7 @@
 //! ```text
 //! epoll.rs      the Driver methods, one tick, dispatch
 //! socket.rs     one socket's state
+//! waiting.rs    spinning and sleeping
 //! accepting.rs  the listener, running out of descriptors
 //! sending.rs    direct, blocked and drained sends
 //! receiving.rs  bytes, FIN and failures; pausing
@@ -18,6 +19,7 @@
 //! EAGAIN) and reading more than one buffer per socket and tick (others wait).
 
 mod socket;
+mod waiting;
 mod whole_ms_wait;
 mod accepting;
 mod receiving;
@@ -27,9 +29,10 @@ mod closing;
 use self::accepting::Accepting;
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
+use super::busy_poll::BusyPoll;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
-use crate::clock::{monotonic_ns, timespec_of_ns};
+use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::connect::{connect_outcome, connect_start};
@@ -38,7 +41,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::thread;
 use std::time::Duration;
@@ -71,6 +74,7 @@ pub struct EpollDriver {
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
     closing_count: usize,
+    busy_poll: BusyPoll,
     now_ns: u64,
     /// The kernel has no `epoll_pwait2` (before Linux 5.11, and under some emulators): waits are
     /// rounded up to whole milliseconds.
@@ -113,6 +117,7 @@ impl EpollDriver {
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
+            busy_poll: BusyPoll::default(),
             now_ns,
             waits_in_whole_ms: false,
             counters: DriverCounters::default(),
@@ -230,56 +235,6 @@ impl EpollDriver {
     {
         self.remove(id);
         handler(self, pools, Event::Failed { socket: id, error });
-    }
-
-    /// Fills `events`; returns how many there are.
-    fn wait(
-        &mut self,
-        deadline_ns: Option<u64>,
-        events: &mut [epoll::Event],
-    ) -> Result<usize, IoError> {
-        let own_deadline_ns = self.deadlines.next_deadline_ns();
-        let deadline_ns = [deadline_ns, own_deadline_ns].into_iter().flatten().min();
-        let must_look_only = !self.failing.is_empty() || self.takes_last_connections();
-        let mut wait_ns = match deadline_ns {
-            _ if must_look_only => Some(0),
-            Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),
-            None => None,
-        };
-        if wait_ns != Some(0) && !self.wake.prepare_sleep() {
-            wait_ns = Some(0);
-        }
-        self.counters.waits += 1;
-        let count = match self.wait_for_events(wait_ns, events) {
-            Ok(count) => count,
-            // A signal for this thread; the caller decides whether to wait again.
-            Err(Errno::INTR) => 0,
-            Err(error) => {
-                return Err(IoError::System {
-                    call: "epoll_wait",
-                    error,
-                });
-            }
-        };
-        self.now_ns = monotonic_ns();
-        self.counters.empty_waits += u64::from(count == 0);
-        Ok(count)
-    }
-
-    /// One wait, precise where the kernel can; never shorter than asked for.
-    fn wait_for_events(
-        &mut self,
-        wait_ns: Option<u64>,
-        events: &mut [epoll::Event],
-    ) -> Result<usize, Errno> {
-        if !self.waits_in_whole_ms {
-            let timeout = wait_ns.map(timespec_of_ns);
-            match epoll::wait(&self.epoll, &mut *events, timeout.as_ref()) {
-                Err(Errno::NOSYS) => self.waits_in_whole_ms = true,
-                result => return result,
-            }
-        }
-        whole_ms_wait::wait(self.epoll.as_fd(), events, wait_ns)
     }
 
     fn handle_events<H>(&mut self, events: &[epoll::Event], pools: &mut ShardPools, handler: &mut H)
@@ -459,6 +414,10 @@ impl Driver for EpollDriver {
 
     fn waker(&self) -> Waker {
         self.wake.waker()
+    }
+
+    fn set_busy_poll(&mut self, limit_ns: u64) {
+        self.busy_poll = BusyPoll::new(limit_ns);
     }
 
     fn now_ns(&self) -> u64 {

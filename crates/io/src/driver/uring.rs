@@ -15,6 +15,7 @@
 //! receiving.rs       bytes, FIN and failures; pausing
 //! sending.rs         sends of a tick, blocked and drained sends
 //! closing.rs         closing, lingering, abandoned sockets
+//! waiting.rs         handing over, spinning, sleeping
 //! ```
 //!
 //! Absent on purpose: zero-copy sends (two completions each; they pay above 10 KB), bundles (slower
@@ -30,6 +31,7 @@ mod receiving;
 mod ring;
 mod sending;
 mod socket;
+mod waiting;
 
 pub use self::probe::{UringUnavailable, probe};
 
@@ -39,7 +41,8 @@ use self::receive_buffers::ReceiveBuffers;
 use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX, Wait};
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
-use super::features::DriverFeatures;
+use super::busy_poll::BusyPoll;
+use super::features::{DriverFeature, DriverFeatures};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
 use crate::clock::monotonic_ns;
@@ -90,6 +93,7 @@ pub struct UringDriver {
     alive_count: usize,
     closing_count: usize,
     is_withdrawal_asked: bool,
+    busy_poll: BusyPoll,
     now_ns: u64,
     counters: DriverCounters,
 }
@@ -100,6 +104,18 @@ impl UringDriver {
     pub fn new(mode: PoolMode) -> Result<Self, IoError> {
         let features = probe().map_err(IoError::UringUnavailable)?;
         Self::with_features(mode, features)
+    }
+
+    /// The same, made for [`Driver::set_busy_poll`] with this limit: its kernel says in memory when
+    /// it has work, which costs a driver that does not spin a little for nothing.
+    pub fn busy_polling(mode: PoolMode, limit_ns: u64) -> Result<Self, IoError> {
+        let features = probe().map_err(IoError::UringUnavailable)?;
+        if limit_ns == 0 {
+            return Self::with_features(mode, features);
+        }
+        let mut driver = Self::with_features(mode, features.with(DriverFeature::TaskRunFlag))?;
+        driver.set_busy_poll(limit_ns);
+        Ok(driver)
     }
 
     /// A driver with some of the features that [`probe`] found, to test the ways around the others.
@@ -128,6 +144,7 @@ impl UringDriver {
             alive_count: 0,
             closing_count: 0,
             is_withdrawal_asked: false,
+            busy_poll: BusyPoll::default(),
             now_ns,
             counters: DriverCounters::default(),
         };
@@ -186,53 +203,6 @@ impl UringDriver {
                 .map_err(IoError::system("io_uring_register"))?;
         }
         Ok(())
-    }
-
-    /// Hands everything over, waits, and takes the completions out.
-    fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
-        let must_look_only = !self.failing.is_empty()
-            || !self.resumed.is_empty()
-            || self.takes_last_connections()
-            || self.ring.has_completions();
-        let own_deadline_ns = self.deadlines.next_deadline_ns();
-        let mut wait = match deadline_ns.into_iter().chain(own_deadline_ns).min() {
-            _ if must_look_only => Wait::Look,
-            Some(deadline_ns) if deadline_ns <= self.now_ns => Wait::Look,
-            Some(deadline_ns) => Wait::Until(deadline_ns),
-            None => Wait::Endless,
-        };
-        if wait != Wait::Look && !self.wake.prepare_sleep() {
-            wait = Wait::Look;
-        }
-        self.hand_over_due();
-        self.counters.waits += 1;
-        self.enter(wait)?;
-        self.ring.take_completions(&mut self.completions);
-        self.now_ns = monotonic_ns();
-        self.counters.empty_waits += u64::from(self.completions.is_empty());
-        // Sends count as done when nothing is heard of them: so everything must have been said.
-        let mut rounds_left = 1_000;
-        while !self.ring.is_handed_over() || self.ring.is_overflowing() {
-            if rounds_left == 0 {
-                return Err(IoError::System {
-                    call: "io_uring_enter",
-                    error: Errno::NOMEM,
-                });
-            }
-            rounds_left -= 1;
-            if self.completions.is_empty() {
-                thread::sleep(MEMORY_PAUSE);
-            }
-            self.enter(Wait::Look)?;
-            self.ring.take_completions(&mut self.completions);
-        }
-        Ok(())
-    }
-
-    fn enter(&mut self, wait: Wait) -> Result<(), IoError> {
-        self.ring
-            .enter(wait)
-            .map_err(IoError::system("io_uring_enter"))
     }
 
     /// What became of this tick's sends, before any handler can give new ones.
@@ -427,6 +397,10 @@ impl Driver for UringDriver {
 
     fn waker(&self) -> Waker {
         self.wake.waker()
+    }
+
+    fn set_busy_poll(&mut self, limit_ns: u64) {
+        self.busy_poll = BusyPoll::new(limit_ns);
     }
 
     fn now_ns(&self) -> u64 {

@@ -112,6 +112,17 @@ impl<'w, W: World> Pond<'w, W> {
         }
     }
 
+    /// Ticks without a deadline until what was seen satisfies `done`.
+    pub(crate) fn run_endlessly(&mut self, done: impl Fn(&[Seen]) -> bool) {
+        while !done(&self.seen) {
+            let seen = &mut self.seen;
+            let handler = |_: &mut W::Driver, _: &mut ShardPools, event: Event<'_>| {
+                remember(seen, &event);
+            };
+            self.driver.tick(None, &mut self.pools, handler).unwrap();
+        }
+    }
+
     /// One tick.
     pub(crate) fn tick(
         &mut self,

@@ -54,14 +54,37 @@ macro_rules! behaviours_on_a_kernel {
         behaviours_everywhere!($is_here, crate::world::Kernel($make));
         tests_of!($is_here, crate::world::Kernel($make), {
             flow: a_message_costs_one_receive_and_one_send;
-            waiting: a_waker_ends_an_endless_wait;
+            waiting: a_waker_ends_an_endless_wait a_spin_ends_for_a_reason;
         });
     };
 }
 
+/// Long enough to meet events in many tests, short enough for their number.
+const BUSY_POLL_NS: u64 = 100_000;
+
 mod epoll_pools_on {
     behaviours_on_a_kernel!(true, || {
         millpond_io::EpollDriver::new(millpond_mempool::PoolMode::On).unwrap()
+    });
+}
+
+mod epoll_does_not_spin_unasked {
+    tests_of!(
+        true,
+        crate::world::Kernel(
+            || millpond_io::EpollDriver::new(millpond_mempool::PoolMode::On).unwrap()
+        ),
+        { waiting: nobody_spins_unasked; }
+    );
+}
+
+/// What changes nothing but the time until an event is seen.
+mod epoll_busy_polling {
+    use millpond_io::Driver;
+    behaviours_on_a_kernel!(true, || {
+        let mut driver = millpond_io::EpollDriver::new(millpond_mempool::PoolMode::On).unwrap();
+        driver.set_busy_poll(crate::BUSY_POLL_NS);
+        driver
     });
 }
 
@@ -133,6 +156,30 @@ mod uring {
             super::PoolMode::On,
             &[]
         ));
+    }
+
+    mod does_not_spin_unasked {
+        tests_of!(
+            super::is_here(),
+            crate::world::Kernel(|| super::without(super::PoolMode::On, &[])),
+            { waiting: nobody_spins_unasked; }
+        );
+    }
+
+    mod busy_polling {
+        behaviours_on_a_kernel!(super::is_here(), || {
+            super::UringDriver::busy_polling(super::PoolMode::On, crate::BUSY_POLL_NS).unwrap()
+        });
+    }
+
+    /// Spins that have to ask the kernel.
+    mod busy_polling_without_a_flag {
+        use millpond_io::{Driver, DriverFeature};
+        behaviours_on_a_kernel!(super::is_here(), || {
+            let mut driver = super::without(super::PoolMode::On, &[DriverFeature::TaskRunFlag]);
+            driver.set_busy_poll(crate::BUSY_POLL_NS);
+            driver
+        });
     }
 
     mod pools_off {

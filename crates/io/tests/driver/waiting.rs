@@ -81,3 +81,57 @@ pub(crate) fn events_carry_a_time_not_before_them<W: World>(world: &W) {
         pond.seen.clear();
     }
 }
+
+/// Longer than any test: a spin that ends, ended for a reason.
+const ENDLESS_SPIN_NS: u64 = 3_600_000_000_000;
+
+/// Goal: a spinning driver sees a waker, a peer's bytes and its deadline without sleeping, and
+/// says what its spins gave.
+pub(crate) fn a_spin_ends_for_a_reason<W: World>(world: &W)
+where
+    W::Remote: Send,
+{
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    pond.driver.set_busy_poll(ENDLESS_SPIN_NS);
+    // What comes before the tick is found without a spin: until it came later often enough.
+    let mut rounds = 0;
+    while pond.driver.counters().spins_paid < 20 {
+        rounds += 1;
+        let waker = pond.driver.waker();
+        std::thread::scope(|scope| {
+            scope.spawn(|| waker.wake());
+            pond.run_endlessly(|seen| !seen.is_empty());
+        });
+        assert_eq!(pond.seen, [Seen::Woken]);
+        pond.seen.clear();
+
+        std::thread::scope(|scope| {
+            scope.spawn(|| peer.write_all(b"ready").unwrap());
+            pond.run_endlessly(|seen| !seen.is_empty());
+        });
+        assert_eq!(pond.seen, [Seen::Received(socket, b"ready".to_vec())]);
+        pond.seen.clear();
+    }
+    let counters = pond.driver.counters();
+    assert_eq!((counters.wakes, counters.spins_vain), (rounds, 0));
+
+    let deadline_ns = world.now_ns() + 100_000;
+    pond.tick(deadline_ns, &mut |_, _, _| {});
+    assert!(pond.driver.now_ns() >= deadline_ns);
+    let after = pond.driver.counters();
+    assert_eq!(
+        (after.spins_paid, after.spins_vain),
+        (counters.spins_paid, 1)
+    );
+    assert!(after.spun_ns > counters.spun_ns, "{after:?}");
+}
+
+/// Goal: a driver that is not asked to spin never does.
+pub(crate) fn nobody_spins_unasked<W: World>(world: &W) {
+    let (mut pond, _socket, mut peer) = Pond::connected(world);
+    peer.write_all(b"ready").unwrap();
+    pond.settle();
+    let counters = pond.driver.counters();
+    let spins = (counters.spins_paid, counters.spins_vain, counters.spun_ns);
+    assert_eq!(spins, (0, 0, 0));
+}

@@ -32,7 +32,7 @@ impl Worker<'_> {
         };
         self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
         if schedule.is_in_window(now_ns) {
-            self.cpu.sample(now_ns);
+            self.cpu.sample(now_ns, shard.driver.counters().spun_ns);
         }
         let drain_end_ns = schedule.window_end_ns().map_or(u64::MAX, |end_ns| {
             end_ns.saturating_add(self.shared.config.timeout_ns)

@@ -83,6 +83,16 @@ pub struct LoadReport {
     pub connections: u32,
     /// Requests in flight per connection.
     pub pipeline: u32,
+    /// Kernel interface of the generator: `epoll` or `uring`.
+    pub driver: String,
+    /// How long one of its threads looked for answers before it slept, at most; 0: not at all.
+    pub busy_poll_ns: u64,
+    /// Looks of that kind that found something.
+    pub spins_paid: u64,
+    /// Looks of that kind in vain.
+    pub spins_vain: u64,
+    /// Time that all of them took.
+    pub spun_ns: u64,
     /// The rate asked for; `None` in the closed loop.
     pub rate_per_s: Option<f64>,
     /// The arrival process in words; `None` in the closed loop.

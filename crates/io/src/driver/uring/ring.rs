@@ -245,6 +245,13 @@ impl Ring {
         !self.io.completion().is_empty()
     }
 
+    /// Whether the kernel has completions to work out when it is called next: with
+    /// [`DriverFeature::TaskRunFlag`] only.
+    #[inline]
+    pub(super) fn has_task_work(&mut self) -> bool {
+        self.io.submission().taskrun()
+    }
+
     /// Moves all completions to the end of `into`.
     #[inline]
     pub(super) fn take_completions(&mut self, into: &mut Vec<cqueue::Entry>) {

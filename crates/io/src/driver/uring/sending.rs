@@ -98,6 +98,15 @@ impl UringDriver {
         self.send_directly(id, data)
     }
 
+    /// Sends all that is due by system calls. What turns out to be blocked is reported in this tick.
+    pub(super) fn send_all_due_directly(&mut self) {
+        while let Some(id) = self.due.pop() {
+            if self.send_due_directly(id) == SendOutcome::Blocked {
+                self.found_blocked.push(id);
+            }
+        }
+    }
+
     /// Keeps `data` until the socket drains; without memory for that the socket fails.
     #[cold]
     fn queue_send(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
