@@ -26,7 +26,7 @@ use crate::request::RequestBody;
 use crate::status::StatusCode;
 use crate::streaming::Streaming;
 use millpond_io::{SocketId, TimerId};
-use millpond_mempool::{BlockPool, Buffer, PoolError, Pooled};
+use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};
 
 /// First room for a body whose length only the peer knows; what it claims is not believed at once.
 const BODY_FIRST_BYTES: usize = 4 * 1024;
@@ -211,27 +211,27 @@ pub(crate) struct Pending {
     pub(crate) state: u64,
 }
 
-/// All a server knows of one connection. An idle one owns no buffer.
+/// All a server knows of one connection. An idle one owns no buffer and no timer, and what only some
+/// have for a while lies in pools of its own: there may be ten thousand.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: SocketId,
-    pub(crate) timer: TimerId,
+    /// While something is half done that has a deadline; idle connections have none.
+    pub(crate) timer: Option<TimerId>,
     /// When what it does now began: being idle, sending a head, sending a body.
     pub(crate) since_ns: u64,
-    /// Received and not worked through.
-    pub(crate) input: Buffer,
+    /// Received and not worked through; never empty.
+    pub(crate) input: Option<Pooled<Buffer>>,
     /// Responses of this tick.
     pub(crate) output: Buffer,
-    pub(crate) gathering: Option<Gathering>,
+    pub(crate) gathering: Option<Pooled<Gathering>>,
     pub(crate) pending: Option<Pending>,
     /// What of the exchange at hand comes or goes in parts, or comes and is not wanted.
     pub(crate) stream: Option<Pooled<Streaming>>,
     /// Length of the last output, the best guess for the next one.
     pub(crate) output_bytes_last: u32,
     /// When it was last moved to the young end of `Connections`' order.
-    pub(crate) age_epoch: u32,
-    /// Its timer has a deadline; that of idle connections is not kept there.
-    pub(crate) has_deadline: bool,
+    pub(crate) age_epoch: u16,
     /// In the server's list of connections to flush.
     pub(crate) is_dirty: bool,
     /// In the server's list of connections with requests left for the next tick.
@@ -252,13 +252,18 @@ pub(crate) struct Connection {
     pub(crate) is_reading: bool,
 }
 
+const _: () = assert!(
+    size_of::<Connection>() <= 136,
+    "an idle connection costs this much"
+);
+
 impl Connection {
-    pub(crate) fn new(socket: SocketId, timer: TimerId, now_ns: u64) -> Self {
+    pub(crate) fn new(socket: SocketId, now_ns: u64) -> Self {
         Self {
             socket,
-            timer,
+            timer: None,
             since_ns: now_ns,
-            input: Buffer::new(),
+            input: None,
             output: Buffer::new(),
             gathering: None,
             pending: None,
@@ -266,7 +271,6 @@ impl Connection {
             is_reading: false,
             output_bytes_last: 0,
             age_epoch: 0,
-            has_deadline: false,
             is_dirty: false,
             is_backlogged: false,
             is_blocked: false,
@@ -290,7 +294,7 @@ impl Connection {
     /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
     /// the answer before the peer has read it.
     pub(crate) fn closes_cleanly(&self) -> bool {
-        (self.is_last_request || self.is_peer_finished) && self.input.is_empty()
+        (self.is_last_request || self.is_peer_finished) && self.input.is_none()
     }
 
     /// Between requests, with nothing to send: closing it hurts nobody.
@@ -298,7 +302,7 @@ impl Connection {
         !self.must_wait()
             && self.gathering.is_none()
             && self.stream.is_none()
-            && self.input.is_empty()
+            && self.input.is_none()
             && self.output.is_empty()
     }
 
@@ -332,6 +336,7 @@ impl Connection {
         at: &mut usize,
         limits: &Limits,
         blocks: &BlockPool,
+        gatherings: &Pool<Gathering>,
     ) -> Advance<'s> {
         let (head_bytes, rest) = source[*at..].split_at(head.head_bytes);
         *at += head_bytes.len();
@@ -356,7 +361,10 @@ impl Connection {
                 if let Err(error) = gathering.head.extend_from_slice(blocks, head_bytes) {
                     return Advance::Refused(error.into());
                 }
-                self.gathering = Some(gathering);
+                match gatherings.insert(gathering) {
+                    Ok(gathering) => self.gathering = Some(gathering),
+                    Err(error) => return Advance::Refused(error.into()),
+                }
                 Advance::NeedMore
             }
         }
@@ -383,7 +391,7 @@ impl Connection {
             head: head_bytes,
             body,
             ..
-        }) = self.gathering.take()
+        }) = self.gathering.take().map(Pooled::into_inner)
         else {
             return Advance::NeedMore;
         };
@@ -407,7 +415,8 @@ impl Connection {
         if self.stream.is_some() {
             return true;
         }
-        let (before, after) = (self.input.len(), self.input.len() + arrived.len());
+        let before = self.input.as_ref().map_or(0, |input| input.len());
+        let after = before + arrived.len();
         // Two bytes for the empty line that may precede a request line.
         let crosses = |limit: usize| before < limit && after >= limit;
         crosses(limits.request_line_bytes_max + 2)
@@ -432,10 +441,11 @@ impl Connection {
         if let Some(pending) = &self.pending {
             return pending.is_head;
         }
-        let head: &[u8] = self
-            .gathering
-            .as_ref()
-            .map_or(&self.input, |gathering| &gathering.head);
+        let head = match (&self.gathering, &self.input) {
+            (Some(gathering), _) => &*gathering.head,
+            (None, Some(input)) => input.as_slice(),
+            (None, None) => &[],
+        };
         is_head_request(head)
     }
 }

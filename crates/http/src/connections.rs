@@ -18,9 +18,13 @@ use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
 /// longest is found; those beyond are younger, to an epoch.
 const SEARCH_COUNT_MAX: usize = 64;
 
+/// The handle of no connection: it finds nothing in the slab. An `Option` would take half as much
+/// again for each slot.
+const NOBODY: Handle<Connection> = Handle::from_bits(u64::MAX);
+
 pub(crate) struct Connections {
     slab: Slab<Connection>,
-    by_slot: Vec<Option<Handle<Connection>>>,
+    by_slot: Vec<Handle<Connection>>,
     ages: Ages,
     addresses: AddressCounts,
     /// An epoch lasts 2^this nanoseconds.
@@ -73,7 +77,7 @@ impl Connections {
                 self.slab.remove(handle);
             })?;
         }
-        self.by_slot[slot] = Some(handle);
+        self.by_slot[slot] = handle;
         self.ages.push(slot);
         self.addresses.add(slot, peer);
         Ok(())
@@ -82,7 +86,7 @@ impl Connections {
     #[cold]
     fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
         let added_count = count - self.by_slot.len();
-        let requested_bytes = added_count * size_of::<Option<Handle<Connection>>>();
+        let requested_bytes = added_count * size_of::<Handle<Connection>>();
         let out_of_memory = PoolError::OutOfMemory { requested_bytes };
         self.by_slot
             .try_reserve(added_count)
@@ -90,14 +94,14 @@ impl Connections {
         if !self.ages.make_places(count) {
             return Err(out_of_memory);
         }
-        self.by_slot.resize(count, None);
+        self.by_slot.resize(count, NOBODY);
         Ok(())
     }
 
     /// Gives back half of the memory that was not needed since the last call; returns how many
     /// bytes that were. About once a second.
     pub(crate) fn trim(&mut self) -> usize {
-        let used_count = self.by_slot.iter().rposition(Option::is_some);
+        let used_count = self.by_slot.iter().rposition(|&handle| handle != NOBODY);
         let used_count = used_count.map_or(0, |last| last + 1);
         self.by_slot.truncate(used_count);
         if self.by_slot.len() < self.by_slot.capacity() / 4 {
@@ -123,7 +127,7 @@ impl Connections {
     ) -> Option<&mut Connection> {
         let epoch = self.epoch(now_ns);
         let handle = *self.by_slot.get(socket.slot())?;
-        let connection = self.slab.get_mut(handle?)?;
+        let connection = self.slab.get_mut(handle)?;
         if connection.socket != socket {
             return None;
         }
@@ -138,13 +142,13 @@ impl Connections {
     #[inline]
     pub(crate) fn get_mut_by_slot(&mut self, slot: usize) -> Option<&mut Connection> {
         let handle = *self.by_slot.get(slot)?;
-        self.slab.get_mut(handle?)
+        self.slab.get_mut(handle)
     }
 
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Connection> {
         self.get_mut(socket)?;
         let slot = socket.slot();
-        let handle = self.by_slot[slot].take()?;
+        let handle = std::mem::replace(&mut self.by_slot[slot], NOBODY);
         self.ages.remove(slot);
         self.addresses.remove(slot);
         self.slab.remove(handle)
@@ -225,7 +229,9 @@ impl Connections {
     }
 
     #[inline]
-    fn epoch(&self, now_ns: u64) -> u32 {
-        (now_ns >> self.epoch_shift) as u32
+    fn epoch(&self, now_ns: u64) -> u16 {
+        // One that was active whole rounds ago is taken for active now, once, which only keeps it
+        // where it stands.
+        (now_ns >> self.epoch_shift) as u16
     }
 }

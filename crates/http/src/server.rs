@@ -90,8 +90,8 @@ impl<S: Service> Server<S> {
         &self.exchange.counters
     }
 
-    pub(crate) fn stream_stats(&self) -> PoolStats {
-        self.exchange.streams.stats()
+    pub(crate) fn exchange_stats(&self) -> [PoolStats; 3] {
+        self.exchange.pool_stats()
     }
 
     pub(crate) fn connection_stats(&self) -> PoolStats {
@@ -120,11 +120,9 @@ impl<S: Service> Server<S> {
                 .refuse_connection(shard.driver, socket, refusal, shard.now_ns);
             return;
         }
-        let timer = shard.timers.create(socket.to_bits());
-        let connection = Connection::new(socket, timer, shard.now_ns);
+        let connection = Connection::new(socket, shard.now_ns);
         let inserted = self.connections.insert(connection, peer, shard.now_ns);
         if inserted.is_err() {
-            shard.timers.remove(timer);
             shard.driver.close(socket);
             return;
         }
@@ -153,7 +151,7 @@ impl<S: Service> Server<S> {
             self.exchange.keep(connection, bytes);
             shard.driver.pause_receive(socket);
             connection.is_paused = true;
-        } else if connection.input.is_empty() {
+        } else if connection.input.is_none() {
             let consumed_bytes = self
                 .exchange
                 .serve(&mut self.service, connection, bytes, shard);
@@ -185,7 +183,7 @@ impl<S: Service> Server<S> {
             self.exchange
                 .advance_stream(&mut self.service, connection, shard);
         }
-        if !connection.must_wait() && !connection.input.is_empty() {
+        if !connection.must_wait() && connection.input.is_some() {
             self.exchange
                 .serve_kept(&mut self.service, connection, shard);
         }
@@ -302,7 +300,9 @@ impl<S: Service> Server<S> {
     /// The socket is closed or closing by itself: nothing of it stays here.
     fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         if let Some(connection) = self.connections.remove(socket) {
-            shard.timers.remove(connection.timer);
+            if let Some(timer) = connection.timer {
+                shard.timers.remove(timer);
+            }
             if let Some(pending) = connection.pending.filter(|pending| pending.is_of_service) {
                 let token = RequestToken::new(socket.slot() as u32, pending.sequence);
                 self.service.abandoned(token, pending.state);

@@ -16,6 +16,8 @@
 //!
 //! Absent on purpose: precise timers. Pacing uses [`crate::WaitPlan`].
 
+use std::num::NonZeroU32;
+
 /// How finely deadlines are told apart: the most a timer fires late.
 pub const GRANULE_NS: u64 = 1 << GRANULE_SHIFT;
 
@@ -31,18 +33,19 @@ const NEVER_NS: u64 = u64::MAX;
 
 const _: () = assert!(SLOT_COUNT.is_power_of_two() && SLOT_COUNT.is_multiple_of(64));
 
-/// Names one timer of one wheel; dead once removed, and then ignored everywhere.
+/// Names one timer of one wheel; dead once removed, and then ignored everywhere. There may be one
+/// for each socket, so `Option` finds room in it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
 pub struct TimerId {
     index: u32,
-    generation: u32,
+    generation: NonZeroU32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     deadline_ns: u64,
     user: u64,
-    generation: u32,
+    generation: NonZeroU32,
     /// A slot, `DUE` or `UNLINKED`.
     list: u32,
     previous: u32,
@@ -82,7 +85,7 @@ impl TimerWheel {
         let fresh = Timer {
             deadline_ns: NEVER_NS,
             user,
-            generation: 0,
+            generation: NonZeroU32::MIN,
             list: UNLINKED,
             previous: NIL,
             next: NIL,
@@ -92,7 +95,7 @@ impl TimerWheel {
             self.timers.push(fresh);
             return TimerId {
                 index,
-                generation: 0,
+                generation: NonZeroU32::MIN,
             };
         }
         let index = self.first_free;
@@ -145,7 +148,7 @@ impl TimerWheel {
         }
         self.unlink(timer.index);
         let entry = &mut self.timers[timer.index as usize];
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation = entry.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         entry.next = first_free;
         self.first_free = timer.index;
     }

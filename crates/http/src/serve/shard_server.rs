@@ -116,7 +116,10 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
     /// Calls `visit` with the accounting of every pool.
     pub fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.server.connection_stats());
-        visit(self.server.stream_stats());
+        self.server
+            .exchange_stats()
+            .into_iter()
+            .for_each(&mut *visit);
         self.shard.visit_pool_stats(visit);
     }
 }

@@ -1,9 +1,9 @@
 //! What a connection may take how long for, and what happens when it took longer.
 //!
-//! One timer per connection, with a deadline only while something is half done: a head, a body, a
-//! write. Connections that are idle have no deadline of their own, which keeps the timers out of
-//! most requests: one sweep looks at those idle for longest, so that the time they have can
-//! shrink for all of them at once.
+//! A connection has a timer only while something is half done: a head, a body, a write. Those that
+//! are idle have none, which keeps the timers out of most requests and their memory out of a crowd:
+//! one sweep looks at those idle for longest, so that the time they have can shrink for all of them
+//! at once.
 
 use super::Server;
 use super::exchange::Exchange;
@@ -61,8 +61,7 @@ impl Exchange {
             self.limits.head_timeout_ns
         };
         let deadline_ns = connection.since_ns.saturating_add(allowed_ns);
-        connection.has_deadline = true;
-        shard.timers.set(connection.timer, deadline_ns);
+        ends_by(connection, shard, deadline_ns);
     }
 
     /// The kernel did not take all: the peer gets `write_stall_ns`, and the time a slow but honest
@@ -76,18 +75,28 @@ impl Exchange {
         let rate = self.limits.write_rate_bytes_per_s_min;
         let needed_ns = output_bytes.saturating_mul(SECOND_NS) / rate;
         let allowed_ns = self.limits.write_stall_ns.saturating_add(needed_ns);
-        connection.has_deadline = true;
-        shard
-            .timers
-            .set(connection.timer, shard.now_ns.saturating_add(allowed_ns));
+        let deadline_ns = shard.now_ns.saturating_add(allowed_ns);
+        ends_by(connection, shard, deadline_ns);
     }
+}
+
+/// Gives it a timer, or its timer another deadline.
+fn ends_by<D: Driver>(
+    connection: &mut Connection,
+    shard: &mut ShardContext<'_, D>,
+    deadline_ns: u64,
+) {
+    let socket = connection.socket;
+    let timer = connection
+        .timer
+        .get_or_insert_with(|| shard.timers.create(socket.to_bits()));
+    shard.timers.set(*timer, deadline_ns);
 }
 
 #[inline]
 fn no_deadline<D: Driver>(connection: &mut Connection, shard: &mut ShardContext<'_, D>) {
-    if connection.has_deadline {
-        connection.has_deadline = false;
-        shard.timers.clear(connection.timer);
+    if let Some(timer) = connection.timer.take() {
+        shard.timers.remove(timer);
     }
 }
 
@@ -128,8 +137,7 @@ impl<S: Service> Server<S> {
         socket: SocketId,
     ) {
         if let Some(connection) = self.connections.get_mut(socket) {
-            connection.has_deadline = true;
-            shard.timers.set(connection.timer, shard.now_ns + SECOND_NS);
+            ends_by(connection, shard, shard.now_ns + SECOND_NS);
         }
     }
 

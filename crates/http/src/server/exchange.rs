@@ -1,7 +1,9 @@
 //! Requests out of bytes, through the service, into responses.
 
 use super::stream::Written;
-use crate::connection::{Advance, Connection, Pending, Ready, Refusal, Whole, is_head_request};
+use crate::connection::{
+    Advance, Connection, Gathering, Pending, Ready, Refusal, Whole, is_head_request,
+};
 use crate::counters::HttpCounters;
 use crate::date::StandingLines;
 use crate::encode::{Persistence, ResponseParts, encode_response};
@@ -14,7 +16,7 @@ use crate::service::{Flow, RequestToken, Service, ServiceContext};
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
-use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, PoolMode};
+use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, PoolMode, PoolStats, Pooled};
 use std::io::Write;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -66,6 +68,10 @@ pub(crate) struct Exchange {
     pub(crate) standing_lines: StandingLines,
     /// What comes or goes in parts.
     pub(super) streams: Pool<Streaming>,
+    /// Bodies that come in pieces and are wanted whole.
+    gatherings: Pool<Gathering>,
+    /// Bytes that wait, for the rest of a head or for an earlier request.
+    inputs: Pool<Buffer>,
     /// Requests for `/metrics`, answered when the tick ends.
     pub(super) metrics_requests: Vec<RequestToken>,
     /// Every response is the last of its connection.
@@ -86,12 +92,28 @@ impl Exchange {
             marks: Marks::default(),
             standing_lines: StandingLines::new(),
             streams: Pool::new("http_streams", mode),
+            gatherings: Pool::new("http_gatherings", mode),
+            inputs: Pool::new("http_inputs", mode),
             metrics_requests: Vec::new(),
             is_draining: false,
             idle_timeout_ns: limits.idle_timeout_ns,
             fields: HeadFields::new(),
             sequence: 0,
         }
+    }
+
+    /// The pools of what a connection has only for a while.
+    pub(super) fn pool_stats(&self) -> [PoolStats; 3] {
+        [
+            self.streams.stats(),
+            self.gatherings.stats(),
+            self.inputs.stats(),
+        ]
+    }
+
+    /// See `ShardContext::trim_pools`.
+    pub(super) fn trim(&mut self) -> usize {
+        self.streams.trim() + self.gatherings.trim() + self.inputs.trim()
     }
 
     /// Serves requests off the front of `bytes` until one must wait; returns the bytes used.
@@ -188,7 +210,10 @@ impl Exchange {
                     self.open_stream(service, connection, &head, head_bytes, has_more, shard);
                     return Served::Request;
                 }
-                connection.begin_body(&head, bytes, at, &self.limits, &self.blocks)
+                {
+                    let (limits, gatherings) = (&self.limits, &self.gatherings);
+                    connection.begin_body(&head, bytes, at, limits, &self.blocks, gatherings)
+                }
             }
             advance => advance,
         };
@@ -240,11 +265,13 @@ impl Exchange {
         connection: &mut Connection,
         shard: &mut ShardContext<'_, D>,
     ) {
-        let mut input = std::mem::take(&mut connection.input);
+        let Some(mut input) = connection.input.take() else {
+            return;
+        };
         let consumed_bytes = self.serve(service, connection, &input, shard);
         if consumed_bytes < input.len() {
             input.consume_front(consumed_bytes);
-            connection.input = input;
+            connection.input = Some(input);
         }
     }
 
@@ -269,10 +296,23 @@ impl Exchange {
 
     /// Keeps bytes for later. Without memory for them the connection ends.
     pub(super) fn keep(&mut self, connection: &mut Connection, bytes: &[u8]) {
-        if let Err(error) = connection.input.extend_from_slice(&self.blocks, bytes) {
+        let kept = match connection.input.as_mut() {
+            Some(input) => input.extend_from_slice(&self.blocks, bytes),
+            None => self.keep_first(bytes).map(|input| connection.input = input),
+        };
+        if let Err(error) = kept {
             let is_head = connection.is_head_request();
             self.refuse(connection, error.into(), is_head);
         }
+    }
+
+    fn keep_first(&self, bytes: &[u8]) -> Result<Option<Pooled<Buffer>>, PoolError> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut input = Buffer::with_capacity(&self.blocks, bytes.len())?;
+        input.append_within_capacity(bytes);
+        self.inputs.insert(input).map(Some)
     }
 
     /// More responses will follow in this tick, likely as much as last time. Without memory the
@@ -436,7 +476,7 @@ impl Exchange {
         connection.is_closing = true;
         connection.is_last_request = false;
         connection.gathering = None;
-        connection.input.release();
+        connection.input = None;
         self.marks.mark_dirty(connection);
         if let Some(limit) = refusal.limit() {
             self.counters.strike(limit);

@@ -31,8 +31,7 @@ impl Heartbeat {
 impl<S: Service> Server<S> {
     pub(super) fn beat<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.heartbeat.beats_left = self.heartbeat.beats_left.saturating_sub(1);
-        let bytes_given_back =
-            shard.trim_pools() + self.connections.trim() + self.exchange.streams.trim();
+        let bytes_given_back = shard.trim_pools() + self.connections.trim() + self.exchange.trim();
         self.heartbeat.bytes_given_back += bytes_given_back as u64;
         if bytes_given_back > 0 {
             self.heartbeat.beats_left = self.heartbeat.beats_left.max(1);
@@ -50,7 +49,7 @@ impl<S: Service> Server<S> {
         snapshot.driver_name = shard.driver.name();
         snapshot.pools.clear();
         snapshot.pools.push(self.connections.stats());
-        snapshot.pools.push(self.exchange.streams.stats());
+        snapshot.pools.extend(self.exchange.pool_stats());
         shard.visit_pool_stats(&mut |stats| snapshot.pools.push(stats));
         snapshot.bytes_given_back = self.heartbeat.bytes_given_back;
         snapshot.io_buffers_addressed_bytes = shard.pools.io_buffers.addressed_bytes() as u64;
@@ -190,6 +189,9 @@ mod tests {
         }
     }
 
+    /// What half a head of each connection lies in.
+    const POOLS: [&str; 3] = ["http_connections", "shard_blocks", "http_inputs"];
+
     /// Goal: what a thousand connections took is kept while they are there and for the beat after
     /// them; then half of it leaves with each beat, in every pool, until all is gone and the beats
     /// end.
@@ -206,8 +208,8 @@ mod tests {
             bench.event(Event::Received { socket, bytes });
         }
         assert!(bench.beat());
-        let full = ["http_connections", "shard_blocks"].map(|name| bench.chunk_count(name));
-        assert!(full[0] > 3 && full[1] > 10, "{full:?}");
+        let full = POOLS.map(|name| bench.chunk_count(name));
+        assert!(full[0] >= 3 && full[1] > 10 && full[2] > 0, "{full:?}");
         assert_eq!(bench.pool("http_connections").live_objects, CONNECTIONS);
         for slot in 0..CONNECTIONS {
             let (socket, error) = (socket(slot), millpond_io::Errno::CONNRESET);
@@ -216,23 +218,19 @@ mod tests {
         assert!(bench.beat());
         let mut expected = full;
         assert_eq!(
-            bench.chunk_count("http_connections"),
-            full[0],
+            POOLS.map(|name| bench.chunk_count(name)),
+            full,
             "used until now"
         );
-        assert_eq!(bench.chunk_count("shard_blocks"), full[1], "used until now");
         while bench.beat() {
             expected = expected.map(|count| count / 2);
-            for (name, count) in ["http_connections", "shard_blocks"]
-                .into_iter()
-                .zip(expected)
-            {
+            for (name, count) in POOLS.into_iter().zip(expected) {
                 let stats = bench.pool(name);
                 assert_eq!(stats.reserved_bytes / CHUNK_BYTES, count, "{stats:?}");
                 assert!(stats.identity_holds() && stats.live_objects == 0);
             }
         }
-        assert_eq!(expected, [0, 0]);
+        assert_eq!(expected, [0; POOLS.len()]);
         let given_back = bench.server.snapshots.lock(0).bytes_given_back;
         assert_eq!(given_back, full.iter().sum::<u64>() * CHUNK_BYTES);
         assert_eq!(bench.pool("shard_blocks").cached_bytes, 0);

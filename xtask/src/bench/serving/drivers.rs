@@ -19,8 +19,9 @@ const OVER_EPOLL_MIN: f64 = 1.15;
 const SHAPES: [(usize, usize); 5] = [(1, 1), (8, 1), (64, 1), (512, 1), (64, 16)];
 const NOT_SLOWER_MAX: f64 = 1.03;
 
-/// How long a server looks for the next request before it sleeps, in microseconds.
-const BUSY_POLL_US: &str = "50";
+/// How long a server looks for the next request before it sleeps, in microseconds: longer than a
+/// client needs that has to be woken.
+const BUSY_POLL_US: &str = "200";
 const BUSY_POLL_MIN: f64 = 4.0;
 
 /// All of it.
