@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicBool;
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
   millpond bench pools
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 4 the measurement is not to be trusted;
+Exit status: 0 done; 1 failed; 2 wrong usage; 3 an objective was missed; 4 the measurement is not to be trusted;
 130 interrupted, with what was measured until then printed."
 )]
 pub(crate) struct Cli {

@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Failed,
     /// The command line is wrong; nothing was done.
     Usage,
+    /// The measurement was made and printed, and an objective was missed.
+    SloMissed,
     /// The measurement was made and printed, but its own checks say not to rely on it.
     NotTrusted,
     /// Ended early by the user; what was measured until then is printed.
@@ -31,6 +33,7 @@ impl From<Exit> for ExitCode {
             Exit::Success => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::SloMissed => 3,
             Exit::NotTrusted => 4,
             Exit::Interrupted => 130,
         })

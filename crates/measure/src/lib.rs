@@ -15,6 +15,7 @@ pub mod environment;
 pub mod process;
 pub mod counters;
 pub mod noise;
+pub mod slo;
 pub mod record;
 pub mod analysis;
 pub mod report;

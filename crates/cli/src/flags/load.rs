@@ -15,6 +15,7 @@ use millpond_load::{Ended, LoadConfig, LoadRecord, Stop, Target, Workload};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
 use millpond_measure::series::Series;
+use millpond_measure::slo::{Slo, SloFacts, SloOutcome};
 use millpond_measure::units::{format_count, format_rate};
 use millpond_mempool::PoolMode;
 use std::net::SocketAddr;
@@ -102,6 +103,10 @@ pub(crate) struct LoadFlags {
     /// wrk's Lua scripts are not built yet
     #[arg(short, long, value_name = "FILE", value_parser = refuse_script, hide = true)]
     script: Option<String>,
+    /// What the run has to keep, else the exit status is 3: p99<5ms, service.p50<200us, errors<0.1%,
+    /// rate>1k; several with commas. Requests that were given up count with their age
+    #[arg(long, value_name = "OBJECTIVES")]
+    slo: Option<Slo>,
     #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]
@@ -277,12 +282,27 @@ impl LoadFlags {
             is_open_loop: self.arrivals.is_open_loop(),
         };
         self.print.finish(&finished, &header)?;
-        Ok(exit_of(&record))
+        let outcomes = self.slo.map(|slo| slo.judge(&facts_of(&record)));
+        let outcomes = outcomes.unwrap_or_default();
+        for outcome in &outcomes {
+            let word = if outcome.is_met { "met" } else { "MISSED" };
+            let SloOutcome {
+                objective,
+                measured,
+                ..
+            } = outcome;
+            // Not among the results: those may be a table for another program.
+            output::note(format!("{objective}: {measured}, {word}"));
+        }
+        Ok(exit_of(
+            &record,
+            outcomes.iter().all(|outcome| outcome.is_met),
+        ))
     }
 }
 
 /// A record that says of itself that it is wrong must not look like success to a script.
-fn exit_of(record: &LoadRecord) -> Exit {
+fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
     match record.ended {
         Ended::Interrupted => Exit::Interrupted,
         Ended::TargetGone => {
@@ -290,7 +310,19 @@ fn exit_of(record: &LoadRecord) -> Exit {
             Exit::Failed
         }
         Ended::Complete if record.verdict.status == LoadStatus::Invalid => Exit::NotTrusted,
+        Ended::Complete if !is_slo_met => Exit::SloMissed,
         Ended::Complete => Exit::Success,
+    }
+}
+
+fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
+    SloFacts {
+        response: &record.response,
+        service: &record.service,
+        slip: &record.slip,
+        unanswered: &record.unanswered,
+        failed: record.errors.total() + record.shed + record.abandoned,
+        requests_per_s: record.requests_per_s,
     }
 }
 
@@ -456,6 +488,7 @@ mod tests {
             (format!("--arrivals poisson {url}"), "--rate"),
             (format!("--trace /nowhere {url}"), "cannot be read"),
             (format!("--deadline 5ms {url}"), "give a rate"),
+            (format!("--slo p99=5ms {url}"), "p99<5ms"),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
             (format!("-s script.lua {url}"), "not built yet"),

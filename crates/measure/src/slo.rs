@@ -1,0 +1,346 @@
+//! Service-level objectives: what a run has to keep, and whether it did.
+//!
+//! On the path: `millpond load --slo 'p99<5ms,errors<0.1%'` reads them before the run and asks after
+//! it. A request that was given up without an answer counts with its age, which is less than it
+//! would have taken: else a server could keep its promise by not answering.
+//!
+//! Absent on purpose: interpolation. An objective is met by what was measured.
+
+use crate::histogram::LatencyHistogram;
+use crate::units::{
+    format_duration_ns, format_percent, format_rate, parse_count, parse_duration_ns,
+};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a run came to, as far as objectives ask.
+#[derive(Clone, Copy, Debug)]
+pub struct SloFacts<'a> {
+    /// From the intended start to the last byte; in a closed loop from the actual send.
+    pub response: &'a LatencyHistogram,
+    /// From the actual send to the last byte.
+    pub service: &'a LatencyHistogram,
+    /// From the intended start to the actual send.
+    pub slip: &'a LatencyHistogram,
+    /// Ages of requests that were given up, by their intended start.
+    pub unanswered: &'a LatencyHistogram,
+    /// Requests that failed or were given up.
+    pub failed: u64,
+    /// Right answers a second.
+    pub requests_per_s: f64,
+}
+
+/// All that one run has to keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slo(Vec<Objective>);
+
+/// One measure and its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Objective {
+    subject: Subject,
+    is_upper: bool,
+    /// Nanoseconds, a share of 1, or requests per second, as the subject is.
+    limit: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Subject {
+    Time(Clock, Figure),
+    /// Share of the requests that failed or were given up.
+    Errors,
+    /// Right answers a second.
+    Rate,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Clock {
+    Response,
+    Service,
+    Slip,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Figure {
+    Percentile(f64),
+    Mean,
+    Max,
+}
+
+/// One objective after a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SloOutcome {
+    /// The objective, as `p99 < 5 ms`.
+    pub objective: String,
+    /// What was measured, in words.
+    pub measured: String,
+    /// Whether it was kept.
+    pub is_met: bool,
+}
+
+impl Slo {
+    /// Compares a run with every objective, in their order.
+    #[must_use]
+    pub fn judge(&self, facts: &SloFacts<'_>) -> Vec<SloOutcome> {
+        let judge = |objective: &Objective| objective.judge(facts);
+        self.0.iter().map(judge).collect()
+    }
+}
+
+impl Objective {
+    fn judge(&self, facts: &SloFacts<'_>) -> SloOutcome {
+        let measured = self.subject.measure(facts);
+        // Nothing measured keeps no promise.
+        let is_met = measured.is_some_and(|value| {
+            if self.is_upper {
+                value < self.limit
+            } else {
+                value > self.limit
+            }
+        });
+        SloOutcome {
+            objective: self.to_string(),
+            measured: measured.map_or_else(
+                || "nothing was measured".to_owned(),
+                |value| self.subject.format(value),
+            ),
+            is_met,
+        }
+    }
+}
+
+impl Subject {
+    fn measure(self, facts: &SloFacts<'_>) -> Option<f64> {
+        match self {
+            Self::Rate => Some(facts.requests_per_s),
+            Self::Errors => {
+                let all = facts.failed + facts.response.count();
+                (all > 0).then(|| facts.failed as f64 / all as f64)
+            }
+            Self::Time(clock, figure) => {
+                let mut histogram = match clock {
+                    Clock::Response => facts.response,
+                    Clock::Service => facts.service,
+                    Clock::Slip => facts.slip,
+                }
+                .clone();
+                if clock == Clock::Response {
+                    histogram.merge(facts.unanswered);
+                }
+                (!histogram.is_empty()).then(|| match figure {
+                    Figure::Percentile(percent) => histogram.percentile(percent) as f64,
+                    Figure::Mean => histogram.mean(),
+                    Figure::Max => histogram.max() as f64,
+                })
+            }
+        }
+    }
+
+    fn format(self, value: f64) -> String {
+        match self {
+            Self::Time(..) => format_duration_ns(value),
+            Self::Errors => format_percent(value),
+            Self::Rate => format_rate(value),
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.is_upper { '<' } else { '>' };
+        let limit = self.subject.format(self.limit);
+        match self.subject {
+            Subject::Errors => write!(formatter, "errors {sign} {limit}"),
+            Subject::Rate => write!(formatter, "rate {sign} {limit}"),
+            Subject::Time(clock, figure) => {
+                match clock {
+                    Clock::Response => {}
+                    Clock::Service => formatter.write_str("service ")?,
+                    Clock::Slip => formatter.write_str("slip ")?,
+                }
+                match figure {
+                    Figure::Percentile(percent) => write!(formatter, "p{percent}")?,
+                    Figure::Mean => formatter.write_str("mean")?,
+                    Figure::Max => formatter.write_str("max")?,
+                }
+                write!(formatter, " {sign} {limit}")
+            }
+        }
+    }
+}
+
+impl FromStr for Slo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let objectives: Result<Vec<Objective>, String> =
+            text.split(',').map(|one| one.trim().parse()).collect();
+        objectives.map(Self)
+    }
+}
+
+impl FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write it as p99<5ms, errors<0.1%, rate>1k or service.p50<200us";
+        let at = text
+            .find(['<', '>'])
+            .ok_or_else(|| format!("{text:?} compares nothing: {example}"))?;
+        let (name, limit) = (text[..at].trim(), text[at + 1..].trim());
+        let is_upper = text.as_bytes()[at] == b'<';
+        let subject = parse_subject(name).ok_or_else(|| format!("{name:?}: {example}"))?;
+        let limit = match subject {
+            Subject::Time(..) => parse_duration_ns(limit).map(|limit_ns| limit_ns as f64),
+            Subject::Rate => parse_count(limit).map(|per_s| per_s as f64),
+            Subject::Errors => {
+                return parse_share(limit).map(|limit| Self {
+                    subject,
+                    is_upper,
+                    limit,
+                });
+            }
+        };
+        let limit = limit.map_err(|error| error.to_string())?;
+        Ok(Self {
+            subject,
+            is_upper,
+            limit,
+        })
+    }
+}
+
+fn parse_subject(name: &str) -> Option<Subject> {
+    match name {
+        "errors" => return Some(Subject::Errors),
+        "rate" => return Some(Subject::Rate),
+        _ => {}
+    }
+    let (clock, figure) = match name.split_once('.') {
+        Some(("response", figure)) => (Clock::Response, figure),
+        Some(("service", figure)) => (Clock::Service, figure),
+        Some(("slip", figure)) => (Clock::Slip, figure),
+        // The point may be that of p99.9.
+        _ => (Clock::Response, name),
+    };
+    let figure = match figure {
+        "mean" => Figure::Mean,
+        "max" => Figure::Max,
+        _ => {
+            let digits = figure.strip_prefix('p')?;
+            let is_plain = digits
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let percent: f64 = digits.parse().ok().filter(|_| is_plain)?;
+            (percent <= 100.0).then_some(Figure::Percentile(percent))?
+        }
+    };
+    Some(Subject::Time(clock, figure))
+}
+
+/// `0.1%`, or a share of 1: `0.001`.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let (digits, scale) = match text.strip_suffix('%') {
+        Some(digits) => (digits.trim(), 100.0),
+        None => (text, 1.0),
+    };
+    let share = digits.parse::<f64>().ok().map(|value| value / scale);
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("{text:?} is not a share: write 0.1% or 0.001"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(values_ms: impl IntoIterator<Item = u64>) -> LatencyHistogram {
+        let mut histogram = LatencyHistogram::new();
+        values_ms
+            .into_iter()
+            .for_each(|value_ms| histogram.record(value_ms * 1_000_000));
+        histogram
+    }
+
+    fn judged(slo: &str, unanswered: &LatencyHistogram, failed: u64) -> Vec<bool> {
+        let (response, service) = (times(1..=100), times(1..=50));
+        let facts = SloFacts {
+            response: &response,
+            service: &service,
+            slip: &times([]),
+            unanswered,
+            failed,
+            requests_per_s: 1_000.0,
+        };
+        let slo: Slo = slo.parse().unwrap();
+        let outcomes = slo.judge(&facts);
+        outcomes.iter().map(|outcome| outcome.is_met).collect()
+    }
+
+    /// Goal: each measure is compared with its own limit, on the side that was asked for.
+    #[test]
+    fn objectives_are_judged_one_by_one() {
+        let nobody = times([]);
+        let slo =
+            "p50<60ms,p50<40ms,p99.9<101ms,max<100ms,service.p99<51ms,mean>50ms,rate>999,rate>1k";
+        let expected = [true, false, true, false, true, true, true, false];
+        assert_eq!(judged(slo, &nobody, 0), expected);
+        assert_eq!(judged("errors<1%, errors<0.5%", &nobody, 1), [true, false]);
+        // There was no open loop: a promise about slip is not kept by silence.
+        assert_eq!(judged("slip.p99<1s", &nobody, 0), [false]);
+    }
+
+    /// Goal: requests that were never answered do not make the tail look better.
+    #[test]
+    fn the_unanswered_count_with_their_age() {
+        assert_eq!(judged("p90<95ms", &times([]), 0), [true]);
+        assert_eq!(judged("p90<95ms", &times([500; 20]), 20), [false]);
+        assert_eq!(judged("service.p90<95ms", &times([500; 20]), 20), [true]);
+    }
+
+    #[test]
+    fn outcomes_can_be_read() {
+        let slo: Slo = "p99.9<5ms,errors<0.1%,service.max<1s,rate>2k"
+            .parse()
+            .unwrap();
+        let (empty, some) = (times([]), times([7]));
+        let facts = SloFacts {
+            response: &some,
+            service: &empty,
+            slip: &empty,
+            unanswered: &empty,
+            failed: 0,
+            requests_per_s: 1.0,
+        };
+        let outcomes = slo.judge(&facts);
+        let words: Vec<&str> = outcomes.iter().map(|one| one.objective.as_str()).collect();
+        assert_eq!(words[0], "p99.9 < 5.00 ms");
+        assert!(words[1].starts_with("errors < 0.1"), "{}", words[1]);
+        assert!(words[2].starts_with("service max < 1"), "{}", words[2]);
+        assert!(words[3].starts_with("rate > 2"), "{}", words[3]);
+        assert!(outcomes[0].measured.contains("ms") && !outcomes[0].is_met);
+        assert_eq!(outcomes[2].measured, "nothing was measured");
+    }
+
+    #[test]
+    fn wrong_objectives_are_refused_with_an_example() {
+        for text in [
+            "",
+            "p99",
+            "p99<",
+            "p99<fast",
+            "p101<1s",
+            "px<1s",
+            "errors<5ms",
+            "errors<200%",
+            "rate>fast",
+            "other.p99<1s",
+            "p99<1s,",
+            "p-1<1s",
+        ] {
+            let parsed: Result<Slo, String> = text.parse();
+            assert!(parsed.is_err(), "{text}");
+        }
+        let error = "p99=5ms".parse::<Slo>().unwrap_err();
+        assert!(error.contains("p99<5ms"), "{error}");
+    }
+}
