@@ -14,8 +14,7 @@ use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::finish_sending;
 use crate::pools::ShardPools;
-use io_uring::types::CancelBuilder;
-use io_uring::{opcode, squeue, types};
+use io_uring::{opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
@@ -74,12 +73,20 @@ impl UringDriver {
         self.counters.abandoned += 1;
         // Fails if the connection is gone already; then nobody needs a FIN.
         let _ = shutdown(socket.fd(), Shutdown::Both);
-        let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(types::Fd(socket.raw_fd())).all())
-            .build()
-            .flags(self.quiet_flags())
-            .user_data(Operation::Cancel.alone());
-        // SAFETY: the entry points to no memory.
-        unsafe { self.ring.push(&entry) };
+        // Each by its name, which the kernel finds at once. To end all of a descriptor it would look
+        // at every operation of the ring: among 10,000 sockets that took it 300 us, and closing 64
+        // of them kept everybody else waiting for 20 ms.
+        let in_flight = [
+            (socket.has_receive(), Operation::Receive),
+            (socket.send == SendOperation::Queued, Operation::SendQueued),
+            (socket.has_connect, Operation::Connect),
+            (socket.has_watch, Operation::Watch),
+        ];
+        for (is_in_flight, operation) in in_flight {
+            if is_in_flight {
+                self.cancel(operation.on(id));
+            }
+        }
     }
 
     /// Cancels one operation, of which nothing is heard but its own end.
