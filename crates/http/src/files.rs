@@ -231,6 +231,12 @@ impl Service for Files {
         )
     }
 
+    /// Bodies are of no use here: without this each connection could have the server keep one of up
+    /// to `body_bytes_max`.
+    fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
+        true
+    }
+
     fn stream(
         &mut self,
         _event: StreamEvent<'_>,

@@ -38,4 +38,10 @@ impl Service for Plaintext {
         };
         Flow::Done
     }
+
+    /// Nobody reads them, so nobody keeps them: waiting for a body would hold up to
+    /// `body_bytes_max` of memory for each connection.
+    fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
+        true
+    }
 }

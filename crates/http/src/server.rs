@@ -13,10 +13,13 @@
 
 mod exchange;
 mod stream;
+mod backlog;
 mod deadline;
 mod crowd;
 mod drain;
 mod observe;
+#[cfg(test)]
+mod bench;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use stream::Written;
@@ -259,17 +262,6 @@ impl<S: Service> Server<S> {
             self.go_on(shard, socket);
         }
         self.answered = answered;
-    }
-
-    fn serve_backlog<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let mut due = std::mem::take(&mut self.backlog_due);
-        for socket in due.drain(..) {
-            if let Some(connection) = self.connections.get_mut(socket) {
-                connection.is_backlogged = false;
-                self.go_on(shard, socket);
-            }
-        }
-        self.backlog_due = std::mem::replace(&mut self.exchange.marks.backlogged, due);
     }
 
     /// One send for each connection with output; closes those that are done.

@@ -75,3 +75,14 @@ pub(crate) unsafe fn free_layout(start: NonNull<u8>, layout: Layout) {
     // SAFETY: the caller's promise.
     unsafe { dealloc(start.as_ptr(), layout) };
 }
+
+/// Has malloc give the pages of its free memory back to the system, all threads' arenas included.
+/// It does so by itself only at an arena's end: below one block in use everything stays. Walks all
+/// free memory, so call it after much was freed. Nothing where malloc is not glibc's.
+pub fn give_back_free_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer and locks what it walks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

@@ -45,6 +45,10 @@ impl Written {
     }
 }
 
+/// What a chunk of a body that nobody wants counts for at least: thousands of small ones are as much
+/// work as a long one. The step that ends a body counts too.
+const UNREAD_STEP_BYTES_MIN: usize = 512;
+
 impl Exchange {
     /// Calls the service for a request whose body it wants in parts.
     #[cold]
@@ -100,7 +104,8 @@ impl Exchange {
                 } => {
                     let part = &bytes[at..];
                     let step = decoder.decode(part).map(|step| {
-                        let left = left_bytes.checked_sub(step.consumed_bytes as u64);
+                        let cost_bytes = step.consumed_bytes.max(UNREAD_STEP_BYTES_MIN) as u64;
+                        let left = left_bytes.checked_sub(cost_bytes);
                         (step.consumed_bytes, step.is_complete, left)
                     });
                     // The answer is out: what is wrong with the rest only ends the connection.

@@ -210,7 +210,7 @@ fn deadlines_count_their_strikes() {
         body_rate_bytes_per_s_min: 1_000_000,
         ..Limits::default()
     };
-    let server = TestServer::with_limits(limits, |_| Plaintext);
+    let server = TestServer::with_limits(limits, |_| Echo);
     let mut slow = server.connect();
     assert_eq!(slow.ask("GET / HT").status, 408);
     slow.expect_end();

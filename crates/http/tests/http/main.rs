@@ -15,6 +15,7 @@ mod requests;
 mod refusals;
 mod streaming;
 mod files;
+mod hostile;
 mod asynchronous;
 mod idle_memory;
 mod limits;
