@@ -13,7 +13,7 @@ const NOT_UNDER_IT: &str = "heap_calls";
 
 /// What threads do depends on which of them goes on when, and that on a seed: these are run with
 /// several.
-const THREADED: [&str; 2] = ["stress", "threads"];
+const THREADED: [&str; 3] = ["first_use", "stress", "threads"];
 
 /// Addresses are never made from numbers. The tests read the clock, the environment and files. And a
 /// stack for each of the panics that they expect would be interpreted too, for seconds; cargo-miri

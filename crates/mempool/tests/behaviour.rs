@@ -135,6 +135,7 @@ fn budget_refuses_harmlessly() {
 
 /// Goal: sizes no machine has are errors in every pool that can be asked for them.
 #[test]
+#[cfg_attr(miri, ignore = "Miri ends where its own memory would")]
 fn impossible_sizes_are_errors() {
     for mode in MODES {
         let pool = BlockPool::new("huge", mode);

@@ -11,7 +11,8 @@ use super::thread_slot::{self, Stage};
 use super::{give_up_heap, hold_for_fork, release_after_fork};
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::thread;
 
 /// No key yet, or being made.
 const NONE: u32 = u32::MAX;
@@ -20,6 +21,11 @@ const MAKING: u32 = u32::MAX - 1;
 const REFUSED: u32 = u32::MAX - 2;
 
 static KEY: AtomicU32 = AtomicU32::new(NONE);
+/// The thread that makes the key: its system calls may come back here before it is made.
+static MAKER: AtomicUsize = AtomicUsize::new(0);
+/// How often to let others go on while one of them makes the key. Bounded, because that one may be
+/// missing: in the child of a fork.
+const YIELDS_MAX: usize = 10_000;
 
 /// Values of the key: how often its destructor has been called for this thread.
 const FIRST_TIME: *const c_void = ptr::without_provenance(1);
@@ -35,10 +41,15 @@ pub fn prepare() {
     {
         return;
     }
+    MAKER.store(this_thread(), Ordering::Relaxed);
     let mut key = 0;
     // SAFETY: `key` may be written, and the destructor is a function of this object.
     let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_thread_end)) };
     KEY.store(if made == 0 { key } else { REFUSED }, Ordering::Release);
+    if !thread_slot::heap().is_null() {
+        // The call above asked for memory, and there was no key to arm yet.
+        set(FIRST_TIME);
+    }
     // Miri knows no fork.
     #[cfg(not(miri))]
     // SAFETY: functions of this object. Refused only without memory; forks of a process with threads
@@ -53,14 +64,23 @@ pub(super) fn arm() {
 }
 
 fn set(value: *const c_void) {
-    let key = KEY.load(Ordering::Acquire);
-    // `MAKING` only in the thread that makes the key, and in others during its first call: the main
-    // thread before there are others, in practice.
+    let mut key = KEY.load(Ordering::Acquire);
+    let mut yields_left = YIELDS_MAX;
+    while key == MAKING && MAKER.load(Ordering::Relaxed) != this_thread() && yields_left > 0 {
+        thread::yield_now();
+        yields_left -= 1;
+        key = KEY.load(Ordering::Acquire);
+    }
     if key < REFUSED {
         // SAFETY: a key that was created and is never deleted. Refused only without memory: the
         // heap is then lost to the process when the thread ends.
         let _ = unsafe { libc::pthread_setspecific(key, value) };
     }
+}
+
+fn this_thread() -> usize {
+    // SAFETY: no condition. Never 0 on Linux, where it is an address.
+    unsafe { libc::pthread_self() as usize }
 }
 
 extern "C" fn at_thread_end(value: *mut c_void) {
