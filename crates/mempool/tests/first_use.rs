@@ -27,7 +27,10 @@ fn no_heap_is_lost_when_all_threads_begin_at_once() {
     let threads: Vec<_> = thread::scope(|scope| {
         // Joined one by one: a scope's own end does not wait for what threads do at theirs.
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(live)).collect();
-        threads.into_iter().map(|thread| thread.join()).collect()
+        threads
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect()
     });
     assert!(threads.iter().all(Result::is_ok));
     let stats = malloc::stats();
