@@ -6,6 +6,7 @@
 
 use crate::bench::command::{bounded, text_of};
 use crate::bench::figure::Figure;
+use crate::bench::lean::Lean;
 use crate::bench::server::Server;
 use crate::bench::{Bench, nginx};
 use std::path::Path;
@@ -20,10 +21,11 @@ const RUN_MAX: Duration = Duration::from_secs(300);
 
 const P99_RATIO_MAX: f64 = 1.3;
 const PEAK_MIB_MAX: f64 = 8.0;
-const RIVALS: [&str; 3] = ["uring", "epoll", "nginx"];
+const RIVALS: [&str; 3] = ["uring", "epoll", NGINX];
+const NGINX: &str = "nginx";
 
 /// Rounds over all three, a fresh server for each run: the peak is of one run.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
+pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, String> {
     if let Err(sentence) = text_of(std::process::Command::new("ab").arg("-V")) {
         println!("connections without keep-alive are not measured: {sentence}");
         println!("ab is in the Debian package apache2-utils");
@@ -40,21 +42,42 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     };
     println!("ab -c {connections} -n {requests}, without keep-alive");
     let mut runs: [Vec<Run>; RIVALS.len()] = Default::default();
+    let mut broken_counts = [0; RIVALS.len()];
     for round in 0..bench.plan.pairs.min(3) {
         let mut order: Vec<usize> = (0..RIVALS.len()).collect();
         if round % 2 == 1 {
             order.reverse();
         }
         for index in order {
-            let run = run(bench, RIVALS[index], &root, connections, requests)?;
-            println!("round {}: {} {run}", round + 1, RIVALS[index]);
-            runs[index].push(run);
+            let rival = RIVALS[index];
+            match run(bench, rival, &root, connections, requests) {
+                Ok(run) => {
+                    println!("round {}: {rival} {run}", round + 1);
+                    runs[index].push(run);
+                }
+                // ab gives up at the first reset: that is a result.
+                Err(sentence) if !bench.plan.smoke => {
+                    println!("round {}: {rival} BROKE OFF: {sentence}", round + 1);
+                    broken_counts[index] += 1;
+                }
+                Err(sentence) => return Err(sentence),
+            }
         }
     }
-    let all = RIVALS.iter().zip(&runs);
-    Ok(all
-        .flat_map(|(rival, runs)| figures(rival, runs, connections))
-        .collect())
+    let mut all = Vec::new();
+    for (index, rival) in RIVALS.into_iter().enumerate() {
+        let name = format!("server_ab_{rival}_runs_broken_off");
+        let broken = Figure::median(name, vec![f64::from(broken_counts[index])]);
+        all.push(if rival == NGINX {
+            broken
+        } else {
+            broken.at_most(0.0)
+        });
+        if !runs[index].is_empty() {
+            all.extend(figures(rival, &runs[index], connections));
+        }
+    }
+    Ok(all)
 }
 
 /// What ab says, and what the server took.
@@ -96,7 +119,7 @@ fn run(
     requests: usize,
 ) -> Result<Run, String> {
     let server = match rival {
-        "nginx" => nginx::start_files(bench, root, connections)?,
+        NGINX => nginx::start_files(bench, root, connections)?,
         driver => {
             let root = root.display().to_string();
             Server::millpond(bench, &["files", &root, "--driver", driver], &[])?
@@ -129,7 +152,7 @@ fn figures(rival: &str, runs: &[Run], connections: usize) -> Vec<Figure> {
         run.ab.p99_ms / 1e3 / (connections as f64 / run.ab.requests_per_s)
     });
     let peak = figure("peak_rss_mib", &|run| run.peak_mib);
-    let is_ours = rival != "nginx";
+    let is_ours = rival != NGINX;
     let mut figures = if is_ours {
         vec![
             failed.at_most(0.0),
