@@ -7,6 +7,7 @@
 //! restarting a shard that failed: the others are stopped and the error is returned.
 
 mod config;
+mod departure;
 mod shard_server;
 mod shards;
 mod signals;

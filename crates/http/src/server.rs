@@ -21,6 +21,7 @@ mod observe;
 #[cfg(test)]
 mod bench;
 
+pub(crate) use drain::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
 pub(crate) use stream::Written;
 
@@ -32,15 +33,19 @@ use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{RequestToken, Service};
 use deadline::IdleSweep;
-use millpond_io::{Driver, Event, IoError, Peer, Protocol, ShardContext, SocketId, WaitPlan};
+use millpond_io::{
+    Driver, Event, IoError, Peer, Protocol, ShardContext, SocketId, TimerId, WaitPlan,
+};
 use millpond_mempool::{BlockPool, PoolMode, PoolStats};
 use observe::Heartbeat;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Users of timers that are no socket; no socket has these ids, its slots being dense.
 const DRAIN_TIMER: u64 = u64::MAX;
 const HEARTBEAT_TIMER: u64 = u64::MAX - 1;
 const IDLE_TIMER: u64 = u64::MAX - 2;
+const HAND_OVER_TIMER: u64 = u64::MAX - 3;
 
 /// What a server needs besides its service.
 pub(crate) struct ServerParts {
@@ -50,6 +55,7 @@ pub(crate) struct ServerParts {
     pub(crate) blocks: BlockPool,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) build_labels: Arc<[(&'static str, String)]>,
+    pub(crate) is_handing_over: Arc<AtomicBool>,
 }
 
 /// A [`Service`] as an [`io::Protocol`](Protocol).
@@ -65,6 +71,12 @@ pub(crate) struct Server<S> {
     build_labels: Arc<[(&'static str, String)]>,
     heartbeat: Heartbeat,
     idle_sweep: IdleSweep,
+    /// Another process takes the address over.
+    is_handing_over: Arc<AtomicBool>,
+    /// Set while connections are still taken although the server drains.
+    hand_over_timer: Option<TimerId>,
+    /// Ticks until those are seen that had connected when listening ended.
+    ticks_to_last: u8,
     /// The drain deadline passed: what is left is cut.
     is_drain_over: bool,
 }
@@ -81,6 +93,9 @@ impl<S: Service> Server<S> {
             build_labels: parts.build_labels,
             heartbeat: Heartbeat::default(),
             idle_sweep: IdleSweep::default(),
+            is_handing_over: parts.is_handing_over,
+            hand_over_timer: None,
+            ticks_to_last: 0,
             is_drain_over: false,
         }
     }
@@ -106,6 +121,7 @@ impl<S: Service> Server<S> {
         usize::from(self.heartbeat.timer.is_some())
             + usize::from(self.idle_sweep.timer.is_some())
             + usize::from(self.exchange.is_draining)
+            + usize::from(self.hand_over_timer.is_some())
     }
 
     pub(crate) fn is_drain_over(&self) -> bool {
@@ -274,7 +290,7 @@ impl<S: Service> Server<S> {
             };
             connection.is_dirty = false;
             self.exchange.send_output(connection, shard);
-            if self.exchange.is_draining && connection.is_idle() {
+            if self.exchange.closes_idle && connection.is_idle() {
                 connection.is_closing = true;
             }
             if connection.is_closing && !connection.is_blocked {
@@ -352,6 +368,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),
             IDLE_TIMER => self.close_idle(shard),
+            HAND_OVER_TIMER => self.end_hand_over(shard),
             user => {
                 let futures = self.service.async_shard();
                 if !futures.is_some_and(|futures| futures.timer_expired(shard, user)) {
@@ -369,6 +386,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             futures.pump(shard);
         }
         self.flush(shard);
+        self.ticks_to_last = self.ticks_to_last.saturating_sub(1);
         self.keep_beating(shard);
     }
 
@@ -377,7 +395,9 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     }
 
     fn finished(&self) -> bool {
-        let is_drained = self.connections.is_empty() && self.service.can_stop();
+        let takes_connections = self.hand_over_timer.is_some() || self.ticks_to_last > 0;
+        let is_drained =
+            !takes_connections && self.connections.is_empty() && self.service.can_stop();
         self.exchange.is_draining && (is_drained || self.is_drain_over)
     }
 

@@ -20,6 +20,7 @@
 
 pub mod address;
 pub mod listener;
+pub mod port_share;
 pub mod op;
 pub mod driver;
 pub mod shard;
@@ -45,6 +46,7 @@ pub use error::IoError;
 pub use listener::{ListenOptions, Listener};
 pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
 pub use pools::ShardPools;
+pub use port_share::PortShare;
 pub use rustix::io::Errno;
 pub use shard::{Protocol, Shard, ShardConfig, ShardContext, ShardReport, StopHandle, WaitPlan};
 pub use timer_wheel::{TimerId, TimerWheel};

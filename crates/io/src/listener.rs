@@ -26,7 +26,8 @@ pub const BACKLOG: i32 = 4096;
 /// How to listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
-    /// Other sockets of this user may listen on the same port; the kernel spreads connections.
+    /// Other sockets of this user may listen on the same port; the kernel spreads connections. A
+    /// unix path is taken over from whoever listens there.
     pub reuse_port: bool,
     /// Connections that may wait for acceptance; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
@@ -48,7 +49,9 @@ pub struct Listener {
     fd: OwnedFd,
     address: Address,
     /// Removes a unix socket's path when the last listener on it is gone.
-    _path: Option<Arc<BoundPath>>,
+    path: Option<Arc<BoundPath>>,
+    /// Counts the listeners of a [`crate::PortShare`].
+    _share: Option<Arc<()>>,
 }
 
 impl Listener {
@@ -56,7 +59,7 @@ impl Listener {
     pub fn bind(address: &Address, options: ListenOptions) -> Result<Self, IoError> {
         match address {
             Address::Inet(inet) => Self::bind_inet(*inet, options),
-            Address::Unix(path) => Self::bind_unix(path, options.backlog),
+            Address::Unix(path) => Self::bind_unix(path, options),
         }
     }
 
@@ -66,7 +69,8 @@ impl Listener {
     /// perhaps an older run of the same one, listens with `SO_REUSEPORT` too.
     pub fn bind_group(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
         let options = ListenOptions {
-            reuse_port: count > 1,
+            // The shards of a unix address share one socket.
+            reuse_port: count > 1 && address.inet().is_some(),
             backlog,
         };
         if count > 1 && address.inet().is_some_and(|inet| inet.port() != 0) {
@@ -79,6 +83,15 @@ impl Listener {
                 },
             )?;
         }
+        Self::group(address, count, options)
+    }
+
+    /// One listener for each of `count` shards, without asking who else is there.
+    pub(crate) fn group(
+        address: &Address,
+        count: usize,
+        options: ListenOptions,
+    ) -> Result<Vec<Self>, IoError> {
         let mut group = Vec::with_capacity(count);
         for _ in 0..count {
             let next = match group.first() {
@@ -94,6 +107,16 @@ impl Listener {
     #[must_use]
     pub fn local_address(&self) -> &Address {
         &self.address
+    }
+
+    /// The path of a unix socket.
+    pub(crate) fn bound_path(&self) -> Option<Arc<BoundPath>> {
+        self.path.clone()
+    }
+
+    /// Lets whoever holds `token` see that this listener is there.
+    pub(crate) fn share(&mut self, token: &Arc<()>) {
+        self._share = Some(Arc::clone(token));
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -112,7 +135,8 @@ impl Listener {
         Ok(Self {
             fd,
             address: first.address.clone(),
-            _path: first._path.clone(),
+            path: first.path.clone(),
+            _share: None,
         })
     }
 
@@ -128,44 +152,85 @@ impl Listener {
         Ok(Self {
             fd,
             address: Address::Inet(local),
-            _path: None,
+            path: None,
+            _share: None,
         })
     }
 
-    fn bind_unix(path: &Path, backlog: i32) -> Result<Self, IoError> {
+    fn bind_unix(path: &Path, options: ListenOptions) -> Result<Self, IoError> {
         let address = Address::Unix(path.to_owned());
         let failed = |error| listen_error(&address, error);
+        let io_failed = |error: std::io::Error| {
+            failed(Errno::from_io_error(&error).unwrap_or(Errno::ADDRINUSE))
+        };
         let name = unix_name(&address, path)?;
         let fd = stream_socket(AddressFamily::UNIX).map_err(failed)?;
         match bind(&fd, &name) {
-            Err(Errno::ADDRINUSE) if is_abandoned(path, &name) => {
-                std::fs::remove_file(path).map_err(|error| {
-                    failed(Errno::from_io_error(&error).unwrap_or(Errno::ADDRINUSE))
-                })?;
-                bind(&fd, &name)
+            Err(Errno::ADDRINUSE) if options.reuse_port && is_socket(path) => {
+                // Whoever connects finds the old socket or the new one, never neither: so it
+                // listens before it takes the path over.
+                let mut beside = path.as_os_str().to_owned();
+                beside.push(format!(".{}", std::process::id()));
+                let beside = PathBuf::from(beside);
+                bind(&fd, &unix_name(&address, &beside)?).map_err(failed)?;
+                listen(&fd, options.backlog).map_err(failed)?;
+                std::fs::rename(&beside, path).map_err(io_failed)?;
             }
-            outcome => outcome,
+            Err(Errno::ADDRINUSE) if is_abandoned(path, &name) => {
+                std::fs::remove_file(path).map_err(io_failed)?;
+                bind(&fd, &name).map_err(failed)?;
+                listen(&fd, options.backlog).map_err(failed)?;
+            }
+            outcome => {
+                outcome.map_err(failed)?;
+                listen(&fd, options.backlog).map_err(failed)?;
+            }
         }
-        .map_err(failed)?;
-        let path = Arc::new(BoundPath(path.to_owned()));
-        listen(&fd, backlog).map_err(failed)?;
         Ok(Self {
             fd,
+            path: Some(Arc::new(BoundPath::now_at(path))),
             address,
-            _path: Some(path),
+            _share: None,
         })
     }
 }
 
 /// A path of ours in the file system.
 #[derive(Debug)]
-struct BoundPath(PathBuf);
+pub(crate) struct BoundPath {
+    path: PathBuf,
+    /// What stands there: device and inode. `None`: nothing did any more.
+    identity: Option<(u64, u64)>,
+}
+
+impl BoundPath {
+    fn now_at(path: &Path) -> Self {
+        Self {
+            identity: identity_at(path),
+            path: path.to_owned(),
+        }
+    }
+
+    /// Whether another socket has taken the path over.
+    pub(crate) fn is_superseded(&self) -> bool {
+        let now = identity_at(&self.path);
+        now.is_some() && now != self.identity
+    }
+}
 
 impl Drop for BoundPath {
     fn drop(&mut self) {
-        // Somebody may have removed it already; nothing is left to do then.
-        let _ = std::fs::remove_file(&self.0);
+        if self.identity.is_some() && identity_at(&self.path) == self.identity {
+            // Somebody may have removed it in between; nothing is left to do then.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity_at(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// The kernel's form of a unix address.
@@ -210,12 +275,14 @@ fn bound_inet(address: &Address, options: ListenOptions) -> Result<OwnedFd, IoEr
 
 /// Whether `path` is a socket that a dead process left behind: nobody answers.
 fn is_abandoned(path: &Path, name: &SocketAddrUnix) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    is_socket
+    is_socket(path)
         && stream_socket(AddressFamily::UNIX)
             .is_ok_and(|fd| connect(&fd, name) == Err(Errno::CONNREFUSED))
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
 }
 
 fn listen_error(address: &Address, error: Errno) -> IoError {

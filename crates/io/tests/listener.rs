@@ -98,10 +98,10 @@ fn only_abandoned_unix_sockets_are_replaced() {
     let taken = IoError::AddressTaken {
         address: address.clone(),
     };
-    assert_eq!(
-        Listener::bind(&address, ListenOptions::default()).unwrap_err(),
-        taken
-    );
+    for count in [1, 2] {
+        let error = Listener::bind_group(&address, count, 16).unwrap_err();
+        assert_eq!(error, taken, "{count} listeners");
+    }
     drop(alive);
     assert!(path.exists(), "the standard library leaves the path behind");
     drop(Listener::bind(&address, ListenOptions::default()).unwrap());

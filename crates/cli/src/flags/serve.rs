@@ -106,6 +106,10 @@ struct CommonFlags {
     /// Where to listen; port 0 takes a free one, which is printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: Address,
+    /// Share the address with other processes of this user that do so too: start the new server with
+    /// the same --listen, then stop the old one with SIGTERM; no request fails
+    #[arg(long)]
+    reuse_port: bool,
     /// Threads, each with sockets, timers and memory of its own [default: one per CPU it may use]
     #[arg(long, value_name = "N", value_parser = parse_shards)]
     shards: Option<usize>,
@@ -238,6 +242,7 @@ impl CommonFlags {
             limits,
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
+            reuse_port: self.reuse_port,
             ..ServeConfig::new(name, self.listen.clone())
         })
     }
@@ -291,8 +296,9 @@ mod tests {
     fn flags_reach_the_configuration() {
         let config = config(
             "plaintext --listen [::1]:0 --shards 3 --driver epoll --pools off \
-             --max-connections 10 --no-pin --busy-poll 50",
+             --max-connections 10 --no-pin --busy-poll 50 --reuse-port",
         );
+        assert!(config.reuse_port);
         assert_eq!(config.busy_poll_ns, 50_000);
         assert_eq!(config.listen.to_string(), "[::1]:0");
         assert_eq!((config.shards, config.pin), (3, false));

@@ -8,6 +8,8 @@
 mod support;
 mod usage;
 mod serve;
+mod hand_over;
+mod forbidden;
 mod files;
 mod load;
 mod bench;

@@ -1,8 +1,10 @@
 //! The servers as processes: start, other people's clients, signals, faults.
 
-use crate::support::{Server, curl, millpond, peer, run};
+use crate::support::{Running, Server, curl, millpond, peer, run};
 use serde_json::Value;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 /// Goal: curl gets its answer, and each of the two signals ends the server with 0 and its record.
 #[test]
@@ -130,4 +132,52 @@ fn a_data_directory_without_a_parent_is_named() {
     assert_eq!(finished.code(), 1, "{finished:?}");
     assert!(finished.sentence().contains("absent"), "{finished:?}");
     assert!(!data.exists());
+}
+
+/// Goal: a unix socket serves every client that can speak to one, only its owner may use it if the
+/// umask says so, a file left behind by a dead server is no obstacle, and a stop removes it.
+#[test]
+fn a_unix_socket_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pond.sock");
+    let listen = format!("unix:{}", path.display());
+    for driver in ["auto", "epoll"] {
+        let words = ["serve", "plaintext", "--listen", &listen, "--shards", "2"];
+        let serve = format!("umask 077 && exec \"$0\" \"$@\" --driver {driver}");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &serve, env!("CARGO_BIN_EXE_millpond")])
+            .args(words);
+        let mut process = Running::start(&mut command);
+        assert_eq!(process.first_line(), format!("listening on {listen}\n"));
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        let socket = path.display().to_string();
+        let ask = ["--unix-socket", &socket, "http://pond/plaintext"];
+        assert_eq!(curl(&ask), (200, b"Hello, World!".to_vec()));
+        let metrics = curl(&["--unix-socket", &socket, "http://pond/metrics"]).1;
+        assert!(
+            String::from_utf8(metrics)
+                .unwrap()
+                .contains("millpond_http_requests_total")
+        );
+
+        let finished = run(&mut millpond(&words));
+        assert_eq!(finished.code(), 1, "{finished:?}");
+        assert!(finished.sentence().contains("is taken"), "{finished:?}");
+        assert_eq!(
+            curl(&ask).0,
+            200,
+            "refusing the second one harmed the first"
+        );
+
+        process.signal("KILL");
+        assert!(!process.finish().status.success());
+        assert!(path.exists(), "nobody was left to remove it");
+    }
+    let mut server = Running::start(&mut millpond(&["serve", "plaintext", "--listen", &listen]));
+    assert_eq!(server.first_line(), format!("listening on {listen}\n"));
+    server.signal("TERM");
+    assert_eq!(server.finish().code(), 0);
+    assert!(!path.exists());
 }

@@ -25,6 +25,10 @@ pub struct ServeConfig {
     /// How long a shard may look for events before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
+    /// Share the address with another process of this user that does so too: a new server starts
+    /// beside the old one and has the address for itself once that was asked to stop. Without it an
+    /// address that is taken is refused.
+    pub reuse_port: bool,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
 }
@@ -41,6 +45,7 @@ impl ServeConfig {
             name,
             driver: DriverChoice::Auto,
             busy_poll_ns: 0,
+            reuse_port: false,
             build_labels: Vec::new(),
         }
     }

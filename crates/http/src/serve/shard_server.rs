@@ -13,6 +13,7 @@ use crate::service::{Service, ShardStart};
 use millpond_io::{Driver, IoError, Shard, ShardConfig, ShardReport, StopHandle, Waker};
 use millpond_mempool::PoolStats;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A shard with its server. Make it on the thread that runs it: pools belong to a thread.
 pub struct ShardServer<D: Driver, S> {
@@ -25,6 +26,8 @@ pub struct ShardServer<D: Driver, S> {
 pub(super) struct Shared {
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) build_labels: Arc<[(&'static str, String)]>,
+    /// Another process takes the address over: set before the shards are asked to stop.
+    pub(super) is_handing_over: Arc<AtomicBool>,
 }
 
 impl<D: Driver, S: Service> ShardServer<D, S> {
@@ -38,6 +41,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
         let shared = Shared {
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
+            is_handing_over: Arc::default(),
         };
         let shard = ShardConfig {
             index: 0,
@@ -68,6 +72,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             blocks: shard.pools().blocks.clone(),
             snapshots: shared.snapshots,
             build_labels: shared.build_labels,
+            is_handing_over: shared.is_handing_over,
         };
         let server = Server::new(service, parts);
         Ok(Self { shard, server })

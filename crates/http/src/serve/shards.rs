@@ -1,14 +1,15 @@
 //! Starting the shards' threads, waiting for their end, collecting their reports.
 
 use super::config::{ServeConfig, ServeError, ServeReport};
+use super::departure::Departure;
 use super::shard_server::{ShardServer, Shared};
 use crate::metrics::report::accounting_table;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{Service, ShardStart};
 use millpond_io::listener::BACKLOG;
 use millpond_io::{
-    Address, Driver, DriverKind, EpollDriver, IoError, Listener, ShardConfig, ShardReport,
-    StopHandle, UringDriver, allowed_cpus,
+    Address, Driver, DriverKind, EpollDriver, IoError, Listener, PortShare, ShardConfig,
+    ShardReport, StopHandle, UringDriver, allowed_cpus,
 };
 use millpond_mempool::PoolMode;
 use std::error::Error;
@@ -46,6 +47,7 @@ pub struct Running {
     local_address: Address,
     stop_handles: Vec<StopHandle>,
     snapshots: Arc<Snapshots>,
+    departure: Arc<Departure>,
 }
 
 impl Running {
@@ -54,8 +56,10 @@ impl Running {
         &self.local_address
     }
 
-    /// Graceful: answers what was asked, then closes.
+    /// Graceful: answers what was asked, then closes. If another process listens on the address too
+    /// (see [`ServeConfig::reuse_port`]), it takes over and no client notices.
     pub fn request_stop(&self) {
+        self.departure.begin();
         self.stop_handles.iter().for_each(StopHandle::request_stop);
     }
 
@@ -113,7 +117,8 @@ where
     if config.shards == 0 {
         return Err(ServeError::NoShards);
     }
-    let listeners = Listener::bind_group(&config.listen, config.shards, BACKLOG)?;
+    let (listeners, share) = bind(config)?;
+    let departure = Arc::new(Departure::from(share));
     let driver = config.driver.choose()?;
     let plan = Plan {
         config,
@@ -124,6 +129,7 @@ where
             build_labels: config
                 .labels_for(driver.kind.name(), driver.features)
                 .into(),
+            is_handing_over: departure.is_under_way(),
         },
         cpus: if config.pin {
             allowed_cpus()?
@@ -139,6 +145,7 @@ where
             local_address: listeners[0].local_address().clone(),
             stop_handles: Vec::with_capacity(config.shards),
             snapshots: Arc::clone(&plan.shared.snapshots),
+            departure,
         };
         let mut threads = Vec::with_capacity(config.shards);
         let started = start_all(
@@ -160,9 +167,21 @@ where
         } else {
             running.request_abort();
         }
-        let report = join_all(threads)?;
+        let report = join_all(threads);
+        running.departure.finish();
+        let report = report?;
         controlled.map(|()| report)
     })
+}
+
+/// The shards' listeners, and what it takes to leave their address to others.
+fn bind(config: &ServeConfig) -> Result<(Vec<Listener>, Option<PortShare>), IoError> {
+    if config.reuse_port {
+        let (listeners, share) = PortShare::bind(&config.listen, config.shards, BACKLOG)?;
+        return Ok((listeners, Some(share)));
+    }
+    let listeners = Listener::bind_group(&config.listen, config.shards, BACKLOG)?;
+    Ok((listeners, None))
 }
 
 /// Starts every shard's thread, then waits until all accept.

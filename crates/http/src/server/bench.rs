@@ -30,6 +30,7 @@ impl Bench {
             blocks: pools.blocks.clone(),
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: Arc::new([]),
+            is_handing_over: Arc::default(),
         };
         let mut bench = Self {
             server: Server::new(Plaintext, parts),

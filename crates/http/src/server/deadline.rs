@@ -30,7 +30,7 @@ impl Exchange {
             }
             return;
         }
-        if connection.is_peer_finished || self.is_draining && connection.is_idle() {
+        if connection.is_peer_finished || self.closes_idle && connection.is_idle() {
             // Nothing can complete what is half here.
             connection.is_closing = true;
             self.marks.mark_dirty(connection);

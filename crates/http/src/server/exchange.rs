@@ -76,6 +76,8 @@ pub(crate) struct Exchange {
     pub(super) metrics_requests: Vec<RequestToken>,
     /// Every response is the last of its connection.
     pub(crate) is_draining: bool,
+    /// It drains, and connections without a request go.
+    pub(crate) closes_idle: bool,
     /// How long a connection may be idle, with as many as there are now.
     pub(super) idle_timeout_ns: u64,
     fields: HeadFields,
@@ -96,6 +98,7 @@ impl Exchange {
             inputs: Pool::new("http_inputs", mode),
             metrics_requests: Vec::new(),
             is_draining: false,
+            closes_idle: false,
             idle_timeout_ns: limits.idle_timeout_ns,
             fields: HeadFields::new(),
             sequence: 0,

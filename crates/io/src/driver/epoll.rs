@@ -270,7 +270,7 @@ impl EpollDriver {
         }
         if self.takes_last_connections() {
             self.accept_waiting(pools, handler);
-            self.accepting = None;
+            self.finish_accepting();
         }
         self.expire_deadlines();
         self.io_buffer = io_buffer.filter(|_| !self.sockets.is_empty());

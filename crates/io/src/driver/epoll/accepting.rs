@@ -53,6 +53,17 @@ impl EpollDriver {
         }
     }
 
+    /// Lets go of the listener. Others may hold its socket open, so closing would not end the watch.
+    pub(super) fn finish_accepting(&mut self) {
+        if let Some(accepting) = self.accepting.take() {
+            self.deadlines.remove(accepting.retry);
+            if !accepting.is_paused {
+                self.counters.controls += 1;
+                let _ = epoll::delete(&self.epoll, accepting.listener.fd());
+            }
+        }
+    }
+
     pub(super) fn takes_last_connections(&self) -> bool {
         self.accepting
             .as_ref()

@@ -89,6 +89,8 @@ fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
         .into_iter()
         .fold(DriverFeatures::default(), DriverFeatures::with);
     let mut ring = Ring::new(everything, 8)?;
+    // Filters may know one call and not the others.
+    ring.enter(Wait::Look).map_err(unavailable)?;
     require_operations(&ring)?;
     let features = ring.features();
     // Polling without system calls is opted into; the flag costs every other shard a little.
@@ -111,12 +113,14 @@ fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
 
 fn require_operations(ring: &Ring) -> Result<(), UringUnavailable> {
     let mut probe = Probe::new();
-    ring.io()
-        .submitter()
-        .register_probe(&mut probe)
-        .map_err(|_| UringUnavailable::TooOld {
-            lacks: "a probe of its operations (Linux 5.6)",
-        })?;
+    ring.io().submitter().register_probe(&mut probe).map_err(
+        |error| match Errno::from_io_error(&error) {
+            Some(error @ (Errno::PERM | Errno::ACCESS | Errno::NOSYS)) => unavailable(error),
+            _ => UringUnavailable::TooOld {
+                lacks: "a probe of its operations (Linux 5.6)",
+            },
+        },
+    )?;
     let needed = [
         (opcode::AcceptMulti::CODE, "accept"),
         (opcode::Recv::CODE, "receive"),
