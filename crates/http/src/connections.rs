@@ -18,6 +18,10 @@ use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
 /// longest is found; those beyond are younger, to an epoch.
 const SEARCH_COUNT_MAX: usize = 64;
 
+/// Room for as many places as there may be connections is asked for at once: memory that nobody
+/// touched costs nothing, while tables that grow by copying leave holes behind them. Up to so many.
+const PLACES_FIRST_MAX: usize = 1 << 20;
+
 /// The handle of no connection: it finds nothing in the slab. An `Option` would take half as much
 /// again for each slot.
 const NOBODY: Handle<Connection> = Handle::from_bits(u64::MAX);
@@ -29,6 +33,8 @@ pub(crate) struct Connections {
     addresses: AddressCounts,
     /// An epoch lasts 2^this nanoseconds.
     epoch_shift: u32,
+    /// Places to make room for at the first connection.
+    places_first: usize,
 }
 
 /// What an idle connection is to whoever looks for one to close.
@@ -47,6 +53,7 @@ impl Connections {
             ages: Ages::new(),
             addresses: AddressCounts::new(limits.connections_per_address_max),
             epoch_shift: (shortest_idle_ns / 4).max(1).ilog2(),
+            places_first: limits.connections_max.min(PLACES_FIRST_MAX),
         }
     }
 
@@ -86,12 +93,13 @@ impl Connections {
     #[cold]
     fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
         let added_count = count - self.by_slot.len();
-        let requested_bytes = added_count * size_of::<Handle<Connection>>();
+        let room_count = count.max(self.places_first) - self.by_slot.len();
+        let requested_bytes = room_count * size_of::<Handle<Connection>>();
         let out_of_memory = PoolError::OutOfMemory { requested_bytes };
         self.by_slot
-            .try_reserve(added_count)
+            .try_reserve(room_count)
             .map_err(|_| out_of_memory)?;
-        if !self.ages.make_places(count) {
+        if !self.ages.make_places(added_count, room_count) {
             return Err(out_of_memory);
         }
         self.by_slot.resize(count, NOBODY);
@@ -105,9 +113,10 @@ impl Connections {
         let used_count = used_count.map_or(0, |last| last + 1);
         self.by_slot.truncate(used_count);
         if self.by_slot.len() < self.by_slot.capacity() / 4 {
-            self.by_slot.shrink_to(self.by_slot.capacity() / 2);
+            let kept_count = (self.by_slot.capacity() / 2).max(self.places_first);
+            self.by_slot.shrink_to(kept_count);
         }
-        self.ages.truncate(used_count);
+        self.ages.truncate(used_count, self.places_first);
         self.slab.trim()
     }
 

@@ -36,21 +36,22 @@ impl Ages {
         }
     }
 
-    /// Makes room for slots below `count`; false without memory for it.
-    pub(super) fn make_places(&mut self, count: usize) -> bool {
-        let added_count = count.saturating_sub(self.links.len());
-        if self.links.try_reserve(added_count).is_err() {
+    /// Adds so many slots and asks for room for `room_count` at least; false without memory for it.
+    pub(super) fn make_places(&mut self, added_count: usize, room_count: usize) -> bool {
+        if self.links.try_reserve(room_count).is_err() {
             return false;
         }
         self.links.resize(self.links.len() + added_count, UNLISTED);
         true
     }
 
-    /// Forgets the places from `count` on, none of which may be listed.
-    pub(super) fn truncate(&mut self, count: usize) {
+    /// Forgets the places from `count` on, none of which may be listed. The room of `kept_count_min`
+    /// stays.
+    pub(super) fn truncate(&mut self, count: usize, kept_count_min: usize) {
         self.links.truncate(count);
         if self.links.len() < self.links.capacity() / 4 {
-            self.links.shrink_to(self.links.capacity() / 2);
+            let kept_count = (self.links.capacity() / 2).max(kept_count_min);
+            self.links.shrink_to(kept_count);
         }
     }
 
@@ -115,7 +116,7 @@ mod tests {
         #[test]
         fn the_list_is_a_queue(steps in proptest::collection::vec((0..3_u8, 0..8_usize), 0..200)) {
             let mut ages = Ages::new();
-            prop_assert!(ages.make_places(8));
+            prop_assert!(ages.make_places(8, 8));
             let mut model: VecDeque<usize> = VecDeque::new();
             for (step, slot) in steps {
                 let is_listed = model.contains(&slot);
