@@ -1,7 +1,9 @@
 //! What a connection costs that has nothing to say, between two requests, on both drivers.
 //!
-//! Twice: by the resident memory that the kernel counts, and by what the pools say they hold. The
-//! first has the tables in it that are no pool's, and whole pages; the second has not.
+//! Twice: by what the pools say they reserved, which is each connection's, and by the resident memory
+//! that the kernel counts, which has all else in it: tables that are no pool's (16 bytes for each), pages
+//! that are full in part, and the shard's one set of receive buffers, which is given back while nobody
+//! is connected (512 KiB under io_uring).
 
 use super::{plaintext, shape};
 use crate::bench::Bench;
@@ -57,8 +59,7 @@ pub(super) fn measure(bench: &Bench, lean: &Lean<'_>) -> Result<Vec<Figure>, Str
         let above_none = resident.iter().map(|&bytes| mebibytes(bytes)).collect();
         let named = |what: &str| format!("server_idle_{driver}_{what}");
         figures.extend([
-            Figure::median(named("bytes_per_connection_by_rss"), by_rss)
-                .at_most(BYTES_PER_CONNECTION_MAX),
+            Figure::median(named("bytes_per_connection_by_rss"), by_rss),
             Figure::median(named("bytes_per_connection_by_pools"), by_pools)
                 .at_most(BYTES_PER_CONNECTION_MAX),
             Figure::median(named("rss_above_none_mib"), above_none).at_most(RSS_ABOVE_NONE_MIB_MAX),
