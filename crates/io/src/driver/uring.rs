@@ -12,10 +12,12 @@
 //! receive_buffers.rs the buffers the kernel receives into
 //! socket.rs          one socket's state and its operations
 //! accepting.rs       the listener, running out of descriptors
+//! connecting.rs      connections of our own
 //! receiving.rs       bytes, FIN and failures; pausing
 //! sending.rs         sends of a tick, blocked and drained sends
 //! closing.rs         closing, lingering, abandoned sockets
 //! waiting.rs         handing over, spinning, sleeping
+//! ending.rs          the end of a driver, and of what the kernel has of it
 //! ```
 //!
 //! Absent on purpose: zero-copy sends (two completions each; they pay above 10 KB), bundles (slower
@@ -24,6 +26,8 @@
 
 mod accepting;
 mod closing;
+mod connecting;
+mod ending;
 mod operation;
 mod probe;
 mod receive_buffers;
@@ -36,9 +40,9 @@ mod waiting;
 pub use self::probe::{UringUnavailable, probe};
 
 use self::accepting::Accepting;
-use self::operation::{Operation, is_slot_nameable};
+use self::operation::Operation;
 use self::receive_buffers::ReceiveBuffers;
-use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX, Wait};
+use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX};
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
@@ -48,7 +52,6 @@ use crate::address::Address;
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
-use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::{IO_BUFFER_BYTES, ShardPools};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
@@ -61,9 +64,6 @@ use std::time::Duration;
 
 /// How long a shard that the kernel or the pool refuses memory lets its peers wait.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
-
-/// How long a driver that ends waits for the kernel to let go of its memory.
-const FAREWELL_NS: u64 = 1_000_000_000;
 
 /// Sockets of one shard through io_uring.
 pub struct UringDriver {
@@ -276,31 +276,6 @@ impl UringDriver {
         }
     }
 
-    fn connect_completed<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
-    where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            self.counters.stale_events += 1;
-            return;
-        };
-        socket.has_connect = false;
-        match socket.stage {
-            Stage::Abandoned => return self.release_if_idle(id),
-            Stage::Connecting => {}
-            _ => return,
-        }
-        if let Err(error) = connect_outcome(socket.fd()) {
-            return self.remove_failed(id, error, pools, handler);
-        }
-        socket.stage = Stage::Open;
-        // Whoever connects means to exchange more than one message.
-        socket.is_lasting = true;
-        self.arm_queued_send(id);
-        handler(self, pools, Event::Connected { socket: id });
-        self.arm_receive(id);
-    }
-
     fn report_failing<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
@@ -335,35 +310,7 @@ impl Driver for UringDriver {
     }
 
     fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
-        self.counters.connects += 1;
-        let (fd, started) = connect_start(to)?;
-        let no_memory = IoError::System {
-            call: "io_uring_enter",
-            error: Errno::NOMEM,
-        };
-        let Ok(handle) = self.sockets.insert(Socket::new(fd, Stage::Connecting)) else {
-            return Err(no_memory);
-        };
-        if !is_slot_nameable(handle.index()) {
-            self.sockets.remove(handle);
-            return Err(no_memory);
-        }
-        let id = id_of(handle);
-        self.alive_count += 1;
-        if let Err(error) = started {
-            self.fail_later(id, error);
-            return Ok(id);
-        }
-        if let Some(socket) = self.sockets.get_mut(handle) {
-            socket.has_connect = true;
-            let events = libc::EPOLLOUT.cast_unsigned();
-            let entry = opcode::PollAdd::new(types::Fd(socket.raw_fd()), events)
-                .build()
-                .user_data(Operation::Connect.on(id));
-            // SAFETY: the entry points to no memory.
-            unsafe { self.ring.push(&entry) };
-        }
-        Ok(id)
+        self.start_connecting(to)
     }
 
     #[inline]
@@ -451,68 +398,6 @@ impl Driver for UringDriver {
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.sockets.stats());
         visit(self.queued.stats());
-    }
-}
-
-impl Drop for UringDriver {
-    /// Closing the ring would end its operations some time later, while their memory is gone and
-    /// ports stay taken. So everything is ended here, in order.
-    fn drop(&mut self) {
-        while let Some(id) = self.due.pop() {
-            let _ = self.send_due_directly(id);
-        }
-        let has_accept = self.accepting.take().is_some();
-        if has_accept {
-            self.cancel(Operation::Accept.alone());
-        }
-        self.cancel(Operation::Wake.alone());
-        let handles: Vec<_> = self.sockets.handles().collect();
-        for handle in handles {
-            self.remove(id_of(handle));
-        }
-        self.wait_for_the_kernel(has_accept);
-        // What the kernel still holds after so long is better lost than reused.
-        for (_, socket) in self.sockets.iter_mut() {
-            while let Some(data) = socket.queue.pop(&mut self.queued) {
-                std::mem::forget(data);
-            }
-        }
-        self.buffers.withdraw(&self.ring);
-    }
-}
-
-impl UringDriver {
-    /// Until nothing is in flight any more, or for [`FAREWELL_NS`].
-    fn wait_for_the_kernel(&mut self, mut has_accept: bool) {
-        let give_up_ns = monotonic_ns() + FAREWELL_NS;
-        let mut pools = ShardPools::new(PoolMode::Off);
-        let mut nobody = |_: &mut Self, _: &mut ShardPools, _: Event<'_>| {};
-        let mut has_wake = true;
-        loop {
-            let is_quiet = self.sockets.is_empty() && !has_accept && !has_wake;
-            let wait = if is_quiet {
-                Wait::Look
-            } else {
-                Wait::Until(give_up_ns)
-            };
-            if self.ring.enter(wait).is_err() || is_quiet || monotonic_ns() >= give_up_ns {
-                return;
-            }
-            let mut completions = std::mem::take(&mut self.completions);
-            self.ring.take_completions(&mut completions);
-            for completion in completions.drain(..) {
-                let is_last = !cqueue::more(completion.flags());
-                match Operation::from_user_data(completion.user_data()) {
-                    Some((Operation::Wake, _)) => has_wake &= !is_last,
-                    Some((Operation::Accept, _)) => {
-                        has_accept &= !is_last;
-                        self.accept_completed(&completion, &mut pools, &mut nobody);
-                    }
-                    _ => self.handle_completion(&completion, &mut pools, &mut nobody),
-                }
-            }
-            self.completions = completions;
-        }
     }
 }
 
