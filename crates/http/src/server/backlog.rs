@@ -8,20 +8,28 @@ use super::Server;
 use crate::service::Service;
 use millpond_io::{Driver, ShardContext};
 
-/// Connections that go on in one tick. A share is 64 requests or 32 KiB of an answer, some tens of
-/// microseconds: all of them together stay below a millisecond.
+/// Connections that go on in one tick: a share is 64 requests, some ten microseconds.
 const TURNS_PER_TICK_MAX: usize = 8;
+/// What the next part of an answer counts for: 32 KiB that are read, and copied to the kernel.
+const STREAM_TURNS: usize = 4;
 
 impl<S: Service> Server<S> {
     pub(super) fn serve_backlog<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut due = std::mem::take(&mut self.backlog_due);
-        let turns = due.len().min(TURNS_PER_TICK_MAX);
-        for socket in due.drain(..turns) {
+        let (mut turns, mut had_turn) = (0, 0);
+        while turns < TURNS_PER_TICK_MAX && had_turn < due.len() {
+            let socket = due[had_turn];
+            had_turn += 1;
             if let Some(connection) = self.connections.get_mut(socket) {
+                turns += match connection.stream {
+                    Some(_) => STREAM_TURNS,
+                    None => 1,
+                };
                 connection.is_backlogged = false;
                 self.go_on(shard, socket);
             }
         }
+        due.drain(..had_turn);
         // Behind those that had no turn yet.
         due.append(&mut self.exchange.marks.backlogged);
         self.backlog_due = due;
