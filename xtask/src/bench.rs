@@ -6,15 +6,15 @@
 //! pairs, so that a machine that slows down slows both. Absent on purpose: any verdict that fails a
 //! build; a figure that misses its target is printed as such and recorded.
 
-mod machine;
-mod command;
-mod server;
+pub(crate) mod machine;
+pub(crate) mod command;
+pub(crate) mod server;
 mod nginx;
 mod generator;
 mod pairs;
 mod perf;
 mod callgrind;
-mod figure;
+pub(crate) mod figure;
 mod plaintext;
 mod entity;
 mod lean;
@@ -126,7 +126,8 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
     }
 }
 
-fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
+/// Builds what is measured, and looks at the machine.
+pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
     let mut build = cargo();
     build.args(["build", "--locked", "--package", "millpond"]);
     if !plan.smoke {

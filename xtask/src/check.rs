@@ -5,9 +5,11 @@
 
 use crate::bench;
 use crate::dependencies;
+use crate::hostile;
 use crate::loom;
 use crate::miri;
 use crate::sanitize;
+use crate::soak;
 use crate::step::{StepOutcome, TestCount, cargo, leave_out, run_command, run_step};
 use crate::toolchain::Toolchain;
 
@@ -73,6 +75,8 @@ pub(crate) fn run() -> Result<(), String> {
         run_step("benchmarks", |_| {
             bench::run("all", bench::Plan::smoke()).map(|()| true)
         }),
+        run_step("soak", |_| soak::smoke().map(|()| true)),
+        run_step("hostile clients", |_| hostile::smoke().map(|()| true)),
     ];
     summarise(&steps)
 }
@@ -87,7 +91,7 @@ fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
             (false, _) => "FAILED",
         };
         println!(
-            "{:<14} {verdict:<7} {:>7.1} s",
+            "{:<16} {verdict:<7} {:>7.1} s",
             step.name,
             step.took.as_secs_f64()
         );

@@ -9,6 +9,8 @@ mod check;
 mod dependencies;
 mod allocators;
 mod bench;
+mod hostile;
+mod soak;
 mod toolchain;
 mod loom;
 mod fuzz;
@@ -24,6 +26,8 @@ const USAGE: &str = "\
 Usage: cargo xtask check
        cargo xtask allocators [--only NAME]
        cargo xtask bench plaintext|entity|server|pools|redis|all [--smoke]
+       cargo xtask hostile [ATTACK] [SECONDS] | --smoke
+       cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread
@@ -37,6 +41,10 @@ allocators  builds the allocators that the distribution does not have (mimalloc2
             --only: this one alone
 bench       measures the figures in benches/README.md on this machine, with the release build
             --smoke: a moment of each with the development build, to see that they still run
+hostile     attacks servers beside a well-behaved client, and compares what that one sees alone and
+            beside each attack, or the one named: so many seconds (8) for each attack and driver
+soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
+            every answer as expected, the numbers of /metrics add up, an orderly stop
 
 The memory pools, beyond what `check` does:
 loom        models of remote frees and of threads' ends, in every order (a part of `check`)
@@ -58,6 +66,13 @@ fn main() -> ExitCode {
         ["allocators", "--only", name] => allocators::run(Some(name)),
         ["bench", name] => bench::run(name, bench::Plan::full()),
         ["bench", name, "--smoke"] => bench::run(name, bench::Plan::smoke()),
+        ["hostile", "--smoke"] => hostile::smoke(),
+        ["soak", "--smoke"] => soak::smoke(),
+        ["hostile", words @ ..] => hostile_as_told(words),
+        ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),
+        ["soak", seconds] => soak_as_told(seconds, "auto"),
+        ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),
+        ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
         ["loom"] => verdict(loom::run(&mut TestCount::default())),
         ["miri", filter @ ..] => miri::run(filter),
         ["sanitize", name] => match Sanitizer::named(name) {
@@ -101,6 +116,30 @@ fn fuzz_as_told(words: &[&str]) -> Result<(), String> {
     let seconds = seconds.map_or(Ok(60), |text| text.parse());
     let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
     fuzz::run(target, seconds)
+}
+
+/// Attack and seconds in this order, each of which may be missing.
+fn hostile_as_told(words: &[&str]) -> Result<(), String> {
+    let (name, seconds) = match words {
+        [] => (None, None),
+        [seconds] if seconds.parse::<u64>().is_ok() => (None, Some(seconds)),
+        [name] => (Some(*name), None),
+        [name, seconds] => (Some(*name), Some(seconds)),
+        _ => {
+            return Err("too many words behind hostile: it takes an attack and seconds".to_owned());
+        }
+    };
+    let seconds = seconds.map_or(Ok(hostile::SECONDS_DEFAULT), |text| text.parse());
+    let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
+    hostile::run(name, seconds)
+}
+
+fn soak_as_told(seconds: &str, driver: &str) -> Result<(), String> {
+    let seconds = seconds.parse();
+    soak::run(
+        seconds.map_err(|error| format!("that is no number of seconds: {error}"))?,
+        driver,
+    )
 }
 
 /// A step of `check` as a verb of its own.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A program that runs until it is stopped. Its process is the one that is started here: each of
 /// these words becomes the next.
-pub(super) fn lasting(cpu: usize) -> Command {
+pub(crate) fn lasting(cpu: usize) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]);
     if let Some(count_max) = descriptors_max() {
@@ -29,7 +29,7 @@ pub(super) fn descriptors_max() -> Option<u64> {
 }
 
 /// A program that is stopped after `limit`, which none of them should need.
-pub(super) fn bounded(cpu: usize, limit: Duration) -> Command {
+pub(crate) fn bounded(cpu: usize, limit: Duration) -> Command {
     let mut command = lasting(cpu);
     let seconds = limit.as_secs_f64().to_string();
     command.args(["timeout", "--foreground", "--kill-after", "10", &seconds]);

@@ -211,7 +211,7 @@ fn kibibytes(text: Option<&str>) -> Option<u64> {
 }
 
 /// A port nobody has; the moment until the server takes it is a risk that a benchmark can run.
-pub(super) fn free_address() -> Result<SocketAddr, String> {
+pub(crate) fn free_address() -> Result<SocketAddr, String> {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("no port for a server: {error}"))

@@ -1,0 +1,533 @@
+//! Hostile clients beside a well-behaved one: does the server refuse the former as it says, and does
+//! the latter notice?
+//!
+//! Each attack gets a server of its own, with each driver: the well-behaved client runs alone and
+//! beside the attack, in turns (A B A B), then everything has to be as it was before. What decides
+//! is exact: no error of the well-behaved client, the answers and counters that the attack is owed,
+//! memory and descriptors back. The ratio of latencies is printed and recorded, never judged here.
+//!
+//! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
+//! system lets us, server and generator run at a real-time priority, so that other programs on the
+//! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
+
+mod answers;
+mod payload;
+mod crowd;
+mod attack;
+pub(crate) mod subject;
+pub(crate) mod good;
+
+use crate::bench::command::lasting;
+use crate::bench::figure::{Figure, table};
+use crate::bench::machine::first_line;
+use crate::bench::{self, Bench};
+use attack::{ATTACKS, Attack, Kind, LARGE_FILE};
+use good::{Amount, CONNECTIONS, Experience, GoodClient};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
+
+/// How the well-behaved client asks, and how often the turns change.
+struct Plan {
+    pairs: usize,
+    amount: Amount,
+    rate_per_s: u64,
+    smoke: bool,
+}
+
+impl Plan {
+    /// Short runs: at a real-time priority a longer one would meet the kernel's guard against them.
+    fn full(seconds: u64) -> Self {
+        let run = Duration::from_millis(800);
+        let pairs = Duration::from_secs(seconds).as_millis() / (2 * run).as_millis();
+        Self {
+            pairs: (pairs as usize).max(1),
+            amount: Amount::Time(run),
+            rate_per_s: 2000,
+            smoke: false,
+        }
+    }
+
+    fn smoke() -> Self {
+        Self {
+            pairs: 1,
+            amount: Amount::Requests(400),
+            rate_per_s: 1000,
+            smoke: true,
+        }
+    }
+}
+
+/// Seconds of measuring for each attack and driver, unless told otherwise.
+pub(crate) const SECONDS_DEFAULT: u64 = 8;
+/// What may stay resident of what an attack took, for a while: free memory of pools and of malloc.
+const RESIDENT_LEFT_BYTES_MAX: u64 = 8 << 20;
+/// Pause between two runs, for what the last one left to close.
+const BETWEEN: Duration = Duration::from_millis(300);
+/// Short deadlines, so that an attack that meets one does within a moment.
+const DEADLINES: [&str; 8] = [
+    "--head-timeout",
+    "400ms",
+    "--body-grace",
+    "400ms",
+    "--write-stall",
+    "400ms",
+    "--min-write-rate",
+    "1GiB",
+];
+/// Behind which server and generator cannot be held up by other programs.
+const REAL_TIME: [&str; 3] = ["chrt", "--fifo", "20"];
+
+/// Measures all attacks, or the one named, and records.
+pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
+    let chosen = match name {
+        None => ATTACKS.iter().collect(),
+        Some(name) => vec![attack::named(name).ok_or_else(|| {
+            let names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+            format!(
+                "no attack is called {name}: use one of {}",
+                names.join(", ")
+            )
+        })?],
+    };
+    let plan = Plan::full(seconds);
+    let bench = bench::prepare(bench::Plan::full(), true)?;
+    let (figures, details) = turns_of_all(&bench, &plan, &chosen)?;
+    print!("\n{}", table(&figures));
+    if name.is_none() {
+        record(&bench, &plan, &figures, &details)?;
+    }
+    Ok(())
+}
+
+/// A moment of each attack: only whether the server does what it says.
+pub(crate) fn smoke() -> Result<(), String> {
+    let bench = bench::prepare(bench::Plan::smoke(), true)?;
+    let chosen: Vec<&Attack> = ATTACKS.iter().collect();
+    turns_of_all(&bench, &Plan::smoke(), &chosen).map(|_| ())
+}
+
+/// The process of a crowd; see [`crowd`].
+pub(crate) fn run_crowd(name: &str, address: &str, count: &str) -> Result<(), String> {
+    let attack = attack::named(name).ok_or("no such attack")?;
+    let address: SocketAddr = address
+        .parse()
+        .map_err(|error| format!("{address}: {error}"))?;
+    let count: usize = count.parse().map_err(|error| format!("{count}: {error}"))?;
+    crowd::run(&(attack.behaviour)(), address, count)
+}
+
+fn turns_of_all(
+    bench: &Bench,
+    plan: &Plan,
+    chosen: &[&Attack],
+) -> Result<(Vec<Figure>, Vec<Value>), String> {
+    let site = Site::make(bench)?;
+    let descriptors = most_descriptors()?;
+    let before: &[&str] = match plan.smoke || !is_real_time_allowed() {
+        true => &[],
+        false => &REAL_TIME,
+    };
+    let (mut figures, mut details, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    for driver in ["uring", "epoll"] {
+        let turns = Turns {
+            bench,
+            plan,
+            site: &site,
+            driver,
+            before,
+            record: bench
+                .scratch
+                .join(format!("hostile-good-{}.json", std::process::id())),
+            descriptors,
+        };
+        if let Err(sentence) = turns.serve(chosen[0]) {
+            if driver == "epoll" {
+                return Err(sentence);
+            }
+            println!("not run with {driver}: {sentence}");
+            continue;
+        }
+        // Every attack has its turn even when an earlier one failed: one run names all that is wrong.
+        for attack in chosen {
+            match turns.take(attack) {
+                Ok((found, detail)) => {
+                    figures.extend(found);
+                    details.push(detail);
+                }
+                Err(sentence) => {
+                    println!("{:<34} {driver:<6} FAILED: {sentence}", attack.name);
+                    failures.push(format!("{} with {driver}", attack.name));
+                }
+            }
+        }
+    }
+    match failures.is_empty() {
+        true => Ok((figures, details)),
+        false => Err(format!(
+            "failed: {}; why is printed above",
+            failures.join(", ")
+        )),
+    }
+}
+
+/// A directory with a small and a large file.
+struct Site {
+    directory: String,
+}
+
+impl Site {
+    fn make(bench: &Bench) -> Result<Self, String> {
+        let directory = bench.scratch.join("hostile-site");
+        let write = || {
+            std::fs::create_dir_all(&directory)?;
+            std::fs::write(directory.join("index.html"), "well-behaved")?;
+            std::fs::write(directory.join("small"), vec![b's'; 2000])?;
+            std::fs::write(directory.join(&LARGE_FILE[1..]), vec![b'l'; 32 << 20])
+        };
+        let shown = directory.display().to_string();
+        write().map_err(|error| format!("{shown} cannot be filled: {error}"))?;
+        Ok(Self { directory: shown })
+    }
+}
+
+/// What every turn has in common.
+struct Turns<'a> {
+    bench: &'a Bench,
+    plan: &'a Plan,
+    site: &'a Site,
+    driver: &'a str,
+    before: &'a [&'a str],
+    /// Where the well-behaved client writes; another run of this may be under way.
+    record: PathBuf,
+    /// How many this process, and each of its children, may have open.
+    descriptors: usize,
+}
+
+impl Turns<'_> {
+    fn serve(&self, attack: &Attack) -> Result<Subject, String> {
+        let mut words = match attack.kind {
+            Kind::Plaintext => vec!["plaintext"],
+            Kind::Files => vec!["files", &self.site.directory],
+        };
+        words.extend(["--driver", self.driver]);
+        if attack.meets_deadline() {
+            words.extend(DEADLINES);
+        }
+        words.extend(attack.flags);
+        let cpu = self.bench.machine.server_cpu;
+        Subject::start(&self.bench.millpond, cpu, self.before, &words)
+    }
+
+    fn good(&self, attack: &Attack) -> GoodClient<'_> {
+        GoodClient {
+            millpond: &self.bench.millpond,
+            cpu: self.bench.machine.generator_cpu,
+            before: self.before,
+            path: match attack.kind {
+                Kind::Plaintext => "/plaintext",
+                Kind::Files => "/",
+            },
+            rate_per_s: self.plan.rate_per_s,
+            amount: self.plan.amount,
+            record: self.record.clone(),
+        }
+    }
+
+    /// All turns of one attack, and what is left after them.
+    fn take(&self, attack: &Attack) -> Result<(Vec<Figure>, Value), String> {
+        let subject = self.serve(attack)?;
+        let good = self.good(attack);
+        // What the first requests take for ever is no attack's doing.
+        check_good(&good.run(&subject)?)?;
+        let normal = self.settled(&subject, None)?;
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        let mut crowds = Vec::new();
+        for _ in 0..self.plan.pairs {
+            alone.push(good.run(&subject)?);
+            let (experience, crowd) = self.attacked(attack, &subject, &good)?;
+            beside.push(experience);
+            crowds.push(crowd);
+            std::thread::sleep(BETWEEN);
+        }
+        for experience in alone.iter().chain(&beside) {
+            check_good(experience)?;
+        }
+        let after = self.settled(&subject, Some(normal))?;
+        let stopped = subject.stop()?;
+        if stopped != 0 {
+            return Err(format!("the server ended with status {stopped}"));
+        }
+        Ok(self.summary(attack, &alone, &beside, &crowds, [normal, after]))
+    }
+
+    /// The well-behaved client beside the attack; then the attack goes on until it has met what it
+    /// has to meet.
+    fn attacked(
+        &self,
+        attack: &Attack,
+        subject: &Subject,
+        good: &GoodClient<'_>,
+    ) -> Result<(Experience, Value), String> {
+        let before = subject.metrics()?;
+        let running = match attack.is_good_first {
+            true => Some(self.good_is_in(subject, good)?),
+            false => None,
+        };
+        let count = match self.plan.smoke {
+            true => attack.smoke_count,
+            false => attack.count.min(self.descriptors.saturating_sub(1000)),
+        };
+        let mut crowd = Crowd::start(attack, subject, self.bench.machine.generator_cpu, count)?;
+        crowd.wait_ready()?;
+        let experience = match running {
+            Some(running) => running.finish()?,
+            None => good.run(subject)?,
+        };
+        let held = subject.holdings()?;
+        let grown = |metrics: &Metrics, sample: &str| {
+            let value = |metrics: &Metrics| metrics.get(sample).copied().unwrap_or_default();
+            value(metrics) > value(&before)
+        };
+        let what = format!("{:?} have not all grown", attack.counted);
+        subject.wait_until(&what, |metrics| {
+            attack.counted.iter().all(|sample| grown(metrics, sample))
+        })?;
+        let tally = crowd.finish()?;
+        check_tally(attack, &tally)?;
+        let shown = json!({ "count": count, "resident_bytes": held.resident_bytes,
+            "descriptors": held.descriptors, "tally": tally });
+        Ok((experience, shown))
+    }
+
+    /// Starts the well-behaved client, and waits until all its connections stand.
+    fn good_is_in(
+        &self,
+        subject: &Subject,
+        good: &GoodClient<'_>,
+    ) -> Result<good::Running, String> {
+        let running = good.start(subject)?;
+        subject.wait_until("the well-behaved client connects", |metrics| {
+            sum(metrics, "millpond_http_connections") > CONNECTIONS as f64
+        })?;
+        Ok(running)
+    }
+
+    /// Waits until nobody but us is connected and, after an attack, what it took is given back.
+    fn settled(&self, subject: &Subject, normal: Option<Holdings>) -> Result<Holdings, String> {
+        let metrics = subject.wait_until("all connections close", |metrics| {
+            sum(metrics, "millpond_http_connections") == 1.0
+        })?;
+        if let Some(sentence) = broken_identity(&metrics) {
+            return Err(sentence);
+        }
+        let begun = Instant::now();
+        loop {
+            let now = subject.holdings()?;
+            let Some(normal) = normal else {
+                return Ok(now);
+            };
+            let most = normal.resident_bytes + RESIDENT_LEFT_BYTES_MAX;
+            if now.descriptors <= normal.descriptors && now.resident_bytes <= most {
+                return Ok(now);
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(format!(
+                    "the attack is over, and not all is back: {normal:?}, now {now:?}"
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn summary(
+        &self,
+        attack: &Attack,
+        alone: &[Experience],
+        beside: &[Experience],
+        crowds: &[Value],
+        [normal, after]: [Holdings; 2],
+    ) -> (Vec<Figure>, Value) {
+        let ratios = |clock: fn(&Experience) -> f64| -> Vec<f64> {
+            alone
+                .iter()
+                .zip(beside)
+                .map(|(alone, beside)| clock(beside) / clock(alone))
+                .collect()
+        };
+        let figure = |what: &str, runs| {
+            Figure::median(format!("{}_{}_{what}", attack.name, self.driver), runs)
+        };
+        let p99 = figure("p99_ratio", ratios(|run| run.p99_ns)).at_most(2.0);
+        let p50 = figure("p50_ratio", ratios(|run| run.p50_ns));
+        let held = crowds
+            .iter()
+            .filter_map(|crowd| crowd["resident_bytes"].as_f64());
+        let most_mib = held.fold(0.0, f64::max) / f64::from(1 << 20);
+        let requests: u64 = beside.iter().map(|run| run.requests).sum();
+        println!(
+            "{:<34} {:<6} p99 {:>8.0} us alone, ratio {:>6.2}; p50 ratio {:>5.2}; {requests} answers \
+             beside it, 0 errors; {most_mib:.1} MiB",
+            attack.name,
+            self.driver,
+            median(alone, |run| run.p99_ns) / 1000.0,
+            p99.value,
+            p50.value,
+        );
+        let runs = |experiences: &[Experience]| -> Vec<Value> {
+            experiences
+                .iter()
+                .map(|run| {
+                    json!({ "requests": run.requests, "errors": run.errors, "p50_ns": run.p50_ns,
+                        "p99_ns": run.p99_ns, "service_p99_ns": run.service_p99_ns })
+                })
+                .collect()
+        };
+        let detail = json!({
+            "attack": attack.name,
+            "driver": self.driver,
+            "alone": runs(alone),
+            "beside": runs(beside),
+            "crowds": crowds,
+            "normal": { "resident_bytes": normal.resident_bytes, "descriptors": normal.descriptors },
+            "after": { "resident_bytes": after.resident_bytes, "descriptors": after.descriptors },
+        });
+        (vec![p99, p50], detail)
+    }
+}
+
+fn median(runs: &[Experience], clock: fn(&Experience) -> f64) -> f64 {
+    Figure::median("", runs.iter().map(clock).collect()).value
+}
+
+fn check_good(experience: &Experience) -> Result<(), String> {
+    match (experience.errors, experience.requests) {
+        (0, 1..) => Ok(()),
+        (errors, requests) => Err(format!(
+            "the well-behaved client had {errors} errors and {requests} answers"
+        )),
+    }
+}
+
+/// The crowd was answered as it should be, and in no other way.
+fn check_tally(attack: &Attack, tally: &Value) -> Result<(), String> {
+    let found = tally["statuses"].as_object().map(|statuses| {
+        statuses
+            .keys()
+            .filter_map(|status| status.parse::<u16>().ok())
+            .collect::<Vec<_>>()
+    });
+    let mut found = found.unwrap_or_default();
+    found.sort_unstable();
+    if found != attack.answers || tally["cut"] != 0 {
+        return Err(format!(
+            "the answers were to be {:?}, whole: {tally}",
+            attack.answers
+        ));
+    }
+    Ok(())
+}
+
+/// The process with the hostile clients; dropping it ends it.
+struct Crowd {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Crowd {
+    fn start(attack: &Attack, subject: &Subject, cpu: usize, count: usize) -> Result<Self, String> {
+        let myself = std::env::current_exe().map_err(|error| format!("who am I: {error}"))?;
+        let mut command: Command = lasting(cpu);
+        command.args(["nice", "-n", "10"]).arg(myself);
+        command.args(["hostile-crowd", attack.name]);
+        command.args([subject.address.to_string(), count.to_string()]);
+        let cannot = |what: &str| format!("the crowd has no {what}");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().ok_or_else(|| cannot("stdout"))?;
+        Ok(Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+        })
+    }
+
+    fn wait_ready(&mut self) -> Result<(), String> {
+        let mut line = String::new();
+        match self.stdout.read_line(&mut line) {
+            Ok(_) if line == "ready\n" => Ok(()),
+            other => Err(format!("the crowd is not ready: {other:?} {line}")),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Value, String> {
+        drop(self.stdin.take());
+        let mut text = String::new();
+        let read = self.stdout.read_to_string(&mut text);
+        read.map_err(|error| format!("the crowd's tally: {error}"))?;
+        serde_json::from_str(&text).map_err(|error| format!("the crowd's tally {text}: {error}"))
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Raises the limit as far as it goes, for this process and its children.
+fn most_descriptors() -> Result<usize, String> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).map_err(|error| format!("ulimit -n: {error}"))?;
+    Ok(limit.maximum.map_or(usize::MAX, |count| count as usize))
+}
+
+fn is_real_time_allowed() -> bool {
+    let tried = Command::new(REAL_TIME[0])
+        .args(&REAL_TIME[1..])
+        .arg("true")
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+fn record(bench: &Bench, plan: &Plan, figures: &[Figure], details: &[Value]) -> Result<(), String> {
+    let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
+    let shown: Vec<Value> = figures
+        .iter()
+        .map(|figure| {
+            let target = figure.target.map(|(_, limit)| limit);
+            json!({ "name": figure.name, "value": figure.value, "at_most": target,
+                "met": target.map(|limit| figure.value <= limit), "runs": figure.runs })
+        })
+        .collect();
+    let record = json!({
+        "name": "hostile",
+        "date": date,
+        "command": "cargo xtask hostile",
+        "environment": bench.machine.describe(),
+        "pairs": plan.pairs,
+        "connections": CONNECTIONS,
+        "rate_per_s": plan.rate_per_s,
+        "is_real_time": is_real_time_allowed(),
+        "figures": shown,
+        "attacks": details,
+    });
+    let path = format!("benches/records/{date}-hostile.json");
+    std::fs::write(Path::new(&path), format!("{record:#}\n"))
+        .map_err(|error| format!("{path} cannot be written: {error}"))?;
+    println!("recorded in {path}");
+    Ok(())
+}

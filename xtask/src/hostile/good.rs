@@ -1,0 +1,132 @@
+//! The well-behaved client: `millpond load` at a constant rate over keep-alive connections.
+
+use super::subject::Subject;
+use crate::bench::command::bounded;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// Connections of the client.
+pub(crate) const CONNECTIONS: usize = 16;
+
+/// How it asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Amount {
+    /// So many requests, however long they take.
+    Requests(u64),
+    /// So long.
+    Time(Duration),
+}
+
+/// What it asks for, how often, and where it runs.
+#[derive(Debug)]
+pub(crate) struct GoodClient<'a> {
+    pub(crate) millpond: &'a Path,
+    pub(crate) cpu: usize,
+    /// Words in front of the program: its priority.
+    pub(crate) before: &'a [&'a str],
+    pub(crate) path: &'a str,
+    pub(crate) rate_per_s: u64,
+    pub(crate) amount: Amount,
+    /// Where its record goes.
+    pub(crate) record: PathBuf,
+}
+
+/// What it went through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Experience {
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    /// From when a request was meant to leave to its answer.
+    pub(crate) p50_ns: f64,
+    pub(crate) p99_ns: f64,
+    /// The same, from when it left.
+    pub(crate) service_p99_ns: f64,
+}
+
+/// One run on its way.
+pub(crate) struct Running {
+    child: Child,
+    record: PathBuf,
+}
+
+impl GoodClient<'_> {
+    pub(crate) fn start(&self, subject: &Subject) -> Result<Running, String> {
+        let limit = match self.amount {
+            Amount::Requests(_) => super::subject::PATIENCE,
+            Amount::Time(time) => time + super::subject::PATIENCE,
+        };
+        let (connections, rate) = (CONNECTIONS.to_string(), self.rate_per_s.to_string());
+        let amount = match self.amount {
+            Amount::Requests(count) => ["--requests".to_owned(), count.to_string()],
+            Amount::Time(time) => ["--duration".to_owned(), format!("{}ms", time.as_millis())],
+        };
+        let mut command = bounded(self.cpu, limit);
+        command.args(self.before).arg(self.millpond);
+        command.args([
+            "load",
+            "-t",
+            "1",
+            "-c",
+            &connections,
+            "-R",
+            &rate,
+            "--timeout",
+            "30s",
+        ]);
+        command.args(amount).arg("--json").arg(&self.record);
+        command.arg(format!("http://{}{}", subject.address, self.path));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+        let record = self.record.clone();
+        Ok(Running { child, record })
+    }
+
+    pub(crate) fn run(&self, subject: &Subject) -> Result<Experience, String> {
+        self.start(subject)?.finish()
+    }
+}
+
+impl Running {
+    pub(crate) fn finish(mut self) -> Result<Experience, String> {
+        let status = self
+            .child
+            .wait()
+            .map_err(|error| format!("millpond load: {error}"))?;
+        // It judges its own figures with 4; its errors are judged here.
+        if !matches!(status.code(), Some(0 | 4)) {
+            return Err(format!("millpond load ended with {status}"));
+        }
+        let shown = self.record.display();
+        let text =
+            std::fs::read_to_string(&self.record).map_err(|error| format!("{shown}: {error}"))?;
+        let record: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
+        let phases = record["errors"].as_object();
+        let phases = phases.ok_or_else(|| format!("{shown} has no errors"))?;
+        let number = |clock: &str, which: &str| {
+            record[clock][which]
+                .as_f64()
+                .ok_or_else(|| format!("{shown} has no {clock}.{which}"))
+        };
+        Ok(Experience {
+            requests: record["requests"].as_u64().unwrap_or_default(),
+            errors: phases.values().filter_map(Value::as_u64).sum(),
+            p50_ns: number("response_ns", "p50")?,
+            p99_ns: number("response_ns", "p99")?,
+            service_p99_ns: number("service_ns", "p99")?,
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
