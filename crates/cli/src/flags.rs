@@ -7,6 +7,7 @@ mod limits;
 mod load;
 mod printing;
 mod serve;
+mod tls;
 mod url;
 
 use crate::output::{Exit, Failure};

@@ -62,7 +62,8 @@ pub use response::{BodyLength, Response, WriteError};
 pub use router::{Routed, Router};
 pub use scan::ScannerKind;
 pub use serve::{
-    DriverChoice, Running, ServeConfig, ServeError, ServeReport, ShardServer, serve, serve_with,
+    DriverChoice, Running, ServeConfig, ServeError, ServeReport, ShardServer,
+    TLS_HANDSHAKE_BYTES_MAX, load_tls, serve, serve_with,
 };
 pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
 pub use status::StatusCode;

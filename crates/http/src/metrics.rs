@@ -9,5 +9,6 @@
 pub(crate) mod report;
 pub(crate) mod snapshot;
 mod text;
+mod tls;
 
 pub use text::MetricsText;

@@ -11,11 +11,13 @@ mod departure;
 mod shard_server;
 mod shards;
 mod signals;
+mod tls;
 
 pub use config::{ServeConfig, ServeError, ServeReport};
 pub use millpond_io::DriverChoice;
 pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};
+pub use tls::{TLS_HANDSHAKE_BYTES_MAX, load_tls};
 
 use crate::service::{Service, ShardStart};
 use millpond_io::Address;
@@ -23,7 +25,8 @@ use signals::SignalWatch;
 use std::error::Error;
 
 /// Runs a server until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
-/// SIGUSR1 prints the pools' accounting on stderr. `on_ready` is called once it accepts.
+/// SIGUSR1 prints the pools' accounting on stderr; SIGHUP makes a server that speaks TLS read its
+/// certificates again. `on_ready` is called once it accepts.
 pub fn serve<S, E>(
     config: &ServeConfig,
     make: impl Fn(ShardStart) -> Result<S, E> + Sync,
@@ -34,7 +37,7 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     // Before anything else: a signal that comes early must not kill a half-started server.
-    let signals = SignalWatch::install().map_err(ServeError::Signals)?;
+    let signals = SignalWatch::install(config.tls.is_some()).map_err(ServeError::Signals)?;
     shards::run(config, make, |running, notices| {
         let forwarder = signals.forward_to(notices.sender())?;
         on_ready(running.local_address());

@@ -293,6 +293,12 @@ pub trait Driver: Sized {
     /// Work done so far.
     fn counters(&self) -> DriverCounters;
 
+    /// What became of handshakes, of a driver that speaks TLS.
+    #[cfg(feature = "tls")]
+    fn tls_counters(&self) -> Option<crate::tls::TlsCounters> {
+        None
+    }
+
     /// Gives back half of what the driver's own pools left unused since the last call; returns how
     /// many bytes that were. About once a second.
     fn trim_pools(&mut self) -> usize;

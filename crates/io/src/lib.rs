@@ -23,6 +23,8 @@ pub mod listener;
 pub mod port_share;
 pub mod op;
 pub mod driver;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod shard;
 pub mod pools;
 pub mod timer_wheel;

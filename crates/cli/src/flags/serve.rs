@@ -1,6 +1,7 @@
 //! `millpond serve`: the servers.
 
 use super::limits::LimitFlags;
+use super::tls::TlsFlags;
 use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
@@ -15,12 +16,14 @@ use std::sync::Arc;
 /// Run a server
 ///
 /// It listens until SIGTERM or SIGINT (Ctrl-C), then answers what was asked and exits; a second
-/// signal ends it at once. SIGUSR1 prints the accounting of the pools, which GET /metrics also shows.
+/// signal ends it at once. SIGUSR1 prints the accounting of the pools, which GET /metrics also shows;
+/// SIGHUP reads the certificates of --tls-cert again.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond serve plaintext --shards 1
   millpond serve entity --data ./data --listen 127.0.0.1:8080
   millpond serve files ./public
+  millpond serve files ./public --tls-cert cert.pem --tls-key key.pem
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 pub(crate) struct ServeFlags {
     #[command(subcommand)]
@@ -135,6 +138,8 @@ struct CommonFlags {
     json: Option<JsonFile>,
     #[command(flatten)]
     limits: LimitFlags,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 /// More threads than any machine has CPUs is a slip of the finger.
@@ -235,7 +240,9 @@ impl CommonFlags {
         limits.check().map_err(Failure::usage)?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
         self.driver.choose().map_err(Failure::failed)?;
+        let tls = self.tls.load(&limits)?;
         Ok(ServeConfig {
+            tls,
             shards,
             pin: !self.no_pin,
             pool_mode: self.pools,

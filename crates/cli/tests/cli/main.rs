@@ -6,6 +6,7 @@
 )]
 
 mod support;
+mod tls;
 mod usage;
 mod serve;
 mod hand_over;

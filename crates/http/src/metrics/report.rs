@@ -2,6 +2,7 @@
 
 use super::MetricsText;
 use super::snapshot::ShardSnapshot;
+use super::tls::write_tls;
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
 use millpond_mempool::PoolStats;
@@ -30,6 +31,7 @@ pub(crate) fn write_all(
     write_http(out, shards);
     write_limits(out, shards, limits);
     write_driver(out, shards);
+    write_tls(out, shards);
     write_pools(out, shards);
     write_idle(out, shards);
     write_classes(out, shards);

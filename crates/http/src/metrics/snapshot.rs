@@ -2,6 +2,7 @@
 
 use crate::counters::HttpCounters;
 use millpond_io::DriverCounters;
+use millpond_io::tls::TlsCounters;
 use millpond_mempool::{ClassStats, PoolStats};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct ShardSnapshot {
     pub(crate) http: HttpCounters,
     pub(crate) driver: DriverCounters,
+    /// Of a server that speaks TLS.
+    pub(crate) tls: Option<TlsCounters>,
     pub(crate) driver_name: &'static str,
     pub(crate) pools: Vec<PoolStats>,
     pub(crate) classes: Vec<ClassStats>,

@@ -1,6 +1,7 @@
 //! What a server is told, and what it tells in the end.
 
 use crate::limits::{Limits, LimitsError};
+use millpond_io::tls::TlsServer;
 use millpond_io::{Address, DriverChoice, DriverFeatures, IoError, ShardReport};
 use millpond_mempool::PoolMode;
 use std::error::Error;
@@ -29,6 +30,8 @@ pub struct ServeConfig {
     /// beside the old one and has the address for itself once that was asked to stop. Without it an
     /// address that is taken is refused.
     pub reuse_port: bool,
+    /// Certificates, for a server that speaks TLS: [`super::load_tls`] reads them.
+    pub tls: Option<TlsServer>,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
 }
@@ -46,6 +49,7 @@ impl ServeConfig {
             driver: DriverChoice::Auto,
             busy_poll_ns: 0,
             reuse_port: false,
+            tls: None,
             build_labels: Vec::new(),
         }
     }
@@ -63,6 +67,10 @@ impl ServeConfig {
             ("driver_features", features.to_string()),
             ("pools", self.pool_mode.to_string()),
             ("shards", self.shards.to_string()),
+            (
+                "tls",
+                if self.tls.is_some() { "on" } else { "off" }.to_owned(),
+            ),
         ];
         labels.extend(self.build_labels.iter().cloned());
         labels

@@ -7,6 +7,7 @@ use crate::metrics::report::accounting_table;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{Service, ShardStart};
 use millpond_io::listener::BACKLOG;
+use millpond_io::tls::{Tls, TlsServer};
 use millpond_io::{
     Address, Driver, DriverKind, EpollDriver, IoError, Listener, PortShare, ShardConfig,
     ShardReport, StopHandle, UringDriver, allowed_cpus,
@@ -24,6 +25,8 @@ pub(super) enum Notice {
     Stop,
     /// SIGUSR1.
     PrintAccounting,
+    /// SIGHUP.
+    Reread,
     /// A shard's thread is about to end, well or not.
     ShardEnded,
 }
@@ -48,6 +51,7 @@ pub struct Running {
     stop_handles: Vec<StopHandle>,
     snapshots: Arc<Snapshots>,
     departure: Arc<Departure>,
+    tls: Option<TlsServer>,
 }
 
 impl Running {
@@ -66,6 +70,14 @@ impl Running {
     /// At once.
     pub fn request_abort(&self) {
         self.stop_handles.iter().for_each(StopHandle::request_abort);
+    }
+
+    /// Reads the certificates again, for connections to come; with one that cannot be used, all
+    /// stay as they are. Says on stderr what became of it. What SIGHUP does.
+    pub fn reread(&self) {
+        if let Some(tls) = &self.tls {
+            super::tls::reload(tls);
+        }
     }
 
     /// The pools' accounting as a table, at most about a second old.
@@ -146,6 +158,7 @@ where
             stop_handles: Vec::with_capacity(config.shards),
             snapshots: Arc::clone(&plan.shared.snapshots),
             departure,
+            tls: config.tls.clone(),
         };
         let mut threads = Vec::with_capacity(config.shards);
         let started = start_all(
@@ -205,13 +218,20 @@ where
         let ended = EndedNotice(notices.sender());
         let body = move || {
             let _ended = ended;
-            match plan.driver {
-                DriverKind::Uring => {
-                    let make = |mode| UringDriver::busy_polling(mode, plan.config.busy_poll_ns);
+            let uring = |mode| UringDriver::busy_polling(mode, plan.config.busy_poll_ns);
+            // Each a shard of its own kind: one without TLS has no trace of it.
+            match (plan.driver, &plan.config.tls) {
+                (DriverKind::Uring, None) => run_shard(plan, shard_index, uring, listener, ready),
+                (DriverKind::Epoll, None) => {
+                    run_shard(plan, shard_index, EpollDriver::new, listener, ready)
+                }
+                (DriverKind::Uring, Some(tls)) => {
+                    let make = |mode| Ok(Tls::new(uring(mode)?, tls, mode));
                     run_shard(plan, shard_index, make, listener, ready)
                 }
-                DriverKind::Epoll => {
-                    run_shard(plan, shard_index, EpollDriver::new, listener, ready)
+                (DriverKind::Epoll, Some(tls)) => {
+                    let make = |mode| Ok(Tls::new(EpollDriver::new(mode)?, tls, mode));
+                    run_shard(plan, shard_index, make, listener, ready)
                 }
             }
         };
@@ -315,6 +335,7 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
             return;
         };
         match notice {
+            Notice::Reread => running.reread(),
             Notice::PrintAccounting => eprint!("{}", running.accounting_table()),
             Notice::Stop if is_stopping => running.request_abort(),
             Notice::Stop => running.request_stop(),

@@ -1,8 +1,8 @@
-//! SIGTERM, SIGINT and SIGUSR1 as notices on the controlling thread's queue.
+//! SIGTERM, SIGINT, SIGUSR1 and SIGHUP as notices on the controlling thread's queue.
 
 use super::config::ServeError;
 use super::shards::Notice;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::sync::mpsc::Sender;
@@ -14,10 +14,14 @@ pub(super) struct SignalWatch {
 }
 
 impl SignalWatch {
-    pub(super) fn install() -> io::Result<Self> {
-        Ok(Self {
-            signals: Signals::new([SIGTERM, SIGINT, SIGUSR1])?,
-        })
+    /// SIGHUP is only caught where it is good for something: a server without files to read again
+    /// ends with its terminal.
+    pub(super) fn install(rereads: bool) -> io::Result<Self> {
+        let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1])?;
+        if rereads {
+            signals.add_signal(SIGHUP)?;
+        }
+        Ok(Self { signals })
     }
 
     /// Starts the thread that turns signals into notices.
@@ -27,6 +31,7 @@ impl SignalWatch {
             for signal in &mut self.signals {
                 let notice = match signal {
                     SIGUSR1 => Notice::PrintAccounting,
+                    SIGHUP => Notice::Reread,
                     _ => Notice::Stop,
                 };
                 if notices.send(notice).is_err() {

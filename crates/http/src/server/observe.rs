@@ -86,6 +86,7 @@ impl<S: Service> Server<S> {
         let mut snapshot = self.snapshots.lock(shard.shard_index);
         snapshot.http.clone_from(&self.exchange.counters);
         snapshot.driver = shard.driver.counters();
+        snapshot.tls = shard.driver.tls_counters();
         snapshot.driver_name = shard.driver.name();
         snapshot.pools.clear();
         snapshot.pools.push(self.connections.stats());

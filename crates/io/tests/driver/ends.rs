@@ -25,7 +25,8 @@ pub(crate) fn a_fin_is_reported_once_and_sending_goes_on<W: World>(world: &W) {
     assert_eq!(pond.send(socket, b"still here"), SendOutcome::Done);
     assert_eq!(pond.peer_receives(&mut peer, 10), b"still here");
     pond.driver.close(socket);
-    assert_eq!(pond.driver.socket_count(), 0);
+    // A driver that says goodbye, and sends late, has something to send first.
+    pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
     let (rest, end) = pond.peer_receives_all(&mut peer);
     assert!(rest.is_empty() && end.is_ok(), "{rest:?} {end:?}");
 }

@@ -68,6 +68,14 @@ impl<'w, W: World> Pond<'w, W> {
     pub(crate) fn accept(&mut self) -> SocketId {
         let from = self.seen.len();
         self.run_until(|seen| matches!(seen[from..], [.., Seen::Accepted(..)]));
+        // Whoever accepts means a connection that can be used at once.
+        let is_handshaking = |driver: &W::Driver| {
+            let tls = driver.tls_counters();
+            tls.is_some_and(|tls| tls.handshaking > 0)
+        };
+        while self.world.pump() || is_handshaking(&self.driver) {
+            self.tick(self.world.now_ns() + TURN_NS, &mut |_, _, _| {});
+        }
         match self.seen[from..] {
             [Seen::Accepted(socket, _)] => socket,
             ref other => panic!("expected one accepted socket, saw {other:?}"),
@@ -137,6 +145,7 @@ impl<'w, W: World> Pond<'w, W> {
         self.driver
             .tick(Some(deadline_ns), &mut self.pools, handler)
             .unwrap();
+        self.world.pump();
     }
 
     /// Lets everything that is going to happen happen: ticks until waits come back empty.

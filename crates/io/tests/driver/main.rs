@@ -3,8 +3,11 @@
 //! file.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../tls_support/mod.rs"]
+mod tls_support;
 mod world;
 mod simulated;
+mod tls;
 mod harness;
 mod flow;
 mod ends;
@@ -214,5 +217,91 @@ mod uring {
             super::PoolMode::On,
             &MISSING
         ));
+    }
+}
+
+/// The same drivers with TLS over them. Not tested this way is what is not encrypted (connections
+/// that the driver makes) and what counts the bytes of the wire.
+mod encrypted {
+    use crate::simulated::Simulated;
+    use crate::tls::Encrypted;
+    use crate::world::Kernel;
+    use millpond_io::driver::sim::FaultPlan;
+    use millpond_io::{EpollDriver, UringDriver};
+    use millpond_mempool::PoolMode;
+    use rustls::version::{TLS12, TLS13};
+
+    macro_rules! behaviours_encrypted {
+        ($is_here:expr, $world:expr) => {
+            tests_of!($is_here, $world, {
+                flow: peers_do_not_block single_bytes_arrive_whole large_input_arrives_whole
+                    a_crowd_arrives_whole a_slow_reader_blocks_and_drains
+                    sends_of_one_tick_keep_their_order  pausing_holds_bytes_back pauses_and_resumes_keep_the_order;
+                ends: a_fin_is_reported_once_and_sending_goes_on a_reset_fails_the_socket
+                    a_reset_reaches_a_paused_socket a_refused_connect_fails
+                    a_send_to_a_gone_peer_fails dead_ids_are_ignored
+                    a_socket_closed_by_another_handler_stays_silent
+                    one_listener_at_a_time stopping_takes_the_waiting a_close_keeps_what_was_done
+                    a_dropped_driver_lets_its_peers_go;
+                closing: the_answer_survives_unread_input the_queue_goes_out_before_the_fin
+                    a_peer_that_stays_is_dropped a_peer_that_keeps_sending_is_dropped
+                    closing_after_the_peer_is_immediate nothing_is_heard_of_a_closing_socket;
+                waiting: wakes_between_ticks_count_once a_wait_is_never_cut_short
+                    a_past_deadline_only_looks events_carry_a_time_not_before_them;
+            });
+        };
+    }
+
+    fn epoll() -> Kernel<EpollDriver> {
+        Kernel(|| EpollDriver::new(PoolMode::On).unwrap())
+    }
+
+    fn uring() -> Kernel<UringDriver> {
+        Kernel(|| UringDriver::new(PoolMode::On).unwrap())
+    }
+
+    mod epoll_tls13 {
+        behaviours_encrypted!(true, super::Encrypted::new(super::epoll(), &super::TLS13));
+    }
+
+    mod epoll_tls12 {
+        behaviours_encrypted!(true, super::Encrypted::new(super::epoll(), &super::TLS12));
+    }
+
+    mod uring_tls13 {
+        behaviours_encrypted!(
+            crate::uring::is_here(),
+            super::Encrypted::new(super::uring(), &super::TLS13)
+        );
+    }
+
+    mod simulated_calm {
+        behaviours_encrypted!(
+            true,
+            super::Encrypted::new(
+                super::Simulated::new(super::FaultPlan::none()),
+                &super::TLS13
+            )
+        );
+    }
+
+    mod simulated_in_pieces {
+        behaviours_encrypted!(
+            true,
+            super::Encrypted::new(
+                super::Simulated::new(crate::simulated::in_pieces()),
+                &super::TLS13
+            )
+        );
+    }
+
+    mod simulated_sending_late {
+        behaviours_encrypted!(
+            true,
+            super::Encrypted::new(
+                super::Simulated::new(crate::simulated::sending_late()),
+                &super::TLS12
+            )
+        );
     }
 }

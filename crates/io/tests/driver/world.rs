@@ -23,6 +23,11 @@ pub(crate) trait World {
 
     /// A peer that has connected to `to`, whether it is accepted yet or not.
     fn connect(&self, to: &Address) -> Result<Self::Remote>;
+
+    /// Does what peers do by themselves, without their test; true while there is more to come.
+    fn pump(&self) -> bool {
+        false
+    }
 }
 
 /// The other end of a driver's socket. Reads and writes answer `WouldBlock` instead of waiting;

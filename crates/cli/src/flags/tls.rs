@@ -1,0 +1,113 @@
+//! The flags of a server that speaks TLS.
+
+use super::parse_bytes;
+use crate::output::{self, Failure};
+use clap::Args;
+use millpond_http::{Limits, load_tls};
+use millpond_io::tls::{CertificateFiles, TlsServer};
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "TLS")]
+pub(super) struct TlsFlags {
+    /// Speak TLS (1.2 and 1.3) with the certificate in FILE: PEM, the server's own first, then
+    /// those that sign it. May be given several times, each with its key: the first is for clients
+    /// that name no host or another one. SIGHUP reads all files again
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Vec<PathBuf>,
+    /// The private key of the certificate: PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Vec<PathBuf>,
+    /// What a client may send before its handshake is over, which may take --head-timeout
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "32KiB")]
+    tls_max_handshake: u64,
+}
+
+/// Less than the first message of any client.
+const HANDSHAKE_BYTES_MIN: u64 = 1 << 10;
+
+impl TlsFlags {
+    /// Reads the certificates, if there are any to be read.
+    pub(super) fn load(&self, limits: &Limits) -> Result<Option<TlsServer>, Failure> {
+        let pairs = self.pairs().map_err(Failure::usage)?;
+        if pairs.is_empty() {
+            return Ok(None);
+        }
+        let handshake_bytes_max = usize::try_from(self.tls_max_handshake).unwrap_or(usize::MAX);
+        let loaded = load_tls(pairs, limits, handshake_bytes_max);
+        let (server, warnings) = loaded.map_err(Failure::failed)?;
+        warnings.iter().for_each(output::note);
+        Ok(Some(server))
+    }
+
+    fn pairs(&self) -> Result<Vec<CertificateFiles>, String> {
+        let (certificates, keys) = (&self.tls_cert, &self.tls_key);
+        if certificates.len() != keys.len() {
+            return Err(format!(
+                "--tls-cert is given {} times and --tls-key {} times: each certificate needs its key",
+                certificates.len(),
+                keys.len()
+            ));
+        }
+        if self.tls_max_handshake < HANDSHAKE_BYTES_MIN {
+            return Err("--tls-max-handshake is too small for any handshake: 1KiB at least".into());
+        }
+        let pair = |(certificate, key): (&PathBuf, &PathBuf)| CertificateFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        };
+        Ok(certificates.iter().zip(keys).map(pair).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use millpond_http::TLS_HANDSHAKE_BYTES_MAX;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        tls: TlsFlags,
+    }
+
+    fn parse(line: &str) -> Result<Vec<CertificateFiles>, String> {
+        let words = std::iter::once("x").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.tls.pairs()
+    }
+
+    /// Goal: certificates and keys meet in the order they were given in; the default is the library's.
+    #[test]
+    fn pairs_keep_their_order() {
+        assert_eq!(parse(""), Ok(vec![]));
+        let pairs = parse("--tls-cert a --tls-key b --tls-cert c --tls-key d").unwrap();
+        let names: Vec<_> = pairs
+            .iter()
+            .flat_map(|pair| [&pair.certificate, &pair.key])
+            .map(|path| path.display().to_string())
+            .collect();
+        assert_eq!(names, ["a", "b", "c", "d"]);
+        let line = Line::try_parse_from(["x"]).unwrap();
+        assert_eq!(line.tls.tls_max_handshake, TLS_HANDSHAKE_BYTES_MAX as u64);
+    }
+
+    /// Goal: a pair that is none is refused with the name of what is missing.
+    #[test]
+    fn half_a_pair_is_refused() {
+        for (line, part) in [
+            ("--tls-cert a", "--tls-key"),
+            ("--tls-key a", "--tls-cert"),
+            (
+                "--tls-cert a --tls-key b --tls-cert c",
+                "2 times and --tls-key 1 times",
+            ),
+            ("--tls-cert a --tls-key b --tls-max-handshake 10", "1KiB"),
+            ("--tls-max-handshake lots", "--tls-max-handshake"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

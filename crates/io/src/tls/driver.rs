@@ -1,0 +1,230 @@
+//! The driver that its owner sees.
+
+use super::counters::TlsCounters;
+use super::intake::Queued;
+use super::layer::{Closing, Layer};
+use super::server::TlsServer;
+use super::step::Step;
+use crate::address::Address;
+use crate::driver::features::DriverFeatures;
+use crate::driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
+use crate::error::IoError;
+use crate::listener::Listener;
+use crate::pools::ShardPools;
+use crate::waker::Waker;
+use millpond_mempool::{Buffer, PoolMode, PoolStats};
+use rustix::io::Errno;
+
+/// A driver whose accepted sockets speak TLS below and plaintext above.
+///
+/// What is different from the driver below:
+/// - A socket is reported as accepted before its handshake, so that whoever counts connections
+///   counts it. It fails with `ETIMEDOUT` when the handshake takes too long and with `EPROTO` when
+///   TLS does not allow what the peer does.
+/// - What is sent before the handshake is over waits for it, and counts as blocked.
+/// - [`Driver::close`] says goodbye to the peer (`close_notify`) unless bytes are dropped: so a peer
+///   can tell an answer that is whole from one that was cut.
+/// - [`Event::PeerFinished`] comes with the peer's goodbye, or with a FIN that it did not announce,
+///   which [`TlsCounters::truncated`] counts: an owner whose peers say how long their messages are,
+///   as HTTP requests do, finds out what was cut.
+/// - Sockets made by [`Driver::connect`] are in clear text.
+/// - [`DriverCounters`] are those of the driver below: of ciphertext.
+pub struct Tls<D> {
+    inner: D,
+    layer: Layer,
+}
+
+impl<D: Driver> Tls<D> {
+    /// TLS over `inner`, which has no sockets yet.
+    pub fn new(inner: D, server: &TlsServer, mode: PoolMode) -> Self {
+        let layer = Layer::new(server.source(), mode, inner.clock_ns());
+        Self { inner, layer }
+    }
+
+    /// The driver below.
+    pub fn inner(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    fn leave(&mut self, socket: SocketId, wanted: Closing) {
+        match self.layer.leave(&mut self.inner, socket, wanted) {
+            Closing::Now => self.inner.close(socket),
+            Closing::AfterSend => self.inner.close_after_send(socket),
+        }
+    }
+
+    /// Hands out what is queued, and what that leads to.
+    fn deliver<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        while let Some(queued) = self.layer.queue.pop_front() {
+            let event = match queued {
+                Queued::Arrived(socket) => {
+                    self.deliver_arrived(socket, pools, handler);
+                    continue;
+                }
+                Queued::SendBlocked(socket) if !self.layer.tells_blocked(socket) => continue,
+                Queued::SendDrained(socket) if !self.layer.tells_drained(socket) => continue,
+                Queued::Connected(socket) if self.layer.find(socket).is_none() => continue,
+                Queued::Accepted { socket, peer } => Event::Accepted { socket, peer },
+                Queued::AcceptFailed(error) => Event::AcceptFailed { error },
+                Queued::Connected(socket) => Event::Connected { socket },
+                Queued::Failed { socket, error } => Event::Failed { socket, error },
+                Queued::SendBlocked(socket) => Event::SendBlocked { socket },
+                Queued::SendDrained(socket) => Event::SendDrained { socket },
+                Queued::Woken => Event::Woken,
+            };
+            handler(self, pools, event);
+        }
+    }
+
+    #[inline]
+    fn deliver_arrived<H>(&mut self, socket: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        loop {
+            match self.layer.step(&mut self.inner, socket) {
+                Step::Nothing => return,
+                Step::Bytes(bytes) => {
+                    let event = Event::Received {
+                        socket,
+                        bytes: &bytes,
+                    };
+                    handler(self, pools, event);
+                    self.layer.give_back(bytes);
+                }
+                Step::Finished => handler(self, pools, Event::PeerFinished { socket }),
+            }
+        }
+    }
+}
+
+impl<D: Driver> Driver for Tls<D> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn features(&self) -> DriverFeatures {
+        self.inner.features()
+    }
+
+    fn listen(&mut self, listener: Listener) -> Result<(), IoError> {
+        self.inner.listen(listener)
+    }
+
+    fn stop_listening(&mut self) {
+        self.inner.stop_listening();
+    }
+
+    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+        let socket = self.inner.connect(to)?;
+        if self.layer.take_clear(socket).is_err() {
+            self.inner.close(socket);
+            return Err(IoError::System {
+                call: "connect",
+                error: Errno::NOMEM,
+            });
+        }
+        Ok(socket)
+    }
+
+    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
+        self.layer.send(&mut self.inner, socket, data)
+    }
+
+    fn pause_receive(&mut self, socket: SocketId) {
+        if let Some(session) = self.layer.session(socket) {
+            session.is_paused = true;
+            // A handshake goes on whatever its owner wants to read.
+            if !session.is_handshaking() {
+                self.inner.pause_receive(socket);
+            }
+        }
+    }
+
+    fn resume_receive(&mut self, socket: SocketId) {
+        let Some(session) = self.layer.session(socket) else {
+            return;
+        };
+        if std::mem::take(&mut session.is_paused) {
+            self.inner.resume_receive(socket);
+            self.layer.look_at(socket);
+        }
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.leave(socket, Closing::Now);
+    }
+
+    fn close_after_send(&mut self, socket: SocketId) {
+        self.leave(socket, Closing::AfterSend);
+    }
+
+    fn socket_count(&self) -> usize {
+        self.inner.socket_count()
+    }
+
+    fn closing_count(&self) -> usize {
+        self.inner.closing_count()
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn set_busy_poll(&mut self, limit_ns: u64) {
+        self.inner.set_busy_poll(limit_ns);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.inner.clock_ns()
+    }
+
+    fn tick<H>(
+        &mut self,
+        deadline_ns: Option<u64>,
+        pools: &mut ShardPools,
+        mut handler: H,
+    ) -> Result<(), IoError>
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Self { inner, layer } = self;
+        let wait_until_ns = if layer.queue.is_empty() {
+            let own_ns = layer.deadlines.next_deadline_ns();
+            deadline_ns.into_iter().chain(own_ns).min()
+        } else {
+            Some(0)
+        };
+        inner.tick(wait_until_ns, pools, |inner, _, event| {
+            layer.note(inner, &event);
+        })?;
+        self.deliver(pools, &mut handler);
+        self.layer.expire(&mut self.inner);
+        self.deliver(pools, &mut handler);
+        Ok(())
+    }
+
+    fn counters(&self) -> DriverCounters {
+        self.inner.counters()
+    }
+
+    fn tls_counters(&self) -> Option<TlsCounters> {
+        Some(self.layer.counters)
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        self.layer.trim() + self.inner.trim_pools()
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        self.layer.visit_stats(visit);
+        self.inner.visit_pool_stats(visit);
+    }
+}

@@ -1,0 +1,103 @@
+//! Events of the driver below, kept until its tick is over and this driver can be lent out.
+
+use super::counters::TlsFailure;
+use super::layer::Layer;
+use crate::address::Peer;
+use crate::driver::{Driver, Event, SocketId};
+use rustix::io::Errno;
+
+/// Something to tell the owner, or to look at first.
+#[derive(Debug)]
+pub(super) enum Queued {
+    Accepted {
+        socket: SocketId,
+        peer: Peer,
+    },
+    AcceptFailed(Errno),
+    Connected(SocketId),
+    /// Bytes or the end of them came, or their owner wants them again.
+    Arrived(SocketId),
+    Failed {
+        socket: SocketId,
+        error: Errno,
+    },
+    SendBlocked(SocketId),
+    SendDrained(SocketId),
+    Woken,
+}
+
+impl Layer {
+    /// Keeps one event of the driver below.
+    pub(super) fn note<D: Driver>(&mut self, inner: &mut D, event: &Event<'_>) {
+        match *event {
+            Event::Accepted { socket, peer } => self.accept(inner, socket, peer),
+            Event::AcceptFailed { error } => self.queue.push_back(Queued::AcceptFailed(error)),
+            Event::Connected { socket } => self.queue.push_back(Queued::Connected(socket)),
+            Event::Received { socket, bytes } => self.note_received(inner, socket, bytes),
+            Event::PeerFinished { socket } => {
+                if let Some(session) = self.session(socket) {
+                    session.has_fin = true;
+                    self.look_at(socket);
+                }
+            }
+            Event::Failed { socket, error } => {
+                self.forget(socket, TlsFailure::Closed);
+                self.queue.push_back(Queued::Failed { socket, error });
+            }
+            Event::SendBlocked { socket } => {
+                if let Some(session) = self.session(socket) {
+                    session.is_blocked = true;
+                    self.queue.push_back(Queued::SendBlocked(socket));
+                }
+            }
+            Event::SendDrained { socket } => {
+                if let Some(session) = self.session(socket) {
+                    session.is_blocked = false;
+                    self.queue.push_back(Queued::SendDrained(socket));
+                }
+            }
+            Event::Woken => self.queue.push_back(Queued::Woken),
+        }
+    }
+
+    fn note_received<D: Driver>(&mut self, inner: &mut D, socket: SocketId, bytes: &[u8]) {
+        let Some(handle) = self.find(socket) else {
+            return;
+        };
+        let Self {
+            sessions,
+            blocks,
+            counters,
+            ..
+        } = self;
+        let Some(session) = sessions.get_mut(handle) else {
+            return;
+        };
+        if session.has_close_notify {
+            // Nothing can follow it.
+            return;
+        }
+        if session.incoming.extend_from_slice(blocks, bytes).is_err() {
+            return self.fail(
+                inner,
+                socket,
+                TlsFailure::Memory,
+                millpond_mempool::Buffer::new(),
+            );
+        }
+        if session.deadline.is_some() {
+            session.handshake_bytes += bytes.len();
+            counters.handshake_bytes += bytes.len() as u64;
+        }
+        self.look_at(socket);
+    }
+
+    /// Puts a session into the queue, once.
+    pub(super) fn look_at(&mut self, socket: SocketId) {
+        if let Some(session) = self.session(socket)
+            && !std::mem::replace(&mut session.is_queued, true)
+        {
+            self.queue.push_back(Queued::Arrived(socket));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The sessions of a shard, found by their socket, and what they share.
+
+use super::counters::{TlsCounters, TlsFailure};
+use super::intake::Queued;
+use super::server::ServerSource;
+use super::session::{SealError, Session};
+use crate::address::Peer;
+use crate::driver::{Driver, SendOutcome, SocketId};
+use crate::timer_wheel::TimerWheel;
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
+use rustix::io::Errno;
+use rustls::server::UnbufferedServerConnection;
+use std::collections::VecDeque;
+
+/// Entries of an empty queue, and places of the table, that are kept whatever happens.
+const KEPT_COUNT: usize = 1024;
+
+/// How a socket of the driver below is closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Closing {
+    Now,
+    AfterSend,
+}
+
+/// All of [`super::Tls`] but the driver below it.
+pub(super) struct Layer {
+    pub(super) source: ServerSource,
+    pub(super) sessions: Slab<Session>,
+    by_slot: Vec<Option<Handle<Session>>>,
+    /// What the owner is to be told, in this order.
+    pub(super) queue: VecDeque<Queued>,
+    /// Of handshakes.
+    pub(super) deadlines: TimerWheel,
+    /// What is received and not opened, records to be sent, plaintext on its way to the owner.
+    pub(super) blocks: BlockPool,
+    /// What records are opened into; kept while there are sessions.
+    pub(super) room: Buffer,
+    pub(super) counters: TlsCounters,
+}
+
+impl Layer {
+    pub(super) fn new(source: ServerSource, mode: PoolMode, now_ns: u64) -> Self {
+        Self {
+            source,
+            sessions: Slab::new("tls_sessions", mode),
+            by_slot: Vec::new(),
+            queue: VecDeque::new(),
+            deadlines: TimerWheel::new(now_ns),
+            blocks: BlockPool::new("tls_records", mode),
+            room: Buffer::new(),
+            counters: TlsCounters::default(),
+        }
+    }
+
+    /// The session of a socket, unless that is gone.
+    #[inline]
+    pub(super) fn find(&self, socket: SocketId) -> Option<Handle<Session>> {
+        let handle = (*self.by_slot.get(socket.slot())?)?;
+        (self.sessions.get(handle)?.socket == socket).then_some(handle)
+    }
+
+    #[inline]
+    pub(super) fn session(&mut self, socket: SocketId) -> Option<&mut Session> {
+        let handle = (*self.by_slot.get(socket.slot())?)?;
+        let session = self.sessions.get_mut(handle)?;
+        (session.socket == socket).then_some(session)
+    }
+
+    fn insert(&mut self, session: Session) -> Result<(), PoolError> {
+        let slot = session.socket.slot();
+        if slot >= self.by_slot.len() {
+            self.by_slot.resize(slot + 1, None);
+        }
+        self.by_slot[slot] = Some(self.sessions.insert(session)?);
+        Ok(())
+    }
+
+    /// Takes in a socket whose peer is to speak TLS; without a session for it, it is closed and
+    /// nobody hears of it.
+    pub(super) fn accept<D: Driver>(&mut self, inner: &mut D, socket: SocketId, peer: Peer) {
+        let connection = UnbufferedServerConnection::new(self.source.config());
+        let failure = match connection {
+            Err(_) => TlsFailure::Internal,
+            Ok(connection) => match self.insert(Session::new(socket, Some(connection))) {
+                Err(_) => TlsFailure::Memory,
+                Ok(()) => {
+                    let deadline = self.deadlines.create(socket.to_bits());
+                    let due_ns = inner.now_ns() + self.source.handshake_timeout_ns();
+                    self.deadlines.set(deadline, due_ns);
+                    if let Some(session) = self.session(socket) {
+                        session.deadline = Some(deadline);
+                    }
+                    self.counters.handshaking += 1;
+                    self.queue.push_back(Queued::Accepted { socket, peer });
+                    return;
+                }
+            },
+        };
+        self.counters.failed[failure as usize] += 1;
+        inner.close(socket);
+    }
+
+    /// Takes in a socket that stays in clear text.
+    pub(super) fn take_clear(&mut self, socket: SocketId) -> Result<(), PoolError> {
+        self.insert(Session::new(socket, None))
+    }
+
+    /// Forgets a session. A handshake that ends this way failed for `failure`.
+    pub(super) fn forget(&mut self, socket: SocketId, failure: TlsFailure) -> Option<Session> {
+        let handle = self.find(socket)?;
+        let session = self.sessions.remove(handle)?;
+        self.by_slot[socket.slot()] = None;
+        if let Some(deadline) = session.deadline {
+            self.deadlines.remove(deadline);
+        }
+        if session.deadline.is_some() {
+            self.counters.handshaking -= 1;
+            self.counters.failed[failure as usize] += 1;
+        } else if !session.is_clear() {
+            self.counters.established -= 1;
+        }
+        Some(session)
+    }
+
+    /// Ends a connection that cannot go on; its owner hears of it after all that came before.
+    /// What is outgoing says why, and reaches even a peer that is still sending.
+    #[cold]
+    pub(super) fn fail<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        failure: TlsFailure,
+        outgoing: Buffer,
+    ) {
+        let Some(session) = self.forget(socket, failure) else {
+            return;
+        };
+        if session.deadline.is_none() && !session.is_clear() {
+            self.counters.broken += 1;
+        }
+        if outgoing.is_empty() {
+            inner.close(socket);
+        } else {
+            // Whether it is blocked does not matter: the driver keeps it either way.
+            let _ = inner.send(socket, outgoing);
+            inner.close_after_send(socket);
+        }
+        let error = match failure {
+            TlsFailure::Timeout => Errno::TIMEDOUT,
+            TlsFailure::Memory => Errno::NOMEM,
+            TlsFailure::Closed => Errno::CONNRESET,
+            _ => Errno::PROTO,
+        };
+        self.queue.push_back(Queued::Failed { socket, error });
+    }
+
+    /// Makes records of `plaintext` and hands them to the driver below.
+    pub(super) fn send<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        plaintext: Buffer,
+    ) -> SendOutcome {
+        let Some(handle) = self.find(socket) else {
+            return SendOutcome::Done;
+        };
+        let Self {
+            sessions, blocks, ..
+        } = self;
+        let Some(session) = sessions.get_mut(handle) else {
+            return SendOutcome::Done;
+        };
+        if session.is_clear() {
+            let outcome = inner.send(socket, plaintext);
+            return note_outcome(session, outcome);
+        }
+        if session.is_handshaking() {
+            return match session.waiting.extend_from_slice(blocks, &plaintext) {
+                Ok(()) => {
+                    session.has_told_blocked = true;
+                    SendOutcome::Blocked
+                }
+                Err(_) => self.fail_sending(inner, socket, SealError::Memory),
+            };
+        }
+        if plaintext.is_empty() {
+            return SendOutcome::Done;
+        }
+        let mut outgoing = Buffer::new();
+        match session.seal(&plaintext, &mut outgoing, blocks) {
+            Ok(()) => {
+                drop(plaintext);
+                let outcome = inner.send(socket, outgoing);
+                note_outcome(session, outcome)
+            }
+            Err(error) => self.fail_sending(inner, socket, error),
+        }
+    }
+
+    #[cold]
+    fn fail_sending<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        error: SealError,
+    ) -> SendOutcome {
+        let failure = match error {
+            SealError::Memory => TlsFailure::Memory,
+            SealError::Refused => TlsFailure::Internal,
+        };
+        self.fail(inner, socket, failure, Buffer::new());
+        SendOutcome::Blocked
+    }
+
+    /// Ends a session whose owner leaves, with a goodbye to the peer if there is a way to: none in
+    /// the middle of a handshake, nor behind bytes that will be dropped. Returns how the socket is
+    /// to be closed.
+    pub(super) fn leave<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        wanted: Closing,
+    ) -> Closing {
+        let Some(mut session) = self.forget(socket, TlsFailure::Refused) else {
+            // Its end is still to be told: to nobody now.
+            let is_its_end = |queued: &Queued| matches!(queued, Queued::Failed { socket: of, .. } if *of == socket);
+            self.queue.retain(|queued| !is_its_end(queued));
+            return wanted;
+        };
+        if session.deadline.is_some() {
+            // What it would have been told cannot be told.
+            return Closing::Now;
+        }
+        if session.is_clear() || session.is_blocked && wanted == Closing::Now {
+            return wanted;
+        }
+        let mut outgoing = Buffer::new();
+        let goodbye = session.say_goodbye(&mut outgoing, &self.blocks);
+        if goodbye.is_ok() && inner.send(socket, outgoing) == SendOutcome::Blocked {
+            // Behind what counts as sent, and that has to reach the peer.
+            return Closing::AfterSend;
+        }
+        wanted
+    }
+
+    /// Ends the handshakes that took too long.
+    pub(super) fn expire<D: Driver>(&mut self, inner: &mut D) {
+        let now_ns = inner.now_ns();
+        while let Some((bits, _)) = self.deadlines.pop_expired(now_ns) {
+            let socket = SocketId::from_bits(bits);
+            self.fail(inner, socket, TlsFailure::Timeout, Buffer::new());
+        }
+    }
+
+    /// See [`Driver::trim_pools`].
+    pub(super) fn trim(&mut self) -> usize {
+        if self.sessions.is_empty() {
+            self.room.release();
+            self.by_slot.truncate(KEPT_COUNT);
+            self.by_slot.shrink_to(KEPT_COUNT);
+        }
+        if self.queue.is_empty() {
+            self.queue.shrink_to(KEPT_COUNT);
+        }
+        self.sessions.trim() + self.blocks.trim()
+    }
+
+    /// See [`Driver::visit_pool_stats`].
+    pub(super) fn visit_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.sessions.stats());
+        visit(self.blocks.stats());
+    }
+}
+
+/// Remembers what the owner is told of a send.
+#[inline]
+fn note_outcome(session: &mut Session, outcome: SendOutcome) -> SendOutcome {
+    if outcome == SendOutcome::Blocked {
+        session.is_blocked = true;
+        session.has_told_blocked = true;
+    }
+    outcome
+}

@@ -1,0 +1,305 @@
+//! One connection's records: ciphertext in, plaintext and records out.
+//!
+//! Absent on purpose: sockets and events. Whoever calls sends what is outgoing.
+
+use super::counters::TlsFailure;
+use crate::driver::SocketId;
+use crate::timer_wheel::TimerId;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
+};
+
+/// The most plaintext of one record (RFC 8446, 5.1).
+pub(super) const RECORD_PLAINTEXT_MAX: usize = 1 << 14;
+
+/// What a record adds to its plaintext at most: header, explicit nonce, tag, content type.
+const RECORD_OVERHEAD_MAX: usize = 32;
+
+/// Room for an alert, or for a key update that goes first.
+const SMALL_RECORD_BYTES: usize = 64;
+
+/// One connection of the layer. Nothing but `records` tells a peer that speaks TLS from one that
+/// does not.
+pub(super) struct Session {
+    pub(super) socket: SocketId,
+    /// `None`: clear text.
+    records: Option<UnbufferedServerConnection>,
+    /// Received and not consumed: bytes nobody has looked at, or the beginning of a record.
+    pub(super) incoming: Buffer,
+    /// How much of `incoming` rustls has been shown, and must be shown again: there is nothing whole
+    /// in it. Invariant: at most `incoming.len()`.
+    seen_bytes: usize,
+    /// Plaintext for an owner who paused meanwhile.
+    pub(super) held: Buffer,
+    /// Plaintext given before the handshake was over.
+    pub(super) waiting: Buffer,
+    /// Ends a handshake that takes too long.
+    pub(super) deadline: Option<TimerId>,
+    /// Received while the handshake ran.
+    pub(super) handshake_bytes: usize,
+    /// The owner wants no bytes.
+    pub(super) is_paused: bool,
+    /// In the queue, to be looked at.
+    pub(super) is_queued: bool,
+    /// The driver below keeps bytes that the kernel did not take.
+    pub(super) is_blocked: bool,
+    /// The owner was told so, or that his plaintext waits.
+    pub(super) has_told_blocked: bool,
+    /// The peer's FIN came.
+    pub(super) has_fin: bool,
+    /// The peer's `close_notify` came: what follows is nothing of its own.
+    pub(super) has_close_notify: bool,
+    /// The owner was told that no more bytes come.
+    pub(super) has_told_finish: bool,
+}
+
+/// How a connection stands after its bytes were looked at.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// Without more bytes nothing happens.
+    Waiting,
+    /// The room for plaintext is full, and there may be more.
+    Full,
+    /// The peer said that it sends no more.
+    Finished,
+    /// It cannot go on; an alert that says why may be outgoing.
+    Broken(TlsFailure),
+}
+
+/// Plaintext cannot become records.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum SealError {
+    /// No memory.
+    Memory,
+    /// The keys are used up, or the connection is in no state to send.
+    Refused,
+}
+
+impl From<PoolError> for SealError {
+    fn from(_: PoolError) -> Self {
+        Self::Memory
+    }
+}
+
+/// What one call of rustls led to.
+enum Turn {
+    Again,
+    Done,
+    Finished,
+    Broken(TlsFailure),
+}
+
+impl Session {
+    pub(super) fn new(socket: SocketId, records: Option<UnbufferedServerConnection>) -> Self {
+        Self {
+            socket,
+            records,
+            incoming: Buffer::new(),
+            seen_bytes: 0,
+            held: Buffer::new(),
+            waiting: Buffer::new(),
+            deadline: None,
+            handshake_bytes: 0,
+            is_paused: false,
+            is_queued: false,
+            is_blocked: false,
+            has_told_blocked: false,
+            has_fin: false,
+            has_close_notify: false,
+            has_told_finish: false,
+        }
+    }
+
+    pub(super) fn is_clear(&self) -> bool {
+        self.records.is_none()
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        let records = self.records.as_ref();
+        records.is_some_and(|records| records.is_handshaking())
+    }
+
+    pub(super) fn records(&self) -> Option<&UnbufferedServerConnection> {
+        self.records.as_ref()
+    }
+
+    /// Whether bytes came that nobody has looked at.
+    pub(super) fn has_news(&self) -> bool {
+        self.incoming.len() > self.seen_bytes
+    }
+
+    /// The first byte the peer ever sent, while nothing of it was looked at.
+    pub(super) fn first_byte(&self) -> Option<u8> {
+        let is_first = self.handshake_bytes == self.incoming.len() && self.seen_bytes == 0;
+        is_first.then(|| self.incoming.first().copied()).flatten()
+    }
+
+    /// Opens what came into `room`, which has space for a record at least, and writes what the
+    /// protocol itself has to say to `outgoing`.
+    pub(super) fn take_in(
+        &mut self,
+        room: &mut Buffer,
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+    ) -> Standing {
+        let Some(records) = &mut self.records else {
+            return Standing::Waiting;
+        };
+        let mut failure = None;
+        loop {
+            match failure {
+                // Nothing more is read; the alert, if there is one, is still to be encoded.
+                Some(failure) if !records.wants_write() => return Standing::Broken(failure),
+                None if room.spare_bytes() < RECORD_PLAINTEXT_MAX => return Standing::Full,
+                _ => {}
+            }
+            let UnbufferedStatus { discard, state } =
+                records.process_tls_records(self.incoming.as_mut_slice());
+            self.seen_bytes = 0;
+            let turn = match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    // One record, of which nothing is left in `incoming`.
+                    while let Some(Ok(record)) = traffic.next_record() {
+                        room.append_within_capacity(record.payload);
+                    }
+                    Turn::Again
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    match encode(&mut data, outgoing, pool) {
+                        Ok(()) => Turn::Again,
+                        Err(_) => Turn::Broken(TlsFailure::Memory),
+                    }
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    Turn::Again
+                }
+                Ok(ConnectionState::PeerClosed) => Turn::Finished,
+                // None is accepted, so none is there; the other states need more bytes.
+                Ok(ConnectionState::ReadEarlyData(_)) => Turn::Broken(TlsFailure::Internal),
+                Ok(_) => Turn::Done,
+                Err(error) => Turn::Broken(TlsFailure::from_error(&error)),
+            };
+            self.incoming.consume_front(discard);
+            match (turn, failure) {
+                (Turn::Again, _) => {}
+                (_, Some(failure)) => return Standing::Broken(failure),
+                (Turn::Broken(found), None) => failure = Some(found),
+                (Turn::Finished, None) => {
+                    self.incoming.release();
+                    return Standing::Finished;
+                }
+                (Turn::Done, None) => {
+                    self.seen_bytes = self.incoming.len();
+                    if self.incoming.is_empty() {
+                        self.incoming.release();
+                    }
+                    return Standing::Waiting;
+                }
+            }
+        }
+    }
+
+    /// Appends the records of `plaintext` to `outgoing`.
+    pub(super) fn seal(
+        &mut self,
+        plaintext: &[u8],
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+    ) -> Result<(), SealError> {
+        let record_count = plaintext.len().div_ceil(RECORD_PLAINTEXT_MAX);
+        let bytes = plaintext.len() + record_count * RECORD_OVERHEAD_MAX;
+        self.write(bytes, outgoing, pool, |traffic, room| {
+            traffic.encrypt(plaintext, room)
+        })
+    }
+
+    /// Appends a `close_notify` to `outgoing`.
+    pub(super) fn say_goodbye(
+        &mut self,
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+    ) -> Result<(), SealError> {
+        self.write(SMALL_RECORD_BYTES, outgoing, pool, |traffic, room| {
+            traffic.queue_close_notify(room)
+        })
+    }
+
+    /// Lets `act` write into about `bytes` of room behind what is outgoing.
+    fn write(
+        &mut self,
+        mut bytes: usize,
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+        mut act: impl FnMut(&mut WriteTraffic<'_, ServerData>, &mut [u8]) -> Result<usize, EncryptError>,
+    ) -> Result<(), SealError> {
+        let Some(records) = &mut self.records else {
+            return Err(SealError::Refused);
+        };
+        loop {
+            // Only what rustls has seen: a new record in here could be anything.
+            let seen = &mut self.incoming.as_mut_slice()[..self.seen_bytes];
+            let UnbufferedStatus { discard, state } = records.process_tls_records(seen);
+            match state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    let start = outgoing.len();
+                    extend_with_zeros(outgoing, bytes, pool)?;
+                    match act(&mut traffic, &mut outgoing[start..]) {
+                        Ok(count) => {
+                            outgoing.truncate(start + count);
+                            return Ok(());
+                        }
+                        Err(EncryptError::InsufficientSize(size)) if size.required_size > bytes => {
+                            outgoing.truncate(start);
+                            bytes = size.required_size;
+                        }
+                        Err(_) => return Err(SealError::Refused),
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing, pool)?,
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => {}
+                _ => return Err(SealError::Refused),
+            }
+            self.incoming.consume_front(discard);
+            self.seen_bytes -= discard;
+        }
+    }
+}
+
+/// What rustls keeps with a server's connection.
+type ServerData = rustls::server::ServerConnectionData;
+
+/// Appends what the protocol has to say.
+fn encode<Data>(
+    data: &mut EncodeTlsData<'_, Data>,
+    outgoing: &mut Buffer,
+    pool: &BlockPool,
+) -> Result<(), PoolError> {
+    let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) else {
+        return Ok(());
+    };
+    let start = outgoing.len();
+    extend_with_zeros(outgoing, size.required_size, pool)?;
+    // There is room for exactly this.
+    let _ = data.encode(&mut outgoing[start..]);
+    Ok(())
+}
+
+/// Room that rustls can write to: it takes initialised bytes.
+fn extend_with_zeros(
+    buffer: &mut Buffer,
+    mut count: usize,
+    pool: &BlockPool,
+) -> Result<(), PoolError> {
+    static ZEROS: [u8; 4096] = [0; 4096];
+    buffer.reserve(pool, count)?;
+    while count > 0 {
+        let part = &ZEROS[..count.min(ZEROS.len())];
+        buffer.append_within_capacity(part);
+        count -= part.len();
+    }
+    Ok(())
+}
