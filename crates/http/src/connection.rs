@@ -56,7 +56,8 @@ pub(crate) struct Ready<'s> {
 /// `Advance`, which costs as much as parsing a field.
 ///
 /// Who pipelines mostly repeats himself. A head that is byte for byte the one before it means the same,
-/// so the one that is parsed already serves again, as does the table of its fields.
+/// so the one that is parsed already serves again, as does the table of its fields. To be dropped after
+/// a `read` that failed.
 pub(crate) struct Whole<'s> {
     attempt: RequestAttempt,
     /// Empty, or the bytes that `attempt` and the fields were parsed from.
@@ -82,7 +83,7 @@ impl<'s> Whole<'s> {
     }
 
     /// Takes the request at the front of `bytes`; false for whatever `Connection::advance` must look
-    /// at. `fields` are those of the last call, or `forget` was called since.
+    /// at. `fields` must be those of the last call.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -90,9 +91,10 @@ impl<'s> Whole<'s> {
         limits: &Limits,
         fields: &mut HeadFields,
     ) -> bool {
-        let is_repeated = !self.head_bytes.is_empty() && bytes.starts_with(self.head_bytes);
-        if !is_repeated {
-            self.forget();
+        if self.head_bytes.is_empty() || !bytes.starts_with(self.head_bytes) {
+            if !self.head_bytes.is_empty() {
+                *self = Self::new();
+            }
             if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
                 return false;
             }
@@ -107,12 +109,6 @@ impl<'s> Whole<'s> {
             _ => return false,
         };
         true
-    }
-
-    /// Something else was parsed into the fields, or may have been.
-    #[inline]
-    pub(crate) fn forget(&mut self) {
-        self.head_bytes = &[];
     }
 }
 
@@ -289,6 +285,25 @@ impl Connection {
             || self.is_blocked
             || self.is_backlogged
             || self.is_closing
+    }
+
+    /// Nothing keeps it from the plain sequence of requests and answers. One condition for all that
+    /// is rare, since every request asks.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        let is_odd = self.is_blocked
+            | self.is_backlogged
+            | self.is_closing
+            | self.is_paused
+            | self.is_peer_finished
+            | self.is_mid_request
+            | self.is_reading;
+        !is_odd
+            && self.pending.is_none()
+            && self.gathering.is_none()
+            && self.stream.is_none()
+            && self.input.is_none()
+            && self.timer.is_none()
     }
 
     /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
@@ -535,6 +550,9 @@ mod tests {
                     for request in [first, second, third] {
                         let bytes = request.as_bytes();
                         let is_whole = whole.read(bytes, &limits, &mut fields);
+                        if !is_whole {
+                            whole = Whole::new();
+                        }
                         let mut expected_fields = HeadFields::new();
                         let expected = parse_request_head(bytes, &limits, &mut expected_fields);
                         let ends_as_told = ["\r\n\r\n", "one", "two"]

@@ -53,8 +53,8 @@ const DIGITS_MAX: usize = 20;
 /// Room for everything but the fields' and the body's own bytes, with the longest of each.
 const RESPONSE_FIXED_BYTES_MAX: usize = 256;
 
-/// Appends one response. On failure nothing was appended.
-#[inline]
+/// Appends one response. On failure nothing was appended. `Response` writes the usual ones itself.
+#[inline(never)]
 pub(crate) fn encode_response(
     output: &mut Buffer,
     blocks: &BlockPool,

@@ -49,8 +49,8 @@ pub fn parse_request_head(
     )
 }
 
-/// [`parse_request_head`] in a place that is there already, so that a head is moved nowhere. False:
-/// it is not whole, and the other function says why.
+/// [`parse_request_head`] in a place that is there already, and empty, so that a head is moved
+/// nowhere. False: it is not whole, and the other function says why.
 #[inline(always)]
 pub(crate) fn parse_whole_request_head(
     bytes: &[u8],
@@ -59,7 +59,6 @@ pub(crate) fn parse_whole_request_head(
     attempt: &mut RequestAttempt,
 ) -> bool {
     let bytes = &bytes[..bytes.len().min(limits.head_bytes_max)];
-    attempt.head = RequestHead::EMPTY;
     scan::run::<ParseHead<request::Grammar>>(bytes, limits, fields, attempt)
 }
 

@@ -84,6 +84,7 @@ impl Response<'_> {
     ///
     /// # Panics
     /// Like [`Self::send`].
+    #[inline]
     pub fn send_with(
         &mut self,
         status: StatusCode,
@@ -214,35 +215,24 @@ impl Response<'_> {
         }
         let is_usual = status == StatusCode::OK
             && self.persistence == Persistence::Silent
-            && fields.is_empty();
+            && fields.is_empty()
+            && !self.is_head;
         if is_usual && let Some(head) = self.standing_lines.ok_head(content_type, body.len()) {
-            let body = if self.is_head { &[] } else { body };
             self.output.extend_from_slices(self.blocks, [head, body])?;
         } else {
-            self.encode_unusual(status, content_type, fields, body)?;
+            let parts = ResponseParts {
+                status,
+                standing_lines: self.standing_lines,
+                content_type,
+                fields,
+                persistence: self.persistence,
+                body,
+                is_head: self.is_head,
+            };
+            encode_response(self.output, self.blocks, &parts)?;
         }
         self.sent = Some(status);
         Ok(())
-    }
-
-    #[inline(never)]
-    fn encode_unusual(
-        &mut self,
-        status: StatusCode,
-        content_type: Option<&'static [u8]>,
-        fields: &[(&str, &[u8])],
-        body: &[u8],
-    ) -> Result<(), PoolError> {
-        let parts = ResponseParts {
-            status,
-            standing_lines: self.standing_lines,
-            content_type,
-            fields,
-            persistence: self.persistence,
-            body,
-            is_head: self.is_head,
-        };
-        encode_response(self.output, self.blocks, &parts)
     }
 
     #[inline]

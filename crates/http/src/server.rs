@@ -23,6 +23,7 @@ mod bench;
 
 pub(crate) use drain::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
+use exchange::Progress;
 pub(crate) use stream::Written;
 
 use crate::completions::Completions;
@@ -163,17 +164,40 @@ impl<S: Service> Server<S> {
         let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) else {
             return self.upstream_event(shard, &Event::Received { socket, bytes });
         };
-        if connection.is_closing {
+        let mut served = Progress::default();
+        if connection.is_plain() {
+            let (service, exchange) = (&mut self.service, &mut self.exchange);
+            exchange.standing_lines.refresh(shard.now_ns);
+            let goes_on = exchange.serve_plain(service, connection, bytes, &mut served, shard);
+            if goes_on && served.bytes == bytes.len() {
+                connection.since_ns = shard.now_ns;
+                return;
+            }
+        } else if connection.is_closing {
             return;
         }
-        if connection.must_wait() {
+        self.received_more(shard, socket, bytes, served);
+    }
+
+    /// What is not all requests that are whole and answered at once. The first ones may have been.
+    fn received_more<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+        bytes: &[u8],
+        served: Progress,
+    ) {
+        let Some(connection) = self.connections.get_mut(socket) else {
+            return;
+        };
+        if connection.must_wait() && served.request_count == 0 {
             self.exchange.keep(connection, bytes);
             shard.driver.pause_receive(socket);
             connection.is_paused = true;
         } else if connection.input.is_none() {
-            let consumed_bytes = self
-                .exchange
-                .serve(&mut self.service, connection, bytes, shard);
+            let consumed_bytes =
+                self.exchange
+                    .serve(&mut self.service, connection, bytes, served, shard);
             if consumed_bytes < bytes.len() {
                 self.exchange.keep(connection, &bytes[consumed_bytes..]);
                 if connection.stream.is_some() && connection.must_wait() {
@@ -191,6 +215,25 @@ impl<S: Service> Server<S> {
             }
         }
         self.exchange.settle(connection, shard);
+    }
+
+    /// Whatever happens not as often as bytes come.
+    #[inline(never)]
+    fn other_event<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
+        match event {
+            Event::Accepted { socket, peer } => self.accepted(shard, socket, peer),
+            Event::PeerFinished { socket } => self.peer_finished(shard, socket),
+            Event::Failed { socket, error } => {
+                self.forget(shard, socket);
+                self.upstream_event(shard, &Event::Failed { socket, error });
+            }
+            Event::SendDrained { socket } => self.send_drained(shard, socket),
+            Event::SendBlocked { socket } => self.send_blocked(shard, socket),
+            Event::Woken => self.woken(shard),
+            Event::AcceptFailed { error } => self.accept_failed(shard, error),
+            // A server connects to nobody; kinds of events to come are not for it either.
+            _ => {}
+        }
     }
 
     /// A reason to wait is gone: serves what came meanwhile.
@@ -348,18 +391,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
         match event {
             Event::Received { socket, bytes } => self.received(shard, socket, bytes),
-            Event::Accepted { socket, peer } => self.accepted(shard, socket, peer),
-            Event::PeerFinished { socket } => self.peer_finished(shard, socket),
-            Event::Failed { socket, error } => {
-                self.forget(shard, socket);
-                self.upstream_event(shard, &Event::Failed { socket, error });
-            }
-            Event::SendDrained { socket } => self.send_drained(shard, socket),
-            Event::SendBlocked { socket } => self.send_blocked(shard, socket),
-            Event::Woken => self.woken(shard),
-            Event::AcceptFailed { error } => self.accept_failed(shard, error),
-            // A server connects to nobody; kinds of events to come are not for it either.
-            _ => {}
+            event => self.other_event(shard, event),
         }
     }
 

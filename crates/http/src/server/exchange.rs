@@ -59,6 +59,13 @@ enum Served {
     NeedMore,
 }
 
+/// How much of what came was served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) bytes: usize,
+    pub(super) request_count: usize,
+}
+
 /// All a shard's exchanges share; everything of a server but its connections and its service.
 pub(crate) struct Exchange {
     pub(super) limits: Limits,
@@ -119,56 +126,78 @@ impl Exchange {
         self.streams.trim() + self.gatherings.trim() + self.inputs.trim()
     }
 
-    /// Serves requests off the front of `bytes` until one must wait; returns the bytes used.
+    /// Serves requests behind those that were, as long as they are whole and answered at once.
+    /// Whether all were: then the connection is as plain as before.
     #[inline]
+    pub(super) fn serve_plain<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        served: &mut Progress,
+        shard: &mut ShardContext<'_, D>,
+    ) -> bool {
+        let mut whole = Whole::new();
+        while served.bytes < bytes.len()
+            && connection.output.len() < self.limits.output_bytes_max
+            && served.request_count < self.limits.pipelined_per_tick_max
+            && whole.read(&bytes[served.bytes..], &self.limits, &mut self.fields)
+        {
+            let (head, head_bytes) = (whole.head(), whole.head_bytes);
+            served.bytes += head_bytes.len();
+            served.request_count += 1;
+            if !whole.body.is_empty() {
+                if self.is_streamed(service, head, head_bytes) {
+                    self.open_stream(service, connection, head, head_bytes, true, shard);
+                    return false;
+                }
+                served.bytes += whole.body.len();
+            }
+            if served.request_count == 1 && served.bytes < bytes.len() {
+                self.expect_more_output(connection);
+            }
+            let body = RequestBody::Borrowed(whole.body);
+            if !self.call(service, connection, head, head_bytes, body, shard) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Serves requests behind those that were, until one must wait; returns the bytes used in all.
     pub(super) fn serve<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
         connection: &mut Connection,
         bytes: &[u8],
+        mut served: Progress,
         shard: &mut ShardContext<'_, D>,
     ) -> usize {
         self.standing_lines.refresh(shard.now_ns);
         let was_gathering = connection.gathering.is_some();
-        let mut at = 0;
-        let mut served_count = 0;
-        let mut whole = Whole::new();
-        while at < bytes.len() && !connection.must_wait() {
+        while served.bytes < bytes.len() && !connection.must_wait() {
             if connection.output.len() >= self.limits.output_bytes_max {
                 self.put_off(connection, Limit::Output);
                 break;
             }
-            if served_count == self.limits.pipelined_per_tick_max {
+            if served.request_count == self.limits.pipelined_per_tick_max {
                 self.put_off(connection, Limit::Pipelined);
                 break;
             }
-            let is_between = connection.gathering.is_none() && connection.stream.is_none();
-            if is_between && whole.read(&bytes[at..], &self.limits, &mut self.fields) {
-                served_count += 1;
-                at += whole.head_bytes.len();
-                let (head, head_bytes) = (whole.head(), whole.head_bytes);
-                if !whole.body.is_empty() {
-                    if self.is_streamed(service, head, head_bytes) {
-                        self.open_stream(service, connection, head, head_bytes, true, shard);
-                        whole.forget();
-                        continue;
-                    }
-                    at += whole.body.len();
+            if connection.gathering.is_none() && connection.stream.is_none() {
+                let before = served.bytes;
+                self.serve_plain(service, connection, bytes, &mut served, shard);
+                if served.bytes > before {
+                    continue;
                 }
-                if served_count == 1 && at < bytes.len() {
-                    self.expect_more_output(connection);
-                }
-                let body = RequestBody::Borrowed(whole.body);
-                self.call(service, connection, head, head_bytes, body, shard);
-                continue;
             }
-            whole.forget();
-            match self.serve_part(service, connection, bytes, &mut at, shard) {
-                Served::Request => served_count += 1,
+            match self.serve_part(service, connection, bytes, &mut served.bytes, shard) {
+                Served::Request => served.request_count += 1,
                 Served::Part => {}
                 Served::NeedMore => break,
             }
         }
+        let mut at = served.bytes;
         if connection.is_closing {
             connection.is_last_request &= at == bytes.len();
             at = bytes.len();
@@ -176,7 +205,7 @@ impl Exchange {
         let is_mid_request =
             at < bytes.len() || connection.gathering.is_some() || connection.stream.is_some();
         let is_new_phase = !was_gathering && connection.gathering.is_some();
-        if served_count > 0 || is_new_phase || is_mid_request != connection.is_mid_request {
+        if served.request_count > 0 || is_new_phase || is_mid_request != connection.is_mid_request {
             connection.since_ns = shard.now_ns;
             connection.is_mid_request = is_mid_request;
         }
@@ -271,7 +300,7 @@ impl Exchange {
         let Some(mut input) = connection.input.take() else {
             return;
         };
-        let consumed_bytes = self.serve(service, connection, &input, shard);
+        let consumed_bytes = self.serve(service, connection, &input, Progress::default(), shard);
         if consumed_bytes < input.len() {
             input.consume_front(consumed_bytes);
             connection.input = Some(input);
@@ -338,17 +367,12 @@ impl Exchange {
         shard: &mut ShardContext<'_, D>,
     ) {
         let head_bytes = ready.head_bytes.as_slice();
-        self.call(
-            service,
-            connection,
-            &ready.head,
-            head_bytes,
-            ready.body,
-            shard,
-        );
+        let (head, body) = (&ready.head, ready.body);
+        self.call(service, connection, head, head_bytes, body, shard);
     }
 
-    #[inline]
+    /// Calls the service; whether the connection can go on with its next request at once.
+    #[inline(always)]
     pub(super) fn call<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
@@ -357,7 +381,7 @@ impl Exchange {
         head_bytes: &[u8],
         body: RequestBody<'_>,
         shard: &mut ShardContext<'_, D>,
-    ) {
+    ) -> bool {
         self.counters.requests += 1;
         self.sequence = self.sequence.wrapping_add(1);
         connection.is_last_request = !head.keep_alive;
@@ -378,7 +402,7 @@ impl Exchange {
                 is_of_service: false,
                 ..pending
             });
-            return;
+            return false;
         }
         let stream = connection.stream.as_deref();
         let closes_if_answered = stream.is_some_and(Streaming::closes_if_answered);
@@ -417,17 +441,40 @@ impl Exchange {
             let pending = Pending { state, ..pending };
             self.call_went_on(service, connection, flow, pending, written, now_ns);
             // A request without a body is at its end at once.
-            return self.deliver_end(service, connection, shard);
+            self.deliver_end(service, connection, shard);
+            return false;
         }
-        let sent = match response.sent {
-            Some(status) => Ok(status),
-            None => send_unanswered(&mut response),
-        };
-        connection.is_closing |= response.persistence == Persistence::Close || sent.is_err();
-        if let Ok(status) = sent {
-            self.counters.count_response(status);
-        }
+        let (sent, persistence) = (response.sent, response.persistence);
         self.marks.mark_dirty(connection);
+        let Some(status) = sent.or_else(|| self.send_unanswered(connection, is_head)) else {
+            connection.is_closing = true;
+            return false;
+        };
+        self.counters.count_response(status);
+        connection.is_closing |= sent.is_none() || persistence == Persistence::Close;
+        !connection.is_closing
+    }
+
+    /// A service that answered nothing ran out of memory, or forgot: 503, and the connection is to be
+    /// closed.
+    #[cold]
+    pub(super) fn send_unanswered(
+        &mut self,
+        connection: &mut Connection,
+        is_head: bool,
+    ) -> Option<StatusCode> {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let parts = ResponseParts {
+            status,
+            standing_lines: &self.standing_lines,
+            content_type: Some(TEXT_PLAIN.as_bytes()),
+            fields: &[],
+            persistence: Persistence::Close,
+            body: b"the service has no answer: try again later\n",
+            is_head,
+        };
+        let encoded = encode_response(&mut connection.output, &self.blocks, &parts);
+        encoded.is_ok().then_some(status)
     }
 
     /// The request is not answered by the call alone.
@@ -547,17 +594,4 @@ impl Exchange {
 #[inline(always)]
 fn is_metrics(head: &RequestHead, head_bytes: &[u8]) -> bool {
     matches!(head.method, Method::Get | Method::Head) && head.path.of(head_bytes) == METRICS_PATH
-}
-
-/// A service that answered nothing ran out of memory, or forgot: 503 and close.
-#[cold]
-pub(crate) fn send_unanswered(response: &mut Response<'_>) -> Result<StatusCode, PoolError> {
-    response.close_after();
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    response.send(
-        status,
-        Some(TEXT_PLAIN),
-        b"the service has no answer: try again later\n",
-    )?;
-    Ok(status)
 }

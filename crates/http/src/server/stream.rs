@@ -4,7 +4,7 @@
 //! output has room, and while none is wanted nothing is received; room is offered only when what was
 //! written before has left.
 
-use super::exchange::{Exchange, send_unanswered};
+use super::exchange::Exchange;
 use crate::body::BodyDecoder;
 use crate::connection::{Connection, Pending, Refusal};
 use crate::encode::Persistence;
@@ -32,6 +32,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    #[inline]
     pub(crate) fn of(response: &Response<'_>) -> Self {
         Self {
             sent: response.sent,
@@ -340,18 +341,7 @@ impl Exchange {
         connection.pending = None;
         connection.is_reading = false;
         if written.sent.is_none() {
-            let mut response = Response {
-                output: &mut connection.output,
-                blocks: &self.blocks,
-                standing_lines: &mut self.standing_lines,
-                persistence: Persistence::Close,
-                is_head: pending.is_head,
-                is_old_version: pending.is_old_version,
-                closes_if_answered: false,
-                sent: None,
-                outgoing: Outgoing::Whole,
-            };
-            written.sent = send_unanswered(&mut response).ok();
+            written.sent = self.send_unanswered(connection, pending.is_head);
             written.persistence = Persistence::Close;
         }
         if let Some(status) = written.sent {
