@@ -27,6 +27,7 @@ mod sending;
 mod closing;
 
 use self::accepting::Accepting;
+use self::receiving::receive_wanted;
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
@@ -295,10 +296,15 @@ impl EpollDriver {
             return;
         };
         match socket.stage {
-            Stage::Open => {
-                if flags.contains(EventFlags::OUT) {
-                    self.flush_open(id, pools, handler);
+            Stage::Open if !flags.contains(EventFlags::OUT) => {
+                if let Some(received) = receive_wanted(socket, buffer) {
+                    self.report_received(id, received, buffer, pools, handler);
+                } else {
+                    self.ready_but_unwanted(id, flags, pools, handler);
                 }
+            }
+            Stage::Open => {
+                self.flush_open(id, pools, handler);
                 if flags.intersects(READABLE) {
                     self.receive_open(id, flags, buffer, pools, handler);
                 }

@@ -1,6 +1,6 @@
 //! Receives: one per readiness, and pausing without system calls where possible.
 
-use super::socket::Stage;
+use super::socket::{Socket, Stage};
 use super::{EpollDriver, Event, SocketId};
 use crate::driver::receiving::Receiving;
 use crate::op::close::pending_error;
@@ -11,7 +11,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 impl EpollDriver {
-    #[inline]
+    #[cold]
     pub(super) fn receive_open<H>(
         &mut self,
         id: SocketId,
@@ -29,10 +29,24 @@ impl EpollDriver {
         if socket.stage != Stage::Open {
             return;
         }
-        if socket.receiving != Receiving::On {
-            return self.ready_but_unwanted(id, flags, pools, handler);
+        match receive_wanted(socket, buffer) {
+            Some(received) => self.report_received(id, received, buffer, pools, handler),
+            None => self.ready_but_unwanted(id, flags, pools, handler),
         }
-        let received = receive_now(socket.fd(), buffer);
+    }
+
+    /// Inlined into the dispatch, which nearly always comes here.
+    #[inline(always)]
+    pub(super) fn report_received<H>(
+        &mut self,
+        id: SocketId,
+        received: Received,
+        buffer: &Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
         self.counters.receives += 1;
         match received {
             Received::Bytes(count) => {
@@ -91,7 +105,7 @@ impl EpollDriver {
 
     /// Bytes, a FIN or a failure came while nobody wants bytes: make the kernel quiet about it.
     #[cold]
-    fn ready_but_unwanted<H>(
+    pub(super) fn ready_but_unwanted<H>(
         &mut self,
         id: SocketId,
         flags: EventFlags,
@@ -122,6 +136,12 @@ impl EpollDriver {
             }
         }
     }
+}
+
+/// Receives, unless nobody wants bytes of this socket.
+#[inline]
+pub(super) fn receive_wanted(socket: &Socket, buffer: &mut Lease) -> Option<Received> {
+    (socket.receiving == Receiving::On).then(|| receive_now(socket.fd(), buffer))
 }
 
 fn socket_finished(driver: &mut EpollDriver, id: SocketId) {
