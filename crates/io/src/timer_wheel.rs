@@ -31,7 +31,7 @@ const UNLINKED: u32 = u32::MAX;
 const NIL: u32 = u32::MAX;
 const NEVER_NS: u64 = u64::MAX;
 
-const _: () = assert!(SLOT_COUNT.is_power_of_two() && SLOT_COUNT.is_multiple_of(64));
+const _: () = assert!(SLOT_COUNT.is_power_of_two() && WORD_COUNT == u16::BITS as usize);
 
 /// Names one timer of one wheel; dead once removed, and then ignored everywhere. There may be one
 /// for each socket, so `Option` finds room in it.
@@ -62,6 +62,8 @@ pub struct TimerWheel {
     heads: Box<[u32; SLOT_COUNT + 1]>,
     /// One bit for each slot that is not empty.
     occupied: [u64; WORD_COUNT],
+    /// One bit for each word of `occupied` that is not 0.
+    occupied_words: u16,
     /// The granule that ended last: its slot and all before it have been emptied.
     passed_granule: u64,
 }
@@ -75,6 +77,7 @@ impl TimerWheel {
             first_free: NIL,
             heads: Box::new([NIL; SLOT_COUNT + 1]),
             occupied: [0; WORD_COUNT],
+            occupied_words: 0,
             passed_granule: now_ns >> GRANULE_SHIFT,
         }
     }
@@ -229,7 +232,7 @@ impl TimerWheel {
             // The whole chain leaves the slot before any timer is linked again, perhaps here.
             let mut index = std::mem::replace(&mut self.heads[slot as usize], NIL);
             if index != NIL {
-                self.occupied[slot as usize / 64] &= !(1 << (slot % 64));
+                self.mark_empty(slot);
             }
             while index != NIL {
                 let timer = &mut self.timers[index as usize];
@@ -268,6 +271,7 @@ impl TimerWheel {
             self.timers[head as usize].previous = index;
         } else if list != DUE {
             self.occupied[list as usize / 64] |= 1 << (list % 64);
+            self.occupied_words |= 1 << (list / 64);
         }
     }
 
@@ -291,30 +295,37 @@ impl TimerWheel {
         }
         self.heads[list as usize] = next;
         if next == NIL && list != DUE {
-            self.occupied[list as usize / 64] &= !(1 << (list % 64));
+            self.mark_empty(list);
+        }
+    }
+
+    fn mark_empty(&mut self, slot: u32) {
+        let word = &mut self.occupied[slot as usize / 64];
+        *word &= !(1 << (slot % 64));
+        if *word == 0 {
+            self.occupied_words &= !(1 << (slot / 64));
         }
     }
 
     /// The first granule after the passed one whose slot holds a timer.
     fn next_occupied_granule(&self) -> Option<u64> {
         let first = slot_of_granule(self.passed_granule + 1);
-        let (first_word, first_bit) = (first as usize / 64, first % 64);
-        // The word of the first slot is looked at twice: its upper part first, its lower part,
-        // which lies one turn ahead, last.
-        for step in 0..=WORD_COUNT {
-            let word_index = (first_word + step) % WORD_COUNT;
-            let mask = match step {
-                0 => u64::MAX << first_bit,
-                WORD_COUNT => !(u64::MAX << first_bit),
-                _ => u64::MAX,
-            };
-            let word = self.occupied[word_index] & mask;
-            if word != 0 {
-                let slot = word_index as u32 * u64::BITS + word.trailing_zeros();
-                return Some(granule_of_slot(slot, self.passed_granule));
-            }
+        let (first_word, first_bit) = (first / 64, first % 64);
+        let upper = self.occupied[first_word as usize] & u64::MAX << first_bit;
+        let (word_index, word) = if upper == 0 {
+            // The words behind it, in order; its own lower part, which lies one turn ahead, is last.
+            let behind = self.occupied_words.rotate_right(first_word + 1);
+            let steps = behind.trailing_zeros();
+            let word_index = (first_word + 1 + steps) % u16::BITS;
+            (word_index, self.occupied[word_index as usize])
+        } else {
+            (first_word, upper)
+        };
+        if word == 0 {
+            return None;
         }
-        None
+        let slot = word_index * u64::BITS + word.trailing_zeros();
+        Some(granule_of_slot(slot, self.passed_granule))
     }
 }
 

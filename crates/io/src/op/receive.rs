@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 /// What one receive found.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Received {
     /// This many bytes, at least one; they are in the buffer.
     Bytes(usize),

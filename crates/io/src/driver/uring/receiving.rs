@@ -25,7 +25,6 @@ const HELD_PIECE_BYTES: usize = 32 << 10;
 
 impl UringDriver {
     /// Starts receiving where that is wanted and nothing receives yet.
-    #[inline]
     pub(super) fn arm_receive(&mut self, id: SocketId) {
         let is_multishot_known = self.features.has(DriverFeature::MultishotReceive);
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
@@ -101,8 +100,12 @@ impl UringDriver {
                 self.counters.receives += 1;
                 self.counters.received_bytes += bytes.len() as u64;
                 socket.is_lasting = true;
+                let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
                 match stage {
-                    Stage::Open => self.bytes_arrived(id, bytes, pools, handler),
+                    Stage::Open if is_wanted => {
+                        handler(self, pools, Event::Received { socket: id, bytes });
+                    }
+                    Stage::Open => self.hold(id, bytes, pools),
                     Stage::Sending | Stage::Lingering => self.discard(id, bytes.len()),
                     _ => self.counters.stale_events += 1,
                 }
@@ -127,7 +130,9 @@ impl UringDriver {
         match socket.stage {
             Stage::Abandoned => self.release_if_idle(id),
             Stage::Open if socket.receiving != Receiving::On => self.quiet(id),
-            _ => self.arm_receive(id),
+            _ if socket.receive == ReceiveOperation::None => self.arm_receive(id),
+            // It goes on by itself.
+            _ => {}
         }
     }
 
@@ -143,26 +148,6 @@ impl UringDriver {
             return self.cancel(Operation::Receive.on(id));
         }
         self.arm_watch(id);
-    }
-
-    #[inline]
-    fn bytes_arrived<H>(
-        &mut self,
-        id: SocketId,
-        bytes: &[u8],
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
-            return;
-        };
-        if socket.receiving == Receiving::On && socket.held.is_empty() {
-            handler(self, pools, Event::Received { socket: id, bytes });
-        } else {
-            self.hold(id, bytes, pools);
-        }
     }
 
     /// Keeps bytes for which nobody is ready.
