@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod limits;
 mod load;
+mod logs;
 mod printing;
 mod serve;
 mod tls;

@@ -4,6 +4,7 @@
 //! has seen enough (`| head`) is not an error. On a terminal, progress is one line that is written
 //! over; elsewhere it is plain lines, few enough for a log. `NO_COLOR` and `TERM=dumb` are obeyed.
 
+use millpond_http::log::{self, LogLevel};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub(crate) fn report(failure: &Failure) -> Exit {
         Failure::Usage(sentence) => (sentence, Exit::Usage),
         Failure::Failed(sentence) => (sentence, Exit::Failed),
     };
-    note(sentence);
+    log::write_last(sentence);
     exit
 }
 
@@ -86,8 +87,7 @@ pub(crate) fn report_usage(error: &clap::Error) -> Exit {
 
 /// A line on stderr, signed.
 pub(crate) fn note(sentence: impl Display) {
-    // As above: nobody is left to tell.
-    let _ = writeln!(io::stderr(), "millpond: {sentence}");
+    log::write(LogLevel::Info, sentence);
 }
 
 /// Writes a result to stdout.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millpond_http::RequestToken;
+use millpond_http::log::{self, LogLevel};
 use millpond_mempool::Buffer;
 
 use crate::config::SyncPolicy;
@@ -163,7 +164,10 @@ impl<S: Store> Committer<S> {
 
     fn poison(&mut self, error: &StoreError) {
         self.counters.poison();
-        eprintln!("millpond: {error}; writes are refused until a restart, reads go on");
+        log::write(
+            LogLevel::Error,
+            format_args!("{error}; writes are refused until a restart, reads go on"),
+        );
     }
 }
 

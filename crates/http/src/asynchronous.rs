@@ -27,7 +27,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
 use millpond_io::Waker as ShardWaker;
-use millpond_mempool::{Handle, PinSlab};
+use millpond_mempool::{Handle, PinSlab, PoolStats};
 use request::BodyCell;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -236,6 +236,15 @@ where
             completions.resume(token);
         }
         self.resumed = resumed;
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.futures.stats());
+        self.shard.visit_pool_stats(visit);
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        self.futures.trim() + self.shard.trim_pools()
     }
 
     fn async_shard(&mut self) -> Option<&mut AsyncShard> {

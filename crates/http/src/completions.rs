@@ -8,7 +8,7 @@ use crate::connection::{Connection, Pending};
 use crate::connections::Connections;
 use crate::encode::Persistence;
 use crate::response::Response;
-use crate::server::{Exchange, Written};
+use crate::server::{Exchange, Written, log_output};
 use crate::service::{RequestToken, Wants};
 use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{ShardPools, SocketId};
@@ -42,6 +42,7 @@ impl Completions<'_> {
             pending.persistence
         };
         let stream = connection.stream.as_deref();
+        let output_bytes_before = connection.output.len();
         let mut response = Response {
             output: &mut connection.output,
             blocks: &exchange.blocks,
@@ -55,6 +56,8 @@ impl Completions<'_> {
         };
         answer(&mut response, self.pools);
         let written = Written::of(&response);
+        let log = &mut exchange.access_log;
+        log_output(log, connection, output_bytes_before, written.sent);
         if written.outgoing.is_open() {
             exchange.wait_for(connection, Wants::ROOM, pending, written, self.now_ns);
         } else {

@@ -186,7 +186,7 @@ impl Refusal {
 pub(crate) struct Gathering {
     decoder: BodyDecoder,
     /// The head, kept for the request that it will be.
-    head: Buffer,
+    pub(crate) head: Buffer,
     body: Buffer,
     /// Input since the head, framing included, for the rate.
     pub(crate) received_bytes: u64,

@@ -37,7 +37,7 @@ use cache::{Cache, Known};
 use counters::FileCounters;
 use disk::{Answer, Disk, Outcome};
 use millpond_io::Errno;
-use millpond_mempool::{Buffer, Handle, Slab};
+use millpond_mempool::{Buffer, Handle, PoolStats, Slab};
 use path::FilePath;
 use question::{KeptQuestion, Question};
 use root::{OpenRefusal, Opened, Patience, Root, Way};
@@ -285,6 +285,14 @@ impl Service for Files {
             completions.resume(answer.token);
         }
         self.answers = answers;
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.tasks.stats());
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        self.tasks.trim()
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {

@@ -38,9 +38,12 @@ mod date;
 pub mod plaintext;
 pub mod metrics;
 pub mod files;
+pub mod access_log;
+pub mod log;
 pub mod serve;
 pub mod client;
 
+pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
 pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
 pub use client::{ClientConnection, ClientError, ClientEvent};
@@ -50,6 +53,7 @@ pub use error::{BodyError, ParseError};
 pub use files::{Files, FilesConfig, FilesError, Site};
 pub use head::{FieldSpan, Framing, HeadFields, RequestHead, ResponseHead, Version};
 pub use limits::{Limits, LimitsError};
+pub use log::{LogFormat, LogLevel};
 pub use method::Method;
 pub use metrics::MetricsText;
 pub use parse::{

@@ -12,6 +12,7 @@ mod shard_server;
 mod shards;
 mod signals;
 mod tls;
+mod watch;
 
 pub use config::{ServeConfig, ServeError, ServeReport};
 pub use millpond_io::DriverChoice;
@@ -26,7 +27,8 @@ use std::error::Error;
 
 /// Runs a server until SIGTERM or SIGINT, then drains it; a second signal ends it at once.
 /// SIGUSR1 prints the pools' accounting on stderr; SIGHUP makes a server that speaks TLS read its
-/// certificates again. `on_ready` is called once it accepts.
+/// certificates again, and one with an access log open the file anew. `on_ready` is called once it
+/// accepts.
 pub fn serve<S, E>(
     config: &ServeConfig,
     make: impl Fn(ShardStart) -> Result<S, E> + Sync,
@@ -37,7 +39,8 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     // Before anything else: a signal that comes early must not kill a half-started server.
-    let signals = SignalWatch::install(config.tls.is_some()).map_err(ServeError::Signals)?;
+    let rereads = config.tls.is_some() || config.access_log.is_some();
+    let signals = SignalWatch::install(rereads).map_err(ServeError::Signals)?;
     shards::run(config, make, |running, notices| {
         let forwarder = signals.forward_to(notices.sender())?;
         on_ready(running.local_address());

@@ -18,14 +18,17 @@ mod deadline;
 mod crowd;
 mod drain;
 mod observe;
+mod logging;
 #[cfg(test)]
 mod bench;
 
 pub(crate) use drain::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
 use exchange::Progress;
+pub(crate) use logging::log_output;
 pub(crate) use stream::Written;
 
+use crate::access_log::ShardLog;
 use crate::completions::Completions;
 use crate::connection::Connection;
 use crate::connections::Connections;
@@ -57,6 +60,7 @@ pub(crate) struct ServerParts {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) build_labels: Arc<[(&'static str, String)]>,
     pub(crate) is_handing_over: Arc<AtomicBool>,
+    pub(crate) access_log: Option<ShardLog>,
 }
 
 /// A [`Service`] as an [`io::Protocol`](Protocol).
@@ -84,10 +88,12 @@ pub(crate) struct Server<S> {
 
 impl<S: Service> Server<S> {
     pub(crate) fn new(service: S, parts: ServerParts) -> Self {
+        let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks);
+        exchange.access_log = parts.access_log.map(Box::new);
         Self {
             service,
             connections: Connections::new(parts.pool_mode, &parts.limits),
-            exchange: Exchange::new(parts.limits, parts.pool_mode, parts.blocks),
+            exchange,
             answered: Vec::new(),
             backlog_due: Vec::new(),
             snapshots: parts.snapshots,
@@ -137,7 +143,7 @@ impl<S: Service> Server<S> {
     ) {
         if let Some(refusal) = self.lacks_room(shard, peer) {
             self.exchange
-                .refuse_connection(shard.driver, socket, refusal, shard.now_ns);
+                .refuse_connection(shard.driver, (socket, peer), refusal, shard.now_ns);
             return;
         }
         let connection = Connection::new(socket, shard.now_ns);
@@ -147,6 +153,9 @@ impl<S: Service> Server<S> {
             return;
         }
         self.exchange.counters.connections_accepted += 1;
+        if let Some(log) = self.exchange.access_log.as_deref_mut() {
+            log.accepted(socket.slot(), peer);
+        }
         self.connections_changed();
         if self.exchange.is_draining {
             self.expect_request_soon(shard, socket);
@@ -351,6 +360,9 @@ impl<S: Service> Server<S> {
     /// The socket is closed or closing by itself: nothing of it stays here.
     fn forget<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         if let Some(connection) = self.connections.remove(socket) {
+            if self.exchange.access_log.is_some() {
+                self.exchange.log_forgotten(&connection);
+            }
             if let Some(timer) = connection.timer {
                 shard.timers.remove(timer);
             }
@@ -419,6 +431,9 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         }
         self.flush(shard);
         self.ticks_to_last = self.ticks_to_last.saturating_sub(1);
+        if let Some(log) = self.exchange.access_log.as_deref_mut() {
+            log.tick_ended();
+        }
         self.keep_beating(shard);
     }
 

@@ -11,6 +11,7 @@ use crate::metrics::MetricsText;
 use crate::request::Request;
 use crate::response::Response;
 use millpond_io::{ShardPools, Waker};
+use millpond_mempool::PoolStats;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,6 +158,15 @@ pub trait Service {
     /// What futures of this service wait on, if it has any: the server sees to it.
     fn async_shard(&mut self) -> Option<&mut AsyncShard> {
         None
+    }
+
+    /// Calls `visit` with the accounting of every pool of the service's own.
+    fn visit_pool_stats(&self, _visit: &mut dyn FnMut(PoolStats)) {}
+
+    /// Gives back half of the pooled memory that was idle since the last call; returns how many
+    /// bytes that were. About once a second while anything happens.
+    fn trim_pools(&mut self) -> usize {
+        0
     }
 
     /// Adds this service's lines to `/metrics`. Called on the shard that answers.

@@ -81,7 +81,8 @@ pub(crate) struct Streaming {
     pub(crate) sent: Option<StatusCode>,
     /// Input since reading went on, framing included, for the rate.
     pub(crate) received_bytes: u64,
-    /// The client waits for 100 Continue, which it gets when somebody reads.
+    /// The client waits for 100 Continue, which it gets when somebody reads before there is an
+    /// answer; nothing of the body has come.
     pub(crate) wants_continue: bool,
     /// `Completions::resume` was called.
     pub(crate) is_resumed: bool,

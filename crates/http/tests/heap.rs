@@ -15,6 +15,8 @@
 mod support;
 #[path = "heap/files.rs"]
 mod files;
+#[path = "heap/logged.rs"]
+mod logged;
 
 use millpond_http::asynchronous::UpstreamId;
 use millpond_http::{
@@ -355,5 +357,6 @@ fn pools_take_every_heap_call_off_the_request_path() {
         assert!(calls >= ROUNDS as u64 / 10, "{}: {calls}", exchange.0);
     }
     files::files_make_no_heap_call(ROUNDS);
+    logged::log_makes_no_heap_call(ROUNDS);
     assert_no_heap_calls_of_futures(ROUNDS / 10);
 }

@@ -1,6 +1,7 @@
 //! `millpond serve`: the servers.
 
 use super::limits::LimitFlags;
+use super::logs::LogFlags;
 use super::tls::TlsFlags;
 use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 ///
 /// It listens until SIGTERM or SIGINT (Ctrl-C), then answers what was asked and exits; a second
 /// signal ends it at once. SIGUSR1 prints the accounting of the pools, which GET /metrics also shows;
-/// SIGHUP reads the certificates of --tls-cert again.
+/// SIGHUP reads the certificates of --tls-cert again and opens the access log anew.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond serve plaintext --shards 1
@@ -137,6 +138,8 @@ struct CommonFlags {
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
     #[command(flatten)]
+    logs: LogFlags,
+    #[command(flatten)]
     limits: LimitFlags,
     #[command(flatten)]
     tls: TlsFlags,
@@ -232,6 +235,7 @@ fn announce(address: &Address, driver: DriverChoice) {
 
 impl CommonFlags {
     fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
+        self.logs.configure();
         let shards = match self.shards {
             Some(shards) => shards,
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
@@ -250,6 +254,7 @@ impl CommonFlags {
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
             reuse_port: self.reuse_port,
+            access_log: self.logs.access_log(),
             ..ServeConfig::new(name, self.listen.clone())
         })
     }

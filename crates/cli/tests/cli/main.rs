@@ -11,6 +11,7 @@ mod usage;
 mod serve;
 mod hand_over;
 mod forbidden;
+mod logs;
 mod files;
 mod load;
 mod bench;

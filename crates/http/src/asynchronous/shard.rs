@@ -8,7 +8,7 @@ use super::upstream::Upstreams;
 use crate::request::Request;
 use crate::service::ServiceContext;
 use millpond_io::{Driver, ShardContext, TimerId, monotonic_ns};
-use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, Slab};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -114,6 +114,18 @@ impl AsyncShard {
             deadline_ns: monotonic_ns().saturating_add(duration_ns),
             state: None,
         }
+    }
+
+    pub(super) fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.local.bodies.borrow().stats());
+        visit(self.local.sleeps.borrow().slab.stats());
+        visit(self.local.upstreams.borrow().stats());
+    }
+
+    pub(super) fn trim_pools(&self) -> usize {
+        self.local.bodies.borrow_mut().trim()
+            + self.local.sleeps.borrow_mut().slab.trim()
+            + self.local.upstreams.borrow_mut().trim()
     }
 
     /// Hands over what futures asked for. At the end of every tick.

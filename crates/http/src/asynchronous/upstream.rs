@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_io::{Address, Driver, Errno, Event, ShardContext, SocketId, TimerId};
-use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, Slab};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -107,6 +107,14 @@ impl Upstreams {
                 ..Limits::default()
             },
         }
+    }
+
+    pub(super) fn stats(&self) -> PoolStats {
+        self.calls.stats()
+    }
+
+    pub(super) fn trim(&mut self) -> usize {
+        self.calls.trim()
     }
 
     pub(super) fn pump<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {

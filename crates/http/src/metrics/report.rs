@@ -3,10 +3,12 @@
 use super::MetricsText;
 use super::snapshot::ShardSnapshot;
 use super::tls::write_tls;
+use crate::access_log::{AccessLogCounters, WriterCounters};
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
 use millpond_mempool::PoolStats;
 use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
 
 /// What a server is, as labels of `millpond_build_info`.
 pub(crate) type BuildLabels = [(&'static str, String)];
@@ -17,6 +19,7 @@ pub(crate) fn write_all(
     shards: &[ShardSnapshot],
     limits: &Limits,
     build: &BuildLabels,
+    log_writer: Option<&WriterCounters>,
 ) {
     let labels: Vec<(&str, &dyn Display)> = build
         .iter()
@@ -30,6 +33,7 @@ pub(crate) fn write_all(
     out.sample("millpond_build_info", &labels, 1);
     write_http(out, shards);
     write_limits(out, shards, limits);
+    write_access_log(out, shards, log_writer);
     write_driver(out, shards);
     write_tls(out, shards);
     write_pools(out, shards);
@@ -122,6 +126,52 @@ fn write_limits(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], limits: &Li
                 out.sample(name, &labels, snapshot.http.struck(limit));
             }
         }
+    }
+}
+
+fn write_access_log(
+    out: &mut MetricsText<'_>,
+    shards: &[ShardSnapshot],
+    writer: Option<&WriterCounters>,
+) {
+    let Some(writer) = writer else {
+        return;
+    };
+    type Read = fn(AccessLogCounters) -> u64;
+    let metrics: [(&str, &str, Read); 2] = [
+        (
+            "millpond_http_access_log_entries_total",
+            "Entries of the access log given to its writer.",
+            |log| log.queued,
+        ),
+        (
+            "millpond_http_access_log_dropped_total",
+            "Entries of the access log that found no room.",
+            |log| log.dropped,
+        ),
+    ];
+    for (name, help, read) in metrics {
+        out.describe(name, "counter", help);
+        for (shard, snapshot) in shards.iter().enumerate() {
+            if let Some(log) = snapshot.access_log {
+                out.sample(name, &[("shard", &shard)], read(log));
+            }
+        }
+    }
+    for (name, help, count) in [
+        (
+            "millpond_http_access_log_lines_total",
+            "Lines of the access log that were written.",
+            &writer.lines,
+        ),
+        (
+            "millpond_http_access_log_write_failures_total",
+            "Failed attempts to write to the access log.",
+            &writer.failures,
+        ),
+    ] {
+        out.describe(name, "counter", help);
+        out.sample(name, &[], count.load(Ordering::Relaxed));
     }
 }
 

@@ -1,10 +1,11 @@
 //! A copy of one shard's numbers, for the other shards and for SIGUSR1.
 
+use crate::access_log::{AccessLogCounters, WriterCounters};
 use crate::counters::HttpCounters;
 use millpond_io::DriverCounters;
 use millpond_io::tls::TlsCounters;
 use millpond_mempool::{ClassStats, PoolStats};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One shard's numbers at some moment.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,8 @@ pub(crate) struct ShardSnapshot {
     /// Of a server that speaks TLS.
     pub(crate) tls: Option<TlsCounters>,
     pub(crate) driver_name: &'static str,
+    /// With a log only.
+    pub(crate) access_log: Option<AccessLogCounters>,
     pub(crate) pools: Vec<PoolStats>,
     pub(crate) classes: Vec<ClassStats>,
     /// What the pools have given back because nobody used it, ever.
@@ -26,12 +29,15 @@ pub(crate) struct ShardSnapshot {
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     shards: Vec<Mutex<ShardSnapshot>>,
+    /// Counts as it goes, and of all shards.
+    pub(crate) log_writer: Option<Arc<WriterCounters>>,
 }
 
 impl Snapshots {
     pub(crate) fn new(shard_count: usize) -> Self {
         Self {
             shards: (0..shard_count).map(|_| Mutex::default()).collect(),
+            log_writer: None,
         }
     }
 
@@ -42,8 +48,12 @@ impl Snapshots {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.shards.len()
+    }
+
     pub(crate) fn to_vec(&self) -> Vec<ShardSnapshot> {
-        (0..self.shards.len())
+        (0..self.len())
             .map(|index| self.lock(index).clone())
             .collect()
     }

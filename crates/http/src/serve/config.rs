@@ -1,5 +1,6 @@
 //! What a server is told, and what it tells in the end.
 
+use crate::access_log::{AccessLogConfig, AccessLogTarget};
 use crate::limits::{Limits, LimitsError};
 use millpond_io::tls::TlsServer;
 use millpond_io::{Address, DriverChoice, DriverFeatures, IoError, ShardReport};
@@ -32,6 +33,8 @@ pub struct ServeConfig {
     pub reuse_port: bool,
     /// Certificates, for a server that speaks TLS: [`super::load_tls`] reads them.
     pub tls: Option<TlsServer>,
+    /// A line for each request, if wanted.
+    pub access_log: Option<AccessLogConfig>,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
 }
@@ -50,6 +53,7 @@ impl ServeConfig {
             busy_poll_ns: 0,
             reuse_port: false,
             tls: None,
+            access_log: None,
             build_labels: Vec::new(),
         }
     }
@@ -114,6 +118,14 @@ pub enum ServeError {
     Thread {
         /// Which shard.
         shard_index: usize,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// No place for the log.
+    #[error("cannot write the access log to {target}: {source}")]
+    AccessLog {
+        /// What was asked for.
+        target: AccessLogTarget,
         /// The system's words.
         source: std::io::Error,
     },

@@ -6,6 +6,7 @@
 //! Absent on purpose: listening (the driver does before or after), threads and signals.
 
 use super::config::ServeConfig;
+use crate::access_log::AccessLog;
 use crate::counters::HttpCounters;
 use crate::metrics::snapshot::Snapshots;
 use crate::server::{Server, ServerParts};
@@ -28,11 +29,13 @@ pub(super) struct Shared {
     pub(super) build_labels: Arc<[(&'static str, String)]>,
     /// Another process takes the address over: set before the shards are asked to stop.
     pub(super) is_handing_over: Arc<AtomicBool>,
+    pub(super) access_log: Option<Arc<AccessLog>>,
 }
 
 impl<D: Driver, S: Service> ShardServer<D, S> {
     /// The only shard of a server, over `driver`, not bound to a CPU. The limits must have passed
-    /// [`crate::Limits::check`]; `config.listen` and `config.driver` are the driver's business.
+    /// [`crate::Limits::check`]; `config.listen` and `config.driver` are the driver's business, and
+    /// `config.access_log` that of [`super::serve`]: there is no log, whose thread needs an owner.
     pub fn new<E>(
         config: &ServeConfig,
         driver: D,
@@ -42,6 +45,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
             is_handing_over: Arc::default(),
+            access_log: None,
         };
         let shard = ShardConfig {
             index: 0,
@@ -73,6 +77,9 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             snapshots: shared.snapshots,
             build_labels: shared.build_labels,
             is_handing_over: shared.is_handing_over,
+            access_log: shared
+                .access_log
+                .and_then(|log| log.shard(shard_config.index, config.pool_mode)),
         };
         let server = Server::new(service, parts);
         Ok(Self { shard, server })
@@ -125,6 +132,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             .exchange_stats()
             .into_iter()
             .for_each(&mut *visit);
+        self.server.service().visit_pool_stats(visit);
         self.shard.visit_pool_stats(visit);
     }
 }

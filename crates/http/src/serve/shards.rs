@@ -3,6 +3,9 @@
 use super::config::{ServeConfig, ServeError, ServeReport};
 use super::departure::Departure;
 use super::shard_server::{ShardServer, Shared};
+use super::watch::{LOOK_INTERVAL, Watch};
+use crate::access_log::AccessLog;
+use crate::log::{self, LogLevel};
 use crate::metrics::report::accounting_table;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{Service, ShardStart};
@@ -10,7 +13,7 @@ use millpond_io::listener::BACKLOG;
 use millpond_io::tls::{Tls, TlsServer};
 use millpond_io::{
     Address, Driver, DriverKind, EpollDriver, IoError, Listener, PortShare, ShardConfig,
-    ShardReport, StopHandle, UringDriver, allowed_cpus,
+    ShardReport, StopHandle, UringDriver, allowed_cpus, monotonic_ns,
 };
 use millpond_mempool::PoolMode;
 use std::error::Error;
@@ -52,6 +55,7 @@ pub struct Running {
     snapshots: Arc<Snapshots>,
     departure: Arc<Departure>,
     tls: Option<TlsServer>,
+    access_log: Option<Arc<AccessLog>>,
 }
 
 impl Running {
@@ -72,9 +76,13 @@ impl Running {
         self.stop_handles.iter().for_each(StopHandle::request_abort);
     }
 
-    /// Reads the certificates again, for connections to come; with one that cannot be used, all
-    /// stay as they are. Says on stderr what became of it. What SIGHUP does.
+    /// Opens the access log anew, by its name: a file that was renamed is let go of. And reads the
+    /// certificates again, for connections to come; with one that cannot be used, all stay as they
+    /// are. Says on stderr what became of it. What SIGHUP does.
     pub fn reread(&self) {
+        if let Some(log) = &self.access_log {
+            log.reopen();
+        }
         if let Some(tls) = &self.tls {
             super::tls::reload(tls);
         }
@@ -132,16 +140,20 @@ where
     let (listeners, share) = bind(config)?;
     let departure = Arc::new(Departure::from(share));
     let driver = config.driver.choose()?;
+    let access_log = open_access_log(config)?;
+    let mut snapshots = Snapshots::new(config.shards);
+    snapshots.log_writer = access_log.as_ref().map(|log| log.counters());
     let plan = Plan {
         config,
         driver: driver.kind,
         make,
         shared: Shared {
-            snapshots: Arc::new(Snapshots::new(config.shards)),
+            snapshots: Arc::new(snapshots),
             build_labels: config
                 .labels_for(driver.kind.name(), driver.features)
                 .into(),
             is_handing_over: departure.is_under_way(),
+            access_log,
         },
         cpus: if config.pin {
             allowed_cpus()?
@@ -159,6 +171,7 @@ where
             snapshots: Arc::clone(&plan.shared.snapshots),
             departure,
             tls: config.tls.clone(),
+            access_log: plan.shared.access_log.clone(),
         };
         let mut threads = Vec::with_capacity(config.shards);
         let started = start_all(
@@ -182,6 +195,10 @@ where
         }
         let report = join_all(threads);
         running.departure.finish();
+        // Also of a server that failed: its last requests may say why.
+        if let Some(Err(loss)) = plan.shared.access_log.as_ref().map(|log| log.finish()) {
+            log::write(LogLevel::Error, loss);
+        }
         let report = report?;
         controlled.map(|()| report)
     })
@@ -195,6 +212,18 @@ fn bind(config: &ServeConfig) -> Result<(Vec<Listener>, Option<PortShare>), IoEr
     }
     let listeners = Listener::bind_group(&config.listen, config.shards, BACKLOG)?;
     Ok((listeners, None))
+}
+
+fn open_access_log(config: &ServeConfig) -> Result<Option<Arc<AccessLog>>, ServeError> {
+    let Some(wanted) = &config.access_log else {
+        return Ok(None);
+    };
+    let opened = AccessLog::open(wanted, config.shards);
+    let log = opened.map_err(|source| ServeError::AccessLog {
+        target: wanted.target.clone(),
+        source,
+    })?;
+    Ok(Some(Arc::new(log)))
 }
 
 /// Starts every shard's thread, then waits until all accept.
@@ -329,16 +358,26 @@ fn join_all(threads: Vec<ScopedJoinHandle<'_, ShardOutcome>>) -> Result<ServeRep
 pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
     let mut shards_left = running.stop_handles.len();
     let mut is_stopping = false;
+    let mut watch = Watch::new(Arc::clone(&running.snapshots));
     while shards_left > 0 {
+        watch.look(monotonic_ns());
         // The sender lives in `notices`, so the queue cannot be disconnected.
-        let Ok(notice) = notices.receiver.recv() else {
-            return;
+        let Ok(notice) = notices.receiver.recv_timeout(LOOK_INTERVAL) else {
+            continue;
         };
         match notice {
             Notice::Reread => running.reread(),
-            Notice::PrintAccounting => eprint!("{}", running.accounting_table()),
-            Notice::Stop if is_stopping => running.request_abort(),
-            Notice::Stop => running.request_stop(),
+            Notice::PrintAccounting => log::write_table(&running.accounting_table()),
+            Notice::Stop if is_stopping => {
+                log::write(LogLevel::Info, "stopping at once");
+                running.request_abort();
+            }
+            Notice::Stop => {
+                let sentence =
+                    "stopping: what was asked is answered; a second signal ends it at once";
+                log::write(LogLevel::Info, sentence);
+                running.request_stop();
+            }
             Notice::ShardEnded => {
                 shards_left -= 1;
                 // One that ends by itself failed; the others must not go on without it.
@@ -347,4 +386,5 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
         }
         is_stopping |= matches!(notice, Notice::Stop);
     }
+    watch.look(monotonic_ns());
 }

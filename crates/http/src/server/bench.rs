@@ -31,6 +31,7 @@ impl Bench {
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: Arc::new([]),
             is_handing_over: Arc::default(),
+            access_log: None,
         };
         let mut bench = Self {
             server: Server::new(Plaintext, parts),

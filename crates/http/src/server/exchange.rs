@@ -1,6 +1,8 @@
 //! Requests out of bytes, through the service, into responses.
 
+use super::logging::log_output;
 use super::stream::Written;
+use crate::access_log::{ShardLog, body_bytes};
 use crate::connection::{
     Advance, Connection, Gathering, Pending, Ready, Refusal, Whole, is_head_request,
 };
@@ -15,7 +17,7 @@ use crate::response::Response;
 use crate::service::{Flow, RequestToken, Service, ServiceContext};
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
-use millpond_io::{Driver, SendOutcome, ShardContext, SocketId};
+use millpond_io::{Driver, Peer, SendOutcome, ShardContext, SocketId};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, PoolMode, PoolStats, Pooled};
 use std::io::Write;
 
@@ -73,6 +75,8 @@ pub(crate) struct Exchange {
     pub(crate) counters: HttpCounters,
     pub(crate) marks: Marks,
     pub(crate) standing_lines: StandingLines,
+    /// Who wants to know of every request.
+    pub(crate) access_log: Option<Box<ShardLog>>,
     /// What comes or goes in parts.
     pub(super) streams: Pool<Streaming>,
     /// Bodies that come in pieces and are wanted whole.
@@ -87,7 +91,7 @@ pub(crate) struct Exchange {
     pub(crate) closes_idle: bool,
     /// How long a connection may be idle, with as many as there are now.
     pub(super) idle_timeout_ns: u64,
-    fields: HeadFields,
+    pub(super) fields: HeadFields,
     /// Tells apart the requests of a slot.
     sequence: u32,
 }
@@ -100,6 +104,7 @@ impl Exchange {
             counters: HttpCounters::default(),
             marks: Marks::default(),
             standing_lines: StandingLines::new(),
+            access_log: None,
             streams: Pool::new("http_streams", mode),
             gatherings: Pool::new("http_gatherings", mode),
             inputs: Pool::new("http_inputs", mode),
@@ -227,6 +232,7 @@ impl Exchange {
             *at += self.feed_stream(service, connection, &bytes[*at..], shard);
             return Served::Part;
         }
+        let head_at = *at;
         let Self {
             limits,
             fields,
@@ -256,6 +262,9 @@ impl Exchange {
                 Served::NeedMore
             }
             Advance::Refused(refusal) => {
+                if self.access_log.is_some() {
+                    self.log_unserved(connection, &bytes[head_at..]);
+                }
                 self.refuse(connection, refusal, is_head_request(&bytes[*at..]));
                 Served::Part
             }
@@ -374,6 +383,27 @@ impl Exchange {
     /// Calls the service; whether the connection can go on with its next request at once.
     #[inline(always)]
     pub(super) fn call<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        head: &RequestHead,
+        head_bytes: &[u8],
+        body: RequestBody<'_>,
+        shard: &mut ShardContext<'_, D>,
+    ) -> bool {
+        if self.access_log.is_some() {
+            self.log_call(connection, head, head_bytes, &body, shard.now_ns);
+        }
+        let goes_on = self.answer(service, connection, head, head_bytes, body, shard);
+        if self.access_log.is_some() {
+            self.log_answer(connection);
+        }
+        goes_on
+    }
+
+    /// See `call`.
+    #[inline(always)]
+    fn answer<S: Service, D: Driver>(
         &mut self,
         service: &mut S,
         connection: &mut Connection,
@@ -523,25 +553,43 @@ impl Exchange {
     /// Answers with the refusal's status and sentence; nothing is read any more.
     #[cold]
     pub(super) fn refuse(&mut self, connection: &mut Connection, refusal: Refusal, is_head: bool) {
+        if self.access_log.is_some() {
+            self.log_unserved(connection, &[]);
+        }
         connection.is_closing = true;
         connection.is_last_request = false;
         connection.gathering = None;
         connection.input = None;
         self.marks.mark_dirty(connection);
+        let sent = self.send_refusal(connection, refusal, is_head);
+        if let Some(log) = self.access_log.as_deref_mut() {
+            let slot = connection.socket.slot();
+            log.ended(slot, sent.map(StatusCode::code), sent.is_some());
+        }
+    }
+
+    /// Writes the refusal, where there is a place for it.
+    fn send_refusal(
+        &mut self,
+        connection: &mut Connection,
+        refusal: Refusal,
+        is_head: bool,
+    ) -> Option<StatusCode> {
         if let Some(limit) = refusal.limit() {
             self.counters.strike(limit);
         }
         let stream = connection.stream.take();
         if stream.is_some_and(|stream| stream.sent.is_some()) {
             // Behind the part of an answer there is no place for another: it ends there.
-            return;
+            return None;
         }
-        if self
-            .encode_refusal(&mut connection.output, refusal, is_head)
-            .is_ok()
-        {
-            self.counters.count_response(refusal.status());
-        }
+        let output_bytes_before = connection.output.len();
+        self.encode_refusal(&mut connection.output, refusal, is_head)
+            .ok()?;
+        let sent = Some(refusal.status());
+        self.counters.count_response(refusal.status());
+        log_output(&mut self.access_log, connection, output_bytes_before, sent);
+        sent
     }
 
     /// One connection more than allowed: told so and closed, without ever becoming one.
@@ -549,7 +597,7 @@ impl Exchange {
     pub(super) fn refuse_connection<D: Driver>(
         &mut self,
         driver: &mut D,
-        socket: SocketId,
+        (socket, peer): (SocketId, Peer),
         refusal: Refusal,
         now_ns: u64,
     ) {
@@ -561,6 +609,9 @@ impl Exchange {
         if self.encode_refusal(&mut output, refusal, false).is_ok() {
             self.counters
                 .count_response(StatusCode::SERVICE_UNAVAILABLE);
+            if let Some(log) = self.access_log.as_deref_mut() {
+                log.turned_away(peer, refusal.status().code(), body_bytes(&output));
+            }
             // Blocked or not: the driver sends what it can before it closes.
             let _ = driver.send(socket, output);
         }

@@ -1,6 +1,7 @@
 //! `/metrics`, and the copy of this shard's numbers that the others read.
 
 use super::Server;
+use crate::access_log::ShardLog;
 use crate::metrics::MetricsText;
 use crate::metrics::report::write_all;
 use crate::service::Service;
@@ -67,7 +68,12 @@ impl LargeBlocks {
 impl<S: Service> Server<S> {
     pub(super) fn beat<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.heartbeat.beats_left = self.heartbeat.beats_left.saturating_sub(1);
-        let bytes_given_back = shard.trim_pools() + self.connections.trim() + self.exchange.trim();
+        let log = self.exchange.access_log.as_deref_mut();
+        let bytes_given_back = shard.trim_pools()
+            + self.connections.trim()
+            + log.map_or(0, ShardLog::trim)
+            + self.exchange.trim()
+            + self.service.trim_pools();
         self.heartbeat.bytes_given_back += bytes_given_back as u64;
         let live_bytes = shard.pools.blocks.stats().live_bytes;
         if self.heartbeat.large_blocks.fell(live_bytes) {
@@ -91,6 +97,13 @@ impl<S: Service> Server<S> {
         snapshot.pools.clear();
         snapshot.pools.push(self.connections.stats());
         snapshot.pools.extend(self.exchange.pool_stats());
+        snapshot.access_log = None;
+        if let Some(log) = self.exchange.access_log.as_deref() {
+            snapshot.access_log = Some(log.counters());
+            snapshot.pools.push(log.stats());
+        }
+        let visit = &mut |stats| snapshot.pools.push(stats);
+        self.service.visit_pool_stats(visit);
         shard.visit_pool_stats(&mut |stats| snapshot.pools.push(stats));
         snapshot.bytes_given_back = self.heartbeat.bytes_given_back;
         snapshot.io_buffers_addressed_bytes = shard.pools.io_buffers.addressed_bytes() as u64;
@@ -123,7 +136,14 @@ impl<S: Service> Server<S> {
         let blocks = self.exchange.blocks.clone();
         let mut text = MetricsText::new(&blocks);
         let (limits, snapshots) = (&self.exchange.limits, self.snapshots.to_vec());
-        write_all(&mut text, &snapshots, limits, &self.build_labels);
+        let log_writer = self.snapshots.log_writer.as_deref();
+        write_all(
+            &mut text,
+            &snapshots,
+            limits,
+            &self.build_labels,
+            log_writer,
+        );
         self.service.write_metrics(&mut text);
         let text = text.finish();
         let tokens = std::mem::take(&mut self.exchange.metrics_requests);

@@ -5,6 +5,7 @@
 //! written before has left.
 
 use super::exchange::Exchange;
+use super::logging::log_output;
 use crate::body::BodyDecoder;
 use crate::connection::{Connection, Pending, Refusal};
 use crate::encode::Persistence;
@@ -69,6 +70,9 @@ impl Exchange {
         match self.streams.insert(stream) {
             Ok(stream) => connection.stream = Some(stream),
             Err(error) => {
+                if self.access_log.is_some() {
+                    self.log_unserved(connection, head_bytes);
+                }
                 return self.refuse(connection, error.into(), head.method == crate::Method::Head);
             }
         }
@@ -164,6 +168,7 @@ impl Exchange {
             }
         };
         stream.received_bytes += step.consumed_bytes as u64;
+        stream.wants_continue = false;
         if step.is_complete {
             stream.incoming = Incoming::AtEnd;
             connection.is_reading = false;
@@ -224,6 +229,7 @@ impl Exchange {
             return;
         };
         self.standing_lines.refresh(shard.now_ns);
+        let output_bytes_before = connection.output.len();
         let mut response = Response {
             output: &mut connection.output,
             blocks: &self.blocks,
@@ -249,6 +255,8 @@ impl Exchange {
             ..pending
         };
         context.pools.arena.reset();
+        let sent = written.sent;
+        log_output(&mut self.access_log, connection, output_bytes_before, sent);
         self.take_flow(service, connection, flow, pending, written, shard.now_ns);
     }
 
@@ -313,8 +321,10 @@ impl Exchange {
             // The time that the service took is not the client's.
             stream.received_bytes = 0;
             connection.since_ns = now_ns;
-            let wants_continue = std::mem::take(&mut stream.wants_continue);
-            if wants_continue && written.sent.is_none() {
+            // Behind the head of an answer there is no place for 100, and the client has its sign.
+            // Whether it sends the body now only its bytes can tell.
+            if stream.wants_continue && written.sent.is_none() {
+                stream.wants_continue = false;
                 let appended = connection.output.extend_from_slice(&self.blocks, CONTINUE);
                 if let Err(error) = appended {
                     return self.refuse(connection, error.into(), pending.is_head);
@@ -341,8 +351,16 @@ impl Exchange {
         connection.pending = None;
         connection.is_reading = false;
         if written.sent.is_none() {
+            let output_bytes_before = connection.output.len();
             written.sent = self.send_unanswered(connection, pending.is_head);
             written.persistence = Persistence::Close;
+            let sent = written.sent;
+            log_output(&mut self.access_log, connection, output_bytes_before, sent);
+        }
+        if let Some(log) = self.access_log.as_deref_mut() {
+            let is_complete = written.sent.is_some() && !written.outgoing.is_open();
+            let status = written.sent.map(StatusCode::code);
+            log.ended(connection.socket.slot(), status, is_complete);
         }
         if let Some(status) = written.sent {
             self.counters.count_response(status);

@@ -199,3 +199,40 @@ fn a_future_ends_with_its_client() {
     assert_eq!(client.ask(get).text(), "now");
     assert_eq!(shared.dropped.load(Ordering::Relaxed), 4);
 }
+
+/// Goal: what futures take of memory is in the books, on `/metrics` and for SIGUSR1.
+#[test]
+fn futures_are_in_the_books() {
+    const COUNT: usize = 5;
+    let (server, shared) = serve();
+    let never = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut clients: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(never));
+    let mut scraper = server.connect();
+    let mut live_objects = |pool: &str| -> usize {
+        let text = scraper
+            .ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            .text();
+        let start = format!("millpond_pool_live_objects{{shard=\"0\",pool=\"{pool}\"");
+        let line = text.lines().find(|line| line.starts_with(&start));
+        let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    for pool in ["http_futures", "http_async_bodies"] {
+        wait_until(pool, || live_objects(pool) == COUNT);
+    }
+    for pool in ["http_sleeps", "http_upstream_calls"] {
+        assert_eq!(live_objects(pool), 0);
+    }
+    assert!(server.running.accounting_table().contains("http_futures"));
+    drop(clients);
+    drop(shared);
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -533,7 +533,8 @@ fn pipelined_files_come_in_order() {
     }
 }
 
-/// Goal: a client that leaves in the middle, or never reads, leaves no task behind.
+/// Goal: a client that leaves in the middle, or never reads, leaves no task behind; until then its
+/// task is in the pools' books.
 #[test]
 fn clients_that_leave_cost_nothing() {
     let home = home();
@@ -542,15 +543,24 @@ fn clients_that_leave_cost_nothing() {
         .unwrap()
         .set_len(1 << 30)
         .unwrap();
-    for _ in 0..20 {
-        let mut client = server.connect();
-        client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
-        client.take(100_000);
-    }
+    let stuck: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.take(100_000);
+            client
+        })
+        .collect();
     let mut client = server.connect();
+    let mode = pool_mode();
+    let tasks = format!("{{shard=\"0\",pool=\"files_tasks\",kind=\"slab\",mode=\"{mode}\"}}");
+    let tasks = format!("millpond_pool_live_objects{tasks}");
+    assert_eq!(metric(&mut client, &tasks), 20);
+    drop(stuck);
     let begin = Instant::now();
     while metric(&mut client, "millpond_files_transfers") > 0 {
         assert!(begin.elapsed() < PATIENCE, "tasks are left");
     }
+    assert_eq!(metric(&mut client, &tasks), 0);
     drop(home);
 }

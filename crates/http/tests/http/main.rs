@@ -22,5 +22,6 @@ mod limits;
 mod memory;
 mod pipelining;
 mod metrics;
+mod access_log;
 mod signals;
 mod oracles;

@@ -44,6 +44,8 @@ enum Task {
     },
     /// Writes what comes.
     Echo,
+    /// Writes two bytes and is done with it, whatever comes.
+    Early,
 }
 
 /// All of it in one service. State is kept by a number that the server carries.
@@ -213,6 +215,13 @@ impl Service for Streamer {
                 self.begin(Task::Echo, context);
                 Flow::Stream(Wants::BODY)
             }
+            b"/early" => {
+                response
+                    .start(StatusCode::OK, &[], BodyLength::Known(2))
+                    .unwrap();
+                self.begin(Task::Early, context);
+                Flow::Stream(Wants::BOTH)
+            }
             b"/short" | b"/long" | b"/whole" => Self::answer_oddly(request, response),
             b"/forget" => Flow::Done,
             _ => {
@@ -278,6 +287,11 @@ impl Service for Streamer {
             }
             (Task::Echo, StreamEvent::BodyEnd { .. }) => {
                 response.finish().unwrap();
+                self.tasks.remove(&context.state);
+                Flow::Done
+            }
+            (Task::Early, StreamEvent::Room) => {
+                response.write(b"ok").unwrap();
                 self.tasks.remove(&context.state);
                 Flow::Done
             }
@@ -546,6 +560,35 @@ fn continue_waits_for_a_reader() {
     assert_eq!(held.response().status, 100);
     held.send(pattern(0, 3));
     assert_eq!(held.response().text(), "3 true none");
+}
+
+/// Goal: behind an answer that has begun there is no 100. A client that sends the body all the same
+/// keeps its connection; where nothing of the body came and nobody read, the connection closes,
+/// since what comes next could be the body as well as a request.
+#[test]
+fn an_answer_that_has_begun_takes_the_place_of_100() {
+    let (server, _) = serve(Limits::default());
+    let head = |path: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        )
+    };
+    let mut echoed = server.connect();
+    echoed.send(head("/echo"));
+    let mut begun = Vec::new();
+    while !begun.ends_with(b"\r\n\r\n") {
+        begun.extend(echoed.take(1));
+    }
+    assert!(begun.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    echoed.send(b"abc");
+    assert_eq!(echoed.take(13), b"3\r\nabc\r\n0\r\n\r\n");
+    let no = "GET /no HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(echoed.ask(no).status, 403);
+
+    let mut early = server.connect();
+    let response = early.ask(head("/early"));
+    assert_eq!((response.status, &*response.body), (200, &b"ok"[..]));
+    early.expect_end();
 }
 
 /// Goal: a short body that nobody read is skipped and the connection goes on; a long one ends it,

@@ -1,0 +1,259 @@
+//! A bounded queue of records between one shard and the writer: one puts in, one takes out.
+//!
+//! On the path: `shard_log` pushes a record as a header and up to three texts; `writer` pops it.
+//! Positions count words for ever and never wrap: `head - tail` is what lies in between.
+//!
+//! Absent on purpose: waiting. A record that finds no room is refused, and whoever pops finds
+//! nothing; who wakes whom is the business of `bell`. Locks and `unsafe` are absent too: the memory
+//! is atomic words, which cost a shard no more than plain ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const WORD_BYTES: usize = 8;
+
+/// Words in front of each record's texts.
+pub(super) const HEADER_WORDS: usize = 9;
+
+/// Texts of a record.
+pub(super) const TEXTS: usize = 3;
+
+/// A record's header. The last word is the ring's: the lengths of the texts.
+pub(super) type Header = [u64; HEADER_WORDS];
+
+/// One position alone in its cache line: two threads write the two of them all the time.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Position(AtomicU64);
+
+/// Invariant: `tail <= head <= tail + words.len()`; words from `tail` to `head` belong to the
+/// reader, the others to the writer. Publishing a position hands the words before it over.
+#[derive(Debug)]
+struct Ring {
+    words: Box<[AtomicU64]>,
+    mask: u64,
+    head: Position,
+    tail: Position,
+}
+
+/// A ring for at least `capacity_bytes`, rounded up to a power of two.
+pub(super) fn ring(capacity_bytes: usize) -> (RingWriter, RingReader) {
+    let word_count = capacity_bytes
+        .div_ceil(WORD_BYTES)
+        .next_power_of_two()
+        .max(1024);
+    let ring = Arc::new(Ring {
+        words: (0..word_count).map(|_| AtomicU64::new(0)).collect(),
+        mask: word_count as u64 - 1,
+        head: Position::default(),
+        tail: Position::default(),
+    });
+    let writer = RingWriter {
+        ring: Arc::clone(&ring),
+        head: 0,
+        tail_seen: 0,
+    };
+    (writer, RingReader { ring, tail: 0 })
+}
+
+impl Ring {
+    #[inline]
+    fn word(&self, position: u64) -> &AtomicU64 {
+        &self.words[(position & self.mask) as usize]
+    }
+}
+
+/// The shard's end.
+#[derive(Debug)]
+pub(super) struct RingWriter {
+    ring: Arc<Ring>,
+    head: u64,
+    /// Where the reader was when last looked: what it has freed since costs a cache miss to learn.
+    tail_seen: u64,
+}
+
+impl RingWriter {
+    /// Puts a record in; false when it does not fit, which leaves the ring as it was. Each text is
+    /// at most 64 KiB long.
+    pub(super) fn push(&mut self, header: &Header, texts: [&[u8]; TEXTS]) -> bool {
+        let text_words: usize = texts.iter().map(|t| t.len().div_ceil(WORD_BYTES)).sum();
+        let word_count = (HEADER_WORDS + text_words) as u64;
+        let capacity = self.ring.mask + 1;
+        if self.head + word_count > self.tail_seen + capacity {
+            self.tail_seen = self.ring.tail.0.load(Ordering::Acquire);
+            if self.head + word_count > self.tail_seen + capacity {
+                return false;
+            }
+        }
+        let mut at = self.head;
+        let mut put = |word: u64| {
+            self.ring.word(at).store(word, Ordering::Relaxed);
+            at += 1;
+        };
+        header[..HEADER_WORDS - 1]
+            .iter()
+            .for_each(|&word| put(word));
+        put(texts
+            .iter()
+            .rev()
+            .fold(0, |lengths, text| lengths << 16 | text.len() as u64));
+        for text in texts {
+            let (words, rest) = text.as_chunks::<WORD_BYTES>();
+            words.iter().for_each(|&word| put(u64::from_le_bytes(word)));
+            if !rest.is_empty() {
+                let mut word = [0; WORD_BYTES];
+                word[..rest.len()].copy_from_slice(rest);
+                put(u64::from_le_bytes(word));
+            }
+        }
+        self.head = at;
+        self.ring.head.0.store(at, Ordering::Release);
+        true
+    }
+
+    /// Whether more than half of the room is taken.
+    pub(super) fn is_crowded(&mut self) -> bool {
+        let half = self.ring.words.len() as u64 / 2;
+        if self.head - self.tail_seen <= half {
+            return false;
+        }
+        self.tail_seen = self.ring.tail.0.load(Ordering::Acquire);
+        self.head - self.tail_seen > half
+    }
+}
+
+/// The writer thread's end.
+#[derive(Debug)]
+pub(super) struct RingReader {
+    ring: Arc<Ring>,
+    tail: u64,
+}
+
+/// A record taken out; its memory is used again for the next.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) header: Header,
+    bytes: Vec<u8>,
+    ends: [usize; TEXTS],
+}
+
+impl Record {
+    pub(super) fn text(&self, index: usize) -> &[u8] {
+        let start = match index {
+            0 => 0,
+            _ => self.ends[index - 1].next_multiple_of(WORD_BYTES),
+        };
+        &self.bytes[start..self.ends[index]]
+    }
+}
+
+impl RingReader {
+    /// Takes the oldest record out; false when there is none.
+    pub(super) fn pop(&mut self, record: &mut Record) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut at = self.tail;
+        let mut take = || {
+            let word = self.ring.word(at).load(Ordering::Relaxed);
+            at += 1;
+            word
+        };
+        record.header.iter_mut().for_each(|word| *word = take());
+        let lengths = record.header[HEADER_WORDS - 1];
+        record.bytes.clear();
+        for (index, end) in record.ends.iter_mut().enumerate() {
+            let length = (lengths >> (16 * index)) as usize & 0xFFFF;
+            *end = record.bytes.len() + length;
+            for _ in 0..length.div_ceil(WORD_BYTES) {
+                record.bytes.extend_from_slice(&take().to_le_bytes());
+            }
+        }
+        self.tail = at;
+        self.ring.tail.0.store(at, Ordering::Release);
+        true
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.head.0.load(Ordering::Acquire) == self.tail
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(number: u64) -> Header {
+        let mut header = [number; HEADER_WORDS];
+        header[HEADER_WORDS - 1] = 0;
+        header
+    }
+
+    /// Goal: texts of every length around a word come out as they went in, also where the ring
+    /// begins again, and one text never shows bytes of another.
+    #[test]
+    fn records_come_out_whole() {
+        let (mut writer, mut reader) = ring(1);
+        let mut record = Record::default();
+        for round in 0..2000_usize {
+            let text = |index: usize| vec![(round + index) as u8; (round * 7 + index * 5) % 41];
+            let texts = [text(0), text(1), text(2)];
+            assert!(writer.push(&header(round as u64), [&texts[0], &texts[1], &texts[2]]));
+            assert!(reader.pop(&mut record));
+            assert_eq!(record.header[..3], [round as u64; 3]);
+            for (index, text) in texts.iter().enumerate() {
+                assert_eq!(record.text(index), text);
+            }
+            assert!(!reader.pop(&mut record));
+        }
+    }
+
+    /// Goal: a full ring refuses and keeps what it has; each record taken out makes room for one.
+    #[test]
+    fn a_full_ring_refuses() {
+        let (mut writer, mut reader) = ring(1);
+        let text = [7_u8; 1000];
+        let mut pushed: u64 = 0;
+        while writer.push(&header(pushed), [&text, &[], &[]]) {
+            assert_eq!(writer.is_crowded(), (pushed + 1) * 134 > 512, "{pushed}");
+            pushed += 1;
+        }
+        assert_eq!(pushed, 1024 / 134);
+        assert!(!writer.push(&header(99), [&text, &[], &[]]));
+        let mut record = Record::default();
+        for expected in 0..pushed {
+            assert!(reader.pop(&mut record));
+            assert_eq!(record.header[0], expected);
+            assert!(writer.push(&header(pushed + expected), [&text, &[], &[]]));
+        }
+        assert!(reader.pop(&mut record));
+        assert_eq!(record.header[0], pushed);
+    }
+
+    /// Goal: nothing is lost, doubled or torn between two threads, while one outruns the other.
+    #[test]
+    fn two_threads_agree() {
+        const COUNT: u64 = if cfg!(miri) { 300 } else { 200_000 };
+        let (mut writer, mut reader) = ring(1);
+        let pushing = std::thread::spawn(move || {
+            for number in 0..COUNT {
+                let text = [number as u8; 50];
+                let text = &text[..number as usize % 50];
+                while !writer.push(&header(number), [text, &[], text]) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut record = Record::default();
+        for number in 0..COUNT {
+            while !reader.pop(&mut record) {
+                std::thread::yield_now();
+            }
+            let text = [number as u8; 50];
+            assert_eq!(record.header[..8], [number; 8]);
+            assert_eq!(record.text(0), &text[..number as usize % 50]);
+            assert_eq!(record.text(2), record.text(0));
+        }
+        pushing.join().unwrap();
+    }
+}

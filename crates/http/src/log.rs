@@ -1,0 +1,287 @@
+//! What a server says about itself: every line on stderr goes through here.
+//!
+//! One process has one stderr, so format and level are the process's, set once at the start.
+//! Shards do not come here while they serve: what happens to them often they count, and `watch`
+//! tells of the counts; `Repeated` keeps an event that goes on from filling a disk.
+//!
+//! Absent on purpose: time and colour in the text (a terminal's reader knows the time, a service
+//! manager adds it), targets, spans, and everything else of a logging framework.
+
+use crate::access_log::calendar::Moment;
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub enum LogLevel {
+    /// Somebody has to do something.
+    Error,
+    /// Peers or limits keep the server from serving somebody.
+    Warn,
+    /// What it does: where it listens, that it stops.
+    Info,
+    /// What peers do wrong.
+    Debug,
+}
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogFormat {
+    /// `millpond: ` and a sentence.
+    #[default]
+    Text,
+    /// One JSON object a line: `time`, `level`, `message`; of what happens often also `event` and
+    /// `count`.
+    Json,
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
+static FORMAT: AtomicU8 = AtomicU8::new(LogFormat::Text as u8);
+
+/// Sets format and level for the rest of the process.
+pub fn configure(format: LogFormat, level: LogLevel) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+    FORMAT.store(format as u8, Ordering::Relaxed);
+}
+
+/// Writes a line, if its level is wanted.
+pub fn write(level: LogLevel, message: impl fmt::Display) {
+    write_with(level, None, message);
+}
+
+/// Writes a line about an event of a kind that has a name, and how often it was.
+pub(crate) fn write_event(
+    level: LogLevel,
+    event: &'static str,
+    count: u64,
+    message: impl fmt::Display,
+) {
+    write_with(level, Some((event, count)), message);
+}
+
+fn write_with(level: LogLevel, event: Option<(&str, u64)>, message: impl fmt::Display) {
+    if level as u8 <= LEVEL.load(Ordering::Relaxed) {
+        let text = match level {
+            LogLevel::Error => format!("millpond: error: {message}\n"),
+            LogLevel::Warn => format!("millpond: warning: {message}\n"),
+            LogLevel::Info | LogLevel::Debug => format!("millpond: {message}\n"),
+        };
+        put(level, text, event, message);
+    }
+}
+
+/// Writes what somebody asked for with a signal, whatever the level: text as it is.
+pub(crate) fn write_table(table: &str) {
+    put(LogLevel::Info, table.to_owned(), None, table);
+}
+
+/// The sentence with which a program ends: written whatever the level, and in text without a word
+/// for the level, since the exit status says it.
+pub fn write_last(message: impl fmt::Display) {
+    let text = format!("millpond: {message}\n");
+    put(LogLevel::Error, text, None, message);
+}
+
+/// `text` is for people, the rest for programs.
+fn put(level: LogLevel, text: String, event: Option<(&str, u64)>, message: impl fmt::Display) {
+    let is_json = FORMAT.load(Ordering::Relaxed) == LogFormat::Json as u8;
+    let line = match is_json {
+        true => json_line(unix_ms(), level, event, &message.to_string()),
+        false => text.into_bytes(),
+    };
+    // In one write, so that lines of several threads do not mix. Were stderr closed, nobody would
+    // be left to tell.
+    let _ = std::io::stderr().write_all(&line);
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+fn json_line(unix_ms: u64, level: LogLevel, event: Option<(&str, u64)>, message: &str) -> Vec<u8> {
+    let mut line = b"{\"time\":\"".to_vec();
+    Moment::of_unix_ms(unix_ms).write_iso(&mut line);
+    line.extend_from_slice(b"\",\"level\":\"");
+    line.extend_from_slice(level.to_string().as_bytes());
+    line.push(b'"');
+    if let Some((name, count)) = event {
+        // Writing to a Vec cannot fail.
+        let _ = write!(line, ",\"event\":\"{name}\",\"count\":{count}");
+    }
+    line.extend_from_slice(b",\"message\":\"");
+    for character in message.trim_end().chars() {
+        let _ = match character {
+            '"' | '\\' => write!(line, "\\{character}"),
+            '\n' => write!(line, "\\n"),
+            control if control.is_control() => write!(line, "\\u{:04x}", u32::from(control)),
+            character => write!(line, "{character}"),
+        };
+    }
+    line.extend_from_slice(b"\"}\n");
+    line
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        })
+    }
+}
+
+impl std::str::FromStr for LogLevel {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "error" => Ok(Self::Error),
+            "warn" => Ok(Self::Warn),
+            "info" => Ok(Self::Info),
+            "debug" => Ok(Self::Debug),
+            _ => Err("it is error, warn, info or debug"),
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+impl std::str::FromStr for LogFormat {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("it is text or json"),
+        }
+    }
+}
+
+/// An event that may go on for long: told when it begins, and then once a minute how often it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeated {
+    /// When it was last told of, while it goes on.
+    told_ns: Option<u64>,
+    untold_count: u64,
+}
+
+/// What is to be told of an event.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Told {
+    /// It begins: so often so far.
+    First(u64),
+    /// It went on.
+    More {
+        /// So often since it was last told of.
+        count: u64,
+        /// So long ago.
+        seconds: u64,
+    },
+}
+
+impl Repeated {
+    const INTERVAL_NS: u64 = 60_000_000_000;
+
+    /// It happened `count` times since the last call, which may be none.
+    pub(crate) fn add(&mut self, count: u64, now_ns: u64) -> Option<Told> {
+        self.untold_count += count;
+        let silent_ns = match self.told_ns {
+            None if self.untold_count == 0 => return None,
+            None => {
+                self.told_ns = Some(now_ns);
+                return Some(Told::First(std::mem::take(&mut self.untold_count)));
+            }
+            Some(told_ns) => now_ns.saturating_sub(told_ns),
+        };
+        if silent_ns < Self::INTERVAL_NS {
+            return None;
+        }
+        if self.untold_count == 0 {
+            self.told_ns = None;
+            return None;
+        }
+        self.told_ns = Some(now_ns);
+        Some(Told::More {
+            count: std::mem::take(&mut self.untold_count),
+            seconds: silent_ns / 1_000_000_000,
+        })
+    }
+}
+
+/// A count as a person reads it: `1,234`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grouped(pub(crate) u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Goal: the first of a kind is told at once, what follows once a minute with its count, and
+    /// after a minute without any the next is a first one again.
+    #[test]
+    fn what_goes_on_is_told_once_a_minute() {
+        let mut event = Repeated::default();
+        assert_eq!(event.add(0, 0), None);
+        assert_eq!(event.add(3, SECOND_NS), Some(Told::First(3)));
+        for second in 2..=60 {
+            assert_eq!(event.add(20, second * SECOND_NS), None);
+        }
+        let more = Told::More {
+            count: 59 * 20 + 1,
+            seconds: 60,
+        };
+        assert_eq!(event.add(1, 61 * SECOND_NS), Some(more));
+        assert_eq!(event.add(0, 121 * SECOND_NS), None);
+        assert_eq!(event.add(1, 122 * SECOND_NS), Some(Told::First(1)));
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        for (count, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (12_345_678, "12,345,678"),
+        ] {
+            assert_eq!(Grouped(count).to_string(), text);
+        }
+    }
+
+    /// Goal: whatever stands in a message, a line of JSON is one line and its strings stay closed.
+    #[test]
+    fn json_lines_are_escaped() {
+        let event = Some(("shed", 7));
+        let line = json_line(0, LogLevel::Warn, event, "a \"b\" \\ c\nd\u{1b}[0m é\n");
+        let expected = "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warn\",\
+            \"event\":\"shed\",\"count\":7,\"message\":\"a \\\"b\\\" \\\\ c\\nd\\u001b[0m é\"}\n";
+        assert_eq!(String::from_utf8(line).unwrap(), expected);
+    }
+}

@@ -1,0 +1,177 @@
+//! What befalls a server again and again, as lines of its log.
+//!
+//! Shards only count. The controlling thread looks at their counts once a second and tells what has
+//! grown: at once when it begins, then once a minute with how much more there was, until it ends.
+//! So a flood of peers costs a shard nothing here, and the log two lines a minute for each kind.
+
+use crate::limits::Limit;
+use crate::log::{self, Grouped, LogLevel, Repeated, Told};
+use crate::metrics::snapshot::{ShardSnapshot, Snapshots};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How old news may be.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One kind of event.
+struct Kind {
+    name: &'static str,
+    level: LogLevel,
+    /// What happened, and what to do about it.
+    sentence: &'static str,
+    count: fn(&ShardSnapshot) -> u64,
+}
+
+const KINDS: [Kind; 10] = [
+    Kind {
+        name: "accept_failed",
+        level: LogLevel::Warn,
+        sentence: "connections could not be accepted, for want of file descriptors or memory; \
+                   raise the limit (ulimit -n)",
+        count: |shard| shard.driver.accept_failures,
+    },
+    Kind {
+        name: "connections_refused",
+        level: LogLevel::Warn,
+        sentence: "connections refused with 503: --max-connections are open and none is idle",
+        count: |shard| shard.http.struck(Limit::Connections),
+    },
+    Kind {
+        name: "address_refused",
+        level: LogLevel::Warn,
+        sentence: "connections refused with 503: --max-connections-per-address from one address",
+        count: |shard| shard.http.struck(Limit::AddressConnections),
+    },
+    Kind {
+        name: "connections_shed",
+        level: LogLevel::Warn,
+        sentence: "idle connections closed to make room for new ones",
+        count: |shard| shard.http.connections_shed,
+    },
+    Kind {
+        name: "access_log_dropped",
+        level: LogLevel::Warn,
+        sentence: "entries of the access log found no room and were dropped; raise \
+                   --access-log-queue, or find a faster disk",
+        count: |shard| shard.access_log.map_or(0, |log| log.dropped),
+    },
+    Kind {
+        name: "receives_starved",
+        level: LogLevel::Info,
+        sentence: "receives waited for a buffer",
+        count: |shard| shard.driver.receive_starvations,
+    },
+    Kind {
+        name: "head_timeouts",
+        level: LogLevel::Debug,
+        sentence: "heads took longer than --head-timeout",
+        count: |shard| shard.http.struck(Limit::HeadTime),
+    },
+    Kind {
+        name: "body_timeouts",
+        level: LogLevel::Debug,
+        sentence: "bodies came slower than --min-body-rate",
+        count: |shard| shard.http.struck(Limit::BodyRate),
+    },
+    Kind {
+        name: "write_stalls",
+        level: LogLevel::Debug,
+        sentence: "connections cut: their peers did not take the answer for --write-stall",
+        count: |shard| shard.http.struck(Limit::WriteStall),
+    },
+    Kind {
+        name: "drain_cut",
+        level: LogLevel::Warn,
+        sentence: "connections cut: they were not done within --drain-timeout",
+        count: |shard| shard.http.struck(Limit::Drain),
+    },
+];
+
+/// What was seen of each kind.
+pub(super) struct Watch {
+    snapshots: Arc<Snapshots>,
+    seen: [(u64, Repeated); KINDS.len()],
+}
+
+impl Watch {
+    pub(super) fn new(snapshots: Arc<Snapshots>) -> Self {
+        Self {
+            snapshots,
+            seen: [(0, Repeated::default()); KINDS.len()],
+        }
+    }
+
+    /// Tells what has happened since the last look.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        self.look_with(now_ns, |kind, told| {
+            let (count, sentence) = match told {
+                Told::First(count) => (count, format!("{}: {}", kind.sentence, Grouped(count))),
+                Told::More { count, seconds } => (
+                    count,
+                    format!(
+                        "{}: {} more in the last {seconds} s",
+                        kind.sentence,
+                        Grouped(count)
+                    ),
+                ),
+            };
+            log::write_event(kind.level, kind.name, count, sentence);
+        });
+    }
+
+    fn look_with(&mut self, now_ns: u64, mut tell: impl FnMut(&Kind, Told)) {
+        let mut counts = [0; KINDS.len()];
+        for index in 0..self.snapshots.len() {
+            let shard = self.snapshots.lock(index);
+            for (count, kind) in counts.iter_mut().zip(&KINDS) {
+                *count += (kind.count)(&shard);
+            }
+        }
+        for ((seen, count), kind) in self.seen.iter_mut().zip(counts).zip(&KINDS) {
+            let (seen_count, repeated) = seen;
+            let grown = count.saturating_sub(*seen_count);
+            *seen_count = count;
+            if let Some(told) = repeated.add(grown, now_ns) {
+                tell(kind, told);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: counts of all shards are added up, told once when they begin to grow, and not again
+    /// while nothing happens.
+    #[test]
+    fn what_shards_count_is_told() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let snapshots = Arc::new(Snapshots::new(2));
+        let mut watch = Watch::new(Arc::clone(&snapshots));
+        let mut look = |second: u64| {
+            let mut found = Vec::new();
+            watch.look_with(second * SECOND_NS, |kind, told| {
+                found.push((kind.name, told));
+            });
+            found
+        };
+        assert_eq!(look(0), []);
+        snapshots.lock(0).http.connections_shed = 3;
+        snapshots.lock(1).http.connections_shed = 4;
+        snapshots.lock(1).driver.accept_failures = 1;
+        let first = [
+            ("accept_failed", Told::First(1)),
+            ("connections_shed", Told::First(7)),
+        ];
+        assert_eq!(look(1), first);
+        assert_eq!(look(2), []);
+        snapshots.lock(1).http.connections_shed = 1238;
+        assert_eq!(look(3), []);
+        let more = Told::More {
+            count: 1234,
+            seconds: 60,
+        };
+        assert_eq!(look(61), [("connections_shed", more)]);
+    }
+}

@@ -1,0 +1,382 @@
+//! The access log of a real server: what stands in it, what peers cannot do to it, and what it does
+//! when nobody takes its lines.
+
+mod hostile;
+mod obstacles;
+
+use crate::support::{PATIENCE, RawClient, TestServer, config, pool_mode};
+use millpond_http::{
+    AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, Limits, Request, Response,
+    ServeConfig, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+};
+use serde_json::Value;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Answers in every way there is, as the path says.
+pub(super) struct Ways;
+
+const DOWNLOAD_BYTES: u64 = 100_000;
+
+impl Service for Ways {
+    fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
+        request.path() == b"/upload"
+    }
+
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        match request.path() {
+            b"/never" => return Flow::Pending,
+            b"/nothing" => return Flow::Done,
+            b"/upload" => return Flow::Stream(Wants::BODY),
+            b"/download" => {
+                let length = BodyLength::Known(DOWNLOAD_BYTES);
+                response.start(StatusCode::OK, &[], length).unwrap();
+                return Flow::Stream(Wants::ROOM);
+            }
+            b"/short" => {
+                let length = BodyLength::Known(100);
+                response.start(StatusCode::OK, &[], length).unwrap();
+                response.write(b"seven b").unwrap();
+            }
+            b"/half" => {
+                let length = BodyLength::Known(100);
+                response.start(StatusCode::OK, &[], length).unwrap();
+                response.write(b"seven b").unwrap();
+                return Flow::Pending;
+            }
+            b"/body" => {
+                let body = request.take_body(&context.pools.blocks).unwrap();
+                response.send(StatusCode::CREATED, None, &body).unwrap();
+            }
+            _ => response.send(StatusCode::OK, None, b"hello").unwrap(),
+        }
+        Flow::Done
+    }
+
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        match event {
+            StreamEvent::Body(part) => {
+                context.state += part.len() as u64;
+                Flow::Stream(Wants::BODY)
+            }
+            StreamEvent::BodyEnd { .. } => {
+                let text = context.state.to_string();
+                response
+                    .send(StatusCode::OK, None, text.as_bytes())
+                    .unwrap();
+                Flow::Done
+            }
+            StreamEvent::Room | StreamEvent::Resumed => {
+                let left_bytes = DOWNLOAD_BYTES - context.state;
+                let part = vec![b'x'; response.room_bytes().min(left_bytes as usize)];
+                response.write(&part).unwrap();
+                context.state += part.len() as u64;
+                match context.state {
+                    DOWNLOAD_BYTES => Flow::Done,
+                    _ => Flow::Stream(Wants::ROOM),
+                }
+            }
+        }
+    }
+}
+
+/// A server with a log in a directory of its own.
+pub(super) struct Logged {
+    server: Option<TestServer>,
+    home: tempfile::TempDir,
+}
+
+impl Logged {
+    pub(super) fn start(format: AccessLogFormat, limits: Limits) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let target = AccessLogTarget::File(home.path().join("access.log"));
+        let server = TestServer::start(logging(limits, target, format), |_| Ways);
+        Self {
+            server: Some(server),
+            home,
+        }
+    }
+
+    pub(super) fn server(&self) -> &TestServer {
+        self.server.as_ref().unwrap()
+    }
+
+    pub(super) fn connect(&self) -> RawClient {
+        self.server().connect()
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.home.path().join("access.log")
+    }
+
+    /// Stops the server: what it logged.
+    pub(super) fn stop(mut self) -> Vec<u8> {
+        self.server.take().unwrap().stop();
+        std::fs::read(self.path()).unwrap()
+    }
+}
+
+pub(super) fn logging(
+    limits: Limits,
+    target: AccessLogTarget,
+    format: AccessLogFormat,
+) -> ServeConfig {
+    let access_log = AccessLogConfig {
+        format,
+        ..AccessLogConfig::new(target)
+    };
+    ServeConfig {
+        access_log: Some(access_log),
+        ..config(limits, pool_mode())
+    }
+}
+
+/// Each line as JSON, which it must be.
+pub(super) fn objects(log: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(log).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect()
+}
+
+pub(super) fn lines(path: &Path) -> usize {
+    std::fs::read(path).unwrap().split(|&b| b == b'\n').count() - 1
+}
+
+const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// What one entry says: request, status, bytes of body, whether it is complete.
+fn summary(entry: &Value) -> (&str, u64, u64, bool) {
+    (
+        entry["request"].as_str().unwrap(),
+        entry["status"].as_u64().unwrap(),
+        entry["body_bytes"].as_u64().unwrap(),
+        entry["complete"].as_bool().unwrap(),
+    )
+}
+
+/// Goal: each way to be answered leaves one line, with what was asked and what went out, in the
+/// order of the answers; requests of a connection are numbered.
+#[test]
+fn each_answer_is_one_line() {
+    let logged = Logged::start(AccessLogFormat::Json, Limits::default());
+    let mut client = logged.connect();
+    let port = client.stream.local_addr().unwrap().port();
+    client.ask(
+        "GET /a?b=c HTTP/1.1\r\nHost: a\r\nREFERER: http://x/\r\nuser-agent: some \"one\"\r\n\r\n",
+    );
+    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.response_to_head();
+    client.send("PUT /body HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12");
+    client.send("345");
+    client.response();
+    let chunks = "2\r\nab\r\n0\r\n\r\n";
+    client.ask(format!(
+        "PUT /body HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
+    ));
+    client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n");
+    client.send(vec![b'x'; 70_000]);
+    client.response();
+    client.ask("GET /download HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send(GET.repeat(3));
+    (0..3).for_each(|_| assert_eq!(client.response().status, 200));
+    client.ask("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    client.ask("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.expect_end();
+    let mut cut = logged.connect();
+    cut.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(cut.rest().ends_with(b"\r\n\r\nseven b"));
+
+    let log = logged.stop();
+    let entries = objects(&log);
+    let metrics_bytes = entries[6]["body_bytes"].as_u64().unwrap();
+    assert!(metrics_bytes > 1000);
+    let expected = [
+        ("GET /a?b=c HTTP/1.1", 200, 5, true),
+        ("HEAD / HTTP/1.1", 200, 0, true),
+        ("PUT /body HTTP/1.1", 201, 5, true),
+        ("PUT /body HTTP/1.1", 201, 2, true),
+        ("POST /upload HTTP/1.1", 200, 5, true),
+        ("GET /download HTTP/1.1", 200, DOWNLOAD_BYTES, true),
+        ("GET /metrics HTTP/1.1", 200, metrics_bytes, true),
+        ("GET / HTTP/1.1", 200, 5, true),
+        ("GET / HTTP/1.1", 200, 5, true),
+        ("GET / HTTP/1.1", 200, 5, true),
+        ("GET / HTTP/1.0", 200, 5, true),
+        ("GET /nothing HTTP/1.1", 503, 43, true),
+        ("GET /short HTTP/1.1", 200, 7, false),
+    ];
+    assert_eq!(entries.iter().map(summary).collect::<Vec<_>>(), expected);
+    for (index, entry) in entries.iter().enumerate() {
+        let (connection, request) = if index == 12 { (2, 1) } else { (1, index + 1) };
+        assert_eq!(entry["connection"], connection, "{entry}");
+        assert_eq!(entry["request_number"], request, "{entry}");
+        assert_eq!(
+            (&entry["peer"], &entry["shard"]),
+            (&"127.0.0.1".into(), &0.into())
+        );
+    }
+    assert_eq!(entries[0]["port"], port);
+    assert_eq!(entries[0]["referer"], "http://x/");
+    assert_eq!(entries[0]["user_agent"], "some \\x22one\\x22");
+    assert_eq!(entries[1]["referer"], Value::Null);
+}
+
+/// Goal: a request whose connection closes before its answer is 499, one whose answer had begun
+/// keeps its status and is marked; a head that never came is no request.
+#[test]
+fn closed_connections_are_499() {
+    let logged = Logged::start(AccessLogFormat::Json, Limits::default());
+    for bytes in [
+        "GET /never HTTP/1.1\r\nHost: a\r\nUser-Agent: x\r\n\r\n",
+        "PUT /body HTTP/1.1\r\nHost: a\r\nUser-Agent: y\r\nContent-Length: 5\r\n\r\n12",
+        "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12",
+        "GET /half HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /unfinished HTTP/1.1\r\nHo",
+    ] {
+        let mut client = logged.connect();
+        client.ask(GET);
+        send_and_see_read(&logged, &mut client, bytes);
+        if bytes.starts_with("GET /half") {
+            // The answer has begun once this is here.
+            client.take(1);
+        }
+        // A reset, of which also a server learns that does not read until it has answered.
+        let at_once = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&client.stream, at_once).unwrap();
+        drop(client);
+    }
+    wait_for_connections_to_end(&logged);
+    let log = logged.stop();
+    let entries = objects(&log);
+    let ends: Vec<_> = entries.iter().map(summary).filter(|e| !e.3).collect();
+    let mut expected = vec![
+        ("GET /never HTTP/1.1", 499, 0, false),
+        ("PUT /body HTTP/1.1", 499, 0, false),
+        ("POST /upload HTTP/1.1", 499, 0, false),
+        ("GET /half HTTP/1.1", 200, 7, false),
+    ];
+    expected.sort_unstable();
+    let mut sorted = ends.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    for (request, agent) in [("GET /never", "x"), ("PUT /body", "y")] {
+        let entry = entries
+            .iter()
+            .find(|entry| summary(entry).0.starts_with(request));
+        assert_eq!(entry.unwrap()["user_agent"], agent);
+    }
+}
+
+fn metric(server: &TestServer, start: &str) -> u64 {
+    let text = server.connect().ask(SCRAPE);
+    let text = text.text();
+    let line = text.lines().find(|line| line.starts_with(start));
+    let line = line.unwrap_or_else(|| panic!("no {start} in\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn eventually(what: &str, is_there: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_there() {
+        assert!(begin.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends bytes and waits until the server has read them, which its count of bytes says.
+fn send_and_see_read(logged: &Logged, client: &mut RawClient, bytes: &str) {
+    let received = || metric(logged.server(), "millpond_driver_received_bytes_total");
+    let expected = Cell::new(received() + bytes.len() as u64);
+    client.send(bytes);
+    eventually("read", || {
+        // Each look is received as well.
+        expected.set(expected.get() + SCRAPE.len() as u64);
+        received() == expected.get()
+    });
+}
+
+fn wait_for_connections_to_end(logged: &Logged) {
+    eventually("closed", || {
+        metric(logged.server(), "millpond_http_connections{") == 1
+    });
+}
+
+/// Goal: what is refused is logged as far as it is known, whatever the reason.
+#[test]
+fn refusals_are_logged() {
+    let limits = Limits {
+        head_timeout_ns: 200_000_000,
+        connections_max: 3,
+        ..Limits::default()
+    };
+    let logged = Logged::start(AccessLogFormat::Json, limits);
+    let refuse = |bytes: &[u8]| {
+        let mut client = logged.connect();
+        client.send(bytes);
+        let status = client.response().status;
+        client.rest();
+        status
+    };
+    assert_eq!(refuse(b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+    assert_eq!(refuse(b"\x16\x03\x01\x02\"\\\x1b[0m\n\n"), 400);
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(9000));
+    assert_eq!(refuse(long.as_bytes()), 414);
+    assert_eq!(refuse(b"GET /slow HTTP/1.1\r\nHo"), 408);
+    let bad_chunk = b"PUT /body HTTP/1.1\r\nHost: a\r\nUser-Agent: z\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n";
+    assert_eq!(refuse(bad_chunk), 400);
+    let bad_part =
+        b"PUT /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n";
+    assert_eq!(refuse(bad_part), 400);
+    let mut full: Vec<_> = (0..3).map(|_| logged.connect()).collect();
+    full.iter_mut().for_each(|client| {
+        client.ask(GET);
+    });
+    let mut crowded = logged.connect();
+    assert_eq!(crowded.response().status, 503);
+    drop((full, crowded));
+
+    let log = logged.stop();
+    let entries = objects(&log);
+    let found: Vec<_> = entries
+        .iter()
+        .map(|e| (summary(e).0.to_owned(), summary(e).1))
+        .filter(|(_, status)| *status != 200)
+        .collect();
+    let long = format!("GET /{}\\...", "y".repeat(2048 - 5));
+    let expected = [
+        ("GET  / HTTP/1.1", 400),
+        ("\\x16\\x03\\x01\\x02\\x22\\x5C\\x1B[0m", 400),
+        (&long, 414),
+        ("GET /slow HTTP/1.1", 408),
+        ("PUT /body HTTP/1.1", 400),
+        ("PUT /upload HTTP/1.1", 400),
+        ("-", 503),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(request, status)| (request.to_owned(), status))
+    );
+    for entry in entries.iter().filter(|entry| entry["status"] != 200) {
+        let duration_us = entry["duration_us"].as_u64().unwrap();
+        assert!(duration_us < 60_000_000, "{entry}");
+        assert!(entry["status"] != 408 || duration_us >= 200_000, "{entry}");
+        assert!(entry["body_bytes"].as_u64().unwrap() > 10, "{entry}");
+    }
+    assert_eq!(entries[4]["user_agent"], "z");
+    assert_eq!(entries.last().unwrap()["connection"], 0);
+}
