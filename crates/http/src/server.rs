@@ -228,8 +228,8 @@ impl<S: Service> Server<S> {
 
     /// Whatever happens not as often as bytes come.
     #[inline(never)]
-    fn other_event<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
-        match event {
+    fn other_event<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, event: &Event<'_>) {
+        match *event {
             Event::Accepted { socket, peer } => self.accepted(shard, socket, peer),
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
             Event::Failed { socket, error } => {
@@ -403,7 +403,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
         match event {
             Event::Received { socket, bytes } => self.received(shard, socket, bytes),
-            event => self.other_event(shard, event),
+            event => self.other_event(shard, &event),
         }
     }
 

@@ -47,7 +47,7 @@ fn metrics_tell_what_happened() {
         assert_eq!(value(&text, "millpond_http_connections{shard=\"0\"}"), 1.0);
         let driver = driver().choose().unwrap();
         let info = format!(
-            "driver=\"{}\",driver_features=\"{}\",pools=\"{mode}\",shards=\"1\",\
+            "driver=\"{}\",driver_features=\"{}\",pools=\"{mode}\",shards=\"1\",tls=\"off\",\
              engine=\"none \\\"yet\\\"\"",
             driver.kind.name(),
             driver.features
