@@ -4,6 +4,7 @@ use crate::support::{MODES, TestServer, config, driver, pool_mode};
 use millpond_http::{
     Flow, Limits, MetricsText, Plaintext, Request, Response, ServeConfig, Service, ServiceContext,
 };
+use std::time::{Duration, Instant};
 
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -130,7 +131,19 @@ impl Service for Counted {
 fn one_scrape_shows_every_shard_and_the_service() {
     let base = config(Limits::default(), pool_mode());
     let server = TestServer::start(ServeConfig { shards: 3, ..base }, |_| Counted);
-    let text = server.connect().ask(SCRAPE).text();
+    // A shard shows its pools from its first tick on, and the three begin in any order.
+    let begun = Instant::now();
+    let text = loop {
+        let text = server.connect().ask(SCRAPE).text();
+        let pools_of = |shard| format!("millpond_pool_reserved_bytes{{shard=\"{shard}\"");
+        if (0..3).all(|shard| text.contains(&pools_of(shard))) {
+            break text;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "a shard is missing:\n{text}"
+        );
+    };
     assert_well_formed(&text);
     for shard in 0..3 {
         value(
