@@ -188,7 +188,7 @@ impl Schedule {
         self.window_start_ns <= now_ns && now_ns < self.window_end_ns
     }
 
-    /// Whether [`Schedule::claim`] has nothing more to give, now or later.
+    /// Whether a claim has nothing more to give, now or later.
     pub fn is_exhausted(&self, now_ns: u64) -> bool {
         let claimed = self.next.load(Ordering::Relaxed);
         match self.pace {
