@@ -10,6 +10,7 @@ const CONFIGURATION: &str = "\
 daemon off;
 master_process MASTER;
 worker_processes 1;
+USER
 pid DIRECTORY/nginx.pid;
 error_log DIRECTORY/error.log warn;
 events { worker_connections CONNECTIONS; }
@@ -71,6 +72,14 @@ fn start_worker(bench: &Bench, site: &Site<'_>) -> Result<Server, String> {
     Ok(server)
 }
 
+/// Root's workers become nobody, who may not read where root builds: every file would be answered 403.
+fn user() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "user root;",
+        false => "",
+    }
+}
+
 /// The worker. The master listens before it forks, so a connection that succeeded does not prove one.
 fn first_child(master: u32) -> Result<u32, String> {
     let path = format!("/proc/{master}/task/{master}/children");
@@ -106,6 +115,7 @@ fn start_as(
     let text = CONFIGURATION
         .replace("DIRECTORY", &directory.display().to_string())
         .replace("MASTER", master)
+        .replace("USER", user())
         .replace("ADDRESS", &address.to_string())
         .replace("CONNECTIONS", &site.connections.to_string())
         .replace("LOCATION", site.location);
