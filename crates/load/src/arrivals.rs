@@ -129,15 +129,12 @@ impl Cursor<'_> {
     /// When arrival `number` is meant to leave, after the start; `None` when the process has fewer.
     /// O(numbers since the last call), which must not have asked for a later one.
     pub(crate) fn offset_ns(&mut self, number: u64) -> Option<u64> {
-        match &self.process.profile {
-            Profile::Trace(offsets) => {
-                let index = usize::try_from(number).ok()?;
-                return offsets.get(index).copied();
-            }
-            Profile::Constant(rate) if self.process.spacing == Spacing::Even => {
-                return Some(rate.offset_ns(number));
-            }
-            _ => {}
+        if let Some(rate) = self.process.steady_rate() {
+            return Some(rate.offset_ns(number));
+        }
+        if let Profile::Trace(offsets) = &self.process.profile {
+            let index = usize::try_from(number).ok()?;
+            return offsets.get(index).copied();
         }
         debug_assert!(number + 1 >= self.next_number, "a cursor goes forwards");
         while self.next_number <= number {

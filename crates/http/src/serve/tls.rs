@@ -1,6 +1,7 @@
 //! What HTTP wants of TLS, and reading certificates again while serving.
 
 use crate::limits::Limits;
+use crate::log::{self, LogLevel};
 use millpond_io::tls::{CertificateFiles, CertificateWarning, TlsError, TlsOptions, TlsServer};
 
 /// What a client may send before its handshake is over: several times what the longest real ones
@@ -39,12 +40,17 @@ pub(super) fn reload(tls: &TlsServer) {
     match tls.reload() {
         Ok(warnings) => {
             let count = tls.certificate_count();
-            eprintln!("millpond: read the certificates again ({count}); new connections get them");
+            let sentence =
+                format!("read the certificates again ({count}); new connections get them");
+            log::write(LogLevel::Info, sentence);
             for warning in warnings {
-                eprintln!("millpond: {warning}");
+                log::write(LogLevel::Warn, warning);
             }
         }
-        Err(error) => eprintln!("millpond: the certificates stay as they were: {error}"),
+        Err(error) => {
+            let sentence = format!("the certificates stay as they were: {error}");
+            log::write(LogLevel::Warn, sentence);
+        }
     }
 }
 
