@@ -4,8 +4,10 @@
 //! of one's choice, and the tests do little of what they otherwise do often: Miri is a thousand
 //! times slower. Absent on purpose: other crates. Their unsafe code is calls of the system.
 
+use crate::dependencies::metadata;
 use crate::step::{TestCount, run_command};
 use crate::toolchain::{Toolchain, target_directory};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Counting the calls of malloc means to loop often, and shows nothing about memory.
@@ -64,8 +66,38 @@ fn interpreter(toolchain: &Toolchain, tests: &[String], flags: &str) -> Result<C
     command.args(tests.iter().flat_map(|test| ["--test", test]));
     command
         .env("MIRIFLAGS", flags)
-        .env("CARGO_TARGET_DIR", target_directory()?.join("miri"));
+        .env("CARGO_TARGET_DIR", build_directory()?);
     Ok(command)
+}
+
+/// Where cargo-miri builds, emptied if another clone has built there before.
+///
+/// Its "programs" name the directory that they were compiled in and start there, and cargo, which
+/// goes by the sources' times, takes those of a clone that may be gone for this one's.
+fn build_directory() -> Result<PathBuf, String> {
+    let root = metadata()?["workspace_root"]
+        .as_str()
+        .ok_or("cargo names no workspace root")?
+        .to_owned();
+    let directory = target_directory()?.join("miri");
+    emptied_unless_of(&directory, &root)
+        .map_err(|error| format!("{} cannot be prepared: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+/// Leaves in `directory` what the clone at `root` built there, and nothing of any other.
+fn emptied_unless_of(directory: &Path, root: &str) -> std::io::Result<()> {
+    let owner = directory.join("clone");
+    let found = std::fs::read_to_string(&owner).unwrap_or_default();
+    if found == root {
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::fs::create_dir_all(directory)?;
+    std::fs::write(owner, root)
 }
 
 /// The names of the crate's test programs that are worth interpreting.
@@ -85,4 +117,26 @@ fn integration_tests() -> Result<Vec<String>, String> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::emptied_unless_of;
+
+    #[test]
+    fn what_another_clone_built_is_not_run() {
+        let scratch = std::env::temp_dir().join(format!("millpond-miri-{}", std::process::id()));
+        let program = scratch.join("program");
+        emptied_unless_of(&scratch, "/one").expect("a directory of our own");
+        std::fs::write(&program, "starts in /one").expect("a file in it");
+        emptied_unless_of(&scratch, "/one").expect("nothing to do");
+        assert!(
+            program.exists(),
+            "what the same clone built was thrown away"
+        );
+        emptied_unless_of(&scratch, "/two").expect("emptied");
+        let left = program.exists();
+        std::fs::remove_dir_all(&scratch).expect("ours to remove");
+        assert!(!left, "another clone's program is still there");
+    }
 }
