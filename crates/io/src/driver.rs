@@ -13,6 +13,7 @@ mod busy_poll;
 mod buffer_queue;
 mod linger;
 mod receiving;
+mod turn;
 pub mod choice;
 pub mod features;
 pub mod epoll;

@@ -31,6 +31,7 @@ use self::receiving::receive_wanted;
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
+use super::turn::turn_bytes;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
 use crate::clock::monotonic_ns;
@@ -71,6 +72,8 @@ pub struct EpollDriver {
     failing: Vec<SocketId>,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
+    /// How much each socket may receive in this tick.
+    turn_bytes: usize,
     events: Box<[epoll::Event]>,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
@@ -115,6 +118,7 @@ impl EpollDriver {
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: Vec::new(),
             io_buffer: None,
+            turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
@@ -247,6 +251,7 @@ impl EpollDriver {
             handler(self, pools, Event::Woken);
         }
         self.report_failing(pools, handler);
+        self.turn_bytes = turn_bytes(events.len());
         let mut io_buffer = self.io_buffer.take();
         let mut lacks_memory = false;
         for event in events {
@@ -291,13 +296,14 @@ impl EpollDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
+        let turn_bytes = self.turn_bytes;
         let Some(socket) = self.socket(id) else {
             self.counters.stale_events += 1;
             return;
         };
         match socket.stage {
             Stage::Open if !flags.contains(EventFlags::OUT) => {
-                if let Some(received) = receive_wanted(socket, buffer) {
+                if let Some(received) = receive_wanted(socket, buffer, turn_bytes) {
                     self.report_received(id, received, buffer, pools, handler);
                 } else {
                     self.ready_but_unwanted(id, flags, pools, handler);

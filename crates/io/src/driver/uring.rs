@@ -59,6 +59,7 @@ use io_uring::{cqueue, opcode, types};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::fd::AsRawFd;
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
 
@@ -83,8 +84,8 @@ pub struct UringDriver {
     handed_over: Vec<SocketId>,
     /// Whose send turned out to be blocked in this tick.
     found_blocked: Vec<SocketId>,
-    /// That found no buffer to receive into.
-    starved: Vec<SocketId>,
+    /// That wait for their turn to receive, the first one first.
+    waiting: VecDeque<SocketId>,
     /// That receive again and have bytes held.
     resumed: Vec<SocketId>,
     completions: Vec<cqueue::Entry>,
@@ -137,7 +138,7 @@ impl UringDriver {
             due: list(),
             handed_over: list(),
             found_blocked: list(),
-            starved: list(),
+            waiting: VecDeque::with_capacity(256),
             resumed: list(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
@@ -365,11 +366,11 @@ impl Driver for UringDriver {
     {
         self.counters.ticks += 1;
         self.provide_buffers(pools)?;
-        self.feed_starved();
+        self.give_turns();
         self.wait(deadline_ns)?;
         self.handle_completions(pools, &mut handler);
         self.buffers.end_tick();
-        if !self.starved.is_empty() && !self.buffers.is_ready() {
+        if !self.waiting.is_empty() && !self.buffers.is_ready() {
             // The pool has none to give: peers wait instead of the shard spinning.
             thread::sleep(MEMORY_PAUSE);
         }

@@ -1,4 +1,4 @@
-//! Taking what arrived, at most one buffer full.
+//! Taking what arrived, at most a turn and one buffer full.
 
 use millpond_mempool::Lease;
 use rustix::fd::BorrowedFd;
@@ -19,8 +19,14 @@ pub(crate) enum Received {
 }
 
 #[inline]
-pub(crate) fn receive_now(socket: BorrowedFd<'_>, buffer: &mut Lease) -> Received {
+pub(crate) fn receive_now(
+    socket: BorrowedFd<'_>,
+    buffer: &mut Lease,
+    turn_bytes: usize,
+) -> Received {
     let filled = buffer.fill_from(|room| {
+        let len = room.len().min(turn_bytes);
+        let room = &mut room[..len];
         let ((filled, _), _) = recv(socket, room, RecvFlags::empty())?;
         Ok(filled)
     });

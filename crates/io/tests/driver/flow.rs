@@ -327,3 +327,60 @@ pub(crate) fn peers_do_not_block<W: World>(world: &W) {
     let error = peer.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }
+
+/// Goal: peers that always have more to send do not keep the others waiting: between the moment a
+/// quiet peer sends and the moment it is heard, each of them gets about a turn, and no turn is long.
+/// One-byte chunks once starved a well-behaved client beside them, whose median rose 80,000-fold.
+pub(crate) fn a_flood_leaves_everybody_a_turn<W: World>(world: &W) {
+    const FLOODERS: usize = 64;
+    const ROUNDS: usize = 30;
+    let (mut pond, address) = Pond::listening(world);
+    let flood = vec![b'x'; 256 << 10];
+    let mut flooders: Vec<_> = (0..FLOODERS)
+        .map(|_| {
+            let peer = world.connect(&address).unwrap();
+            pond.accept();
+            peer
+        })
+        .collect();
+    let mut quiet_peer = world.connect(&address).unwrap();
+    let quiet = pond.accept();
+    let mut flood_lens = Vec::new();
+    for round in 0..ROUNDS {
+        // The first rounds are for the driver to find out who floods.
+        for _ in 0..5 {
+            pour(&mut flooders, &flood);
+            pond.tick(0, &mut |_, _, _| {});
+        }
+        pond.seen.clear();
+        pour(&mut flooders, &flood);
+        quiet_peer.write_all(b"hello").unwrap();
+        let (mut flood_len, mut is_heard) = (0, false);
+        while !is_heard {
+            pond.tick(0, &mut |_, _, event| match event {
+                Event::Received { socket, .. } if *socket == quiet => is_heard = true,
+                Event::Received { bytes, .. } if !is_heard => flood_len += bytes.len(),
+                _ => {}
+            });
+            pour(&mut flooders, &flood);
+            pond.seen.clear();
+            assert!(
+                flood_len < 1 << 30,
+                "round {round}: the quiet peer is starved"
+            );
+        }
+        flood_lens.push(flood_len);
+    }
+    // One turn each is 256 KiB; whatever the machine does meanwhile, a few more are no starvation.
+    assert!(
+        flood_lens.iter().all(|len| *len <= 2 << 20),
+        "{flood_lens:?}"
+    );
+}
+
+/// Each peer writes until nobody takes more.
+fn pour(peers: &mut [impl Remote], bytes: &[u8]) {
+    for peer in peers {
+        while peer.write(bytes).is_ok() {}
+    }
+}

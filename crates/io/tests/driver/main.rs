@@ -56,7 +56,7 @@ macro_rules! behaviours_on_a_kernel {
     ($is_here:expr, $make:expr) => {
         behaviours_everywhere!($is_here, crate::world::Kernel($make));
         tests_of!($is_here, crate::world::Kernel($make), {
-            flow: a_message_costs_one_receive_and_one_send;
+            flow: a_message_costs_one_receive_and_one_send a_flood_leaves_everybody_a_turn;
             waiting: a_waker_ends_an_endless_wait a_spin_ends_for_a_reason;
         });
     };

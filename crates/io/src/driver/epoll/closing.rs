@@ -91,6 +91,7 @@ impl EpollDriver {
     }
 
     fn discard(&mut self, id: SocketId, buffer: &mut Lease) {
+        let turn_bytes = self.turn_bytes;
         let Some(socket) = self.socket(id) else {
             return;
         };
@@ -101,7 +102,7 @@ impl EpollDriver {
                 _ => self.quiet(id),
             };
         }
-        let received = receive_now(socket.fd(), buffer);
+        let received = receive_now(socket.fd(), buffer, turn_bytes);
         let stage = socket.stage;
         match received {
             Received::Bytes(count) => {

@@ -22,6 +22,7 @@ impl EpollDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
+        let turn_bytes = self.turn_bytes;
         // The handler of another event may have closed it since.
         let Some(socket) = self.socket(id) else {
             return;
@@ -29,7 +30,7 @@ impl EpollDriver {
         if socket.stage != Stage::Open {
             return;
         }
-        match receive_wanted(socket, buffer) {
+        match receive_wanted(socket, buffer, turn_bytes) {
             Some(received) => self.report_received(id, received, buffer, pools, handler),
             None => self.ready_but_unwanted(id, flags, pools, handler),
         }
@@ -140,8 +141,12 @@ impl EpollDriver {
 
 /// Receives, unless nobody wants bytes of this socket.
 #[inline]
-pub(super) fn receive_wanted(socket: &Socket, buffer: &mut Lease) -> Option<Received> {
-    (socket.receiving == Receiving::On).then(|| receive_now(socket.fd(), buffer))
+pub(super) fn receive_wanted(
+    socket: &Socket,
+    buffer: &mut Lease,
+    turn_bytes: usize,
+) -> Option<Received> {
+    (socket.receiving == Receiving::On).then(|| receive_now(socket.fd(), buffer, turn_bytes))
 }
 
 fn socket_finished(driver: &mut EpollDriver, id: SocketId) {

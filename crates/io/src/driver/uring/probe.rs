@@ -175,7 +175,11 @@ fn exchange(
     const ROUNDS: [&[u8]; 4] = [b"first half, ", b"second half; ", b"third ", b"and last."];
     let is_multishot = features.has(DriverFeature::MultishotReceive);
     let arm = |ring: &mut Ring, number: usize| {
-        let entry = receive_entry(pairs[number].1.as_raw_fd(), is_multishot);
+        let fd = pairs[number].1.as_raw_fd();
+        let entry = match is_multishot {
+            true => receive_on_entry(fd),
+            false => receive_once_entry(fd, 0),
+        };
         // SAFETY: the entry points to no memory; its buffers come from the registered table.
         unsafe { ring.push(&entry.user_data(number as u64)) };
     };
@@ -212,18 +216,20 @@ fn exchange(
     got.iter().all(|got| *got == ROUNDS.concat())
 }
 
-/// A receive into whichever buffer of the table comes next.
+/// Receives that go on, each into whichever buffer of the table comes next.
 #[inline]
-pub(super) fn receive_entry(fd: i32, is_multishot: bool) -> io_uring::squeue::Entry {
-    let fd = types::Fd(fd);
-    if is_multishot {
-        opcode::RecvMulti::new(fd, GROUP).build()
-    } else {
-        opcode::Recv::new(fd, std::ptr::null_mut(), 0)
-            .buf_group(GROUP)
-            .build()
-            .flags(io_uring::squeue::Flags::BUFFER_SELECT)
-    }
+pub(super) fn receive_on_entry(fd: i32) -> io_uring::squeue::Entry {
+    opcode::RecvMulti::new(types::Fd(fd), GROUP).build()
+}
+
+/// One receive into whichever buffer of the table comes next, of at most `bytes_max`; 0: as many as
+/// that holds.
+#[inline]
+pub(super) fn receive_once_entry(fd: i32, bytes_max: u32) -> io_uring::squeue::Entry {
+    opcode::Recv::new(types::Fd(fd), std::ptr::null_mut(), bytes_max)
+        .buf_group(GROUP)
+        .build()
+        .flags(io_uring::squeue::Flags::BUFFER_SELECT)
 }
 
 #[cfg(test)]

@@ -6,14 +6,20 @@
 //! A pause costs nothing until bytes arrive during it: those are held, copied, and the submission
 //! is cancelled. From then on only a failure is watched for. Held bytes come before all others when
 //! receiving goes on.
+//!
+//! A submission that goes on takes all there is, and all buffers with it. So whoever finds none
+//! waits for a turn, first come, first served; a turn is one receive of bounded length, and who
+//! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
+//! itself again.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
-use super::probe::receive_entry;
+use super::probe::{receive_on_entry, receive_once_entry};
 use super::socket::{ReceiveOperation, Stage};
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::receiving::Receiving;
+use crate::driver::turn::{TURNS_BYTES, turn_bytes};
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
 use io_uring::{cqueue, opcode, types};
@@ -42,15 +48,58 @@ impl UringDriver {
         if !is_wanted || socket.receive != ReceiveOperation::None {
             return;
         }
-        let is_multishot = socket.is_lasting && is_multishot_known;
-        socket.receive = if is_multishot {
-            ReceiveOperation::Multishot
+        let entry = if socket.is_lasting && is_multishot_known {
+            socket.receive = ReceiveOperation::Multishot;
+            receive_on_entry(socket.raw_fd())
         } else {
-            ReceiveOperation::Once
+            socket.receive = ReceiveOperation::Once;
+            receive_once_entry(socket.raw_fd(), 0)
         };
-        let entry = receive_entry(socket.raw_fd(), is_multishot);
         // SAFETY: the entry points to no memory; its buffers come from the registered table.
         unsafe { self.ring.push(&entry.user_data(Operation::Receive.on(id))) };
+    }
+
+    /// Lets those receive that have waited longest, all together no more than a tick's share, which
+    /// leaves buffers for those who do not flood.
+    pub(super) fn give_turns(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let bytes = turn_bytes(self.waiting.len());
+        for _ in 0..self.waiting.len().min(TURNS_BYTES / bytes) {
+            if let Some(id) = self.waiting.pop_front() {
+                self.arm_turn(id, bytes);
+            }
+        }
+    }
+
+    fn arm_turn(&mut self, id: SocketId, bytes: usize) {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        if socket.receive != ReceiveOperation::Waiting {
+            return;
+        }
+        if socket.stage != Stage::Open || socket.receiving != Receiving::On {
+            socket.receive = ReceiveOperation::None;
+            return self.after_receive(id);
+        }
+        socket.receive = ReceiveOperation::Turn;
+        #[expect(clippy::cast_possible_truncation, reason = "at most a buffer")]
+        let entry = receive_once_entry(socket.raw_fd(), bytes as u32);
+        // SAFETY: the entry points to no memory; its buffers come from the registered table.
+        unsafe { self.ring.push(&entry.user_data(Operation::Receive.on(id))) };
+    }
+
+    /// Queues a socket that has more to receive than it got.
+    #[cold]
+    fn wait_for_turn(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(handle_of(id))
+            && socket.receive == ReceiveOperation::None
+        {
+            socket.receive = ReceiveOperation::Waiting;
+            self.waiting.push_back(id);
+        }
     }
 
     /// Has the kernel tell when a socket fails of which nobody receives.
@@ -91,6 +140,7 @@ impl UringDriver {
             self.counters.stale_events += 1;
             return;
         };
+        let was_turn = socket.receive == ReceiveOperation::Turn;
         if !cqueue::more(completion.flags()) {
             socket.receive = ReceiveOperation::None;
         }
@@ -117,6 +167,9 @@ impl UringDriver {
                 _ => {}
             },
             _ => self.receive_failed(id, Errno::from_raw_os_error(-result), pools, handler),
+        }
+        if was_turn && cqueue::sock_nonempty(completion.flags()) {
+            self.wait_for_turn(id);
         }
         self.after_receive(id);
     }
@@ -203,8 +256,7 @@ impl UringDriver {
             // The next tick has buffers again.
             Errno::NOBUFS => {
                 self.counters.receive_starvations += 1;
-                socket.receive = ReceiveOperation::Starved;
-                self.starved.push(id);
+                self.wait_for_turn(id);
             }
             // We cancelled it, or it must simply be asked again.
             Errno::CANCELED | Errno::AGAIN | Errno::INTR => {}
@@ -214,20 +266,6 @@ impl UringDriver {
                 _ => {}
             },
         }
-    }
-
-    /// Receives again for sockets that found no buffer, which the last tick has returned since.
-    pub(super) fn feed_starved(&mut self) {
-        let mut starved = std::mem::take(&mut self.starved);
-        for id in starved.drain(..) {
-            if let Some(socket) = self.sockets.get_mut(handle_of(id))
-                && socket.receive == ReceiveOperation::Starved
-            {
-                socket.receive = ReceiveOperation::None;
-                self.after_receive(id);
-            }
-        }
-        self.starved = starved;
     }
 
     pub(super) fn pause(&mut self, id: SocketId) {

@@ -39,12 +39,14 @@ pub(super) enum ReceiveOperation {
     None,
     /// One that ends with the first bytes.
     Once,
+    /// One that ends with the first bytes, of which it takes no more than a turn's.
+    Turn,
     /// One that goes on.
     Multishot,
     /// One that is being cancelled; bytes may still come out of it.
     Cancelled,
-    /// None, because no buffer was free; the next tick tries again.
-    Starved,
+    /// None: it waits for its turn, because no buffer was free or its last turn left bytes behind.
+    Waiting,
 }
 
 /// The send operation of a socket.
@@ -118,8 +120,8 @@ impl Socket {
 
     /// Whether a receive is with the kernel.
     pub(super) fn has_receive(&self) -> bool {
-        use ReceiveOperation::{Cancelled, Multishot, Once};
-        matches!(self.receive, Once | Multishot | Cancelled)
+        use ReceiveOperation::{Cancelled, Multishot, Once, Turn};
+        matches!(self.receive, Once | Turn | Multishot | Cancelled)
     }
 
     /// Whether the kernel has any operation on it that will be completed some time.

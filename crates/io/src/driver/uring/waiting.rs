@@ -21,6 +21,7 @@ impl UringDriver {
     pub(super) fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
         let must_look_only = !self.failing.is_empty()
             || !self.resumed.is_empty()
+            || !self.waiting.is_empty()
             || self.takes_last_connections()
             || self.ring.has_completions();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
