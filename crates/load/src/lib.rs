@@ -11,7 +11,7 @@
 //! is fixed, so response sees it and service shows how much of it was the server's own work.
 //!
 //! A request travels `arrivals` -> `schedule` -> `workload` -> `session` (`worker` makes the socket calls) ->
-//! `validation` -> `outcome`; `run` merges the threads into a [`LoadRecord`], which judges itself.
+//! `validation` -> `outcome` -> `timeline`; `run` merges the threads into a [`LoadRecord`], which judges itself.
 //!
 //! Absent on purpose: name resolution, flags, printing and signals (the command line's work),
 //! correction of latencies afterwards, and TLS.
@@ -28,6 +28,7 @@ mod cpu_share;
 mod worker;
 pub mod validation;
 mod outcome;
+mod timeline;
 mod shared;
 pub mod run;
 pub mod record;
@@ -38,5 +39,6 @@ pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
 pub use error::{ConnectFailure, LoadError};
 pub use record::{Ended, LoadRecord};
-pub use run::{Progress, run};
+pub use run::{Observer, Progress, run, run_observed};
+pub use timeline::{Clocks, Second};
 pub use validation::{BodyCheck, StatusSet, Validation};

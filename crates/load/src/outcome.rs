@@ -5,10 +5,12 @@
 //!     \------------------------ response ---------------------/
 //! ```
 //!
-//! On the path: `session` and `worker` report here; `run` merges the threads into one record.
+//! On the path: `session` and `worker` report here; once a second `timeline` takes the three clocks
+//! away; `run` merges the threads into one record.
 //! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
 //! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
 use crate::schedule::Arrival;
+use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::LoadErrors;
@@ -45,6 +47,12 @@ pub(crate) struct Outcome {
     /// Ages of requests that were given up, from their intended start.
     pub(crate) unanswered: LatencyHistogram,
     pub(crate) errors: LoadErrors,
+    /// Whether the clocks are those of warm-up, which takes requests that do not count.
+    pub(crate) is_warm_up: bool,
+    /// Failures of requests that do not count.
+    warm_up_errors: LoadErrors,
+    /// Right answers among the clocks that were taken away.
+    taken: u64,
     statuses: Box<[u64]>,
     /// Counted requests written, repetitions not included.
     pub(crate) sent: u64,
@@ -73,6 +81,9 @@ impl Outcome {
             lateness: LatencyHistogram::new(),
             unanswered: LatencyHistogram::new(),
             errors: LoadErrors::default(),
+            is_warm_up: false,
+            warm_up_errors: LoadErrors::default(),
+            taken: 0,
             statuses: vec![0; STATUS_CODES].into(),
             sent: 0,
             sent_late: 0,
@@ -99,7 +110,7 @@ impl Outcome {
             self.answered_in_window += 1;
         }
         if !request.counted {
-            return;
+            return self.answered_uncounted(request, judgement, last_byte_ns);
         }
         self.last_answer_ns = self.last_answer_ns.max(last_byte_ns);
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {
@@ -109,6 +120,16 @@ impl Outcome {
             Judgement::Right => self.record_clocks(request, last_byte_ns),
             Judgement::WrongStatus => self.errors.status += 1,
             Judgement::WrongBody => self.errors.validation += 1,
+        }
+    }
+
+    /// Warm-up's answers are shown as its own, those that came after it nowhere.
+    fn answered_uncounted(&mut self, request: &InFlight, judgement: Judgement, now_ns: u64) {
+        match judgement {
+            Judgement::Right if self.is_warm_up => self.record_clocks(request, now_ns),
+            Judgement::Right => {}
+            Judgement::WrongStatus => self.warm_up_errors.status += 1,
+            Judgement::WrongBody => self.warm_up_errors.validation += 1,
         }
     }
 
@@ -138,6 +159,11 @@ impl Outcome {
     /// A request will not be answered.
     pub(crate) fn failed(&mut self, request: &InFlight, phase: Phase, now_ns: u64) {
         if !request.counted {
+            match phase {
+                Phase::Read => self.warm_up_errors.read += 1,
+                Phase::Write => self.warm_up_errors.write += 1,
+                Phase::Timeout => self.warm_up_errors.timeout += 1,
+            }
             return;
         }
         match phase {
@@ -183,9 +209,32 @@ impl Outcome {
         }
     }
 
-    /// Right answers to counted requests.
+    /// Right answers to counted requests, among the clocks that are here.
     pub(crate) fn requests(&self) -> u64 {
         self.response.count()
+    }
+
+    /// The same, with those that were taken away.
+    pub(crate) fn requests_so_far(&self) -> u64 {
+        let here = if self.is_warm_up { 0 } else { self.requests() };
+        self.taken + here
+    }
+
+    /// Takes the clocks away and goes on with empty ones.
+    pub(crate) fn change(&mut self, mut empty: Clocks) -> (Clocks, Counts) {
+        self.taken = self.requests_so_far();
+        std::mem::swap(&mut self.response, &mut empty.response);
+        std::mem::swap(&mut self.service, &mut empty.service);
+        std::mem::swap(&mut self.slip, &mut empty.slip);
+        let mut errors = self.errors;
+        add_errors(&mut errors, &self.warm_up_errors);
+        let counts = Counts {
+            errors,
+            sent: self.sent,
+            shed: self.shed,
+            received_bytes: self.received_bytes,
+        };
+        (empty, counts)
     }
 
     /// Answers by status code, those that occurred.

@@ -1,7 +1,7 @@
 //! What a run found out.
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{FORMAT_VERSION, LoadErrors, LoadReport, LoadVerdict};
+use millpond_measure::record::{FORMAT_VERSION, LoadErrors, LoadReport, LoadSecond, LoadVerdict};
 use std::collections::BTreeMap;
 
 /// Why the run ended.
@@ -81,6 +81,8 @@ pub struct LoadRecord {
     /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
+    /// What each second was like, warm-up included.
+    pub seconds: Vec<LoadSecond>,
     /// CPU of the busiest thread as a share of one CPU, without what it spent looking for answers.
     pub generator_cpu_share: f64,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.

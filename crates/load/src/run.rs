@@ -10,6 +10,7 @@ use crate::outcome::{Outcome, add_errors};
 use crate::record::{Ended, LoadRecord};
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::shared::Shared;
+use crate::timeline::{Second, Timeline};
 use crate::worker::Worker;
 use crate::workload::Requests;
 use millpond_io::{
@@ -51,15 +52,44 @@ pub struct Progress {
     pub remaining_ns: Option<u64>,
 }
 
+/// Sees a run while it goes on, on the thread that started it.
+pub trait Observer {
+    /// About four times a second.
+    fn progress(&self, _now: &Progress) {}
+    /// Once for every second, in order, within some 30 ms of its end; warm-up included.
+    fn second(&self, _second: &Second<'_>) {}
+}
+
+/// Progress alone.
+struct Counter<'a>(&'a (dyn Fn(&Progress) + Sync));
+
+impl Observer for Counter<'_> {
+    fn progress(&self, now: &Progress) {
+        (self.0)(now);
+    }
+}
+
+/// [`run_observed`], for who wants to know how far it is and no more.
+///
+/// # Errors
+/// As there.
+pub fn run(
+    config: &LoadConfig,
+    progress: &(dyn Fn(&Progress) + Sync),
+    stop: &AtomicBool,
+) -> Result<LoadRecord, LoadError> {
+    run_observed(config, &Counter(progress), stop)
+}
+
 /// Runs `config` to its end and blocks meanwhile. `stop` ends it within some 50 ms, with what was
 /// measured until then.
 ///
 /// # Errors
 /// If nothing was measured: a setting is wrong, the target cannot be reached, or the operating
 /// system refuses threads, sockets or memory. Requests that fail are counted in the record.
-pub fn run(
+pub fn run_observed(
     config: &LoadConfig,
-    progress: &(dyn Fn(&Progress) + Sync),
+    observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
@@ -69,11 +99,14 @@ pub fn run(
     let shared = Shared::new(config, config.pace()?, requests, threads);
     std::thread::scope(|scope| {
         let workers = start_workers(scope, &shared, driver, threads)?;
-        let watched = Watch::new(&shared, &workers, progress, stop).to_the_end();
+        let mut timeline = Timeline::new(&shared.exchange, threads);
+        let watched = Watch::new(&shared, &workers, observer, stop).to_the_end(&mut timeline);
         // Whatever ended the watch ends the threads; those that are done do not mind.
         shared.cut_off.store(true, Ordering::Release);
         let ends = workers.into_iter().map(join).collect::<Result<Vec<_>, _>>();
-        let record = assemble(&shared, &ends?, &watched?);
+        let (ends, watched) = (ends?, watched?);
+        show_seconds(&shared, observer, &mut timeline);
+        let record = assemble(&shared, &ends, &watched, timeline);
         Ok(LoadRecord {
             driver: driver.name(),
             ..record
@@ -158,6 +191,7 @@ fn work<D: Driver>(
     if let Some(error) = worker.failure {
         return Err(error);
     }
+    worker.end_seconds();
     let cpu_share = worker.cpu_share();
     Ok(WorkerEnd {
         leftover: worker.leftover,
@@ -189,7 +223,7 @@ struct Watched {
 struct Watch<'run, 'scope> {
     shared: &'run Shared<'run>,
     workers: &'run [WorkerHandle<'scope>],
-    progress: &'run (dyn Fn(&Progress) + Sync),
+    observer: &'run dyn Observer,
     stop: &'run AtomicBool,
 }
 
@@ -197,18 +231,18 @@ impl<'run, 'scope> Watch<'run, 'scope> {
     fn new(
         shared: &'run Shared<'run>,
         workers: &'run [WorkerHandle<'scope>],
-        progress: &'run (dyn Fn(&Progress) + Sync),
+        observer: &'run dyn Observer,
         stop: &'run AtomicBool,
     ) -> Self {
         Self {
             shared,
             workers,
-            progress,
+            observer,
             stop,
         }
     }
 
-    fn to_the_end(&self) -> Result<Watched, LoadError> {
+    fn to_the_end(&self, timeline: &mut Timeline<'_>) -> Result<Watched, LoadError> {
         self.wait_for_connections()?;
         let Some(schedule) = self.start() else {
             let end_ns = monotonic_ns();
@@ -235,8 +269,9 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 break;
             }
             if let Some(news) = reporter.due(self.shared, schedule, now_ns) {
-                (self.progress)(&news);
+                self.observer.progress(&news);
             }
+            show_seconds(self.shared, self.observer, timeline);
         }
         Ok(Watched {
             ended,
@@ -348,6 +383,13 @@ impl StealWatch {
     }
 }
 
+/// Shows the seconds that are complete.
+fn show_seconds(shared: &Shared<'_>, observer: &dyn Observer, timeline: &mut Timeline<'_>) {
+    if let Some(schedule) = shared.schedule.get() {
+        timeline.collect(schedule.start_ns(), &mut |second| observer.second(second));
+    }
+}
+
 /// Turns boards into progress.
 struct Reporter {
     last_ns: u64,
@@ -399,8 +441,14 @@ impl Reporter {
 }
 
 /// Merges the threads' counts and judges the whole.
-fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadRecord {
+fn assemble(
+    shared: &Shared<'_>,
+    ends: &[WorkerEnd],
+    watched: &Watched,
+    timeline: Timeline<'_>,
+) -> LoadRecord {
     let mut total = Outcome::new();
+    total.change(timeline.totals);
     ends.iter().for_each(|end| total.merge(&end.outcome));
     let config = shared.config;
     let mut record = LoadRecord {
@@ -446,6 +494,7 @@ fn assemble(shared: &Shared<'_>, ends: &[WorkerEnd], watched: &Watched) -> LoadR
     record.slip = total.slip;
     record.lateness = total.lateness;
     record.unanswered = total.unanswered;
+    record.seconds = timeline.seconds;
     record.judged()
 }
 

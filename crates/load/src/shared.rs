@@ -6,6 +6,7 @@ use crate::config::LoadConfig;
 use crate::error::ConnectFailure;
 use crate::outcome::Outcome;
 use crate::schedule::{Pace, Schedule};
+use crate::timeline::Exchange;
 use crate::validation::Validator;
 use crate::workload::Requests;
 use millpond_measure::record::LoadErrors;
@@ -24,6 +25,7 @@ pub(crate) struct Shared<'run> {
     pub(crate) cut_off: AtomicBool,
     pub(crate) doors: Doors,
     pub(crate) boards: Vec<Board>,
+    pub(crate) exchange: Exchange,
 }
 
 impl<'run> Shared<'run> {
@@ -42,6 +44,7 @@ impl<'run> Shared<'run> {
             cut_off: AtomicBool::new(false),
             doors: Doors::default(),
             boards: (0..threads).map(|_| Board::default()).collect(),
+            exchange: Exchange::new(threads),
         }
     }
 }
@@ -94,7 +97,8 @@ impl Board {
             status,
             validation,
         } = outcome.errors;
-        self.completed.store(outcome.requests(), Ordering::Relaxed);
+        let completed = outcome.requests_so_far();
+        self.completed.store(completed, Ordering::Relaxed);
         for (slot, count) in self
             .errors
             .iter()

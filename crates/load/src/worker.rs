@@ -21,6 +21,7 @@ use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::session::{Desk, Session, State};
 use crate::shared::Shared;
+use crate::timeline::Seconds;
 use millpond_http::ClientError;
 use millpond_io::{
     Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
@@ -50,6 +51,7 @@ pub(crate) struct Worker<'run> {
     shared: &'run Shared<'run>,
     board_index: usize,
     pub(crate) outcome: Outcome,
+    seconds: Seconds,
     sessions: Vec<Session>,
     /// Which session a socket belongs to, by the socket's slot.
     by_slot: Vec<u32>,
@@ -99,6 +101,7 @@ impl<'run> Worker<'run> {
             shared,
             board_index,
             outcome: Outcome::new(),
+            seconds: Seconds::new(board_index),
             sessions: (0..connections).map(|_| Session::new(pipeline)).collect(),
             by_slot: Vec::with_capacity(connections),
             free: FreeSessions::new(connections),
@@ -137,6 +140,9 @@ impl<'run> Worker<'run> {
         input: Input<'_>,
     ) {
         let (now_ns, in_window) = (shard.now_ns, self.is_in_window(shard.now_ns));
+        if now_ns >= self.seconds.next_ns {
+            self.turn_second(now_ns);
+        }
         let session = &mut self.sessions[index as usize];
         let before = session.in_flight_len();
         let mut desk = Desk {
@@ -163,6 +169,22 @@ impl<'run> Worker<'run> {
         } else {
             self.offer(index);
         }
+    }
+
+    /// A second is over. Called for events too, so that each is counted in its own.
+    #[cold]
+    fn turn_second(&mut self, now_ns: u64) {
+        let shared = self.shared;
+        if let Some(schedule) = shared.schedule.get() {
+            self.seconds
+                .turn(now_ns, schedule, &shared.exchange, &mut self.outcome);
+        }
+    }
+
+    /// The thread has ended: hands over what is left of its last second.
+    pub(crate) fn end_seconds(&mut self) {
+        let exchange = &self.shared.exchange;
+        self.seconds.end(self.now_ns, exchange, &mut self.outcome);
     }
 
     fn is_in_window(&self, now_ns: u64) -> bool {
@@ -328,6 +350,9 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
         }
         self.had_events = false;
         self.now_ns = shard.driver.clock_ns();
+        if self.now_ns >= self.seconds.next_ns {
+            self.turn_second(self.now_ns);
+        }
         if self.now_ns >= self.next_housekeeping_ns {
             self.keep_house(shard);
         }

@@ -5,6 +5,10 @@
 //! statistics. Absent on purpose: correction of coordinated omission after the fact. The generator
 //! measures from the intended start, so nothing has to be guessed back.
 
+mod encoded;
+
+pub use encoded::EncodedError;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +22,23 @@ pub const SIGNIFICANT_DIGITS: u8 = 3;
 /// Times in nanoseconds from 1 ns to 1 h with three significant digits.
 ///
 /// Zero is a value too (a request sent exactly on time has a slip of zero).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LatencyHistogram {
     inner: Histogram<u64>,
+}
+
+/// The figures: thousands of bins tell a reader nothing.
+impl std::fmt::Debug for LatencyHistogram {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.summary().fmt(formatter)
+    }
+}
+
+/// Equal in every bin.
+impl PartialEq for LatencyHistogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
 }
 
 impl Default for LatencyHistogram {

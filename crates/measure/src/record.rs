@@ -9,6 +9,7 @@ mod measure;
 mod round;
 mod comparison;
 mod load;
+mod second;
 
 pub use comparison::{
     Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
@@ -20,6 +21,7 @@ pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
     RoundStatus,
 };
+pub use second::{LoadSecond, RunPart};
 
 /// Version of the record's layout. Grows when a field changes meaning, not when one is added.
 pub const FORMAT_VERSION: u32 = 1;

@@ -6,6 +6,7 @@ use crate::config::{LoadConfig, Mode, Stop, Target, Workload};
 use crate::outcome::Outcome;
 use crate::schedule::Schedule;
 use crate::shared::Shared;
+use crate::timeline::Timeline;
 use crate::workload::Requests;
 use millpond_http::Method;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
@@ -115,7 +116,12 @@ fn load(
     let mut worker = Worker::new(&shared, 0, config.connections);
     Shard::new(shard_config, driver).run(&mut worker).unwrap();
     assert!(worker.failure.is_none());
-    worker.outcome
+    worker.end_seconds();
+    let mut timeline = Timeline::new(&shared.exchange, 1);
+    timeline.collect(start_ns, &mut |_| {});
+    let mut outcome = worker.outcome;
+    outcome.change(timeline.totals);
+    outcome
 }
 
 /// Goal: against a server that answers after exactly 3 ms, every request leaves on time and every

@@ -1,0 +1,78 @@
+//! The seconds of a run against the run itself.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+mod support;
+
+use millpond_load::{Clocks, Mode, Observer, Progress, Second, Stop, run_observed};
+use millpond_measure::record::{LoadSecond, RunPart};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use support::{MS, Reply, TestServer, check_identities, get};
+
+/// Keeps what it is shown.
+#[derive(Default)]
+struct Keeper {
+    seconds: Mutex<Vec<LoadSecond>>,
+    counted: Mutex<Clocks>,
+    progress: Mutex<Vec<Progress>>,
+}
+
+impl Observer for Keeper {
+    fn progress(&self, now: &Progress) {
+        self.progress.lock().unwrap().push(*now);
+    }
+
+    fn second(&self, second: &Second<'_>) {
+        self.seconds.lock().unwrap().push(second.figures.clone());
+        if second.figures.part != RunPart::WarmUp {
+            self.counted.lock().unwrap().merge(second.clocks);
+        }
+    }
+}
+
+/// Goal: what was shown second by second while the run went on is, bin by bin, the run: in an open
+/// and in a closed loop, with warm-up apart, over threads, with failures.
+#[test]
+fn shown_seconds_are_the_run() {
+    for mode in [Mode::ClosedLoop, Mode::ConstantRate { per_s: 1_000.0 }] {
+        let server = TestServer::start(|seen| match seen.number % 50 {
+            7 => Reply::status(500, b"no"),
+            _ => Reply::ok(b"yes"),
+        });
+        let mut config = get(server.address);
+        config.mode = mode;
+        config.threads = 2;
+        config.connections = 3;
+        config.warm_up_ns = 300 * MS;
+        config.stop = Stop::after_ns(1_400 * MS);
+        let keeper = Keeper::default();
+        let record = run_observed(&config, &keeper, &AtomicBool::new(false)).unwrap();
+        check_identities(&record);
+        let seconds = keeper.seconds.into_inner().unwrap();
+        let counted = keeper.counted.into_inner().unwrap();
+        assert_eq!(record.seconds, seconds);
+        assert_eq!(counted.response, record.response);
+        assert_eq!(counted.service, record.service);
+        assert_eq!(counted.slip, record.slip);
+
+        let parts: Vec<RunPart> = seconds.iter().map(|second| second.part).collect();
+        use RunPart::{WarmUp, Window};
+        assert_eq!(parts[..3], [WarmUp, Window, Window], "{parts:?}");
+        assert!(seconds[0].requests > 0, "warm-up is shown");
+        assert!(seconds[0].errors.status > 0, "with its failures");
+        let lengths: Vec<u64> = seconds[..3]
+            .iter()
+            .map(|one| one.duration_ns / MS)
+            .collect();
+        assert_eq!(lengths, [300, 1_000, 400]);
+        let of_window = |value: fn(&LoadSecond) -> u64| -> u64 {
+            let counted = seconds.iter().filter(|one| one.part != WarmUp);
+            counted.map(value).sum()
+        };
+        assert_eq!(of_window(|one| one.requests), record.requests);
+        assert_eq!(of_window(|one| one.errors.status), record.errors.status);
+        assert_eq!(of_window(|one| one.bytes_received), record.bytes_received);
+        assert_eq!(of_window(|one| one.sent), record.sent);
+        let last = keeper.progress.into_inner().unwrap().pop().unwrap();
+        assert!(last.completed <= record.requests && last.completed > 0);
+    }
+}
