@@ -85,7 +85,7 @@ impl Method {
 
     /// A request with this method announces its body's length even when it is zero, because a
     /// server may expect one (RFC 9110 8.6).
-    pub(crate) fn announces_empty_body(self) -> bool {
+    pub fn announces_empty_body(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 }

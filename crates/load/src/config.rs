@@ -3,8 +3,10 @@
 //! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::error::LoadError;
+use crate::request_mix::RequestMix;
 use crate::schedule::Pace;
 use crate::validation::Validation;
+use crate::workload::Requests;
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
 use millpond_mempool::PoolMode;
@@ -67,7 +69,7 @@ impl Stop {
 }
 
 /// What the requests are.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// The same request each time.
     Static {
@@ -98,6 +100,8 @@ pub enum Workload {
         /// As for the writing run; it also decides the order of the keys.
         seed: u64,
     },
+    /// Requests of several classes, from templates. The path of the target is not used.
+    Mix(RequestMix),
 }
 
 /// One run.
@@ -271,23 +275,25 @@ impl LoadConfig {
                 "method",
                 "CONNECT and made-up methods cannot be sent".into(),
             ),
-            Workload::Static { fields, .. } => {
-                let bad = fields.iter().find(|(name, value)| {
-                    let ours = ["host", "content-length", "transfer-encoding"];
-                    name.is_empty()
-                        || !is_visible(name)
-                        || name.contains(':')
-                        || value
-                            .bytes()
-                            .any(|byte| byte.is_ascii_control() && byte != b'\t')
-                        || ours.iter().any(|one| name.eq_ignore_ascii_case(one))
-                });
-                bad.map_or(Ok(()), |(name, _)| {
-                    refuse(
-                        "header",
-                        format!("{name:?} is malformed or set by the generator itself"),
-                    )
-                })
+            Workload::Static { fields, .. } => check_fields(fields),
+            Workload::Mix(mix) => {
+                for class in &mix.classes {
+                    check_fields(&class.fields)?;
+                    if matches!(class.method, Method::Connect | Method::Extension) {
+                        return refuse(
+                            "method",
+                            "CONNECT and made-up methods cannot be sent".into(),
+                        );
+                    }
+                    if !class.target.starts_with('/') || !is_visible(&class.target) {
+                        let target = &class.target;
+                        return refuse(
+                            "path",
+                            format!("{target:?} must begin with / and hold no blanks"),
+                        );
+                    }
+                }
+                Requests::new(self).map(drop)
             }
             Workload::EntityPut { keys: 0, .. } | Workload::EntityGet { keys: 0, .. } => {
                 refuse("keys", "at least one key is needed".into())
@@ -295,6 +301,25 @@ impl LoadConfig {
             Workload::EntityPut { .. } | Workload::EntityGet { .. } => Ok(()),
         }
     }
+}
+
+fn check_fields(fields: &[(String, String)]) -> Result<(), LoadError> {
+    let bad = fields.iter().find(|(name, value)| {
+        let ours = ["host", "content-length", "transfer-encoding"];
+        name.is_empty()
+            || !is_visible(name)
+            || name.contains(':')
+            || value
+                .bytes()
+                .any(|byte| byte.is_ascii_control() && byte != b'\t')
+            || ours.iter().any(|one| name.eq_ignore_ascii_case(one))
+    });
+    bad.map_or(Ok(()), |(name, _)| {
+        Err(LoadError::Setting {
+            name: "header",
+            problem: format!("{name:?} is malformed or set by the generator itself"),
+        })
+    })
 }
 
 fn is_visible(text: &str) -> bool {

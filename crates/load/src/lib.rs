@@ -20,6 +20,7 @@ pub mod config;
 pub mod arrivals;
 pub mod schedule;
 mod values;
+pub mod request_mix;
 mod workload;
 mod session;
 mod free;
@@ -39,6 +40,11 @@ pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
 pub use error::{ConnectFailure, LoadError};
 pub use record::{Ended, LoadRecord};
+pub use request_mix::{
+    CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
+};
 pub use run::{Observer, Progress, run, run_observed};
 pub use timeline::{Clocks, Second};
 pub use validation::{BodyCheck, StatusSet, Validation};
+pub use workload::keys::KeyDistribution;
+pub use workload::template::is_template;

@@ -26,6 +26,8 @@ pub(crate) struct InFlight {
     /// 0 until the bytes are handed to the kernel.
     pub(crate) written_ns: u64,
     pub(crate) counted: bool,
+    /// What it is counted as; see [`crate::workload`].
+    pub(crate) class: u16,
 }
 
 /// Where a request failed.
@@ -289,6 +291,7 @@ mod tests {
             intended_ns,
             written_ns,
             counted: true,
+            class: 0,
         }
     }
 

@@ -16,8 +16,6 @@ use std::collections::VecDeque;
 const BACKOFF_NS_FIRST: u64 = 10_000_000;
 /// Longest wait before connecting again.
 const BACKOFF_NS_MAX: u64 = 500_000_000;
-/// Requests of a closed loop are gathered in one block up to this size.
-const BATCH_BYTES_MAX: usize = 32 << 10;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -119,19 +117,12 @@ impl Session {
         expect_full: bool,
     ) -> Result<bool, PoolError> {
         debug_assert!(self.can_take());
-        let request_bytes = requests.request_bytes();
-        if self.out.spare_bytes() < request_bytes {
-            let free = if expect_full {
-                self.pipeline - self.in_flight.len()
-            } else {
-                1
-            };
-            let batch_bytes = (free * request_bytes)
-                .min(BATCH_BYTES_MAX)
-                .max(request_bytes);
-            self.out.reserve(pool, batch_bytes)?;
-        }
-        requests.append(arrival.number, &mut self.out);
+        let ahead = if expect_full {
+            self.pipeline - self.in_flight.len()
+        } else {
+            1
+        };
+        let asked = requests.append(arrival.number, pool, &mut self.out, ahead)?;
         let Arrival {
             number,
             intended_ns,
@@ -142,8 +133,9 @@ impl Session {
             intended_ns,
             written_ns: 0,
             counted,
+            class: asked.class,
         });
-        self.http.expect(requests.method());
+        self.http.expect(asked.method);
         self.unwritten += 1;
         Ok(self.unwritten == 1)
     }

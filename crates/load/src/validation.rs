@@ -74,7 +74,7 @@ impl Validation {
     /// other people's servers, as wrk judges.
     pub fn for_workload(workload: &Workload) -> Self {
         match workload {
-            Workload::Static { .. } => Self {
+            Workload::Static { .. } | Workload::Mix(_) => Self {
                 statuses: StatusSet::range(200, 399),
                 body: BodyCheck::Ignore,
             },
@@ -189,8 +189,8 @@ impl AnswerCheck {
         }
         let right = match (validation.body, value) {
             (BodyCheck::Ignore, _) => true,
-            (BodyCheck::Length | BodyCheck::Exact, Some((values, _))) => {
-                !self.body_differs && self.received_bytes == values.value_bytes() as u64
+            (BodyCheck::Length | BodyCheck::Exact, Some((values, key))) => {
+                !self.body_differs && self.received_bytes == values.len_of(key) as u64
             }
             (BodyCheck::Length | BodyCheck::Exact, None) => self.equals_first(validator),
         };

@@ -39,41 +39,64 @@ pub(crate) fn write_key(mut key: u64, digits: &mut [u8]) {
 /// The values of all keys under one seed.
 #[derive(Debug)]
 pub(crate) struct Values {
-    value_bytes: usize,
+    value_bytes_min: usize,
+    /// How many bytes more a value may have.
+    span_bytes: u64,
     seed: u64,
     table: Box<[u8]>,
 }
 
 impl Values {
+    #[cfg(test)]
     pub(crate) fn new(seed: u64, value_bytes: usize) -> Self {
+        Self::ranging(seed, value_bytes, value_bytes)
+    }
+
+    /// Sizes from `value_bytes_min` to `value_bytes_max`, each as likely; that of a key stays.
+    pub(crate) fn ranging(seed: u64, value_bytes_min: usize, value_bytes_max: usize) -> Self {
         let words = (0..TABLE_BYTES as u64 / 8).map(|index| mix(seed ^ mix(index)));
         let table = words.flat_map(u64::to_le_bytes).collect();
         Self {
-            value_bytes,
+            value_bytes_min,
+            span_bytes: value_bytes_max.saturating_sub(value_bytes_min) as u64,
             seed,
             table,
         }
     }
 
-    pub(crate) fn value_bytes(&self) -> usize {
-        self.value_bytes
+    pub(crate) fn value_bytes_max(&self) -> usize {
+        self.value_bytes_min + self.span_bytes as usize
+    }
+
+    pub(crate) fn is_one_size(&self) -> bool {
+        self.span_bytes == 0
+    }
+
+    /// Size of the value of `key`.
+    pub(crate) fn len_of(&self, key: u64) -> usize {
+        if self.span_bytes == 0 {
+            return self.value_bytes_min;
+        }
+        let draw = u128::from(mix(!self.seed ^ mix(key)));
+        self.value_bytes_min + ((draw * u128::from(self.span_bytes + 1)) >> 64) as usize
     }
 
     /// Hands the value of `key` from `offset` on to `piece`, in stretches, until it says stop.
     fn walk(&self, key: u64, offset: usize, mut piece: impl FnMut(&[u8]) -> bool) {
+        let value_bytes = self.len_of(key);
         let mark = mix(self.seed ^ mix(key));
         let mark_bytes = mark.to_le_bytes();
         let mut offset = offset;
-        if offset < MARK_BYTES.min(self.value_bytes) {
-            let end = MARK_BYTES.min(self.value_bytes);
+        if offset < MARK_BYTES.min(value_bytes) {
+            let end = MARK_BYTES.min(value_bytes);
             if !piece(&mark_bytes[offset..end]) {
                 return;
             }
             offset = end;
         }
-        while offset < self.value_bytes {
+        while offset < value_bytes {
             let at = ((mark % TABLE_BYTES as u64) as usize + offset) % TABLE_BYTES;
-            let len = (TABLE_BYTES - at).min(self.value_bytes - offset);
+            let len = (TABLE_BYTES - at).min(value_bytes - offset);
             if !piece(&self.table[at..][..len]) {
                 return;
             }

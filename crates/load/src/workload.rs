@@ -1,280 +1,444 @@
 //! The bytes of each request, from its number alone.
 //!
-//! On the path: `worker` asks for request i and appends it to a connection's output; `validation`
-//! asks what its answer must hold. Everything that does not depend on the number is encoded once,
-//! so a static request is one copy and an entity request one copy with its digits patched.
+//! On the path: `worker` asks for request i and has it appended to a connection's output;
+//! `validation` asks what its answer must hold. A request that is always the same is encoded once and
+//! copied; all others are templates, dealt to classes by their weights.
 //! Absent on purpose: state. Request i is the same whichever thread sends it, so a run with the
 //! same seed asks the same whatever the number of threads.
+//!
+//! ```text
+//! number -> mix (class, ordinal) -> keys (key) -> template (bytes) <- sources (ids, values, lines)
+//! ```
+pub(crate) mod keys;
+mod lines;
+pub(crate) mod mix;
+mod sources;
+pub(crate) mod template;
+
+use self::keys::{Draws, KeyDistribution, KeyPicker};
+use self::mix::{Choice, Dealer, Share, WEIGHTS_SUM_MAX};
+use self::sources::{KEY_DIGITS_MAX, KEY_PREFIX_BYTES_MAX, Sources};
+use self::template::{Compiler, Draw, Piece, Place, Template, literal};
 use crate::config::{LoadConfig, Workload};
-use crate::values::{Values, key_digits, mix, write_key};
+use crate::error::LoadError;
+use crate::request_mix::{CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix};
+use crate::values::{Values, mix};
 use millpond_http::{Method, encode_request};
 use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
-use std::ops::Range;
 
-/// Separates the order in which keys are read from the seed of their values.
-const READ_ORDER: u64 = 0x6b65_7973;
+/// Requests of a closed loop are gathered in one block up to this size.
+const BATCH_BYTES_MAX: usize = 32 << 10;
+/// Separates what templates draw from the seed of the values.
+const TEMPLATE_DRAWS: u64 = 0x7465_6d70_6c61_7465;
+
+/// A request that was appended: how its answer is read, and what it is counted as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) class: u16,
+}
 
 /// The requests of a run; shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    method: Method,
-    /// The whole static request, or the head of an entity request with any key in it.
-    template: Box<[u8]>,
-    entity: Option<Entity>,
+    kind: Kind,
 }
 
 #[derive(Debug)]
-struct Entity {
-    /// Where the digits of the key stand in the template.
-    digits: Range<usize>,
-    keys: u64,
-    /// Where a request's key comes from, and whether its value is sent or expected.
-    is_put: bool,
-    read_seed: u64,
-    values: Values,
+enum Kind {
+    /// The same each time.
+    Fixed {
+        method: Method,
+        wire: Box<[u8]>,
+    },
+    Varied(Box<Varied>),
 }
 
 impl Requests {
-    pub(crate) fn new(config: &LoadConfig) -> Result<Self, PoolError> {
-        match &config.workload {
+    pub(crate) fn new(config: &LoadConfig) -> Result<Self, LoadError> {
+        let kind = match &config.workload {
             Workload::Static {
                 method,
                 fields,
                 body,
+            } => Kind::Fixed {
+                method: *method,
+                wire: encode(config, *method, fields, body)?,
+            },
+            &Workload::EntityPut {
+                keys,
+                value_bytes,
+                seed,
             } => {
-                let fields: Vec<(&str, &[u8])> = fields
-                    .iter()
-                    .map(|(name, value)| (&name[..], value.as_bytes()))
-                    .collect();
-                let path = config.target.path.as_bytes();
-                let template = encode(config, *method, path, &fields, body)?;
-                Ok(Self {
-                    method: *method,
-                    template,
-                    entity: None,
-                })
+                let distribution = KeyDistribution::Sequential;
+                let class = RequestClass {
+                    method: Method::Put,
+                    body: RequestBody::Value,
+                    ..RequestClass::get("put", &format!("{}?id={{key}}", config.target.path))
+                };
+                Self::entity(config, class, distribution, keys, value_bytes, seed)?
             }
-            Workload::EntityPut {
+            &Workload::EntityGet {
                 keys,
                 value_bytes,
                 seed,
-            } => Self::entity(config, Method::Put, *keys, *value_bytes, *seed),
-            Workload::EntityGet {
-                keys,
-                value_bytes,
-                seed,
-            } => Self::entity(config, Method::Get, *keys, *value_bytes, *seed),
-        }
+            } => {
+                let class = RequestClass {
+                    expects_value: true,
+                    ..RequestClass::get("get", &format!("{}?id={{key}}", config.target.path))
+                };
+                Self::entity(
+                    config,
+                    class,
+                    KeyDistribution::Uniform,
+                    keys,
+                    value_bytes,
+                    seed,
+                )?
+            }
+            Workload::Mix(mix) => Kind::Varied(Varied::new(config, mix)?.into()),
+        };
+        Ok(Self { kind })
     }
 
     fn entity(
         config: &LoadConfig,
-        method: Method,
+        class: RequestClass,
+        distribution: KeyDistribution,
         keys: u64,
         value_bytes: usize,
         seed: u64,
-    ) -> Result<Self, PoolError> {
-        let is_put = method == Method::Put;
-        let target = format!(
-            "{}?id=k{}",
-            config.target.path,
-            "0".repeat(key_digits(keys))
-        );
-        let body = vec![0; if is_put { value_bytes } else { 0 }];
-        let whole = encode(config, method, target.as_bytes(), &[], &body)?;
-        let template = whole[..whole.len() - body.len()].into();
-        let digits_end = method.as_str().len() + 1 + target.len();
-        let entity = Entity {
-            digits: digits_end - key_digits(keys)..digits_end,
-            keys,
-            is_put,
-            read_seed: mix(seed ^ READ_ORDER),
-            values: Values::new(seed, value_bytes),
+    ) -> Result<Kind, LoadError> {
+        let keys = KeySpace {
+            distribution,
+            ..KeySpace::uniform(keys)
         };
-        Ok(Self {
-            method,
-            template,
-            entity: Some(entity),
-        })
-    }
-
-    pub(crate) fn method(&self) -> Method {
-        self.method
-    }
-
-    /// Size of each request; all of a run are equally long.
-    pub(crate) fn request_bytes(&self) -> usize {
-        let value_bytes = match &self.entity {
-            Some(entity) if entity.is_put => entity.values.value_bytes(),
-            _ => 0,
+        let mix = RequestMix {
+            keys: Some(keys),
+            value_bytes: value_bytes..=value_bytes,
+            seed,
+            ..RequestMix::of(vec![class])
         };
-        self.template.len() + value_bytes
+        Ok(Kind::Varied(Varied::new(config, &mix)?.into()))
     }
 
-    /// Appends request `number`; `out` has room for [`Self::request_bytes`].
-    pub(crate) fn append(&self, number: u64, out: &mut Buffer) {
-        let start = out.len();
-        out.append_within_capacity(&self.template);
-        let Some(entity) = &self.entity else { return };
-        let key = entity.key(number);
-        write_key(key, &mut out.as_mut_slice()[start..][entity.digits.clone()]);
-        if entity.is_put {
-            entity
-                .values
-                .write(key, |stretch| out.append_within_capacity(stretch));
+    /// Appends request `number`. `ahead`: how many of them may follow before `out` is handed over.
+    pub(crate) fn append(
+        &self,
+        number: u64,
+        pool: &BlockPool,
+        out: &mut Buffer,
+        ahead: usize,
+    ) -> Result<Asked, PoolError> {
+        match &self.kind {
+            Kind::Fixed { method, wire } => {
+                make_room(pool, out, wire.len(), ahead)?;
+                out.append_within_capacity(wire);
+                Ok(Asked {
+                    method: *method,
+                    class: 0,
+                })
+            }
+            Kind::Varied(varied) => varied.append(number, pool, out, ahead),
         }
     }
 
     /// The value that the answer to request `number` must hold, if it is known beforehand.
     pub(crate) fn expected_value(&self, number: u64) -> Option<(&Values, u64)> {
-        let entity = self.entity.as_ref().filter(|entity| !entity.is_put)?;
-        Some((&entity.values, entity.key(number)))
+        match &self.kind {
+            Kind::Fixed { .. } => None,
+            Kind::Varied(varied) => varied.expected_value(number),
+        }
     }
 }
 
-impl Entity {
-    /// Writes go through the keys in order, so that `keys` requests write each exactly once; reads
-    /// jump about uniformly (multiply-shift of a mixed number: no modulo bias worth the name).
-    fn key(&self, number: u64) -> u64 {
-        if self.is_put {
-            return number % self.keys;
-        }
-        let draw = u128::from(mix(self.read_seed.wrapping_add(mix(number))));
-        ((draw * u128::from(self.keys)) >> 64) as u64
+fn make_room(
+    pool: &BlockPool,
+    out: &mut Buffer,
+    request_bytes: usize,
+    ahead: usize,
+) -> Result<(), PoolError> {
+    if out.spare_bytes() >= request_bytes {
+        return Ok(());
     }
+    let batch_bytes = (ahead * request_bytes)
+        .min(BATCH_BYTES_MAX)
+        .max(request_bytes);
+    out.reserve(pool, batch_bytes)
+}
+
+/// Requests that differ.
+#[derive(Debug)]
+struct Varied {
+    classes: Box<[Class]>,
+    /// `None`: there is one class.
+    dealer: Option<Dealer>,
+    /// How many blocks of the dealer may be under way at once.
+    blocks_under_way: u64,
+    inserts_per_block: u64,
+    picker: KeyPicker,
+    sources: Sources,
+    draw_seed: u64,
+}
+
+#[derive(Debug)]
+struct Class {
+    method: Method,
+    template: Template,
+    key: KeyUse,
+    expects_value: bool,
+}
+
+impl Varied {
+    fn new(config: &LoadConfig, mix: &RequestMix) -> Result<Self, LoadError> {
+        check(mix)?;
+        let mut compiler = Compiler::new(mix.template_file.clone());
+        let (least, most) = (*mix.value_bytes.start(), *mix.value_bytes.end());
+        let values = Values::ranging(mix.seed, least, most);
+        let one_key = KeySpace::uniform(1);
+        let keys = mix.keys.as_ref().unwrap_or(&one_key);
+        let mut sources = Sources::new(&keys.prefix, keys.digits, keys.count, values);
+        let mut parts = Vec::new();
+        for class in &mix.classes {
+            parts.push(compile(&mut compiler, config, class)?);
+        }
+        if compiler.uses_key && mix.keys.is_none() {
+            return refuse(
+                "keys",
+                "{key} needs --keys N: how many keys there are".to_owned(),
+            );
+        }
+        sources.lines = std::mem::take(&mut compiler.lines);
+        let classes = parts
+            .into_iter()
+            .zip(&mix.classes)
+            .map(|((head, body), class)| Class {
+                method: class.method,
+                template: Template::new(head, body, &sources),
+                key: class.key,
+                expects_value: class.expects_value,
+            });
+        let classes: Box<[Class]> = classes.collect();
+        let dealer = (classes.len() > 1).then(|| Dealer::new(&shares(&mix.classes), mix.seed));
+        let inserts_per_block = dealer.as_ref().map_or(0, |dealer| {
+            let new = (0..)
+                .zip(&classes)
+                .filter(|(_, class)| class.key == KeyUse::New);
+            new.map(|(index, _)| dealer.per_block(index)).sum()
+        });
+        let under_way = (config.connections * config.pipeline) as u64;
+        Ok(Self {
+            blocks_under_way: dealer
+                .as_ref()
+                .map_or(0, |dealer| under_way.div_ceil(dealer.block_requests())),
+            inserts_per_block,
+            picker: KeyPicker::new(keys.distribution, keys.count, mix.seed),
+            draw_seed: mix_seed(mix.seed),
+            classes,
+            dealer,
+            sources,
+        })
+    }
+
+    fn choose(&self, number: u64) -> Choice {
+        match &self.dealer {
+            Some(dealer) => dealer.deal(number),
+            None => Choice {
+                class: 0,
+                ordinal: number,
+                key_number: number,
+                block: 0,
+            },
+        }
+    }
+
+    /// Reads of the newest keys keep away from those that may still be on their way.
+    fn key(&self, class: &Class, choice: &Choice) -> u64 {
+        match class.key {
+            KeyUse::New => self.picker.count() + choice.ordinal,
+            KeyUse::Drawn => {
+                let blocks = choice.block.saturating_sub(self.blocks_under_way);
+                self.picker
+                    .pick(choice.key_number, blocks * self.inserts_per_block)
+            }
+        }
+    }
+
+    fn append(
+        &self,
+        number: u64,
+        pool: &BlockPool,
+        out: &mut Buffer,
+        ahead: usize,
+    ) -> Result<Asked, PoolError> {
+        let choice = self.choose(number);
+        let class = &self.classes[usize::from(choice.class)];
+        make_room(pool, out, class.template.bytes_max(), ahead)?;
+        let draw = Draw {
+            number,
+            key: self.key(class, &choice),
+            draws: Draws::new(self.draw_seed, number),
+            sources: &self.sources,
+        };
+        class.template.append(&draw, out);
+        Ok(Asked {
+            method: class.method,
+            class: choice.class,
+        })
+    }
+
+    fn expected_value(&self, number: u64) -> Option<(&Values, u64)> {
+        let choice = self.choose(number);
+        let class = &self.classes[usize::from(choice.class)];
+        class
+            .expects_value
+            .then(|| (&self.sources.values, self.key(class, &choice)))
+    }
+}
+
+fn mix_seed(seed: u64) -> u64 {
+    mix(seed ^ TEMPLATE_DRAWS)
+}
+
+fn shares(classes: &[RequestClass]) -> Vec<Share> {
+    let mut shares: Vec<Share> = Vec::new();
+    for (class, spec) in (0..).zip(classes) {
+        match shares.last_mut() {
+            Some(before) if spec.is_second => before.second = Some(class),
+            _ => shares.push(Share {
+                weight: spec.weight,
+                class,
+                second: None,
+            }),
+        }
+    }
+    shares
+}
+
+fn refuse<T>(name: &'static str, problem: String) -> Result<T, LoadError> {
+    Err(LoadError::Setting { name, problem })
+}
+
+/// What can be said before anything is compiled.
+fn check(mix: &RequestMix) -> Result<(), LoadError> {
+    let classes = &mix.classes;
+    if classes.is_empty() || classes.len() > CLASSES_MAX {
+        return refuse(
+            "requests",
+            format!(
+                "{} kinds of requests: give 1 to {CLASSES_MAX}",
+                classes.len()
+            ),
+        );
+    }
+    let weights = classes
+        .iter()
+        .filter(|class| !class.is_second)
+        .map(|class| class.weight);
+    let sum = weights.clone().fold(0u64, u64::saturating_add);
+    if weights.clone().any(|weight| weight == 0) || sum > WEIGHTS_SUM_MAX / 2 {
+        return refuse(
+            "weights",
+            format!(
+                "each has to be above 0 and all together up to {}",
+                WEIGHTS_SUM_MAX / 2
+            ),
+        );
+    }
+    let mut pairs = classes.windows(2);
+    if classes[0].is_second || pairs.any(|pair| pair[0].is_second && pair[1].is_second) {
+        return refuse(
+            "requests",
+            "a second request follows a first one".to_owned(),
+        );
+    }
+    let Some(keys) = &mix.keys else { return Ok(()) };
+    if keys.count == 0 {
+        return refuse("keys", "at least one key is needed".to_owned());
+    }
+    if keys.prefix.len() > KEY_PREFIX_BYTES_MAX
+        || !keys.prefix.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return refuse(
+            "key-prefix",
+            format!(
+                "{:?} is not {KEY_PREFIX_BYTES_MAX} visible ASCII letters at most",
+                keys.prefix
+            ),
+        );
+    }
+    let highest_digits = keys.count.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize + 1;
+    match keys.digits {
+        Some(digits) if digits < highest_digits || digits > KEY_DIGITS_MAX => refuse(
+            "key-digits",
+            format!(
+                "{} keys take {highest_digits} digits; at most {KEY_DIGITS_MAX} are possible",
+                keys.count
+            ),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Head and body of a class.
+fn compile(
+    compiler: &mut Compiler,
+    config: &LoadConfig,
+    class: &RequestClass,
+) -> Result<(Vec<Piece>, Vec<Piece>), LoadError> {
+    let setting = |name| move |problem| LoadError::Setting { name, problem };
+    let body = match &class.body {
+        RequestBody::Template(text) => compiler
+            .compile(text, Place::Body)
+            .map_err(setting("body"))?,
+        RequestBody::Value => {
+            compiler.uses_key = true;
+            vec![Piece::Value { is_by_key: true }]
+        }
+        RequestBody::Generated => vec![Piece::Value { is_by_key: false }],
+    };
+    let mut head = vec![literal(format!("{} ", class.method.as_str()).as_bytes())];
+    let target = compiler.compile(class.target.as_bytes(), Place::Target);
+    head.extend(target.map_err(setting("path"))?);
+    head.push(literal(
+        format!(" HTTP/1.1\r\nHost: {}\r\n", config.target.host).as_bytes(),
+    ));
+    for (name, value) in &class.fields {
+        head.push(literal(format!("{name}: ").as_bytes()));
+        head.extend(
+            compiler
+                .compile(value.as_bytes(), Place::Field)
+                .map_err(setting("header"))?,
+        );
+        head.push(literal(b"\r\n"));
+    }
+    if !body.is_empty() || class.method.announces_empty_body() {
+        head.extend([
+            literal(b"Content-Length: "),
+            Piece::ContentLength,
+            literal(b"\r\n"),
+        ]);
+    }
+    head.push(literal(b"\r\n"));
+    Ok((head, body))
 }
 
 fn encode(
     config: &LoadConfig,
     method: Method,
-    target: &[u8],
-    fields: &[(&str, &[u8])],
+    fields: &[(String, String)],
     body: &[u8],
 ) -> Result<Box<[u8]>, PoolError> {
+    let fields: Vec<(&str, &[u8])> = fields
+        .iter()
+        .map(|(name, value)| (&name[..], value.as_bytes()))
+        .collect();
     let pool = BlockPool::new("load_template", PoolMode::Off);
     let mut out = Buffer::new();
-    let host = config.target.host.as_bytes();
-    encode_request(&mut out, &pool, method, target, host, fields, body)?;
+    let (host, path) = (config.target.host.as_bytes(), config.target.path.as_bytes());
+    encode_request(&mut out, &pool, method, path, host, &fields, body)?;
     Ok(out.as_slice().into())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Target;
-    use std::collections::HashSet;
-
-    fn requests(workload: Workload) -> Requests {
-        let address = "127.0.0.1:80".parse().unwrap();
-        let target = Target {
-            address,
-            host: "pond".into(),
-            path: "/v0/entity".into(),
-        };
-        Requests::new(&LoadConfig::new(target, workload)).unwrap()
-    }
-
-    fn text(requests: &Requests, number: u64) -> Vec<u8> {
-        let pool = BlockPool::new("test", PoolMode::Off);
-        let mut out = Buffer::with_capacity(&pool, requests.request_bytes()).unwrap();
-        requests.append(number, &mut out);
-        assert_eq!(out.len(), requests.request_bytes());
-        out.to_vec()
-    }
-
-    #[test]
-    fn static_requests_are_encoded_once_and_equal() {
-        let requests = requests(Workload::Static {
-            method: Method::Post,
-            fields: vec![("X-A".into(), "b".into())],
-            body: b"body".to_vec(),
-        });
-        let wire = text(&requests, 0);
-        assert_eq!(
-            String::from_utf8(wire.clone()).unwrap(),
-            "POST /v0/entity HTTP/1.1\r\nHost: pond\r\nX-A: b\r\nContent-Length: 4\r\n\r\nbody"
-        );
-        assert_eq!(text(&requests, 77), wire);
-        assert!(requests.expected_value(0).is_none());
-    }
-
-    /// Goal: K requests write each of K keys exactly once, with the value GET will check.
-    #[test]
-    fn puts_write_each_key_once_with_the_value_gets_expect() {
-        let puts = requests(Workload::EntityPut {
-            keys: 500,
-            value_bytes: 32,
-            seed: 7,
-        });
-        let gets = requests(Workload::EntityGet {
-            keys: 500,
-            value_bytes: 32,
-            seed: 7,
-        });
-        let mut ids = HashSet::new();
-        for number in 0..500 {
-            let wire = text(&puts, number);
-            let head = format!(
-                "PUT /v0/entity?id=k{number:09} HTTP/1.1\r\nHost: pond\r\nContent-Length: 32\r\n\r\n"
-            );
-            assert!(
-                wire.starts_with(head.as_bytes()),
-                "{}",
-                String::from_utf8_lossy(&wire)
-            );
-            let (values, _) = gets.expected_value(0).unwrap();
-            assert!(values.matches(number, 0, &wire[head.len()..]));
-            ids.insert(head);
-        }
-        assert_eq!(ids.len(), 500);
-    }
-
-    /// Goal: reads are uniform (chi-square over 100 keys) and repeat with the seed.
-    #[test]
-    fn gets_are_uniform_and_repeatable() {
-        let workload = |seed| Workload::EntityGet {
-            keys: 100,
-            value_bytes: 8,
-            seed,
-        };
-        let gets = requests(workload(1));
-        let mut counts = [0f64; 100];
-        for number in 0..100_000 {
-            let wire = String::from_utf8(text(&gets, number)).unwrap();
-            let id = wire
-                .split("id=k")
-                .nth(1)
-                .unwrap()
-                .split(' ')
-                .next()
-                .unwrap();
-            let key: usize = id.parse().unwrap();
-            assert_eq!(gets.expected_value(number).unwrap().1, key as u64);
-            counts[key] += 1.0;
-        }
-        let chi_square: f64 = counts
-            .iter()
-            .map(|count| (count - 1_000.0).powi(2) / 1_000.0)
-            .sum();
-        // 99 degrees of freedom: outside 50..170 only once in a hundred thousand seeds.
-        assert!((50.0..170.0).contains(&chi_square), "{chi_square}");
-        assert_eq!(text(&gets, 9), text(&requests(workload(1)), 9));
-        assert!((0..50).any(|number| text(&gets, number) != text(&requests(workload(2)), number)));
-    }
-
-    #[test]
-    fn empty_values_and_single_keys_work() {
-        let puts = requests(Workload::EntityPut {
-            keys: 1,
-            value_bytes: 0,
-            seed: 0,
-        });
-        assert!(text(&puts, 5).ends_with(b"Content-Length: 0\r\n\r\n"));
-        let gets = requests(Workload::EntityGet {
-            keys: 1,
-            value_bytes: 0,
-            seed: 0,
-        });
-        assert_eq!(gets.expected_value(12).unwrap().1, 0);
-    }
-}
+mod tests;

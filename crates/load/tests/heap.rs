@@ -6,7 +6,10 @@
 
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
-use millpond_load::{LoadConfig, Mode, Stop, Target, Validation, Workload};
+use millpond_load::{
+    KeyDistribution, KeySpace, LoadConfig, Mode, RequestBody, RequestClass, RequestMix, Stop,
+    Target, Validation, Workload,
+};
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
@@ -112,6 +115,41 @@ fn config(address: SocketAddr, path: &str, workload: Workload) -> LoadConfig {
     config
 }
 
+/// Every kind of placeholder, in two classes of equally long requests.
+fn check_templates() {
+    let file = std::env::temp_dir().join(format!("millpond-heap-{}", std::process::id()));
+    std::fs::write(&file, "one\ntwo\nsix\n").unwrap();
+    let target = format!(
+        "/{{key}}/{{rand:100:999}}/{{file:{}}}?end={{scan_end:9}}",
+        file.display()
+    );
+    let class = |name: &str| RequestClass {
+        method: Method::Post,
+        fields: vec![("X-Id".into(), "{uuid}".into())],
+        body: RequestBody::Template(b"{\"a\":{rand:10:99}}".to_vec()),
+        ..RequestClass::get(name, &target)
+    };
+    let mix = RequestMix {
+        keys: Some(KeySpace {
+            distribution: KeyDistribution::Zipfian { exponent: 0.99 },
+            ..KeySpace::uniform(1_000)
+        }),
+        ..RequestMix::of(vec![class("one"), class("other")])
+    };
+    let address = start_server(
+        |address| {
+            let line = "POST /k000000000/123/one?end=k000000000 HTTP/1.1";
+            let id = "X-Id: 00000000-0000-4000-8000-000000000000";
+            let head = format!("{line}\r\nHost: {address}\r\n{id}\r\nContent-Length: 8\r\n\r\n");
+            head.len() + 8
+        },
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    );
+    let templates = config(address, "/", Workload::Mix(mix));
+    check("templates", &templates);
+    std::fs::remove_file(&file).unwrap();
+}
+
 #[test]
 fn requests_cost_no_heap_calls() {
     let get = Workload::Static {
@@ -149,6 +187,7 @@ fn requests_cost_no_heap_calls() {
     let mut puts = config(address, "/v0/entity", put);
     puts.validation = Validation::for_workload(&puts.workload);
     check("entity puts", &puts);
+    check_templates();
 
     // The count is one that can fail: without pools each request costs a pair of calls.
     puts.pool_mode = PoolMode::Off;

@@ -108,6 +108,7 @@ impl Worker<'_> {
                 intended_ns,
                 written_ns: 0,
                 counted,
+                class: 0,
             },
         );
         written.collect()
