@@ -7,6 +7,8 @@ mod limits;
 mod load;
 mod logs;
 mod printing;
+mod streams;
+mod watcher;
 mod serve;
 mod tls;
 mod url;

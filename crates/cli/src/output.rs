@@ -5,7 +5,8 @@
 //! over; elsewhere it is plain lines, few enough for a log. `NO_COLOR` and `TERM=dumb` are obeyed.
 
 use millpond_http::log::{self, LogLevel};
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -126,6 +127,12 @@ impl JsonFile {
         Ok(Self(path.to_owned()))
     }
 
+    /// Begins it, for what is written while it comes to be.
+    pub(crate) fn create(&self) -> Result<File, Failure> {
+        File::create(&self.0)
+            .map_err(|error| Failure::failed(format!("{self} cannot be written: {error}")))
+    }
+
     /// Writes the record, whole or not at all.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
         let failed = |error: io::Error| {
@@ -140,6 +147,12 @@ impl JsonFile {
         std::fs::write(&partial, text)
             .and_then(|()| std::fs::rename(&partial, &self.0))
             .map_err(failed)
+    }
+}
+
+impl Display for JsonFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(formatter)
     }
 }
 
@@ -172,6 +185,7 @@ fn is_dumb() -> bool {
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Shows how far long work is.
+#[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
     shown: bool,

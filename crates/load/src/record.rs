@@ -1,7 +1,9 @@
 //! What a run found out.
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{FORMAT_VERSION, LoadErrors, LoadReport, LoadSecond, LoadVerdict};
+use millpond_measure::record::{
+    FORMAT_VERSION, LoadErrors, LoadHistograms, LoadReport, LoadSecond, LoadVerdict,
+};
 use std::collections::BTreeMap;
 
 /// Why the run ended.
@@ -81,6 +83,10 @@ pub struct LoadRecord {
     /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
+    /// When sending began, since the epoch; 0: it did not.
+    pub started_unix_ns: u64,
+    /// Right answers per second of single threads, a sample every quarter of a second.
+    pub thread_rates: LatencyHistogram,
     /// What each second was like, warm-up included.
     pub seconds: Vec<LoadSecond>,
     /// CPU of the busiest thread as a share of one CPU, without what it spent looking for answers.
@@ -115,7 +121,15 @@ impl LoadRecord {
             spun_ns: self.spun_ns,
             rate_per_s: self.rate_per_s,
             arrivals: self.arrivals.clone(),
+            started_unix_ns: self.started_unix_ns,
             shed: self.shed,
+            offered: self.offered,
+            sent: self.sent,
+            sent_late: self.sent_late,
+            resent: self.resent,
+            unsent: self.unsent,
+            abandoned: self.abandoned,
+            answered_in_window: self.answered_in_window,
             requests: self.requests,
             errors: self.errors,
             duration_ns: self.duration_ns,
@@ -126,8 +140,18 @@ impl LoadRecord {
             slip_ns: self.slip.summary(),
             statuses: self.statuses.clone(),
             generator_cpu_share: Some(self.generator_cpu_share),
+            steal_share: self.steal_share,
             interrupted: self.ended == Ended::Interrupted,
+            target_gone: self.ended == Ended::TargetGone,
             verdict: self.verdict.clone(),
+            histograms: Some(LoadHistograms {
+                response: self.response.clone(),
+                service: self.service.clone(),
+                slip: self.slip.clone(),
+                lateness: self.lateness.clone(),
+                unanswered: self.unanswered.clone(),
+                thread_rates: self.thread_rates.clone(),
+            }),
             ..LoadReport::default()
         }
     }

@@ -17,12 +17,13 @@ use millpond_io::{
     Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver,
     monotonic_ns,
 };
+use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::{CpuTimes, MachineNoise};
 use millpond_measure::record::LoadErrors;
 use millpond_mempool::PoolMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often the supervising thread looks at flags; bounds how late Ctrl-C is noticed.
 const WATCH: Duration = Duration::from_millis(10);
@@ -54,6 +55,8 @@ pub struct Progress {
 
 /// Sees a run while it goes on, on the thread that started it.
 pub trait Observer {
+    /// Sending begins at `at`, a few milliseconds from now.
+    fn started(&self, _at: SystemTime) {}
     /// About four times a second.
     fn progress(&self, _now: &Progress) {}
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.
@@ -217,6 +220,8 @@ struct Watched {
     /// When all threads were done, or were told to be.
     end_ns: u64,
     steal_share: Option<f64>,
+    started: Option<SystemTime>,
+    thread_rates: LatencyHistogram,
 }
 
 /// The supervising thread's view of a run.
@@ -250,10 +255,15 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 ended: Ended::Interrupted,
                 end_ns,
                 steal_share: None,
+                started: None,
+                thread_rates: LatencyHistogram::new(),
             });
         };
+        let ahead_ns = schedule.start_ns().saturating_sub(monotonic_ns());
+        let started = SystemTime::now() + Duration::from_nanos(ahead_ns);
+        self.observer.started(started);
         let mut gone = GoneWatch::default();
-        let mut reporter = Reporter::new(schedule.window_start_ns());
+        let mut reporter = Reporter::new(schedule.window_start_ns(), self.workers.len());
         let mut steal = StealWatch::default();
         let mut ended = Ended::Complete;
         while !self.all_done() {
@@ -277,6 +287,8 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             ended,
             end_ns: monotonic_ns(),
             steal_share: steal.share(),
+            started: Some(started),
+            thread_rates: reporter.thread_rates,
         })
     }
 
@@ -394,13 +406,17 @@ fn show_seconds(shared: &Shared<'_>, observer: &dyn Observer, timeline: &mut Tim
 struct Reporter {
     last_ns: u64,
     last_completed: u64,
+    completed_by: Vec<u64>,
+    thread_rates: LatencyHistogram,
 }
 
 impl Reporter {
-    fn new(window_start_ns: u64) -> Self {
+    fn new(window_start_ns: u64, threads: usize) -> Self {
         Self {
             last_ns: monotonic_ns().min(window_start_ns),
             last_completed: 0,
+            completed_by: vec![0; threads],
+            thread_rates: LatencyHistogram::new(),
         }
     }
 
@@ -410,9 +426,16 @@ impl Reporter {
             return None;
         }
         let (mut completed, mut errors) = (0, LoadErrors::default());
-        for board in &shared.boards {
+        let is_warm_up = now_ns < schedule.window_start_ns();
+        for (board, before) in shared.boards.iter().zip(&mut self.completed_by) {
             let (part, failed) = board.read();
             completed += part;
+            if !is_warm_up {
+                let fresh = part.saturating_sub(*before);
+                let per_s = u128::from(fresh) * 1_000_000_000 / u128::from(since_ns);
+                self.thread_rates.record(per_s as u64);
+            }
+            *before = part;
             add_errors(&mut errors, &failed);
         }
         let fresh = completed.saturating_sub(self.last_completed);
@@ -430,7 +453,7 @@ impl Reporter {
         self.last_ns = now_ns;
         self.last_completed = completed;
         Some(Progress {
-            is_warm_up: now_ns < schedule.window_start_ns(),
+            is_warm_up,
             completed,
             errors,
             rate_per_s,
@@ -461,6 +484,8 @@ fn assemble(
         spins_vain: ends.iter().map(|end| end.driver.spins_vain).sum(),
         spun_ns: ends.iter().map(|end| end.driver.spun_ns).sum(),
         steal_share: watched.steal_share,
+        started_unix_ns: watched.started.map_or(0, unix_ns),
+        thread_rates: watched.thread_rates.clone(),
         ended: watched.ended,
         ..LoadRecord::default()
     };
@@ -496,6 +521,11 @@ fn assemble(
     record.unanswered = total.unanswered;
     record.seconds = timeline.seconds;
     record.judged()
+}
+
+fn unix_ns(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The rate asked for: exactly, where it is one, else what the process came to in the window.

@@ -9,6 +9,7 @@ mod encoded;
 
 pub use encoded::EncodedError;
 
+use crate::series::SampleSummary;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -151,6 +152,19 @@ impl LatencyHistogram {
             .map(|step| step.count_since_last_iteration())
             .sum();
         inside as f64 / self.count() as f64
+    }
+
+    /// The same figures as of single samples, for values that are no times.
+    #[must_use]
+    pub fn sample_summary(&self) -> SampleSummary {
+        SampleSummary {
+            count: self.count(),
+            mean: self.mean(),
+            stdev: self.stdev(),
+            min: self.min() as f64,
+            max: self.max() as f64,
+            within_stdev_share: self.share_within_stdevs(1.0),
+        }
     }
 
     /// Doublings of range that the bins cover, as HdrHistogram counts its buckets.

@@ -9,6 +9,7 @@ pub mod wrk;
 pub mod wrk2;
 pub mod spectrum;
 pub mod csv;
+pub mod hlog;
 
 use crate::statistics::{Comparison, Verdict};
 

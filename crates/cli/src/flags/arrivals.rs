@@ -35,11 +35,6 @@ pub(super) struct ArrivalFlags {
 }
 
 impl ArrivalFlags {
-    /// Whether requests leave on a schedule.
-    pub(super) fn is_open_loop(&self) -> bool {
-        self.rate.is_some() || self.trace.is_some()
-    }
-
     /// Whether the schedule may end by itself.
     pub(super) fn is_trace(&self) -> bool {
         self.trace.is_some()

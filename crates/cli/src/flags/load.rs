@@ -3,23 +3,21 @@
 use super::arrivals::ArrivalFlags;
 use super::printing::{Finished, PrintFlags};
 use super::url::Url;
+use super::watcher::Watcher;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
     parse_pools,
 };
-use crate::output::{self, Exit, Failure, Progress, whole_seconds};
+use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
-use millpond_load::{Ended, LoadConfig, LoadRecord, Stop, Target, Workload};
+use millpond_load::{Ended, LoadConfig, LoadRecord, Stop, Target, Workload, run_observed};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
-use millpond_measure::series::Series;
 use millpond_measure::slo::{Slo, SloFacts, SloOutcome};
-use millpond_measure::units::{format_count, format_rate};
 use millpond_mempool::PoolMode;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 
 /// wrk's own defaults.
 const THREADS_DEFAULT: u64 = 2;
@@ -255,31 +253,19 @@ impl LoadFlags {
         if expected_ns > 0 && self.print.has_header() {
             output::print(header.clone())?;
         }
-        let watcher = Mutex::new((Progress::new(), Series::default()));
-        let watch = |now: &millpond_load::Progress| {
-            // Poisoned only if showing progress panicked, which loses progress, not the run.
-            if let Ok(mut watcher) = watcher.lock() {
-                let (progress, rates) = &mut *watcher;
-                if !now.is_warm_up {
-                    rates.push(now.elapsed_ns, now.rate_per_s / f64::from(threads));
-                }
-                progress.update(progress_line(now));
-            }
-        };
-        let record = millpond_load::run(&config, &watch, &stop).map_err(Failure::failed)?;
-        let (mut progress, rates) = watcher.into_inner().unwrap_or_else(PoisonError::into_inner);
-        progress.clear();
+        let watcher = Watcher::new(self.print.streams()?);
+        let record = run_observed(&config, &watcher, &stop).map_err(Failure::failed)?;
+        let streams = watcher.finish();
 
         let report = LoadReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             url: self.url,
             ..record.to_report()
         };
+        streams.finish(&report)?;
         let finished = Finished {
             record: &record,
             report: &report,
-            rates: &rates.summary(),
-            is_open_loop: self.arrivals.is_open_loop(),
         };
         self.print.finish(&finished, &header)?;
         let outcomes = self.slo.map(|slo| slo.judge(&facts_of(&record)));
@@ -324,25 +310,6 @@ fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
         failed: record.errors.total() + record.shed + record.abandoned,
         requests_per_s: record.requests_per_s,
     }
-}
-
-fn progress_line(now: &millpond_load::Progress) -> String {
-    let phase = if now.is_warm_up {
-        "warming up"
-    } else {
-        "measuring"
-    };
-    let mut line = format!("{phase}: {} requests", format_count(now.completed as f64));
-    if now.rate_per_s > 0.0 {
-        line += &format!(", {}", format_rate(now.rate_per_s));
-    }
-    if now.errors.total() > 0 {
-        line += &format!(", {} errors", now.errors.total());
-    }
-    if let Some(remaining_ns) = now.remaining_ns {
-        line += &format!(", {} left", whole_seconds(remaining_ns));
-    }
-    line
 }
 
 #[cfg(test)]

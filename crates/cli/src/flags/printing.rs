@@ -1,23 +1,26 @@
 //! What `millpond load` leaves behind: wrk's text, wrk2's, tables, records; on the terminal or in
 //! files, several at once.
 //!
-//! Absent on purpose: the formats themselves (`millpond_measure::report`).
+//! Absent on purpose: the formats themselves (`millpond_measure::report`), and the writing of those
+//! that grow while the run goes on (`streams`).
 
 use super::Failure;
+use super::streams::{Form, Streams};
 use crate::output::{self, JsonFile};
 use clap::Args;
 use millpond_load::LoadRecord;
 use millpond_measure::record::LoadReport;
-use millpond_measure::report::{csv, spectrum, wrk, wrk2};
-use millpond_measure::series::SampleSummary;
+use millpond_measure::report::{csv, hlog, spectrum, wrk, wrk2};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct PrintFlags {
-    /// What to print when the run is over, or to write to FILE; may be given several times
-    /// [default: wrk, or wrk2 with --u_latency]
-    #[arg(long, value_name = "wrk|wrk2|json|csv|hgrm[=FILE]", value_parser = Print::parse)]
+    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, json, csv, hgrm
+    /// (percentiles for HdrHistogram's plotter), v2 (its compressed histograms), and while the run
+    /// goes on ndjson (a line each second) and hlog (HdrHistogram's interval log) [default: wrk, or
+    /// wrk2 with --u_latency]
+    #[arg(long, value_name = "FORMAT[=FILE]", value_parser = Print::parse)]
     print: Vec<Print>,
     /// Print the whole spectrum of latencies
     #[arg(short = 'L', long)]
@@ -29,6 +32,9 @@ pub(super) struct PrintFlags {
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
 }
+
+/// The formats.
+const NAMES: &str = "wrk, wrk2, json, csv, hgrm, v2, ndjson or hlog";
 
 /// One output.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,6 +51,10 @@ enum Format {
     Csv,
     /// The percentiles that HdrHistogram's plotter reads.
     Hgrm,
+    /// Compressed histograms.
+    V2,
+    /// What grows with the run.
+    Stream(Form),
 }
 
 impl Print {
@@ -59,7 +69,10 @@ impl Print {
             "json" => Format::Json,
             "csv" => Format::Csv,
             "hgrm" => Format::Hgrm,
-            _ => return Err("it is wrk, wrk2, json, csv or hgrm, or one with =FILE".to_owned()),
+            "v2" => Format::V2,
+            "ndjson" => Format::Stream(Form::Ndjson),
+            "hlog" => Format::Stream(Form::Hlog),
+            _ => return Err(format!("it is {NAMES}, or one with =FILE")),
         };
         Ok(Self { format, file })
     }
@@ -74,15 +87,23 @@ impl Print {
 pub(super) struct Finished<'a> {
     pub(super) record: &'a LoadRecord,
     pub(super) report: &'a LoadReport,
-    /// Requests per second of single threads.
-    pub(super) rates: &'a SampleSummary,
-    pub(super) is_open_loop: bool,
 }
 
 impl PrintFlags {
     /// Whether wrk's first lines are wanted on the terminal.
     pub(super) fn has_header(&self) -> bool {
         self.outputs().iter().any(Print::is_for_people)
+    }
+
+    /// Begins the outputs that grow with the run.
+    pub(super) fn streams(&self) -> Result<Streams, Failure> {
+        let mut streams = Streams::default();
+        for one in self.outputs() {
+            if let Format::Stream(form) = one.format {
+                streams.open(form, one.file.as_ref())?;
+            }
+        }
+        Ok(streams)
     }
 
     fn outputs(&self) -> Vec<Print> {
@@ -107,7 +128,9 @@ impl PrintFlags {
     /// Prints and writes everything that was asked for. `header` goes before wrk's text in a file.
     pub(super) fn finish(&self, run: &Finished<'_>, header: &str) -> Result<(), Failure> {
         for one in self.outputs() {
-            let text = self.text(one.format, run)?;
+            let Some(text) = self.text(one.format, run)? else {
+                continue;
+            };
             match &one.file {
                 None => output::print(text)?,
                 Some(file) if matches!(one.format, Format::Wrk | Format::Wrk2) => {
@@ -119,29 +142,39 @@ impl PrintFlags {
         Ok(())
     }
 
-    fn text(&self, format: Format, run: &Finished<'_>) -> Result<String, Failure> {
+    /// The text of a format that is written at the end.
+    fn text(&self, format: Format, run: &Finished<'_>) -> Result<Option<String>, Failure> {
         let LoadRecord {
-            response, service, ..
+            response,
+            service,
+            slip,
+            ..
         } = run.record;
         // In a closed loop nothing is intended: both clocks are one.
-        let latency = if run.is_open_loop { response } else { service };
-        Ok(match format {
+        let is_open_loop = run.record.arrivals.is_some();
+        let latency = if is_open_loop { response } else { service };
+        let rates = run.record.thread_rates.sample_summary();
+        Ok(Some(match format {
+            Format::Stream(_) => return Ok(None),
             Format::Wrk => {
-                wrk::results(run.report, latency, run.rates, self.latency)
-                    + &wrk::clocks(run.report)
+                wrk::results(run.report, latency, &rates, self.latency) + &wrk::clocks(run.report)
             }
             Format::Wrk2 => {
                 let blocks = wrk2::Blocks {
                     recorded: self.latency,
                     uncorrected: self.uncorrected,
                 };
-                wrk2::results(run.report, response, service, run.rates, blocks)
+                wrk2::results(run.report, response, service, &rates, blocks)
                     + &wrk::clocks(run.report)
             }
             Format::Json => run.report.to_json().map_err(Failure::failed)?,
             Format::Csv => csv::text(run.report),
             Format::Hgrm => spectrum::text(latency),
-        })
+            Format::V2 => {
+                let clocks = [response, service, slip];
+                hlog::compressed(run.report, clocks).map_err(Failure::failed)?
+            }
+        }))
     }
 }
 
@@ -156,6 +189,8 @@ mod tests {
         assert_eq!((wrk2.format, wrk2.file.is_none()), (Format::Wrk2, true));
         let hgrm = Print::parse("hgrm=out.hgrm").unwrap();
         assert_eq!((hgrm.format, hgrm.file.is_some()), (Format::Hgrm, true));
+        let ndjson = Print::parse("ndjson").unwrap();
+        assert_eq!(ndjson.format, Format::Stream(Form::Ndjson));
         assert!(wrk2.is_for_people() && !hgrm.is_for_people());
         for text in ["", "xml", "csv=", "csv=/nowhere/at/all.csv", "wrk2="] {
             assert!(Print::parse(text).is_err(), "{text}");

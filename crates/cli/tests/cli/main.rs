@@ -14,5 +14,6 @@ mod forbidden;
 mod logs;
 mod files;
 mod load;
+mod load_outputs;
 mod bench;
 mod compare;

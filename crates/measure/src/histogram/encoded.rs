@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
 
 /// Why a text is no histogram of ours.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +66,20 @@ impl LatencyHistogram {
             histogram.record_many(step.value_iterated_to(), step.count_at_value());
         }
         Ok(histogram)
+    }
+}
+
+/// In records: the text.
+impl Serialize for LatencyHistogram {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_v2())
+    }
+}
+
+impl<'de> Deserialize<'de> for LatencyHistogram {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_v2(&text).map_err(D::Error::custom)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::LatencySummary;
+use crate::histogram::{LatencyHistogram, LatencySummary};
 
 /// Failures by phase.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,24 @@ pub struct LoadVerdict {
     pub reasons: Vec<String>,
 }
 
+/// Every sample of a run, in the text of [`LatencyHistogram::to_v2`]: what exact merging needs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadHistograms {
+    /// From the intended start to the last byte.
+    pub response: LatencyHistogram,
+    /// From the actual send to the last byte.
+    pub service: LatencyHistogram,
+    /// From the intended start to the actual send.
+    pub slip: LatencyHistogram,
+    /// The part of slip that is the generator's own.
+    pub lateness: LatencyHistogram,
+    /// Ages of requests that were given up.
+    pub unanswered: LatencyHistogram,
+    /// No times: requests per second of single threads, a sample every quarter of a second.
+    pub thread_rates: LatencyHistogram,
+}
+
 /// One run of the load generator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -77,6 +95,8 @@ pub struct LoadReport {
     pub version: String,
     /// The URL as given.
     pub url: String,
+    /// When sending began, since the epoch; 0: it did not.
+    pub started_unix_ns: u64,
     /// Threads of the generator.
     pub threads: u32,
     /// Connections.
@@ -99,6 +119,20 @@ pub struct LoadReport {
     pub arrivals: Option<String>,
     /// Requests that were later than the deadline and never sent.
     pub shed: u64,
+    /// Requests that were due in the window; `None` in the closed loop.
+    pub offered: Option<u64>,
+    /// Requests written.
+    pub sent: u64,
+    /// Of those, how many left after the window.
+    pub sent_late: u64,
+    /// Requests written again because the server had announced that it would not answer them.
+    pub resent: u64,
+    /// Requests due but never written, among the timeouts.
+    pub unsent: u64,
+    /// Requests under way when the run was cut off.
+    pub abandoned: u64,
+    /// Answers received in the window, whenever their requests left.
+    pub answered_in_window: u64,
     /// Answers received in the window.
     pub requests: u64,
     /// Failures by phase.
@@ -119,10 +153,17 @@ pub struct LoadReport {
     pub statuses: BTreeMap<u16, u64>,
     /// CPU of the generator as a share of the CPUs it may use.
     pub generator_cpu_share: Option<f64>,
+    /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
+    pub steal_share: Option<f64>,
     /// True if Ctrl-C ended it early.
     pub interrupted: bool,
+    /// True if it ended early because the target went away.
+    pub target_gone: bool,
     /// The generator's judgement of its own run.
     pub verdict: LoadVerdict,
+    /// Every sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub histograms: Option<LoadHistograms>,
 }
 
 impl LoadReport {

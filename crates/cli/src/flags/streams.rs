@@ -1,0 +1,118 @@
+//! Outputs of `millpond load` that are written while the run goes on: a line for each second, or
+//! three histograms.
+//!
+//! Absent on purpose: holding lines back. Who follows a file sees each second as it ends, and a
+//! machine that stops in the middle of a run leaves what was measured until then.
+
+use crate::output::{self, Failure, JsonFile};
+use millpond_load::Second;
+use millpond_measure::record::{LoadReport, LoadSecond};
+use millpond_measure::report::hlog;
+use std::fs::File;
+use std::io::Write;
+use std::time::SystemTime;
+
+/// What its lines are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// A JSON object for each second, and one for the run at the end.
+    Ndjson,
+    /// HdrHistogram's interval log.
+    Hlog,
+}
+
+/// One output.
+#[derive(Debug)]
+struct Stream {
+    form: Form,
+    /// `None`: stdout.
+    file: Option<(File, JsonFile)>,
+    /// The first thing that went wrong; nothing is written after it.
+    failure: Option<Failure>,
+}
+
+impl Stream {
+    fn write(&mut self, text: &str) {
+        if self.failure.is_some() {
+            return;
+        }
+        let written = match &mut self.file {
+            None => output::print(text),
+            Some((file, name)) => file
+                .write_all(text.as_bytes())
+                .map_err(|error| Failure::failed(format!("{name} cannot be written: {error}"))),
+        };
+        self.failure = written.err();
+    }
+}
+
+/// All of one run.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<Stream>);
+
+impl Streams {
+    /// Begins one; an older file is gone then.
+    pub(super) fn open(&mut self, form: Form, file: Option<&JsonFile>) -> Result<(), Failure> {
+        let file = match file {
+            None => None,
+            Some(name) => Some((name.create()?, name.clone())),
+        };
+        let failure = None;
+        self.0.push(Stream {
+            form,
+            file,
+            failure,
+        });
+        Ok(())
+    }
+
+    /// Sending begins.
+    pub(super) fn started(&mut self, at: SystemTime) {
+        for stream in self.0.iter_mut().filter(|one| one.form == Form::Hlog) {
+            stream.write(&hlog::header(env!("CARGO_PKG_VERSION"), at));
+        }
+    }
+
+    /// A second is over.
+    pub(super) fn second(&mut self, second: &Second<'_>) {
+        let clocks = second.clocks;
+        for stream in &mut self.0 {
+            let text = match stream.form {
+                Form::Ndjson => line_of(second.figures),
+                Form::Hlog => {
+                    let clocks = [&clocks.response, &clocks.service, &clocks.slip];
+                    Ok(hlog::second(second.figures, clocks))
+                }
+            };
+            match text {
+                Ok(text) => stream.write(&text),
+                Err(failure) => stream.failure = Some(failure),
+            }
+        }
+    }
+
+    /// The run is over: the last lines, and whatever went wrong before.
+    pub(super) fn finish(mut self, report: &LoadReport) -> Result<(), Failure> {
+        for stream in &mut self.0 {
+            let text = match stream.form {
+                Form::Ndjson => {
+                    let summary = LoadReport {
+                        histograms: None,
+                        ..report.clone()
+                    };
+                    summary.to_line()
+                }
+                Form::Hlog => hlog::remark(report),
+            };
+            stream.write(&text.map_err(Failure::failed)?);
+            if let Some(failure) = stream.failure.take() {
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line_of(second: &LoadSecond) -> Result<String, Failure> {
+    second.to_line().map_err(Failure::failed)
+}

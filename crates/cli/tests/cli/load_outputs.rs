@@ -1,0 +1,86 @@
+//! What `millpond load` prints and writes, read as its readers read it.
+
+use crate::support::{Finished, Server, millpond, run};
+use serde_json::Value;
+use std::path::Path;
+
+/// A run against a server of its own, with these words.
+fn load(server: &Server, directory: &Path, words: &[&str]) -> Finished {
+    let url = server.url("/plaintext");
+    let finished = run(millpond(&["load", "-c", "4"])
+        .current_dir(directory)
+        .args(words)
+        .arg(url));
+    // 4 says that the generator does not believe itself, which a busy machine can bring about.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    finished
+}
+
+fn text(directory: &Path, name: &str) -> String {
+    std::fs::read_to_string(directory.join(name)).unwrap()
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+/// Goal: every second is a line of JSON, the window's add up to the summary, which is the last.
+#[test]
+fn seconds_are_lines_of_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(&["plaintext"]);
+    let words = ["-d", "1200ms", "-t", "2", "--print", "ndjson"];
+    let lines = json_lines(&load(&server, directory.path(), &words).stdout);
+    let (summary, seconds) = lines.split_last().unwrap();
+    assert!(seconds.len() >= 2, "{lines:?}");
+    assert_eq!(summary["type"], "summary");
+    assert!(summary["verdict"]["status"].is_string());
+    assert!(summary.get("histograms").is_none(), "a line stays readable");
+    let mut requests = 0;
+    for second in seconds {
+        assert_eq!(second["type"], "second");
+        assert!(["window", "drain"].contains(&second["part"].as_str().unwrap()));
+        assert!(second["response_ns"]["p99"].is_number());
+        requests += second["requests"].as_u64().unwrap();
+    }
+    assert_eq!(summary["requests"], requests);
+    assert_eq!(seconds[0]["duration_ns"], 1_000_000_000);
+}
+
+/// Goal: several outputs of one run come at once, each in its own file, and say the same.
+#[test]
+fn files_of_one_run_agree() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    let words = [
+        "-R",
+        "500",
+        "-d",
+        "1100ms",
+        "--print",
+        "wrk",
+        "--print",
+        "ndjson=run.ndjson",
+        "--print",
+        "hlog=run.hlog",
+        "--print",
+        "v2=run.v2",
+        "--json",
+        "run.json",
+    ];
+    let finished = load(&server, at, &words);
+    assert!(finished.stdout.contains("Requests/sec:"), "{finished:?}");
+    let record: Value = serde_json::from_str(&text(at, "run.json")).unwrap();
+    let summary = json_lines(&text(at, "run.ndjson")).pop().unwrap();
+    assert_eq!(summary["requests"], record["requests"]);
+    let hlog = text(at, "run.hlog");
+    assert!(hlog.starts_with("#[Logged with millpond "), "{hlog}");
+    assert!(hlog.contains("\nTag=response,0.000,1.000,"), "{hlog}");
+    assert!(hlog.contains("\nTag=slip,1.000,0."), "{hlog}");
+    let v2 = text(at, "run.v2");
+    let blob = record["histograms"]["response"].as_str().unwrap();
+    assert!(blob.starts_with("HISTFAAA"), "{blob}");
+    assert!(v2.starts_with(&format!("response {blob}\n")), "{v2}");
+}

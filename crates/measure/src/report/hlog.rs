@@ -1,0 +1,242 @@
+//! HdrHistogram's own files: the interval log (`.hlog`) and its compressed histograms alone.
+//!
+//! Both are read by every tool of HdrHistogram, and both end with a remark that holds the counts of
+//! the run as JSON, so that files can be merged into one record. Tags tell the clocks apart:
+//! `response`, `service`, `slip`, and with `warm_up.` in front what does not count.
+//!
+//! Absent on purpose: correction of what was recorded; the response clock needs none.
+
+use crate::histogram::{EncodedError, LatencyHistogram};
+use crate::record::{LoadReport, LoadSecond, RunPart};
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Before the JSON of the remark.
+const REMARK: &str = "#millpond-record ";
+/// What the field of the largest value is divided by, as Java's tools expect: milliseconds.
+const NS_PER_MS: f64 = 1e6;
+/// The clocks, as they are tagged.
+const CLOCKS: [&str; 3] = ["response", "service", "slip"];
+
+/// The first lines of an interval log. Times in it count from `started`.
+#[must_use]
+pub fn header(version: &str, started: SystemTime) -> String {
+    let since = started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = since.as_secs_f64();
+    let date = crate::units::format_utc(since.as_secs());
+    format!(
+        "#[Logged with millpond {version}]\n\
+         #[Histogram log format version 1.3]\n\
+         #[StartTime: {seconds:.3} (seconds since epoch), {date}]\n\
+         #[BaseTime: {seconds:.3} (seconds since epoch)]\n\
+         \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n"
+    )
+}
+
+/// One second: a line for each of response, service and slip.
+#[must_use]
+pub fn second(figures: &LoadSecond, clocks: [&LatencyHistogram; 3]) -> String {
+    let prefix = match figures.part {
+        RunPart::WarmUp => "warm_up.",
+        RunPart::Window | RunPart::Drain => "",
+    };
+    let mut text = String::new();
+    for (name, histogram) in CLOCKS.into_iter().zip(clocks) {
+        text += &format!(
+            "Tag={prefix}{name},{:.3},{:.3},{:.3},{}\n",
+            figures.start_ns as f64 / 1e9,
+            figures.duration_ns as f64 / 1e9,
+            histogram.max() as f64 / NS_PER_MS,
+            histogram.to_v2()
+        );
+    }
+    text
+}
+
+/// The last line of both files.
+///
+/// # Errors
+/// Only if a value cannot be expressed in JSON, which no type here has.
+pub fn remark(report: &LoadReport) -> Result<String, serde_json::Error> {
+    let counts = LoadReport {
+        histograms: None,
+        ..report.clone()
+    };
+    Ok(format!("{REMARK}{}\n", serde_json::to_string(&counts)?))
+}
+
+/// The compressed histograms of a whole run, one a line behind the clock's name.
+///
+/// # Errors
+/// As [`remark`].
+pub fn compressed(
+    report: &LoadReport,
+    clocks: [&LatencyHistogram; 3],
+) -> Result<String, serde_json::Error> {
+    let mut text = String::new();
+    for (name, histogram) in CLOCKS.into_iter().zip(clocks) {
+        text += &format!("{name} {}\n", histogram.to_v2());
+    }
+    Ok(text + &remark(report)?)
+}
+
+/// Why a file cannot be merged.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// Cut off, or not of millpond.
+    #[error("it ends without the counts of the run: only whole files of millpond can be merged")]
+    NoRecord,
+    /// The remark is damaged.
+    #[error("the counts of the run cannot be read: {0}")]
+    Record(#[from] serde_json::Error),
+    /// A line is no histogram.
+    #[error("a histogram cannot be read: {0}")]
+    Histogram(#[from] EncodedError),
+    /// Neither an interval log nor compressed histograms.
+    #[error("byte {offset} begins a line that is neither a histogram nor a remark")]
+    Line {
+        /// Where.
+        offset: usize,
+    },
+}
+
+/// The record of such a file, with the sums of response, service and slip.
+///
+/// # Errors
+/// If it is cut off, damaged or something else.
+pub fn read(text: &str) -> Result<(LoadReport, [LatencyHistogram; 3]), LogError> {
+    let remark = text
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(REMARK));
+    let report: LoadReport = serde_json::from_str(remark.ok_or(LogError::NoRecord)?)?;
+    let mut sums = [(); 3].map(|()| LatencyHistogram::new());
+    let mut add = |name: &str, encoded: &str| -> Result<(), EncodedError> {
+        if let Some(place) = CLOCKS.iter().position(|clock| *clock == name) {
+            sums[place].merge(&LatencyHistogram::from_v2(encoded)?);
+        }
+        Ok(())
+    };
+    if text.starts_with('#') {
+        for entry in IntervalLogIterator::new(text.as_bytes()) {
+            let entry = entry.map_err(|error| match error {
+                hdrhistogram::serialization::interval_log::LogIteratorError::ParseError {
+                    offset,
+                } => LogError::Line { offset },
+            })?;
+            if let LogEntry::Interval(interval) = entry {
+                let tag = interval.tag();
+                add(
+                    tag.map_or("", |tag| tag.as_str()),
+                    interval.encoded_histogram(),
+                )?;
+            }
+        }
+    } else {
+        for line in text.lines() {
+            if let Some((name, encoded)) = line.split_once(' ') {
+                add(name, encoded)?;
+            }
+        }
+    }
+    Ok((report, sums))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(values_us: &[u64]) -> LatencyHistogram {
+        let mut histogram = LatencyHistogram::new();
+        values_us.iter().for_each(|us| histogram.record(us * 1_000));
+        histogram
+    }
+
+    fn figures(part: RunPart, start_ns: u64) -> LoadSecond {
+        LoadSecond {
+            part,
+            start_ns,
+            duration_ns: 1_000_000_000,
+            ..LoadSecond::default()
+        }
+    }
+
+    fn log() -> String {
+        let started = UNIX_EPOCH + Duration::from_millis(1_500_000_000_250);
+        let mut text = header("1.2.3", started);
+        let [one, two, three] = [samples(&[1, 2]), samples(&[1]), samples(&[0, 9])];
+        text += &second(&figures(RunPart::WarmUp, 0), [&two, &two, &two]);
+        text += &second(
+            &figures(RunPart::Window, 1_000_000_000),
+            [&one, &two, &three],
+        );
+        text += &second(&figures(RunPart::Drain, 2_000_000_000), [&two, &two, &two]);
+        let report = LoadReport {
+            requests: 3,
+            ..LoadReport::default()
+        };
+        text + &remark(&report).unwrap()
+    }
+
+    /// Goal: HdrHistogram's own reader finds every line, its times and its clock.
+    #[test]
+    fn the_log_is_one_for_other_tools() {
+        let text = log();
+        let entries: Vec<LogEntry<'_>> = IntervalLogIterator::new(text.as_bytes())
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let [LogEntry::StartTime(start), LogEntry::BaseTime(base)] = entries[..2] else {
+            panic!("{entries:?}");
+        };
+        assert_eq!(
+            (start, base),
+            (Duration::from_millis(1_500_000_000_250), start)
+        );
+        let intervals: Vec<(&str, Duration, f64)> = entries[2..]
+            .iter()
+            .map(|entry| match entry {
+                LogEntry::Interval(one) => (
+                    one.tag().unwrap().as_str(),
+                    one.start_timestamp(),
+                    one.max(),
+                ),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(intervals.len(), 9);
+        assert_eq!(intervals[0], ("warm_up.response", Duration::ZERO, 0.001));
+        assert_eq!(intervals[3], ("response", Duration::from_secs(1), 0.002));
+        assert_eq!(intervals[5], ("slip", Duration::from_secs(1), 0.009));
+    }
+
+    /// Goal: what counts in a file is what was counted, of the log as of the compressed histograms.
+    #[test]
+    fn files_are_read_back() {
+        let (report, [response, service, slip]) = read(&log()).unwrap();
+        assert_eq!(report.requests, 3);
+        assert_eq!(response, samples(&[1, 2, 1]));
+        assert_eq!(service, samples(&[1, 1]));
+        assert_eq!(slip, samples(&[0, 9, 1]));
+
+        let text = compressed(&report, [&response, &service, &slip]).unwrap();
+        assert!(text.starts_with("response HISTFAAA"), "{text}");
+        let (again, clocks) = read(&text).unwrap();
+        assert_eq!((again, clocks), (report, [response, service, slip]));
+    }
+
+    /// Goal: a file that was cut off is refused, not merged in part.
+    #[test]
+    fn cut_files_are_refused() {
+        let text = log();
+        let cut = &text[..text.find(REMARK).unwrap()];
+        assert!(matches!(read(cut), Err(LogError::NoRecord)));
+        let damaged = text.replace("HISTFAAA", "HOSTFAAA");
+        assert!(matches!(read(&damaged), Err(LogError::Histogram(_))));
+        let odd = text.replacen("Tag=slip", "Tug=slip", 1);
+        assert!(
+            matches!(read(&odd), Err(LogError::Line { .. })),
+            "{:?}",
+            read(&odd)
+        );
+    }
+}
