@@ -3,6 +3,7 @@
 mod arrivals;
 mod bench;
 mod compare;
+mod find_max;
 mod limits;
 mod load;
 mod logs;

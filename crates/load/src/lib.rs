@@ -34,6 +34,7 @@ mod shared;
 pub mod run;
 pub mod record;
 mod verdict;
+pub mod search;
 pub mod error;
 
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
@@ -44,7 +45,9 @@ pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
 };
 pub use run::{Observer, Progress, run, run_observed};
+pub use search::{SearchNews, SearchPlan, find_max};
 pub use timeline::{Clocks, Second};
 pub use validation::{BodyCheck, StatusSet, Validation};
+pub use verdict::facts_of;
 pub use workload::keys::KeyDistribution;
 pub use workload::template::is_template;

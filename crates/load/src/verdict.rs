@@ -5,10 +5,11 @@
 //! Absent on purpose: opinions about the target. A slow target measured well is OK.
 use crate::record::{Ended, LoadRecord};
 use millpond_measure::record::{LoadStatus, LoadVerdict};
+use millpond_measure::slo::SloFacts;
 use millpond_measure::units::format_duration_ns;
 
 /// Share of one CPU above which a generator thread may be what limits the rate.
-const CPU_SHARE_MAX: f64 = 0.85;
+pub(crate) const CPU_SHARE_MAX: f64 = 0.85;
 /// Share of the offered requests that may leave after the window.
 const MISSED_SHARE_MAX: f64 = 0.005;
 /// Above this, the offered rate was not the one measured at all.
@@ -18,7 +19,20 @@ const ERROR_SHARE_INVALID: f64 = 0.05;
 /// Share of the machine's time withheld by the hypervisor.
 const STEAL_SHARE_MAX: f64 = 0.02;
 /// Above this, the machine was not there to be measured.
-const STEAL_SHARE_INVALID: f64 = 0.10;
+pub(crate) const STEAL_SHARE_INVALID: f64 = 0.10;
+
+/// What objectives ask of a record.
+#[must_use]
+pub fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
+    SloFacts {
+        response: &record.response,
+        service: &record.service,
+        slip: &record.slip,
+        unanswered: &record.unanswered,
+        failed: record.errors.total() + record.shed + record.abandoned,
+        requests_per_s: record.requests_per_s,
+    }
+}
 
 /// Judges a finished record.
 pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {

@@ -10,6 +10,7 @@ mod round;
 mod comparison;
 mod load;
 mod second;
+mod search;
 
 pub use comparison::{
     Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
@@ -21,6 +22,7 @@ pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
     RoundStatus,
 };
+pub use search::{CurvePoint, SearchEnd, SearchReport, SearchStep, StepOutcome};
 pub use second::{LoadSecond, RunPart};
 
 /// Version of the record's layout. Grows when a field changes meaning, not when one is added.

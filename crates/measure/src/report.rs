@@ -10,6 +10,7 @@ pub mod wrk2;
 pub mod spectrum;
 pub mod csv;
 pub mod hlog;
+pub mod curve;
 
 use crate::statistics::{Comparison, Verdict};
 

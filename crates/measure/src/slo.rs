@@ -78,6 +78,26 @@ pub struct SloOutcome {
 }
 
 impl Slo {
+    /// The objectives in words, in their order.
+    #[must_use]
+    pub fn in_words(&self) -> Vec<String> {
+        self.0.iter().map(Objective::to_string).collect()
+    }
+
+    /// Samples without which the strictest percentile rests on fewer than `beyond` of them.
+    #[must_use]
+    pub fn samples_min(&self, beyond: u64) -> u64 {
+        let strictest = self
+            .0
+            .iter()
+            .filter_map(|objective| match objective.subject {
+                Subject::Time(_, Figure::Percentile(percent)) => Some(percent),
+                _ => None,
+            });
+        let rest = 1.0 - strictest.fold(0.0, f64::max).min(99.999) / 100.0;
+        (beyond as f64 / rest).ceil() as u64
+    }
+
     /// Compares a run with every objective, in their order.
     #[must_use]
     pub fn judge(&self, facts: &SloFacts<'_>) -> Vec<SloOutcome> {
@@ -238,7 +258,10 @@ fn parse_subject(name: &str) -> Option<Subject> {
 }
 
 /// `0.1%`, or a share of 1: `0.001`.
-fn parse_share(text: &str) -> Result<f64, String> {
+///
+/// # Errors
+/// A sentence with an example, if it is neither or lies outside 0 to 1.
+pub fn parse_share(text: &str) -> Result<f64, String> {
     let (digits, scale) = match text.strip_suffix('%') {
         Some(digits) => (digits.trim(), 100.0),
         None => (text, 1.0),
@@ -295,6 +318,16 @@ mod tests {
         assert_eq!(judged("p90<95ms", &times([]), 0), [true]);
         assert_eq!(judged("p90<95ms", &times([500; 20]), 20), [false]);
         assert_eq!(judged("service.p90<95ms", &times([500; 20]), 20), [true]);
+    }
+
+    /// Goal: a percentile asks for as many samples as lie beyond it, the strictest one decides.
+    #[test]
+    fn strict_percentiles_need_many_samples() {
+        let samples = |slo: &str| slo.parse::<Slo>().unwrap().samples_min(10);
+        assert_eq!(samples("errors<1%"), 10);
+        assert_eq!(samples("p50<1s"), 20);
+        assert!((999..=1001).contains(&samples("p50<1s,p99<1s")));
+        assert!(samples("p100<1s") < 1_100_000);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) struct ArrivalFlags {
     /// How requests lie within the rate: evenly, as independent users come, or each moved by up to
     /// SHARE of a gap
     #[arg(long, value_name = "constant|poisson|jitter[:SHARE]", default_value = "constant",
-        value_parser = parse_spacing, requires = "rate")]
+        value_parser = parse_spacing)]
     arrivals: Spacing,
     /// The rate only for ON, then nothing for OFF, and again: 1s:4s
     #[arg(long, value_name = "ON:OFF", value_parser = parse_bursts, requires = "rate")]
@@ -40,9 +40,30 @@ impl ArrivalFlags {
         self.trace.is_some()
     }
 
+    /// Where a search for the highest rate begins, if the flags say so.
+    pub(super) fn first_per_s(&self) -> Result<Option<f64>, Failure> {
+        let Some(steps) = &self.rate else {
+            return Ok(None);
+        };
+        match steps.profile(None, None)? {
+            Profile::Constant(rate) => Ok(Some(rate.per_s())),
+            _ => Err(Failure::usage(
+                "--rate: a search begins with one rate, not with steps or a ramp",
+            )),
+        }
+    }
+
+    /// How requests lie within the rate.
+    pub(super) fn spacing(&self) -> Spacing {
+        self.arrivals
+    }
+
     /// What the flags say, for a run of `duration_ns` at most.
     pub(super) fn mode(&self, duration_ns: Option<u64>, seed: u64) -> Result<Mode, Failure> {
         let profile = match (&self.rate, &self.trace) {
+            (None, None) if self.arrivals != Spacing::Even => {
+                return Err(Failure::usage("--arrivals needs --rate"));
+            }
             (None, None) => return Ok(Mode::ClosedLoop),
             (Some(steps), _) => steps.profile(duration_ns, self.bursts)?,
             (None, Some(file)) => {

@@ -1,6 +1,7 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
 use super::arrivals::ArrivalFlags;
+use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
 use super::url::Url;
 use super::watcher::Watcher;
@@ -12,10 +13,12 @@ use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
-use millpond_load::{Ended, LoadConfig, LoadRecord, Stop, Target, Workload, run_observed};
+use millpond_load::{
+    Ended, LoadConfig, LoadRecord, Mode, Stop, Target, Workload, facts_of, run_observed,
+};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
-use millpond_measure::slo::{Slo, SloFacts, SloOutcome};
+use millpond_measure::slo::{Slo, SloOutcome};
 use millpond_mempool::PoolMode;
 use std::net::SocketAddr;
 
@@ -34,6 +37,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
   millpond load http://127.0.0.1:8080/plaintext
   millpond load -t 2 -c 64 -d 30s --latency http://127.0.0.1:8080/plaintext
   millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
+  millpond load --find-max 'p99<5ms,errors<0.1%' -c 64 http://127.0.0.1:8080/plaintext
   millpond load -R 1k..20k -c 64 -d 1m --arrivals poisson http://127.0.0.1:8080/plaintext
   millpond load --put --keys 100k --value-size 1KiB --requests 100k http://127.0.0.1:8080
   millpond load --get --keys 100k --value-size 1KiB -c 64 -d 10s http://127.0.0.1:8080
@@ -108,6 +112,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]
+    search: FindMaxFlags,
+    #[command(flatten)]
     print: PrintFlags,
 }
 
@@ -173,7 +179,11 @@ impl LoadFlags {
             threads: threads as usize,
             connections: self.connections as usize,
             pipeline: self.pipeline as usize,
-            mode: self.arrivals.mode(stop.duration_ns, self.seed)?,
+            mode: match self.search.find_max {
+                // Each step has a rate of its own.
+                Some(_) => Mode::ClosedLoop,
+                None => self.arrivals.mode(stop.duration_ns, self.seed)?,
+            },
             deadline_ns: self.arrivals.deadline,
             stop,
             timeout_ns: self.timeout,
@@ -246,6 +256,17 @@ impl LoadFlags {
 impl LoadFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let config = self.config()?;
+        if let Some(slo) = self.search.find_max.clone() {
+            let wishes = Wishes {
+                first_per_s: self.arrivals.first_per_s()?,
+                spacing: self.arrivals.spacing(),
+                seed: self.seed,
+                step_ns: self.duration,
+                json: self.print.json().cloned(),
+                url: self.url,
+            };
+            return self.search.run(slo, config, wishes);
+        }
         let stop = interrupt_flag()?;
         let expected_ns = config.stop.duration_ns.unwrap_or_default();
         let (threads, connections) = (config.threads as u32, config.connections as u32);
@@ -301,23 +322,12 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
     }
 }
 
-fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
-    SloFacts {
-        response: &record.response,
-        service: &record.service,
-        slip: &record.slip,
-        unanswered: &record.unanswered,
-        failed: record.errors.total() + record.shed + record.abandoned,
-        requests_per_s: record.requests_per_s,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::flags::{Cli, Command};
     use clap::Parser;
-    use millpond_load::{Arrivals, Mode, Rate};
+    use millpond_load::{Arrivals, Rate};
 
     fn parse(line: &str) -> Result<LoadFlags, String> {
         let words = ["millpond", "load"]
@@ -456,6 +466,13 @@ mod tests {
             (format!("--trace /nowhere {url}"), "cannot be read"),
             (format!("--deadline 5ms {url}"), "give a rate"),
             (format!("--slo p99=5ms {url}"), "p99<5ms"),
+            (format!("--find-max p99=5ms {url}"), "p99<5ms"),
+            (format!("--find-max p99<5ms --slo p50<1ms {url}"), "--slo"),
+            (
+                format!("--find-max p99<5ms --requests 5 {url}"),
+                "--requests",
+            ),
+            (format!("--precision 2% {url}"), "--find-max"),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
             (format!("-s script.lua {url}"), "not built yet"),

@@ -106,6 +106,11 @@ impl PrintFlags {
         Ok(streams)
     }
 
+    /// Where `--json` wants a record.
+    pub(super) fn json(&self) -> Option<&JsonFile> {
+        self.json.as_ref()
+    }
+
     fn outputs(&self) -> Vec<Print> {
         let mut outputs = self.print.clone();
         if outputs.is_empty() {

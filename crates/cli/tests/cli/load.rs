@@ -85,7 +85,7 @@ fn an_interrupted_run_tells_what_it_measured() {
     assert!(record["requests"].as_u64().unwrap() > 0);
 }
 
-fn metric(server: &Server, name: &str) -> f64 {
+pub(crate) fn metric(server: &Server, name: &str) -> f64 {
     let (_, text) = crate::support::curl(&[&server.url("/metrics")]);
     let text = String::from_utf8(text).unwrap();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();

@@ -15,5 +15,6 @@ mod logs;
 mod files;
 mod load;
 mod load_outputs;
+mod find_max;
 mod bench;
 mod compare;

@@ -1,0 +1,200 @@
+//! Latency as a function of load, for a terminal: what a search for the highest rate found.
+//!
+//! Absent on purpose: the JSON, which is the record itself.
+
+use crate::record::{CurvePoint, SearchEnd, SearchReport, StepOutcome};
+use crate::units::{format_duration_ns, format_percent, format_rate};
+use std::fmt::Write;
+
+/// What is printed before the first step.
+#[must_use]
+pub fn header(report: &SearchReport) -> String {
+    format!(
+        "Finding the highest rate at which {} holds @ {}\n  {} threads and {} connections, {} \
+         arrivals, {} for each step after {} of warm-up\n",
+        report.objectives.join(", "),
+        report.url,
+        report.threads,
+        report.connections,
+        report.arrivals,
+        format_duration_ns(report.step_ns as f64),
+        format_duration_ns(report.warm_up_ns as f64),
+    )
+}
+
+/// The table and the answer.
+#[must_use]
+pub fn results(report: &SearchReport) -> String {
+    let mut text = format!(
+        "\n  {:>10}{:>12}{:>10}{:>10}{:>10}{:>10}{:>9}  Outcome\n",
+        "Rate", "Answered", "50%", "99%", "99.9%", "max", "Errors"
+    );
+    for point in &report.curve {
+        text += &row(point);
+    }
+    text.push('\n');
+    text += &answer(report);
+    text
+}
+
+fn row(point: &CurvePoint) -> String {
+    let step = &point.typical;
+    let clock = &step.response_ns;
+    let mut text = format!(
+        "  {:>10}{:>12}",
+        format_rate(point.rate_per_s),
+        format_rate(step.requests_per_s)
+    );
+    for value_ns in [clock.p50, clock.p99, clock.p999, clock.max] {
+        let _ = write!(text, "{:>10}", format_duration_ns(value_ns as f64));
+    }
+    let _ = write!(
+        text,
+        "{:>9}  {}",
+        step.errors.total(),
+        point.outcome.label()
+    );
+    if point.steps > 1 {
+        let _ = write!(text, " {} of {}", point.votes, point.steps);
+    }
+    if !step.reasons.is_empty() {
+        let _ = write!(text, ": {}", step.reasons.join("; "));
+    }
+    text.push('\n');
+    text
+}
+
+/// One or two sentences: the rate, and why the search ended there.
+#[must_use]
+pub fn answer(report: &SearchReport) -> String {
+    let objectives = report.objectives.join(", ");
+    let mut text = match report.rate_per_s {
+        Some(per_s) => format!("Maximum: {} with {objectives}\n", exact_rate(per_s)),
+        None => format!("Maximum: no rate is known to hold {objectives}\n"),
+    };
+    text += &match (report.ended, report.missed_per_s) {
+        (SearchEnd::Found, Some(missed_per_s)) => format!(
+            "Ended: {} does not hold, and lies within {}\n",
+            exact_rate(missed_per_s),
+            format_percent(report.precision)
+        ),
+        (SearchEnd::Found, None) => "Ended: found\n".to_owned(),
+        (SearchEnd::NoneHolds, _) => {
+            "Ended: not even the lowest rate that was tried holds\n".to_owned()
+        }
+        (SearchEnd::GeneratorLimit, _) => {
+            let reason = rejection(report).unwrap_or_default();
+            format!(
+                "Ended: above it the generator was at its own limit ({reason}): the target's lies \
+                 there or higher; use more threads or CPUs\n"
+            )
+        }
+        (SearchEnd::Unsteady, _) => "Ended: the votes kept changing; the target or the machine is \
+                                     not steady, use longer steps\n"
+            .to_owned(),
+        (SearchEnd::Interrupted, _) => {
+            "Ended: interrupted; the maximum is what held until then\n".to_owned()
+        }
+        (SearchEnd::TargetGone, _) => {
+            "Ended: the target stopped accepting connections\n".to_owned()
+        }
+    };
+    text
+}
+
+/// A rate one will type again: every digit that the precision of a search can mean.
+fn exact_rate(per_s: f64) -> String {
+    let digits = if per_s < 100.0 { 2 } else { 0 };
+    format!("{per_s:.digits$}/s")
+}
+
+fn rejection(report: &SearchReport) -> Option<String> {
+    let rejected = |point: &&CurvePoint| point.outcome == StepOutcome::Rejected;
+    let point = report.curve.iter().find(rejected)?;
+    point.typical.reasons.first().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::SearchStep;
+
+    fn point(rate_per_s: f64, outcome: StepOutcome, reason: &str) -> CurvePoint {
+        let typical = SearchStep {
+            rate_per_s,
+            requests_per_s: rate_per_s,
+            reasons: vec![reason.to_owned()],
+            ..SearchStep::default()
+        };
+        CurvePoint {
+            rate_per_s,
+            outcome,
+            votes: 2,
+            steps: 3,
+            typical,
+        }
+    }
+
+    fn report(ended: SearchEnd) -> SearchReport {
+        SearchReport {
+            objectives: vec!["p99 < 5.00 ms".to_owned()],
+            rate_per_s: Some(1234.4),
+            missed_per_s: Some(1246.0),
+            precision: 0.01,
+            ended,
+            curve: vec![
+                point(1234.4, StepOutcome::Met, ""),
+                point(1246.0, StepOutcome::Missed, "p99 < 5.00 ms: 7.00 ms"),
+                point(
+                    2000.0,
+                    StepOutcome::Rejected,
+                    "a thread used 97 % of its CPU",
+                ),
+            ],
+            ..SearchReport::default()
+        }
+    }
+
+    /// Goal: one line for each rate, with the votes and the reason, then the rate to type again.
+    #[test]
+    fn the_curve_is_a_table_with_an_answer() {
+        let text = results(&report(SearchEnd::Found));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("Outcome"), "{text}");
+        assert!(
+            lines[3].contains("missed 2 of 3: p99 < 5.00 ms: 7.00 ms"),
+            "{text}"
+        );
+        assert!(
+            text.contains("Maximum: 1234/s with p99 < 5.00 ms"),
+            "{text}"
+        );
+        assert!(
+            text.contains("1246/s does not hold, and lies within 1 %"),
+            "{text}"
+        );
+    }
+
+    /// Goal: every end says why, and the generator's limit is not given out as the target's.
+    #[test]
+    fn every_end_has_a_sentence() {
+        let text = results(&report(SearchEnd::GeneratorLimit));
+        assert!(
+            text.contains("97 % of its CPU") && text.contains("or higher"),
+            "{text}"
+        );
+        for ended in [
+            SearchEnd::NoneHolds,
+            SearchEnd::Unsteady,
+            SearchEnd::Interrupted,
+            SearchEnd::TargetGone,
+        ] {
+            assert!(results(&report(ended)).contains("Ended: "), "{ended:?}");
+        }
+        let unknown = SearchReport {
+            rate_per_s: None,
+            ..report(SearchEnd::NoneHolds)
+        };
+        assert!(results(&unknown).contains("no rate is known"));
+    }
+}
