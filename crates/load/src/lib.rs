@@ -28,6 +28,7 @@ mod pacing;
 mod cpu_share;
 mod worker;
 pub mod validation;
+mod class_outcome;
 mod outcome;
 mod timeline;
 mod shared;
@@ -40,14 +41,14 @@ pub mod error;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
 pub use error::{ConnectFailure, LoadError};
-pub use record::{Ended, LoadRecord};
+pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
 };
 pub use run::{Observer, Progress, run, run_observed};
 pub use search::{SearchNews, SearchPlan, find_max};
 pub use timeline::{Clocks, Second};
-pub use validation::{BodyCheck, StatusSet, Validation};
+pub use validation::{BodyCheck, Checksum, StatusSet, Validation};
 pub use verdict::facts_of;
 pub use workload::keys::KeyDistribution;
 pub use workload::template::is_template;

@@ -9,11 +9,12 @@
 //! away; `run` merges the threads into one record.
 //! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
 //! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
+use crate::class_outcome::ClassOutcome;
 use crate::schedule::Arrival;
 use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::LoadErrors;
+use millpond_measure::record::{LoadErrors, WrongAnswers};
 
 /// Status codes counted one by one; the parser accepts no others.
 const STATUS_CODES: usize = 1_000;
@@ -49,6 +50,10 @@ pub(crate) struct Outcome {
     /// Ages of requests that were given up, from their intended start.
     pub(crate) unanswered: LatencyHistogram,
     pub(crate) errors: LoadErrors,
+    /// Wrong answers by what is wrong with them.
+    pub(crate) wrong: WrongAnswers,
+    /// The same apart for each class; empty if there is one.
+    pub(crate) classes: Box<[ClassOutcome]>,
     /// Whether the clocks are those of warm-up, which takes requests that do not count.
     pub(crate) is_warm_up: bool,
     /// Failures of requests that do not count.
@@ -83,6 +88,8 @@ impl Outcome {
             lateness: LatencyHistogram::new(),
             unanswered: LatencyHistogram::new(),
             errors: LoadErrors::default(),
+            wrong: WrongAnswers::default(),
+            classes: Box::default(),
             is_warm_up: false,
             warm_up_errors: LoadErrors::default(),
             taken: 0,
@@ -96,6 +103,14 @@ impl Outcome {
             answered_in_window: 0,
             received_bytes: 0,
             last_answer_ns: 0,
+        }
+    }
+
+    /// With `classes` that are counted apart.
+    pub(crate) fn with_classes(classes: usize) -> Self {
+        Self {
+            classes: (0..classes).map(|_| ClassOutcome::default()).collect(),
+            ..Self::new()
         }
     }
 
@@ -118,10 +133,26 @@ impl Outcome {
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {
             *count += 1;
         }
+        if judgement == Judgement::Right {
+            self.record_clocks(request, last_byte_ns);
+        } else {
+            self.wrong_answer(judgement);
+        }
+        if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
+            class.answered(request, judgement, last_byte_ns);
+        }
+    }
+
+    #[cold]
+    fn wrong_answer(&mut self, judgement: Judgement) {
+        count_judgement(&mut self.errors, judgement);
         match judgement {
-            Judgement::Right => self.record_clocks(request, last_byte_ns),
-            Judgement::WrongStatus => self.errors.status += 1,
-            Judgement::WrongBody => self.errors.validation += 1,
+            Judgement::Right => {}
+            Judgement::WrongStatus => self.wrong.status += 1,
+            Judgement::WrongBody => self.wrong.content += 1,
+            Judgement::WrongLength => self.wrong.length += 1,
+            Judgement::WrongChecksum => self.wrong.checksum += 1,
+            Judgement::NoEcho => self.wrong.echo += 1,
         }
     }
 
@@ -129,9 +160,7 @@ impl Outcome {
     fn answered_uncounted(&mut self, request: &InFlight, judgement: Judgement, now_ns: u64) {
         match judgement {
             Judgement::Right if self.is_warm_up => self.record_clocks(request, now_ns),
-            Judgement::Right => {}
-            Judgement::WrongStatus => self.warm_up_errors.status += 1,
-            Judgement::WrongBody => self.warm_up_errors.validation += 1,
+            _ => count_judgement(&mut self.warm_up_errors, judgement),
         }
     }
 
@@ -161,21 +190,15 @@ impl Outcome {
     /// A request will not be answered.
     pub(crate) fn failed(&mut self, request: &InFlight, phase: Phase, now_ns: u64) {
         if !request.counted {
-            match phase {
-                Phase::Read => self.warm_up_errors.read += 1,
-                Phase::Write => self.warm_up_errors.write += 1,
-                Phase::Timeout => self.warm_up_errors.timeout += 1,
-            }
-            return;
+            return count_phase(&mut self.warm_up_errors, phase);
         }
-        match phase {
-            Phase::Read => self.errors.read += 1,
-            Phase::Write => self.errors.write += 1,
-            Phase::Timeout => {
-                self.errors.timeout += 1;
-                self.unanswered
-                    .record(now_ns.saturating_sub(request.intended_ns));
-            }
+        count_phase(&mut self.errors, phase);
+        if phase == Phase::Timeout {
+            self.unanswered
+                .record(now_ns.saturating_sub(request.intended_ns));
+        }
+        if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
+            count_phase(&mut class.errors, phase);
         }
         self.last_answer_ns = self.last_answer_ns.max(now_ns);
     }
@@ -258,6 +281,10 @@ impl Outcome {
             *sum += count;
         }
         add_errors(&mut self.errors, &other.errors);
+        self.wrong.add(&other.wrong);
+        for (sum, class) in self.classes.iter_mut().zip(&other.classes) {
+            sum.merge(class);
+        }
         self.sent += other.sent;
         self.sent_late += other.sent_late;
         self.resent += other.resent;
@@ -267,6 +294,22 @@ impl Outcome {
         self.answered_in_window += other.answered_in_window;
         self.received_bytes += other.received_bytes;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+    }
+}
+
+pub(crate) fn count_judgement(errors: &mut LoadErrors, judgement: Judgement) {
+    match judgement {
+        Judgement::Right => {}
+        Judgement::WrongStatus => errors.status += 1,
+        _ => errors.validation += 1,
+    }
+}
+
+fn count_phase(errors: &mut LoadErrors, phase: Phase) {
+    match phase {
+        Phase::Read => errors.read += 1,
+        Phase::Write => errors.write += 1,
+        Phase::Timeout => errors.timeout += 1,
     }
 }
 

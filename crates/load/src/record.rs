@@ -2,7 +2,8 @@
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    FORMAT_VERSION, LoadErrors, LoadHistograms, LoadReport, LoadSecond, LoadVerdict,
+    FORMAT_VERSION, LoadClass, LoadErrors, LoadHistograms, LoadReport, LoadSecond, LoadVerdict,
+    WrongAnswers,
 };
 use std::collections::BTreeMap;
 
@@ -64,6 +65,10 @@ pub struct LoadRecord {
     pub abandoned: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
+    /// Wrong answers, among the failures, by what is wrong with them.
+    pub wrong_answers: WrongAnswers,
+    /// Each class of requests by itself; empty if there is one.
+    pub classes: Vec<ClassRecord>,
     /// Answers by status code.
     pub statuses: BTreeMap<u16, u64>,
     /// Bytes received inside the window, heads included.
@@ -99,6 +104,38 @@ pub struct LoadRecord {
     pub verdict: LoadVerdict,
 }
 
+/// The requests of one class.
+#[derive(Clone, Debug, Default)]
+pub struct ClassRecord {
+    /// As the workload names it.
+    pub name: String,
+    /// Failures by phase.
+    pub errors: LoadErrors,
+    /// From the intended start to the last byte.
+    pub response: LatencyHistogram,
+    /// From the actual write to the last byte.
+    pub service: LatencyHistogram,
+}
+
+impl ClassRecord {
+    fn to_report(&self, duration_ns: u64) -> LoadClass {
+        let requests = self.response.count();
+        let duration_s = duration_ns as f64 / 1e9;
+        LoadClass {
+            name: self.name.clone(),
+            requests,
+            errors: self.errors,
+            requests_per_s: if duration_ns == 0 {
+                0.0
+            } else {
+                requests as f64 / duration_s
+            },
+            response_ns: self.response.summary(),
+            service_ns: self.service.summary(),
+        }
+    }
+}
+
 impl LoadRecord {
     /// Sets the verdict from the other fields.
     pub(crate) fn judged(mut self) -> Self {
@@ -132,6 +169,12 @@ impl LoadRecord {
             answered_in_window: self.answered_in_window,
             requests: self.requests,
             errors: self.errors,
+            wrong_answers: self.wrong_answers,
+            classes: self
+                .classes
+                .iter()
+                .map(|class| class.to_report(self.duration_ns))
+                .collect(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,
             bytes_received: self.bytes_received,

@@ -96,10 +96,7 @@ impl RequestClass {
             body: RequestBody::Template(Vec::new()),
             key: KeyUse::Drawn,
             expects_value: false,
-            validation: Validation {
-                statuses: StatusSet::range(200, 399),
-                body: BodyCheck::Ignore,
-            },
+            validation: Validation::of(StatusSet::range(200, 399), BodyCheck::Ignore),
         }
     }
 }

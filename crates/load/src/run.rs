@@ -4,10 +4,10 @@
 //! connection has been tried, watches, and merges what the threads counted.
 //! Absent on purpose: signals (the caller raises the stop flag) and printing.
 use crate::arrivals::Arrivals;
-use crate::config::LoadConfig;
+use crate::config::{LoadConfig, Workload};
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::{Outcome, add_errors};
-use crate::record::{Ended, LoadRecord};
+use crate::record::{ClassRecord, Ended, LoadRecord};
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::shared::Shared;
 use crate::timeline::{Second, Timeline};
@@ -470,7 +470,7 @@ fn assemble(
     watched: &Watched,
     timeline: Timeline<'_>,
 ) -> LoadRecord {
-    let mut total = Outcome::new();
+    let mut total = Outcome::with_classes(shared.classes());
     total.change(timeline.totals);
     ends.iter().for_each(|end| total.merge(&end.outcome));
     let config = shared.config;
@@ -512,6 +512,8 @@ fn assemble(
     record.shed = total.shed;
     record.abandoned = total.abandoned;
     record.errors = total.errors;
+    record.wrong_answers = total.wrong;
+    record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
     record.response = total.response;
@@ -526,6 +528,22 @@ fn assemble(
 fn unix_ns(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What each class came to, under its name.
+fn classes_of(config: &LoadConfig, total: &Outcome) -> Vec<ClassRecord> {
+    let Workload::Mix(mix) = &config.workload else {
+        return Vec::new();
+    };
+    let classes = mix.classes.iter().zip(&total.classes);
+    classes
+        .map(|(class, outcome)| ClassRecord {
+            name: class.name.clone(),
+            errors: outcome.errors,
+            response: outcome.response.clone(),
+            service: outcome.service.clone(),
+        })
+        .collect()
 }
 
 /// The rate asked for: exactly, where it is one, else what the process came to in the window.

@@ -31,7 +31,8 @@ pub(crate) enum State {
 /// What answers are judged by and counted in; lent by the worker for one call.
 pub(crate) struct Desk<'a> {
     pub(crate) requests: &'a Requests,
-    pub(crate) validator: &'a Validator,
+    /// By class.
+    pub(crate) validators: &'a [Validator],
     pub(crate) outcome: &'a mut Outcome,
     pub(crate) now_ns: u64,
     pub(crate) in_window: bool,
@@ -264,14 +265,16 @@ impl Answers<'_, '_> {
         match *event {
             ClientEvent::Head { status, .. } => self.check.begin(status.code()),
             ClientEvent::BodyPart(part) => {
-                let value = desk.requests.expected_value(request.number);
-                self.check.part(desk.validator, value, part);
+                let expected = desk.requests.expected(request.number, request.class);
+                let validator = &desk.validators[usize::from(request.class)];
+                self.check.part(validator, expected.as_ref(), part);
             }
             ClientEvent::Complete {
                 status, keep_alive, ..
             } => {
-                let value = desk.requests.expected_value(request.number);
-                let judgement = self.check.finish(desk.validator, value);
+                let expected = desk.requests.expected(request.number, request.class);
+                let validator = &desk.validators[usize::from(request.class)];
+                let judgement = self.check.finish(validator, expected.as_ref());
                 let (now_ns, in_window) = (desk.now_ns, desk.in_window);
                 desk.outcome
                     .answered(&request, status.code(), judgement, now_ns, in_window);

@@ -2,7 +2,7 @@
 //!
 //! On the path: `run` makes it, every `worker` reads it. Absent on purpose: locks on the way of a
 //! request. A request touches only the schedule's index; boards are written fifty times a second.
-use crate::config::LoadConfig;
+use crate::config::{LoadConfig, Workload};
 use crate::error::ConnectFailure;
 use crate::outcome::Outcome;
 use crate::schedule::{Pace, Schedule};
@@ -18,7 +18,8 @@ pub(crate) struct Shared<'run> {
     pub(crate) config: &'run LoadConfig,
     pub(crate) pace: Pace,
     pub(crate) requests: Requests,
-    pub(crate) validator: Validator,
+    /// By class.
+    pub(crate) validators: Box<[Validator]>,
     /// Set once every connection has been tried; requests leave from its start on.
     pub(crate) schedule: OnceLock<Schedule>,
     /// Ends every thread at its next housekeeping.
@@ -39,13 +40,34 @@ impl<'run> Shared<'run> {
             config,
             pace,
             requests,
-            validator: Validator::new(config.validation),
+            validators: validators_of(config),
             schedule: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             doors: Doors::default(),
             boards: (0..threads).map(|_| Board::default()).collect(),
             exchange: Exchange::new(threads),
         }
+    }
+}
+
+impl Shared<'_> {
+    /// Classes that are counted apart; 0: there is only one.
+    pub(crate) fn classes(&self) -> usize {
+        let classes = self.validators.len();
+        if classes > 1 { classes } else { 0 }
+    }
+}
+
+/// What each class's answers are held to.
+fn validators_of(config: &LoadConfig) -> Box<[Validator]> {
+    match &config.workload {
+        Workload::Mix(mix) => {
+            let classes = mix.classes.iter();
+            classes
+                .map(|class| Validator::new(class.validation))
+                .collect()
+        }
+        _ => [Validator::new(config.validation)].into(),
     }
 }
 

@@ -1,10 +1,17 @@
 //! Whether an answer is right. A fast wrong answer is an error, never a success.
 //!
 //! On the path: `session` feeds each answer through its check while it arrives; `outcome` counts
-//! what comes out. Absent on purpose: hashing. The first answer's body is kept and later ones are
-//! compared with it in place, which is cheaper than a hash and cannot collide.
+//! what comes out. Absent on purpose: hashing, unless a checksum is what the user knows. The first
+//! answer's body is kept and later ones are compared with it in place, which is cheaper than a hash
+//! and cannot collide.
+mod checksum;
+mod echo;
+
+pub use self::checksum::Checksum;
+use self::checksum::Hasher;
+use self::echo::EchoSearch;
 use crate::config::Workload;
-use crate::values::Values;
+use crate::workload::{Expected, KEY_BYTES_MAX};
 use std::sync::OnceLock;
 
 /// A first answer longer than this is compared by its first part and its length.
@@ -67,25 +74,40 @@ pub struct Validation {
     pub statuses: StatusSet,
     /// Which bodies.
     pub body: BodyCheck,
+    /// How long bodies are; `None`: any length.
+    pub length: Option<u64>,
+    /// What bodies add up to; `None`: anything.
+    pub checksum: Option<Checksum>,
+    /// The key of the request must occur in the body.
+    pub has_echo: bool,
 }
 
 impl Validation {
+    /// Only statuses and bodies in comparison with others.
+    pub const fn of(statuses: StatusSet, body: BodyCheck) -> Self {
+        Self {
+            statuses,
+            body,
+            length: None,
+            checksum: None,
+            has_echo: false,
+        }
+    }
+
+    /// Whether the bytes of bodies matter, not only their number.
+    const fn looks_at_bodies(&self) -> bool {
+        matches!(self.body, BodyCheck::Exact) || self.checksum.is_some() || self.has_echo
+    }
+
     /// 201 for entity PUT, 200 with the exact value for entity GET; below 400 with any body for
     /// other people's servers, as wrk judges.
     pub fn for_workload(workload: &Workload) -> Self {
         match workload {
-            Workload::Static { .. } | Workload::Mix(_) => Self {
-                statuses: StatusSet::range(200, 399),
-                body: BodyCheck::Ignore,
-            },
-            Workload::EntityPut { .. } => Self {
-                statuses: StatusSet::of(&[201]),
-                body: BodyCheck::Exact,
-            },
-            Workload::EntityGet { .. } => Self {
-                statuses: StatusSet::of(&[200]),
-                body: BodyCheck::Exact,
-            },
+            Workload::Static { .. } | Workload::Mix(_) => {
+                Self::of(StatusSet::range(200, 399), BodyCheck::Ignore)
+            }
+            Workload::EntityPut { .. } => Self::of(StatusSet::of(&[201]), BodyCheck::Exact),
+            Workload::EntityGet { .. } => Self::of(StatusSet::of(&[200]), BodyCheck::Exact),
         }
     }
 }
@@ -97,8 +119,14 @@ pub enum Judgement {
     Right,
     /// A status outside the set; its body was not looked at.
     WrongStatus,
-    /// The status is right, the body is not.
+    /// The status is right, the body is not what was stored or what others got.
     WrongBody,
+    /// The body has not the length it must have.
+    WrongLength,
+    /// The body has not the checksum it must have.
+    WrongChecksum,
+    /// The key is not in the body.
+    NoEcho,
 }
 
 #[derive(Debug)]
@@ -113,16 +141,25 @@ struct FirstAnswer {
 #[derive(Debug)]
 pub(crate) struct Validator {
     validation: Validation,
+    looks_at_bodies: bool,
     first: OnceLock<FirstAnswer>,
 }
 
 impl Validator {
     pub(crate) fn new(validation: Validation) -> Self {
         Self {
+            looks_at_bodies: validation.looks_at_bodies(),
             validation,
             first: OnceLock::new(),
         }
     }
+}
+
+/// What a body is compared with that the user knows.
+#[derive(Debug, Default)]
+struct Known {
+    hasher: Option<Hasher>,
+    echo: EchoSearch,
 }
 
 /// One answer being checked while it arrives. Reused; allocates only until a first answer stands.
@@ -131,6 +168,8 @@ pub(crate) struct AnswerCheck {
     status: u16,
     received_bytes: u64,
     body_differs: bool,
+    /// Made for the first body that needs it; most runs need none.
+    known: Option<Box<Known>>,
     /// This session's candidate for the first answer.
     collected: Vec<u8>,
 }
@@ -141,23 +180,49 @@ impl AnswerCheck {
         self.status = status;
         self.received_bytes = 0;
         self.body_differs = false;
+        if let Some(known) = &mut self.known {
+            known.hasher = None;
+            known.echo.begin();
+        }
         self.collected.clear();
     }
 
-    /// The next bytes of the body arrived. `value` is the value expected, if one is known.
+    /// The next bytes of the body arrived. `expected`: what is known of it beforehand.
     pub(crate) fn part(
         &mut self,
         validator: &Validator,
-        value: Option<(&Values, u64)>,
+        expected: Option<&Expected<'_>>,
         part: &[u8],
     ) {
         let offset = self.received_bytes as usize;
         self.received_bytes += part.len() as u64;
         let validation = &validator.validation;
-        if validation.body != BodyCheck::Exact || !validation.statuses.contains(self.status) {
+        if !validator.looks_at_bodies || !validation.statuses.contains(self.status) {
             return;
         }
-        if let Some((values, key)) = value {
+        if let Some(checksum) = &validation.checksum {
+            let hasher = &mut self.known.get_or_insert_default().hasher;
+            hasher
+                .get_or_insert_with(|| Hasher::of(checksum))
+                .update(part);
+        }
+        if let Some(expected) = expected.filter(|_| validation.has_echo) {
+            let echo = &mut self.known.get_or_insert_default().echo;
+            echo.look(expected.key_id(&mut [0; KEY_BYTES_MAX]), part);
+        }
+        if validation.body == BodyCheck::Exact {
+            self.compare(validator, expected, offset, part);
+        }
+    }
+
+    fn compare(
+        &mut self,
+        validator: &Validator,
+        expected: Option<&Expected<'_>>,
+        offset: usize,
+        part: &[u8],
+    ) {
+        if let Some((values, key)) = expected.and_then(Expected::value) {
             self.body_differs = self.body_differs || !values.matches(key, offset, part);
             return;
         }
@@ -177,18 +242,42 @@ impl AnswerCheck {
         }
     }
 
-    /// The answer is complete.
+    /// The answer is complete. Of several mistakes the first of this order is told: status, length,
+    /// checksum, echo, content.
     pub(crate) fn finish(
         &mut self,
         validator: &Validator,
-        value: Option<(&Values, u64)>,
+        expected: Option<&Expected<'_>>,
     ) -> Judgement {
         let validation = &validator.validation;
         if !validation.statuses.contains(self.status) {
             return Judgement::WrongStatus;
         }
-        let right = match (validation.body, value) {
+        if validation
+            .length
+            .is_some_and(|length| length != self.received_bytes)
+        {
+            return Judgement::WrongLength;
+        }
+        if let Some(checksum) = &validation.checksum {
+            let begun = self.known.as_mut().and_then(|known| known.hasher.take());
+            let hasher = begun.unwrap_or_else(|| Hasher::of(checksum));
+            if hasher.finish() != *checksum {
+                return Judgement::WrongChecksum;
+            }
+        }
+        if validation.has_echo
+            && !self
+                .known
+                .as_ref()
+                .is_some_and(|known| known.echo.is_found())
+        {
+            return Judgement::NoEcho;
+        }
+        let right = match (validation.body, expected.and_then(Expected::value)) {
             (BodyCheck::Ignore, _) => true,
+            // A status that allows it, such as 404 of a deleted key, has a body of its own.
+            (_, Some(_)) if self.status != 200 => true,
             (BodyCheck::Length | BodyCheck::Exact, Some((values, key))) => {
                 !self.body_differs && self.received_bytes == values.len_of(key) as u64
             }
@@ -223,12 +312,11 @@ impl AnswerCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::Values;
+    use crate::workload::sources::Sources;
 
     fn validator(body: BodyCheck) -> Validator {
-        Validator::new(Validation {
-            statuses: StatusSet::of(&[200, 204]),
-            body,
-        })
+        Validator::new(Validation::of(StatusSet::of(&[200, 204]), body))
     }
 
     fn judge(validator: &Validator, status: u16, parts: &[&[u8]]) -> Judgement {
@@ -303,19 +391,79 @@ mod tests {
     #[test]
     fn entity_answers_are_held_to_their_key() {
         let exact = validator(BodyCheck::Exact);
-        let values = Values::new(3, 100);
+        let sources = Sources::new("k", None, 10, Values::new(3, 100));
         let mut body = Vec::new();
-        values.write(5, |stretch| body.extend_from_slice(stretch));
+        sources
+            .values
+            .write(5, |stretch| body.extend_from_slice(stretch));
         let judge = |key: u64, body: &[u8]| {
             let mut check = AnswerCheck::default();
             check.begin(200);
             body.chunks(33)
-                .for_each(|part| check.part(&exact, Some((&values, key)), part));
-            check.finish(&exact, Some((&values, key)))
+                .for_each(|part| check.part(&exact, Some(&sources.expected(key)), part));
+            check.finish(&exact, Some(&sources.expected(key)))
         };
         assert_eq!(judge(5, &body), Judgement::Right);
         assert_eq!(judge(6, &body), Judgement::WrongBody);
         assert_eq!(judge(5, &body[..99]), Judgement::WrongBody);
         assert_eq!(judge(5, b""), Judgement::WrongBody);
+    }
+
+    /// Goal: length, checksum and echo are each found out, whatever the split, and told in order.
+    #[test]
+    fn what_a_user_knows_is_checked() {
+        let sources = Sources::new("key", Some(4), 10_000, Values::new(1, 1));
+        let judge = |validation: &Validation, body: &[u8], key: u64| {
+            let validator = Validator::new(*validation);
+            let expected = sources.expected(key);
+            let results = [1, 2, 3, 7, 1_000].map(|size| {
+                let mut check = AnswerCheck::default();
+                check.begin(200);
+                for part in body.chunks(size) {
+                    check.part(&validator, Some(&expected), part);
+                }
+                check.finish(&validator, Some(&expected))
+            });
+            assert!(
+                results.iter().all(|result| *result == results[0]),
+                "{results:?}"
+            );
+            results[0]
+        };
+        let any = Validation::of(StatusSet::of(&[200]), BodyCheck::Ignore);
+        let length = Validation {
+            length: Some(3),
+            ..any
+        };
+        assert_eq!(judge(&length, b"abc", 0), Judgement::Right);
+        assert_eq!(judge(&length, b"abcd", 0), Judgement::WrongLength);
+        assert_eq!(judge(&length, b"", 0), Judgement::WrongLength);
+        // The check values of the two algorithms: CRC-32 of "123456789", SHA-256 of "abc".
+        let crc32 = Some(Checksum::Crc32(0xcbf4_3926));
+        let crc32 = Validation {
+            checksum: crc32,
+            ..any
+        };
+        assert_eq!(judge(&crc32, b"123456789", 0), Judgement::Right);
+        assert_eq!(judge(&crc32, b"123456780", 0), Judgement::WrongChecksum);
+        assert_eq!(judge(&crc32, b"", 0), Judgement::WrongChecksum);
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let sha256 = Some(Checksum::sha256(known).unwrap());
+        let sha256 = Validation {
+            checksum: sha256,
+            ..any
+        };
+        assert_eq!(judge(&sha256, b"abc", 0), Judgement::Right);
+        assert_eq!(judge(&sha256, b"abd", 0), Judgement::WrongChecksum);
+        let echo = Validation {
+            has_echo: true,
+            ..any
+        };
+        assert_eq!(judge(&echo, b"<key0007>", 7), Judgement::Right);
+        assert_eq!(judge(&echo, b"key0007", 7), Judgement::Right);
+        assert_eq!(judge(&echo, b"kekey0007", 7), Judgement::Right);
+        assert_eq!(judge(&echo, b"<key0008>", 7), Judgement::NoEcho);
+        assert_eq!(judge(&echo, b"key000", 7), Judgement::NoEcho);
+        assert_eq!(judge(&echo, b"", 7), Judgement::NoEcho);
     }
 }

@@ -100,7 +100,7 @@ impl<'run> Worker<'run> {
         Self {
             shared,
             board_index,
-            outcome: Outcome::new(),
+            outcome: Outcome::with_classes(shared.classes()),
             seconds: Seconds::new(board_index),
             sessions: (0..connections).map(|_| Session::new(pipeline)).collect(),
             by_slot: Vec::with_capacity(connections),
@@ -147,7 +147,7 @@ impl<'run> Worker<'run> {
         let before = session.in_flight_len();
         let mut desk = Desk {
             requests: &self.shared.requests,
-            validator: &self.shared.validator,
+            validators: &self.shared.validators,
             outcome: &mut self.outcome,
             now_ns,
             in_window,

@@ -12,11 +12,12 @@
 pub(crate) mod keys;
 mod lines;
 pub(crate) mod mix;
-mod sources;
+pub(crate) mod sources;
 pub(crate) mod template;
 
 use self::keys::{Draws, KeyDistribution, KeyPicker};
 use self::mix::{Choice, Dealer, Share, WEIGHTS_SUM_MAX};
+pub(crate) use self::sources::{Expected, KEY_BYTES_MAX};
 use self::sources::{KEY_DIGITS_MAX, KEY_PREFIX_BYTES_MAX, Sources};
 use self::template::{Compiler, Draw, Piece, Place, Template, literal};
 use crate::config::{LoadConfig, Workload};
@@ -143,11 +144,11 @@ impl Requests {
         }
     }
 
-    /// The value that the answer to request `number` must hold, if it is known beforehand.
-    pub(crate) fn expected_value(&self, number: u64) -> Option<(&Values, u64)> {
+    /// What is known of the answer to request `number` of this class, if that is looked at.
+    pub(crate) fn expected(&self, number: u64, class: u16) -> Option<Expected<'_>> {
         match &self.kind {
             Kind::Fixed { .. } => None,
-            Kind::Varied(varied) => varied.expected_value(number),
+            Kind::Varied(varied) => varied.expected(number, class),
         }
     }
 }
@@ -187,6 +188,8 @@ struct Class {
     template: Template,
     key: KeyUse,
     expects_value: bool,
+    /// Whether anything of the answer is known beforehand that is looked at.
+    is_known: bool,
 }
 
 impl Varied {
@@ -217,6 +220,7 @@ impl Varied {
                 template: Template::new(head, body, &sources),
                 key: class.key,
                 expects_value: class.expects_value,
+                is_known: class.expects_value || class.validation.has_echo,
             });
         let classes: Box<[Class]> = classes.collect();
         let dealer = (classes.len() > 1).then(|| Dealer::new(&shares(&mix.classes), mix.seed));
@@ -287,12 +291,13 @@ impl Varied {
         })
     }
 
-    fn expected_value(&self, number: u64) -> Option<(&Values, u64)> {
-        let choice = self.choose(number);
-        let class = &self.classes[usize::from(choice.class)];
-        class
-            .expects_value
-            .then(|| (&self.sources.values, self.key(class, &choice)))
+    fn expected(&self, number: u64, class: u16) -> Option<Expected<'_>> {
+        let class = &self.classes[usize::from(class)];
+        class.is_known.then(|| Expected {
+            sources: &self.sources,
+            key: self.key(class, &self.choose(number)),
+            has_value: class.expects_value,
+        })
     }
 }
 

@@ -7,8 +7,8 @@
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    KeyDistribution, KeySpace, LoadConfig, Mode, RequestBody, RequestClass, RequestMix, Stop,
-    Target, Validation, Workload,
+    Checksum, KeyDistribution, KeySpace, LoadConfig, Mode, RequestBody, RequestClass, RequestMix,
+    Stop, Target, Validation, Workload,
 };
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -123,7 +123,14 @@ fn check_templates() {
         "/{{key}}/{{rand:100:999}}/{{file:{}}}?end={{scan_end:9}}",
         file.display()
     );
-    let class = |name: &str| RequestClass {
+    // What the server of this check answers.
+    let hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let class = |name: &str, checksum| RequestClass {
+        validation: Validation {
+            length: Some(5),
+            checksum: Some(checksum),
+            ..RequestClass::get("", "").validation
+        },
         method: Method::Post,
         fields: vec![("X-Id".into(), "{uuid}".into())],
         body: RequestBody::Template(b"{\"a\":{rand:10:99}}".to_vec()),
@@ -134,7 +141,10 @@ fn check_templates() {
             distribution: KeyDistribution::Zipfian { exponent: 0.99 },
             ..KeySpace::uniform(1_000)
         }),
-        ..RequestMix::of(vec![class("one"), class("other")])
+        ..RequestMix::of(vec![
+            class("one", Checksum::Crc32(0x3610_a686)),
+            class("other", Checksum::sha256(hello).unwrap()),
+        ])
     };
     let address = start_server(
         |address| {

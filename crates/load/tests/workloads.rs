@@ -5,7 +5,8 @@ mod support;
 
 use millpond_http::Method;
 use millpond_load::{
-    KeyDistribution, KeySpace, LoadConfig, RequestBody, RequestClass, RequestMix, Stop, Workload,
+    BodyCheck, Checksum, KeyDistribution, KeySpace, LoadConfig, RequestBody, RequestClass,
+    RequestMix, Stop, Validation, Workload,
 };
 use support::{Reply, TestServer, check_identities, run};
 
@@ -74,4 +75,113 @@ fn a_seed_asks_the_same_on_any_number_of_threads() {
         one.iter().any(|text| text.contains("\"n\":399,")),
         "{one:?}"
     );
+}
+
+fn get(name: &str, weight: u64, target: &str) -> RequestClass {
+    RequestClass {
+        weight,
+        ..RequestClass::get(name, target)
+    }
+}
+
+/// Goal: classes are asked for by weight and counted apart, and the parts add up to the whole.
+#[test]
+fn classes_are_counted_apart() {
+    let server = TestServer::start(|seen| match seen.target() {
+        "/slow" => Reply::ok(b"fine").after(std::time::Duration::from_millis(5)),
+        "/gone" => Reply::status(404, b"gone"),
+        _ => Reply::ok(b"fine"),
+    });
+    let mix = RequestMix::of(vec![
+        get("fast", 8, "/fast"),
+        get("slow", 1, "/slow"),
+        get("gone", 1, "/gone"),
+    ]);
+    let record = run(&LoadConfig {
+        connections: 4,
+        threads: 2,
+        ..config(&server, mix, 1_000)
+    });
+    check_identities(&record);
+    let [fast, slow, gone] = &record.classes[..] else {
+        panic!("{:?}", record.classes)
+    };
+    assert_eq!((&fast.name[..], &slow.name[..]), ("fast", "slow"));
+    assert_eq!((fast.response.count(), fast.errors.total()), (800, 0));
+    assert_eq!((slow.response.count(), slow.errors.total()), (100, 0));
+    assert_eq!((gone.response.count(), gone.errors.status), (0, 100));
+    assert_eq!(record.requests, 900);
+    assert!(slow.service.min() >= 5_000_000);
+    assert_eq!(record.wrong_answers.status, 100);
+    let report = record.to_report();
+    assert_eq!(report.classes.len(), 3);
+    assert_eq!(report.classes[1].requests, 100);
+}
+
+/// Goal: each kind of wrong answer is counted as what it is, and none of them as a request.
+#[test]
+fn wrong_answers_are_told_apart() {
+    let server = TestServer::start(|seen| match (seen.target(), seen.number % 2) {
+        ("/length", 1) => Reply::ok(b"too long"),
+        ("/checksum", 1) => Reply::ok(b"123456780"),
+        ("/checksum", _) => Reply::ok(b"123456789"),
+        ("/same", 1) => Reply::ok(b"other"),
+        (target, 0) if target.starts_with("/echo") => Reply::ok(target.as_bytes()),
+        _ => Reply::ok(b"five!"),
+    });
+    let any = RequestClass::get("", "/").validation;
+    let kinds = [
+        (
+            "/length",
+            Validation {
+                length: Some(5),
+                ..any
+            },
+        ),
+        (
+            "/checksum",
+            Validation {
+                checksum: Some(Checksum::Crc32(0xcbf4_3926)),
+                ..any
+            },
+        ),
+        (
+            "/same",
+            Validation {
+                body: BodyCheck::Exact,
+                ..any
+            },
+        ),
+        (
+            "/echo/{key}",
+            Validation {
+                has_echo: true,
+                ..any
+            },
+        ),
+    ];
+    for (target, validation) in kinds {
+        let class = RequestClass {
+            validation,
+            ..RequestClass::get(target, target)
+        };
+        let mix = RequestMix {
+            keys: Some(KeySpace::uniform(10)),
+            ..RequestMix::of(vec![class])
+        };
+        // One connection, so that good and bad answers alternate.
+        let first = server.requests();
+        assert_eq!(first % 2, 0);
+        let record = run(&config(&server, mix, 20));
+        check_identities(&record);
+        assert_eq!(
+            (record.requests, record.errors.validation),
+            (10, 10),
+            "{target}"
+        );
+        let wrong = record.wrong_answers;
+        let counts = [wrong.length, wrong.checksum, wrong.content, wrong.echo];
+        let expected = kinds.map(|(kind, _)| if kind == target { 10 } else { 0 });
+        assert_eq!(counts, expected, "{target}");
+    }
 }

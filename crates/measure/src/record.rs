@@ -8,10 +8,12 @@
 mod measure;
 mod round;
 mod comparison;
+mod class;
 mod load;
 mod second;
 mod search;
 
+pub use class::{LoadClass, WrongAnswers};
 pub use comparison::{
     Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
     Subject, Verdicts,

@@ -7,6 +7,7 @@ pub mod terminal;
 pub mod html;
 pub mod wrk;
 pub mod wrk2;
+pub mod classes;
 pub mod spectrum;
 pub mod csv;
 pub mod hlog;

@@ -32,7 +32,7 @@ fn static_requests_are_encoded_once_and_equal() {
         "POST /v0/entity HTTP/1.1\r\nHost: pond\r\nX-A: b\r\nContent-Length: 4\r\n\r\nbody"
     );
     assert_eq!(text(&requests, 77), wire);
-    assert!(requests.expected_value(0).is_none());
+    assert!(requests.expected(0, 0).is_none());
 }
 
 /// Goal: K requests write each of K keys exactly once, with the value GET will check.
@@ -59,7 +59,7 @@ fn puts_write_each_key_once_with_the_value_gets_expect() {
             "{}",
             String::from_utf8_lossy(&wire)
         );
-        let (values, _) = gets.expected_value(0).unwrap();
+        let (values, _) = gets.expected(0, 0).unwrap().value().unwrap();
         assert!(values.matches(number, 0, &wire[head.len()..]));
         ids.insert(head);
     }
@@ -86,7 +86,10 @@ fn gets_are_uniform_and_repeatable() {
             .next()
             .unwrap();
         let key: usize = id.parse().unwrap();
-        assert_eq!(gets.expected_value(number).unwrap().1, key as u64);
+        assert_eq!(
+            gets.expected(number, 0).unwrap().value().unwrap().1,
+            key as u64
+        );
         counts[key] += 1.0;
     }
     let chi_square: f64 = counts
@@ -112,7 +115,7 @@ fn empty_values_and_single_keys_work() {
         value_bytes: 0,
         seed: 0,
     });
-    assert_eq!(gets.expected_value(12).unwrap().1, 0);
+    assert_eq!(gets.expected(12, 0).unwrap().value().unwrap().1, 0);
 }
 
 fn mixed(mix: RequestMix) -> Result<Requests, LoadError> {
@@ -191,13 +194,13 @@ fn values_of_several_sizes_are_announced_rightly() {
         );
         if head.starts_with("GET") {
             reads += 1;
-            let (values, key) = requests.expected_value(number).unwrap();
+            let (values, key) = requests.expected(number, 0).unwrap().value().unwrap();
             assert!(head.contains(&format!("id=k{key:09} ")), "{head}");
             assert!((10..=3_000).contains(&values.len_of(key)));
             continue;
         }
         writes += 1;
-        assert!(requests.expected_value(number).is_none());
+        assert!(requests.expected(number, 1).is_none());
         assert!(
             head.contains(&format!("Content-Length: {}\r\n", body.len())),
             "{head}"

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{LoadClass, WrongAnswers};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
 /// Failures by phase.
@@ -137,6 +138,11 @@ pub struct LoadReport {
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
+    /// Wrong answers, among the failures, by what is wrong with them.
+    pub wrong_answers: WrongAnswers,
+    /// Each class of requests by itself; empty if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<LoadClass>,
     /// Length of the window.
     pub duration_ns: u64,
     /// Answers per second.

@@ -3,6 +3,7 @@
 //! Scripts all over the world read this format, so its quirks are kept: a unit is left at 85 % of
 //! the next one, hours never appear, values are padded by two blanks where letters are missing.
 
+use super::classes;
 use crate::histogram::{LatencyHistogram, LatencySummary};
 use crate::record::LoadReport;
 use crate::series::SampleSummary;
@@ -124,8 +125,17 @@ pub fn clocks(report: &LoadReport) -> String {
         text += &format!("  Later than the deadline, not sent: {}\n", report.shed);
     }
     if report.errors.validation > 0 {
-        text += &format!("  Wrong content in answers: {}\n", report.errors.validation);
+        text += &format!("  Wrong content in answers: {}", report.errors.validation);
+        let kinds = report.wrong_answers.contents();
+        let kinds = kinds.iter().map(|(what, count)| format!("{what} {count}"));
+        let kinds = kinds.collect::<Vec<_>>().join(", ");
+        text += &if kinds.is_empty() {
+            "\n".to_owned()
+        } else {
+            format!(" ({kinds})\n")
+        };
     }
+    text += &classes::text(report);
     text += &format!("  Verdict: {}", report.verdict.status.label());
     if !report.verdict.reasons.is_empty() {
         text += &format!(" ({})", report.verdict.reasons.join("; "));

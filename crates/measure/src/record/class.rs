@@ -1,0 +1,63 @@
+//! The requests of one class in a load run, and what was wrong with wrong answers.
+
+use serde::{Deserialize, Serialize};
+
+use super::LoadErrors;
+use crate::histogram::LatencySummary;
+
+/// Wrong answers by the first thing that was wrong with them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WrongAnswers {
+    /// A status that is not among the right ones.
+    pub status: u64,
+    /// Not as long as it must be.
+    pub length: u64,
+    /// Not the checksum it must have.
+    pub checksum: u64,
+    /// Without the key that was asked for.
+    pub echo: u64,
+    /// Not what was stored, or not what the first answer was.
+    pub content: u64,
+}
+
+impl WrongAnswers {
+    /// Adds those of another thread or run.
+    pub const fn add(&mut self, other: &Self) {
+        self.status += other.status;
+        self.length += other.length;
+        self.checksum += other.checksum;
+        self.echo += other.echo;
+        self.content += other.content;
+    }
+
+    /// Counts with the words for them, those that occurred; the status has its own line elsewhere.
+    #[must_use]
+    pub fn contents(&self) -> Vec<(&'static str, u64)> {
+        let all = [
+            ("length", self.length),
+            ("checksum", self.checksum),
+            ("no echo of the key", self.echo),
+            ("content", self.content),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Figures of one class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadClass {
+    /// As it was named: an operation of a mix, or a URL.
+    pub name: String,
+    /// Right answers.
+    pub requests: u64,
+    /// Failures by phase; those before anything was sent belong to no class.
+    pub errors: LoadErrors,
+    /// Right answers per second.
+    pub requests_per_s: f64,
+    /// From the intended start to the last byte.
+    pub response_ns: LatencySummary,
+    /// From the actual send to the last byte.
+    pub service_ns: LatencySummary,
+}
