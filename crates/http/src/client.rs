@@ -23,8 +23,8 @@ pub enum ClientEvent<'a> {
     Head {
         /// Its status.
         status: StatusCode,
-        /// Length of the head.
-        head_bytes: usize,
+        /// The head as it was received.
+        head: &'a [u8],
         /// Whether the connection may be used after this response.
         keep_alive: bool,
     },
@@ -177,8 +177,9 @@ impl ClientConnection {
             match parse_response_head(&bytes[at..], &self.limits, &mut fields)? {
                 Parsed::Partial => break,
                 Parsed::Complete(head) => {
+                    let head_start = at;
                     at += head.head_bytes;
-                    self.begin(&head, on)?;
+                    self.begin(&head, &bytes[head_start..at], on)?;
                 }
             }
         }
@@ -188,6 +189,7 @@ impl ClientConnection {
     fn begin(
         &mut self,
         head: &ResponseHead,
+        received: &[u8],
         on: &mut impl FnMut(ClientEvent<'_>),
     ) -> Result<(), ClientError> {
         if head.status.is_informational() {
@@ -207,7 +209,7 @@ impl ClientConnection {
         let keep_alive = head.keep_alive(method);
         on(ClientEvent::Head {
             status,
-            head_bytes,
+            head: received,
             keep_alive,
         });
         let framing = head.framing(method);

@@ -3,6 +3,7 @@
 //! A request that fails is not an error here: it is counted by phase in the record.
 use millpond_io::{Address, Errno, IoError};
 use millpond_mempool::PoolError;
+use std::path::PathBuf;
 
 /// A run that has nothing to report.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,14 @@ pub enum LoadError {
     /// No memory for the generator itself.
     #[error("the load generator: {0}")]
     Pool(#[from] PoolError),
+    /// A script could not be loaded, or its first request is none.
+    #[error("the script {}: {problem}", file.display())]
+    Script {
+        /// Which.
+        file: PathBuf,
+        /// Where and what.
+        problem: String,
+    },
     /// A thread could not be started.
     #[error("cannot start a load thread: {0}; use fewer threads")]
     Thread(#[from] std::io::Error),

@@ -10,7 +10,7 @@
 //! sends the next request would not see the slow moment (coordinated omission); here the schedule
 //! is fixed, so response sees it and service shows how much of it was the server's own work.
 //!
-//! A request travels `arrivals` -> `schedule` -> `workload` -> `session` (`worker` makes the socket calls) ->
+//! A request travels `arrivals` -> `schedule` -> `workload` or `script` -> `session` (`worker` makes the socket calls) ->
 //! `validation` -> `outcome` -> `timeline`; `run` merges the threads into a [`LoadRecord`], which judges itself.
 //!
 //! Absent on purpose: name resolution, flags, printing and signals (the command line's work),
@@ -22,6 +22,7 @@ pub mod schedule;
 mod values;
 pub mod request_mix;
 mod workload;
+pub mod script;
 mod session;
 mod free;
 mod pacing;
@@ -45,7 +46,8 @@ pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
 };
-pub use run::{Observer, Progress, run, run_observed};
+pub use run::{Observer, Progress, run, run_observed, run_script};
+pub use script::{Script, ScriptConfig, ScriptErrors};
 pub use search::{SearchNews, SearchPlan, find_max};
 pub use timeline::{Clocks, Second};
 pub use validation::{BodyCheck, Checksum, StatusSet, Validation};

@@ -9,6 +9,7 @@ use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::{Outcome, add_errors};
 use crate::record::{ClassRecord, Ended, LoadRecord};
 use crate::schedule::{Arrival, Pace, Schedule};
+use crate::script::{Runner, Script};
 use crate::shared::Shared;
 use crate::timeline::{Second, Timeline};
 use crate::worker::Worker;
@@ -95,19 +96,49 @@ pub fn run_observed(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
+    run_with(config, None, observer, stop)
+}
+
+/// As [`run_observed`], with the requests that `script` makes instead of the workload's; `script` was loaded
+/// for this `config`.
+///
+/// # Errors
+/// As for [`run()`]. What the script does wrong meanwhile is in [`Script::errors`].
+pub fn run_script(
+    config: &LoadConfig,
+    script: &mut Script,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<LoadRecord, LoadError> {
+    run_with(config, Some(script), observer, stop)
+}
+
+fn run_with(
+    config: &LoadConfig,
+    mut script: Option<&mut Script>,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<LoadRecord, LoadError> {
     config.check()?;
     let threads = config.threads.min(config.connections);
     let requests = Requests::new(config)?;
     let driver = config.driver.choose()?.kind;
     let shared = Shared::new(config, config.pace()?, requests, threads);
+    let shares = (0..threads).map(|index| share_of(config, threads, index));
+    let runners = script
+        .as_mut()
+        .map_or_else(Vec::new, |script| script.lend(shares));
     std::thread::scope(|scope| {
-        let workers = start_workers(scope, &shared, driver, threads)?;
+        let workers = start_workers(scope, &shared, driver, threads, runners)?;
         let mut timeline = Timeline::new(&shared.exchange, threads);
         let watched = Watch::new(&shared, &workers, observer, stop).to_the_end(&mut timeline);
         // Whatever ended the watch ends the threads; those that are done do not mind.
         shared.cut_off.store(true, Ordering::Release);
         let ends = workers.into_iter().map(join).collect::<Result<Vec<_>, _>>();
-        let (ends, watched) = (ends?, watched?);
+        let (mut ends, watched) = (ends?, watched?);
+        if let Some(script) = script {
+            script.take_back(ends.iter_mut().filter_map(|end| end.script.take()));
+        }
         show_seconds(&shared, observer, &mut timeline);
         let record = assemble(&shared, &ends, &watched, timeline);
         Ok(LoadRecord {
@@ -117,12 +148,18 @@ pub fn run_observed(
     })
 }
 
+/// No connection is lost to the division: the first threads take one more.
+fn share_of(config: &LoadConfig, threads: usize, index: usize) -> usize {
+    config.connections / threads + usize::from(index < config.connections % threads)
+}
+
 /// What a thread leaves behind.
 struct WorkerEnd {
     leftover: Option<Arrival>,
     outcome: Outcome,
     cpu_share: f64,
     driver: DriverCounters,
+    script: Option<Box<Runner>>,
 }
 
 type WorkerHandle<'scope> = ScopedJoinHandle<'scope, Result<WorkerEnd, LoadError>>;
@@ -132,21 +169,22 @@ fn start_workers<'scope, 'env>(
     shared: &'env Shared<'env>,
     driver: DriverKind,
     threads: usize,
+    runners: Vec<Runner>,
 ) -> Result<Vec<WorkerHandle<'scope>>, LoadError> {
-    let connections = shared.config.connections;
+    let mut runners = runners.into_iter();
     let supervisor = std::thread::current();
     let mut workers = Vec::with_capacity(threads);
     for index in 0..threads {
-        // No connection is lost to the division: the first threads take one more.
-        let share = connections / threads + usize::from(index < connections % threads);
+        let share = share_of(shared.config, threads, index);
+        let runner = runners.next().map(Box::new);
         let supervisor = supervisor.clone();
         let body = move || {
             let end = match driver {
                 DriverKind::Uring => {
                     let make = |mode| UringDriver::busy_polling(mode, shared.config.busy_poll_ns);
-                    work(shared, index, share, make)
+                    work(shared, index, share, runner, make)
                 }
-                DriverKind::Epoll => work(shared, index, share, EpollDriver::new),
+                DriverKind::Epoll => work(shared, index, share, runner, EpollDriver::new),
             };
             if end.is_err() {
                 shared.cut_off.store(true, Ordering::Release);
@@ -171,6 +209,7 @@ fn work<D: Driver>(
     shared: &Shared<'_>,
     index: usize,
     connections: usize,
+    runner: Option<Box<Runner>>,
     make_driver: impl FnOnce(PoolMode) -> Result<D, IoError>,
 ) -> Result<WorkerEnd, LoadError> {
     let pool_mode = shared.config.pool_mode;
@@ -190,6 +229,7 @@ fn work<D: Driver>(
         driver,
     );
     let mut worker = Worker::new(shared, index, connections);
+    worker.script = runner;
     let driver = shard.run(&mut worker)?.driver;
     if let Some(error) = worker.failure {
         return Err(error);
@@ -201,6 +241,7 @@ fn work<D: Driver>(
         outcome: worker.outcome,
         cpu_share,
         driver,
+        script: worker.script,
     })
 }
 

@@ -5,9 +5,10 @@
 //! and allocation per request: the queue of stamps has room for the pipeline from the start.
 use crate::outcome::{InFlight, Outcome};
 use crate::schedule::Arrival;
+use crate::script::Listener;
 use crate::validation::{AnswerCheck, Validator};
-use crate::workload::Requests;
-use millpond_http::{ClientConnection, ClientError, ClientEvent, Limits};
+use crate::workload::{Asked, Requests};
+use millpond_http::{ClientConnection, ClientError, ClientEvent, Limits, Method};
 use millpond_io::SocketId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) outcome: &'a mut Outcome,
     pub(crate) now_ns: u64,
     pub(crate) in_window: bool,
+    /// Who else looks at each answer.
+    pub(crate) listener: Option<Listener<'a>>,
 }
 
 /// One connection. Invariant: `in_flight` is in the order of writing, and its last `unwritten`
@@ -124,6 +127,28 @@ impl Session {
             1
         };
         let asked = requests.append(arrival.number, pool, &mut self.out, ahead)?;
+        self.expect(arrival, &asked);
+        Ok(self.unwritten == 1)
+    }
+
+    /// Appends requests that stand encoded to the next batch, one for each of `arrivals`; true if
+    /// they are the first of the batch. They may be more than the pipeline has room for.
+    pub(crate) fn take_encoded<'o>(
+        &mut self,
+        bytes: &[u8],
+        arrivals: impl Iterator<Item = (&'o Arrival, Method)>,
+        pool: &BlockPool,
+    ) -> Result<bool, PoolError> {
+        let is_first = self.unwritten == 0;
+        self.out.extend_from_slice(pool, bytes)?;
+        for (arrival, method) in arrivals {
+            self.expect(arrival, &Asked { method, class: 0 });
+        }
+        Ok(is_first)
+    }
+
+    /// A request of the next batch will be answered.
+    fn expect(&mut self, arrival: &Arrival, asked: &Asked) {
         let Arrival {
             number,
             intended_ns,
@@ -138,7 +163,6 @@ impl Session {
         });
         self.http.expect(asked.method);
         self.unwritten += 1;
-        Ok(self.unwritten == 1)
     }
 
     /// The batch leaves now: stamps its requests and gives out its bytes. In a closed loop the
@@ -174,7 +198,7 @@ impl Session {
         pool: &BlockPool,
         desk: &mut Desk<'_>,
     ) -> Result<(), ClientError> {
-        let was_full = self.in_flight.len() == self.pipeline;
+        let was_full = self.in_flight.len() >= self.pipeline;
         let (http, mut answers) = self.split(desk);
         let result = http.receive(bytes, pool, &mut |event| answers.on(&event));
         if was_full && self.in_flight.len() < self.pipeline {
@@ -263,8 +287,16 @@ impl Answers<'_, '_> {
         };
         let desk = &mut *self.desk;
         match *event {
-            ClientEvent::Head { status, .. } => self.check.begin(status.code()),
+            ClientEvent::Head { status, head, .. } => {
+                self.check.begin(status.code());
+                if let Some(Listener { runner, index }) = &mut desk.listener {
+                    runner.head(*index, head);
+                }
+            }
             ClientEvent::BodyPart(part) => {
+                if let Some(Listener { runner, index }) = &mut desk.listener {
+                    runner.part(*index, part);
+                }
                 let expected = desk.requests.expected(request.number, request.class);
                 let validator = &desk.validators[usize::from(request.class)];
                 self.check.part(validator, expected.as_ref(), part);
@@ -281,6 +313,9 @@ impl Answers<'_, '_> {
                 self.in_flight.pop_front();
                 *self.has_answered = true;
                 *self.is_last |= !keep_alive;
+                if let Some(Listener { runner, index }) = &mut desk.listener {
+                    runner.answered(*index, status.code());
+                }
             }
         }
     }

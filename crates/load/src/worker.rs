@@ -9,6 +9,7 @@
 //! the timeout at most, for nothing per request.
 mod connections;
 mod housekeeping;
+mod scripted;
 #[cfg(test)]
 mod simulated;
 
@@ -19,6 +20,7 @@ use crate::free::FreeSessions;
 use crate::outcome::{Outcome, Phase};
 use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
+use crate::script::{Listener, Runner};
 use crate::session::{Desk, Session, State};
 use crate::shared::Shared;
 use crate::timeline::Seconds;
@@ -75,13 +77,17 @@ pub(crate) struct Worker<'run> {
     /// When the current sleep should end; `None` while polling.
     sleep_until_ns: Option<u64>,
     had_events: bool,
-    /// The clock at the end of the last tick.
+    /// The clock when it was last looked at.
     now_ns: u64,
     next_housekeeping_ns: u64,
     next_sweep_ns: u64,
     next_trim_ns: u64,
     cpu: CpuShare,
     is_done: bool,
+    /// Where the requests come from, if not from the workload. On the heap: most runs have none.
+    pub(crate) script: Option<Box<Runner>>,
+    /// The arrivals of the string of requests in hand.
+    batch: Vec<Arrival>,
     /// Why the run cannot go on.
     pub(crate) failure: Option<LoadError>,
 }
@@ -122,6 +128,8 @@ impl<'run> Worker<'run> {
             next_trim_ns: 0,
             cpu: CpuShare::default(),
             is_done: false,
+            script: None,
+            batch: Vec::new(),
             failure: None,
         }
     }
@@ -143,6 +151,10 @@ impl<'run> Worker<'run> {
         if now_ns >= self.seconds.next_ns {
             self.turn_second(now_ns);
         }
+        let listener = self.script.as_deref_mut().and_then(|runner| {
+            let wants_answers = runner.wants_answers();
+            wants_answers.then_some(Listener { runner, index })
+        });
         let session = &mut self.sessions[index as usize];
         let before = session.in_flight_len();
         let mut desk = Desk {
@@ -151,6 +163,7 @@ impl<'run> Worker<'run> {
             outcome: &mut self.outcome,
             now_ns,
             in_window,
+            listener,
         };
         let result: Result<(), ClientError> = match input {
             Input::Bytes(bytes) => session.receive(bytes, &shard.pools.blocks, &mut desk),
@@ -290,6 +303,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
     fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
         self.had_events = true;
         let now_ns = shard.now_ns;
+        self.now_ns = now_ns;
         match event {
             Event::Connected { socket } => {
                 if let Some(index) = self.session_of(socket) {
@@ -361,7 +375,11 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             && !self.is_done
             && self.now_ns >= schedule.start_ns()
         {
-            self.dispatch(shard, schedule);
+            if self.script.is_some() {
+                self.dispatch_scripted(shard, schedule);
+            } else {
+                self.dispatch(shard, schedule);
+            }
             self.flush(shard);
             // Lets the last answer end the run at once instead of at the next housekeeping.
             if self.in_flight == 0 && self.held.is_none() {
@@ -387,6 +405,13 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             (_, Some(arrival)) if !self.free.is_empty() => Some(arrival.intended_ns),
             _ => None,
         };
+        let pause_end_ns = match (&self.script, start_ns) {
+            (Some(script), Some(start_ns)) if self.now_ns >= start_ns => {
+                script.pauses.next_end_ns()
+            }
+            _ => None,
+        };
+        let due_ns = due_ns.into_iter().chain(pause_end_ns).min();
         let Some(due_ns) = due_ns.filter(|&due_ns| due_ns < self.next_housekeeping_ns) else {
             return WaitPlan {
                 deadline_ns: Some(self.next_housekeeping_ns),

@@ -18,10 +18,11 @@ fn record(seen: &mut Vec<Seen>, event: ClientEvent<'_>) {
     match event {
         ClientEvent::Head {
             status,
-            head_bytes,
+            head,
             keep_alive,
         } => {
-            seen.push(Seen::Head(status.code(), head_bytes, keep_alive));
+            assert!(head.starts_with(b"HTTP/1.") && head.ends_with(b"\r\n\r\n"));
+            seen.push(Seen::Head(status.code(), head.len(), keep_alive));
         }
         ClientEvent::BodyPart(part) => match seen.last_mut() {
             Some(Seen::Body(body)) => body.extend_from_slice(part),

@@ -43,7 +43,10 @@ impl Worker<'_> {
         index: u32,
         now_ns: u64,
     ) -> Result<(), IoError> {
-        let socket = driver.connect(&self.shared.config.target.address)?;
+        let socket = match &self.script {
+            None => driver.connect(&self.shared.config.target.address)?,
+            Some(script) => driver.connect(&script.address())?,
+        };
         let slot = socket.slot();
         if self.by_slot.len() <= slot {
             self.by_slot.resize(slot + 1, NOBODY);
@@ -69,6 +72,9 @@ impl Worker<'_> {
         self.shared.doors.opened.fetch_add(1, Ordering::Relaxed);
         self.settle(index);
         self.sessions[index as usize].opened(socket, now_ns);
+        if let Some(script) = &mut self.script {
+            script.owe_delay(index);
+        }
         self.offer(index);
     }
 
@@ -119,6 +125,11 @@ impl Worker<'_> {
 
     /// Lets a session take requests if it has room.
     pub(super) fn offer(&mut self, index: u32) {
+        if let Some(mut script) = self.script.take() {
+            self.offer_scripted(&mut script, index);
+            self.script = Some(script);
+            return;
+        }
         self.free.offer(&mut self.sessions, index);
     }
 }

@@ -42,7 +42,7 @@ impl Worker<'_> {
         } else if self.held.is_none()
             && self.repeats.is_empty()
             && self.in_flight == 0
-            && schedule.is_exhausted(now_ns)
+            && (schedule.is_exhausted(now_ns) || self.is_stopped_by_script())
         {
             self.is_done = true;
         }

@@ -1,0 +1,109 @@
+-- What a script of wrk's finds when it begins: the global table `wrk`. Runs in each state before the
+-- script, with the host's facts and functions as its argument, and returns the host's ways in.
+-- What is called for each request is Lua, so that LuaJIT compiles it together with the script.
+local host = ...
+local buffer = require("string.buffer")
+local _G, type, tostring, tonumber, pairs, ipairs = _G, type, tostring, tonumber, pairs, ipairs
+local len, find, stdout = string.len, string.find, io.stdout
+
+local wrk = {
+   scheme  = host.scheme,
+   host    = host.host,
+   port    = host.port,
+   method  = host.method,
+   path    = host.path,
+   headers = host.fields,
+   body    = host.body,
+   addrs   = host.addrs,
+   lookup  = host.lookup,
+   connect = host.connect,
+   time_us = host.time_us,
+}
+_G.wrk = wrk
+
+-- Where Debian and others keep modules; LuaJIT as built here knows /usr/local alone.
+package.path = package.path .. ";/usr/share/lua/5.1/?.lua;/usr/share/lua/5.1/?/init.lua"
+
+local function text(value)
+   local kind = type(value)
+   if kind == "string" or kind == "number" then return value end
+   return tostring(value)
+end
+
+local request = buffer.new(1024)
+
+function wrk.format(method, path, headers, body)
+   method  = method  or wrk.method
+   path    = path    or wrk.path
+   headers = headers or wrk.headers
+   body    = body    or wrk.body
+
+   if not headers["Host"] then headers["Host"] = wrk.headers["Host"] end
+   headers["Content-Length"] = body and len(body)
+
+   request:reset()
+   request:put(text(method), " ", text(path), " HTTP/1.1\r\n")
+   for name, value in pairs(headers) do
+      request:put(text(name), ": ", text(value), "\r\n")
+   end
+   request:put("\r\n", body or "")
+   return request:tostring()
+end
+
+function wrk.resolve(name, service)
+   local alive = {}
+   for _, addr in ipairs(wrk.lookup(name, service)) do
+      if wrk.connect(addr) then alive[#alive + 1] = addr end
+   end
+   wrk.addrs = alive
+end
+
+function wrk.setup(thread)
+   thread.addr = wrk.addrs[1] or thread.addr
+   if type(_G.setup) == "function" then _G.setup(thread) end
+end
+
+function wrk.init(args)
+   if not wrk.headers["Host"] then
+      local name = find(wrk.host, ":", 1, true) and "[" .. wrk.host .. "]" or wrk.host
+      wrk.headers["Host"] = wrk.port and name .. ":" .. wrk.port or name
+   end
+   if type(_G.init) == "function" then _G.init(args) end
+   local whole = wrk.format()
+   wrk.request = function() return whole end
+end
+
+-- The globals are looked up at each call: a script may replace them while it runs.
+local ways_in = {}
+
+function ways_in.setup(thread) _G.wrk.setup(thread) end
+
+function ways_in.init(args) _G.wrk.init(args) end
+
+function ways_in.request()
+   local ask = _G.request
+   if type(ask) ~= "function" then ask = _G.wrk.request end
+   return ask()
+end
+
+function ways_in.delay()
+   local ask = _G.delay
+   if type(ask) ~= "function" then return 0 end
+   return tonumber(ask()) or 0
+end
+
+function ways_in.response(status, headers, body)
+   local tell = _G.response
+   if type(tell) == "function" then tell(status, headers, body) end
+end
+
+function ways_in.done(summary, latency, requests)
+   if type(_G.done) == "function" then _G.done(summary, latency, requests) end
+end
+
+function ways_in.defines(name) return type(_G[name]) == "function" end
+
+-- Scripts print through C's buffer, the program around them does not.
+function ways_in.flush() stdout:flush() end
+
+return ways_in

@@ -1,0 +1,281 @@
+//! A thread's script while the thread sends: its next requests, its delays, its view of answers.
+//!
+//! On the path: `worker` asks for the next batch, `session` feeds answers in, if the script wants
+//! to see them. A script without `request()` was asked once before the run: then nothing here calls
+//! into Lua for a request. Absent on purpose: anything that ends the run. An error of the script is
+//! counted and its first one told; the request that it concerns has failed.
+use super::batch::split;
+use super::pauses::Pauses;
+use super::state::{ScriptState, Scripted, sentence};
+use super::thread::ThreadFacts;
+use millpond_http::Method;
+use millpond_io::Address;
+use mlua::LuaString;
+use std::sync::Arc;
+
+/// A connection whose request could not be made tries again after this long: an error that repeats
+/// must not become a busy loop.
+const ERROR_PAUSE_NS: u64 = 10_000_000;
+
+/// What a script did wrong while the run went on.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ScriptErrors {
+    /// How often.
+    pub count: u64,
+    /// What the first one said.
+    pub first: Option<String>,
+}
+
+impl ScriptErrors {
+    fn add(&mut self, message: String) {
+        self.count += 1;
+        self.first.get_or_insert(message);
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.take().or(other.first);
+    }
+}
+
+/// What was decided from the first thread's state, for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wishes {
+    pub(super) is_dynamic: bool,
+    pub(super) has_delay: bool,
+    pub(super) wants_answers: bool,
+}
+
+impl Wishes {
+    pub(super) fn of(state: &ScriptState) -> Self {
+        Self {
+            is_dynamic: state.defines("request"),
+            has_delay: state.defines("delay"),
+            wants_answers: state.defines("response"),
+        }
+    }
+}
+
+/// An answer on its way in.
+#[derive(Clone, Debug, Default)]
+struct Answer {
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+/// One thread's script.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    pub(super) state: ScriptState,
+    pub(super) facts: Arc<ThreadFacts>,
+    wishes: Wishes,
+    /// The bytes of the batch in hand and the methods of its requests.
+    bytes: Vec<u8>,
+    methods: Vec<Method>,
+    /// The string that `bytes` and `methods` were made from. As long as it is held here no other
+    /// string can have its address, so the same address is the same string.
+    in_hand: Option<LuaString>,
+    /// One per connection; none if the script does not look at answers.
+    answers: Vec<Answer>,
+    /// Connections that have to ask for a delay before their next batch.
+    owes_delay: Vec<bool>,
+    pub(crate) pauses: Pauses,
+    pub(super) errors: ScriptErrors,
+}
+
+impl Runner {
+    pub(super) fn new(state: ScriptState, facts: Arc<ThreadFacts>, wishes: Wishes) -> Self {
+        Self {
+            state,
+            facts,
+            wishes,
+            bytes: Vec::new(),
+            methods: Vec::new(),
+            in_hand: None,
+            answers: Vec::new(),
+            owes_delay: Vec::new(),
+            pauses: Pauses::new(0),
+            errors: ScriptErrors::default(),
+        }
+    }
+
+    /// The thread begins to send on so many connections.
+    pub(super) fn begin(&mut self, connections: usize) {
+        let answers = if self.wishes.wants_answers {
+            connections
+        } else {
+            0
+        };
+        self.answers = vec![Answer::default(); answers];
+        self.owes_delay = vec![self.wishes.has_delay; connections];
+        self.pauses = Pauses::new(connections);
+        self.facts.set_running(true);
+    }
+
+    /// The thread sends no more.
+    pub(super) fn ended(&mut self) {
+        self.facts.set_running(false);
+    }
+
+    pub(super) fn wishes(&self) -> Wishes {
+        self.wishes
+    }
+
+    /// Where the next connection goes.
+    pub(crate) fn address(&self) -> Address {
+        self.facts.address()
+    }
+
+    /// The script has said `thread:stop()`.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.facts.is_stopped()
+    }
+
+    pub(crate) fn wants_answers(&self) -> bool {
+        self.wishes.wants_answers
+    }
+
+    /// The requests that leave next, and their methods; `None` if the script made none.
+    pub(crate) fn next_batch(&mut self) -> Option<(&[u8], &[Method])> {
+        if self.wishes.is_dynamic
+            && let Err(message) = self.ask()
+        {
+            self.errors.add(message);
+            return None;
+        }
+        Some((&self.bytes, &self.methods))
+    }
+
+    /// Calls `request()` and looks at what it returned.
+    pub(super) fn ask(&mut self) -> Scripted<()> {
+        let text = self.state.request()?;
+        if let Some(in_hand) = &self.in_hand
+            && in_hand.to_pointer() == text.to_pointer()
+        {
+            return Ok(());
+        }
+        self.in_hand = None;
+        let bytes = text.as_bytes();
+        split(&bytes, &mut self.methods)
+            .map_err(|error| format!("request() returned what cannot be sent: {error}"))?;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&bytes);
+        drop(bytes);
+        self.in_hand = Some(text);
+        Ok(())
+    }
+
+    /// Whether this connection, on which nothing is on its way if `is_idle`, may ask for requests
+    /// now. If not, it will be among `pauses`, or its next answer lets it ask again.
+    pub(crate) fn lets_ask(&mut self, index: u32, is_idle: bool, now_ns: u64) -> bool {
+        if self.pauses.is_paused(index) {
+            return false;
+        }
+        if !self.owes_delay[index as usize] {
+            return true;
+        }
+        if !is_idle {
+            return false;
+        }
+        match self.state.delay_ms() {
+            Ok(delay_ms) => {
+                self.owes_delay[index as usize] = false;
+                // A cast of what is negative or no number is 0: no delay, as in wrk.
+                let delay_ns = (delay_ms * 1e6) as u64;
+                if delay_ns > 0 {
+                    self.pauses.begin(index, now_ns.saturating_add(delay_ns));
+                }
+                delay_ns == 0
+            }
+            Err(message) => {
+                self.errors.add(message);
+                self.pauses.begin(index, now_ns + ERROR_PAUSE_NS);
+                false
+            }
+        }
+    }
+
+    /// A batch leaves on this connection, or it was opened anew: a delay comes before the next one.
+    pub(crate) fn owe_delay(&mut self, index: u32) {
+        self.owes_delay[index as usize] = self.wishes.has_delay;
+    }
+
+    /// The script made no request for this connection.
+    pub(crate) fn pause_after_error(&mut self, index: u32, now_ns: u64) {
+        self.pauses.begin(index, now_ns + ERROR_PAUSE_NS);
+    }
+
+    /// Of the answer on this connection, the head has come.
+    pub(crate) fn head(&mut self, index: u32, head: &[u8]) {
+        let answer = &mut self.answers[index as usize];
+        answer.head.clear();
+        answer.head.extend_from_slice(head);
+        answer.body.clear();
+    }
+
+    /// The next bytes of its body have come.
+    pub(crate) fn part(&mut self, index: u32, part: &[u8]) {
+        self.answers[index as usize].body.extend_from_slice(part);
+    }
+
+    /// It is complete.
+    pub(crate) fn answered(&mut self, index: u32, status: u16) {
+        if let Err(message) = self.tell(index, status) {
+            self.errors.add(message);
+        }
+    }
+
+    fn tell(&self, index: u32, status: u16) -> Scripted<()> {
+        let Answer { head, body } = &self.answers[index as usize];
+        let headers = || {
+            let headers = self.state.lua.create_table()?;
+            for (name, value) in fields_of(head) {
+                let name = self.state.lua.create_string(name)?;
+                headers.raw_set(name, self.state.lua.create_string(value)?)?;
+            }
+            Ok(headers)
+        };
+        let headers = headers().map_err(|error: mlua::Error| sentence(&error))?;
+        self.state.response(status, headers, body)
+    }
+}
+
+/// The fields of a head that the parser has accepted, names and values as received.
+fn fields_of(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = head.split(|&byte| byte == b'\n').skip(1);
+    lines.filter_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// A runner as one connection's answers see it.
+pub(crate) struct Listener<'a> {
+    pub(crate) runner: &'a mut Runner,
+    pub(crate) index: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_as_received() {
+        let head = b"HTTP/1.1 200 OK\r\nX-A:  b c \r\nempty:\r\nurl: http://x:1/\r\n\r\n";
+        let fields: Vec<_> = fields_of(head).collect();
+        let expected: [(&[u8], &[u8]); 3] =
+            [(b"X-A", b"b c"), (b"empty", b""), (b"url", b"http://x:1/")];
+        assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn the_first_error_is_the_one_that_is_told() {
+        let mut errors = ScriptErrors::default();
+        errors.merge(ScriptErrors::default());
+        errors.add("one".to_owned());
+        errors.add("two".to_owned());
+        let mut all = ScriptErrors::default();
+        all.merge(errors);
+        assert_eq!((all.count, all.first.as_deref()), (2, Some("one")));
+    }
+}

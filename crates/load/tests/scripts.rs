@@ -1,0 +1,339 @@
+//! wrk's Lua scripts: what they make leave, what they see, and what becomes of their mistakes.
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+mod support;
+
+use millpond_load::{LoadConfig, LoadRecord, Observer, Script, ScriptConfig, Stop};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use support::{MS, Reply, TestServer, check_identities, get};
+
+/// A script in a file of its own.
+struct ScriptFile {
+    directory: tempfile::TempDir,
+    config: ScriptConfig,
+}
+
+impl ScriptFile {
+    fn new(code: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("script.lua");
+        std::fs::write(&file, code).unwrap();
+        let config = ScriptConfig {
+            file,
+            url: "http://pond/path".to_owned(),
+            args: vec![],
+            method: "GET".to_owned(),
+            fields: vec![],
+            body: None,
+            seed: None,
+        };
+        Self { directory, config }
+    }
+
+    fn args(mut self, args: &[&str]) -> Self {
+        self.config.args = args.iter().map(|&arg| arg.to_owned()).collect();
+        self
+    }
+
+    /// Where the script may leave notes: `NOTES` in its code.
+    fn notes(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("notes")).unwrap_or_default()
+    }
+}
+
+/// A script that may leave notes by `note(...)`.
+fn noting(code: &str) -> ScriptFile {
+    let script = ScriptFile::new("");
+    let notes = script.directory.path().join("notes");
+    let note = format!(
+        "function note(...)
+            local file = io.open({:?}, 'a')
+            file:write(string.format(...), '\\n')
+            file:close()
+         end\n",
+        notes.display().to_string()
+    );
+    std::fs::write(&script.config.file, note + code).unwrap();
+    script
+}
+
+/// Nobody looks.
+struct Unwatched;
+
+impl Observer for Unwatched {}
+
+/// Says hello, to HEAD without a body: who waits for one does not see the next answer.
+fn server() -> TestServer {
+    TestServer::start(|seen| {
+        let mut reply = Reply::ok(b"hello");
+        if seen.head.starts_with("HEAD ") {
+            reply.bytes.truncate(reply.bytes.len() - 5);
+        }
+        reply
+    })
+}
+
+fn counted(server: &TestServer, requests: u64) -> LoadConfig {
+    let mut config = get(server.address);
+    config.stop = Stop::after_requests(requests);
+    config
+}
+
+fn run(config: &LoadConfig, script: &ScriptFile) -> (LoadRecord, Script) {
+    let mut loaded = Script::load(&script.config, config).unwrap();
+    let stop = AtomicBool::new(false);
+    let record = millpond_load::run_script(config, &mut loaded, &Unwatched, &stop).unwrap();
+    check_identities(&record);
+    (record, loaded)
+}
+
+/// Runs it and expects neither failed requests nor errors of the script.
+fn run_well(config: &LoadConfig, script: &ScriptFile) -> (LoadRecord, Script) {
+    let (record, loaded) = run(config, script);
+    assert_eq!(record.errors.total(), 0, "{:?}", record.errors);
+    assert_eq!(loaded.errors().count, 0, "{:?}", loaded.errors());
+    (record, loaded)
+}
+
+fn targets(server: &TestServer) -> Vec<String> {
+    let seen = server.seen();
+    seen.iter().map(|seen| seen.target().to_owned()).collect()
+}
+
+/// Goal: without `request()` the request is made of wrk's table, once.
+#[test]
+fn a_static_script_sends_what_the_table_says() {
+    let server = server();
+    let script = ScriptFile::new(
+        "wrk.method = 'PUT' wrk.body = 'a=b' wrk.headers['X-A'] = 7
+         function init(args) wrk.path = '/' .. args[0] .. args[1] .. #args end",
+    );
+    let script = script.args(&["one", "two"]);
+    let (record, _) = run_well(&counted(&server, 20), &script);
+    assert_eq!(record.requests, 20);
+    for seen in server.seen() {
+        let mut lines: Vec<&str> = seen.head.trim_end().split("\r\n").collect();
+        lines[1..].sort_unstable();
+        let host = format!("Host: {}", server.address);
+        let expected = [
+            "PUT /http://pond/pathone2 HTTP/1.1",
+            "Content-Length: 3",
+            &host,
+            "X-A: 7",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(seen.body, b"a=b");
+    }
+}
+
+/// Goal: a script that counts in its path and in a header sends each number once, from 1 on in the
+/// first thread, whose first request was only a proof.
+#[test]
+fn a_counting_script_sends_each_number_once() {
+    let server = server();
+    let script = ScriptFile::new(
+        "counter = 0
+         request = function()
+            wrk.headers['X-Counter'] = counter
+            counter = counter + 1
+            return wrk.format(nil, '/' .. (counter - 1))
+         end",
+    );
+    run_well(&counted(&server, 50), &script);
+    let expected: Vec<String> = (1..=50).map(|number| format!("/{number}")).collect();
+    assert_eq!(targets(&server), expected);
+    for seen in server.seen() {
+        let counter = format!("X-Counter: {}\r\n", &seen.target()[1..]);
+        assert!(seen.head.contains(&counter), "{}", seen.head);
+    }
+}
+
+/// Goal: every request of a string is counted and timed, however many each string holds, and the
+/// next string leaves when all of the last one are answered.
+#[test]
+fn the_length_of_strings_may_change_with_each() {
+    let server = server();
+    let script = ScriptFile::new(
+        "local calls = 0
+         request = function()
+            calls = calls + 1
+            local requests = {}
+            for i = 1, calls do
+               requests[i] = wrk.format(i % 2 == 0 and 'HEAD' or 'GET', '/' .. calls .. '/' .. i)
+            end
+            return table.concat(requests)
+         end",
+    );
+    // 2 + 3 + ... + 11, then one more that the count allows.
+    let (record, _) = run_well(&counted(&server, 66), &script);
+    assert_eq!((record.requests, record.sent), (66, 66));
+    let seen = server.seen();
+    let mut place = 0;
+    for length in 2..=12 {
+        for index in 1..=length {
+            let target = format!("/{length}/{index}");
+            assert_eq!(seen[place].target(), target);
+            place += 1;
+        }
+    }
+    // The rest of the last string left too: a string is never cut.
+    assert_eq!(seen.len(), place);
+}
+
+/// Goal: `response()` sees every answer as it was received, without the framing of its body.
+#[test]
+fn answers_are_shown_to_a_script_that_asks() {
+    let chunked =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Token: t\r\nx-token: u v \r\n\r\n\
+                    3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let server = TestServer::start(move |seen| match seen.target() {
+        "/first" => Reply::raw(chunked.to_vec()),
+        _ => Reply::status(404, b""),
+    });
+    let script = noting(
+        "local path = '/first'
+         function request() return wrk.format(nil, path) end
+         function response(status, headers, body)
+            note('%d %s %s %s %s', status, headers['X-Token'] or '-', headers['x-token'] or '-',
+                 headers['Content-Length'] or '-', body)
+            path = '/second'
+         end",
+    );
+    let (record, loaded) = run(&counted(&server, 3), &script);
+    assert_eq!((record.requests, record.errors.status), (1, 2));
+    assert_eq!(loaded.errors().count, 0, "{:?}", loaded.errors());
+    assert_eq!(
+        script.notes(),
+        "200 t u v - abcde\n404 - - 0 \n404 - - 0 \n"
+    );
+}
+
+/// Goal: an answer that comes in pieces is shown whole, whichever connection it is on.
+#[test]
+fn answers_in_pieces_are_shown_whole() {
+    let body: Vec<u8> = (0..300_000u32).map(|at| b'a' + (at % 23) as u8).collect();
+    let answer = body.clone();
+    let server = TestServer::start(move |_| Reply::ok(&answer));
+    let script = noting(&format!(
+        "local expected = {:?}
+         function response(status, headers, body)
+            note(body == expected and headers['Content-Length'] == '300000' and 'same' or 'other')
+         end",
+        String::from_utf8(body).unwrap()
+    ));
+    let mut config = counted(&server, 12);
+    config.connections = 3;
+    run_well(&config, &script);
+    assert_eq!(script.notes(), "same\n".repeat(12));
+}
+
+/// Goal: `delay()` comes before each request, and is no part of the latency.
+#[test]
+fn delays_come_before_requests() {
+    let server = server();
+    let script = noting("function delay() note('asked') return 30 end");
+    let mut config = counted(&server, 5);
+    config.connections = 1;
+    let (record, _) = run_well(&config, &script);
+    let seen = server.seen();
+    for pair in seen.windows(2) {
+        assert!(pair[1].at - pair[0].at >= Duration::from_millis(30));
+    }
+    assert_eq!(script.notes().lines().count(), 6);
+    // Five delays passed; had one been counted, the mean would be at least a fifth of it.
+    assert_eq!(record.requests, 5);
+    assert!(record.slip.max() == 0, "a closed loop has no slip");
+}
+
+/// Goal: `thread:stop()` ends one thread's sending; when all have stopped, the run ends.
+#[test]
+fn stopping_every_thread_ends_the_run() {
+    let server = server();
+    let script = ScriptFile::new(
+        "local place = 0
+         function setup(thread)
+            place = place + 1
+            thread:set('limit', place * 10)
+         end
+         local answers = 0
+         function response()
+            answers = answers + 1
+            if answers == limit then wrk.thread:stop() end
+         end",
+    );
+    let mut config = get(server.address);
+    config.stop = Stop::after_ns(600_000 * MS);
+    (config.threads, config.connections) = (2, 2);
+    let (record, _) = run_well(&config, &script);
+    assert_eq!((record.requests, server.requests()), (30, 30));
+}
+
+/// Goal: `setup` speaks to each thread, a thread's values are read when all is over, and `done` gets
+/// the figures of the record.
+#[test]
+fn done_gets_the_figures_of_the_record() {
+    let server = TestServer::start(|seen| match seen.number % 4 {
+        3 => Reply::status(503, b""),
+        _ => Reply::ok(b"hello").after(Duration::from_millis(1)),
+    });
+    let script = noting(
+        "local threads = {}
+         function setup(thread)
+            table.insert(threads, thread)
+            thread:set('id', #threads)
+         end
+         function init(args) answers = 0 end
+         function response() answers = answers + 1 end
+         function done(summary, latency, requests)
+            local total = 0
+            for place, thread in ipairs(threads) do
+               assert(thread:get('id') == place)
+               total = total + thread:get('answers')
+            end
+            note('%d', total)
+            note('%d %d %d', summary.duration, summary.requests, summary.bytes)
+            local e = summary.errors
+            note('%d %d %d %d %d', e.connect, e.read, e.write, e.status, e.timeout)
+            for _, figure in ipairs{ latency.min, latency.max, latency.mean, latency.stdev,
+                                     latency:percentile(50), latency:percentile(99.9) } do
+               note('%.17g', figure)
+            end
+            local samples = 0
+            for i = 1, #latency do samples = samples + select(2, latency(i)) end
+            note('%d', samples)
+            note('%d %d', requests.max, #requests)
+         end",
+    );
+    let mut config = counted(&server, 200);
+    (config.threads, config.connections) = (2, 4);
+    let (record, loaded) = run(&config, &script);
+    assert_eq!((record.requests, record.errors.status), (150, 50));
+    loaded.done(&record, &[10.0, 30.0, 20.0]).unwrap();
+    let us = |ns: f64| format!("{}", ns / 1e3);
+    let latency = &record.response;
+    let expected = [
+        "200".to_owned(),
+        format!(
+            "{} 200 {}",
+            record.duration_ns / 1_000,
+            record.bytes_received
+        ),
+        "0 0 0 50 0".to_owned(),
+        us(latency.min() as f64),
+        us(latency.max() as f64),
+        us(latency.mean()),
+        us(latency.stdev()),
+        us(latency.percentile(50.0) as f64),
+        us(latency.percentile(99.9) as f64),
+        "150".to_owned(),
+        "30 3".to_owned(),
+    ];
+    let number = |text: &str| text.parse::<f64>().ok();
+    let notes = script.notes();
+    for (line, expected) in notes.lines().zip(&expected) {
+        let is_same =
+            line == expected || number(line).is_some_and(|it| Some(it) == number(expected));
+        assert!(is_same, "{line} is not {expected} in {notes}");
+    }
+    assert_eq!(notes.lines().count(), expected.len());
+}
