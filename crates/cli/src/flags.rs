@@ -7,6 +7,7 @@ mod find_max;
 mod limits;
 mod load;
 mod logs;
+mod merge;
 mod printing;
 mod streams;
 mod watcher;
@@ -44,10 +45,11 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 enum Command {
     Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
-    Load(load::LoadFlags),
+    Load(merge::LoadJob),
     Serve(serve::ServeFlags),
 }
 

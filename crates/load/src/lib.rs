@@ -35,6 +35,7 @@ mod timeline;
 mod shared;
 pub mod run;
 pub mod record;
+mod merge;
 mod verdict;
 pub mod search;
 pub mod error;
@@ -42,6 +43,7 @@ pub mod error;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
 pub use error::{ConnectFailure, LoadError};
+pub use merge::MergeError;
 pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,

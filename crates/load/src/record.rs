@@ -2,8 +2,8 @@
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    FORMAT_VERSION, LoadClass, LoadErrors, LoadHistograms, LoadReport, LoadSecond, LoadVerdict,
-    WrongAnswers,
+    ClassHistograms, FORMAT_VERSION, LoadClass, LoadErrors, LoadHistograms, LoadReport, LoadSecond,
+    LoadVerdict, WrongAnswers,
 };
 use std::collections::BTreeMap;
 
@@ -118,6 +118,14 @@ pub struct ClassRecord {
 }
 
 impl ClassRecord {
+    fn histograms(&self) -> ClassHistograms {
+        ClassHistograms {
+            name: self.name.clone(),
+            response: self.response.clone(),
+            service: self.service.clone(),
+        }
+    }
+
     fn to_report(&self, duration_ns: u64) -> LoadClass {
         let requests = self.response.count();
         let duration_s = duration_ns as f64 / 1e9;
@@ -194,6 +202,7 @@ impl LoadRecord {
                 lateness: self.lateness.clone(),
                 unanswered: self.unanswered.clone(),
                 thread_rates: self.thread_rates.clone(),
+                classes: self.classes.iter().map(ClassRecord::histograms).collect(),
             }),
             ..LoadReport::default()
         }

@@ -18,7 +18,7 @@ pub use comparison::{
     Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
     Subject, Verdicts,
 };
-pub use load::{LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
+pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,

@@ -325,6 +325,7 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flags::merge::LoadJob;
     use crate::flags::{Cli, Command};
     use clap::Parser;
     use millpond_load::{Arrivals, Rate};
@@ -337,7 +338,7 @@ mod tests {
             .map_err(|error| error.to_string())?
             .command
         {
-            Command::Load(flags) => Ok(flags),
+            Command::Load(LoadJob::Run(flags)) => Ok(*flags),
             other => Err(format!("{other:?}")),
         }
     }

@@ -4,13 +4,14 @@
 //! Absent on purpose: holding lines back. Who follows a file sees each second as it ends, and a
 //! machine that stops in the middle of a run leaves what was measured until then.
 
+use super::printing::Finished;
 use crate::output::{self, Failure, JsonFile};
-use millpond_load::Second;
+use millpond_load::{LoadRecord, Second};
 use millpond_measure::record::{LoadReport, LoadSecond};
 use millpond_measure::report::hlog;
 use std::fs::File;
 use std::io::Write;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What its lines are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -88,6 +89,24 @@ impl Streams {
                 Ok(text) => stream.write(&text),
                 Err(failure) => stream.failure = Some(failure),
             }
+        }
+    }
+
+    /// A run that is over and has no seconds any more: an interval log holds it as one.
+    pub(super) fn whole(&mut self, run: &Finished<'_>) {
+        let LoadRecord {
+            response,
+            service,
+            slip,
+            ..
+        } = run.record;
+        let figures = LoadSecond {
+            duration_ns: run.record.duration_ns,
+            ..LoadSecond::default()
+        };
+        self.started(UNIX_EPOCH + Duration::from_nanos(run.record.started_unix_ns));
+        for stream in self.0.iter_mut().filter(|one| one.form == Form::Hlog) {
+            stream.write(&hlog::second(&figures, [response, service, slip]));
         }
     }
 

@@ -84,3 +84,82 @@ fn files_of_one_run_agree() {
     assert!(blob.starts_with("HISTFAAA"), "{blob}");
     assert!(v2.starts_with(&format!("response {blob}\n")), "{v2}");
 }
+
+/// Goal: records of several runs make one, from each kind of file that holds samples, and print in
+/// every format.
+#[test]
+fn records_are_merged() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    let mut requests = 0;
+    for name in ["a", "b"] {
+        let [json, hlog, v2] = ["json", "hlog", "v2"].map(|form| format!("{form}={name}.{form}"));
+        let words = [
+            "--requests",
+            "300",
+            "--print",
+            &json,
+            "--print",
+            &hlog,
+            "--print",
+            &v2,
+        ];
+        load(&server, at, &words);
+        let record: Value = serde_json::from_str(&text(at, &format!("{name}.json"))).unwrap();
+        requests += record["requests"].as_u64().unwrap();
+    }
+    let mut merged = Vec::new();
+    for kind in ["json", "hlog", "v2"] {
+        let files = [format!("a.{kind}"), format!("b.{kind}")];
+        let finished = run(millpond(&["load", "merge", "--print", "json"])
+            .current_dir(at)
+            .args(&files));
+        let record: Value = serde_json::from_str(&finished.stdout).unwrap();
+        assert_eq!(record["requests"], requests, "{finished:?}");
+        assert_eq!(record["connections"], 8);
+        merged.push((
+            record["response_ns"].clone(),
+            record["histograms"]["service"].clone(),
+            record["requests_per_s"].clone(),
+        ));
+    }
+    assert!(merged.iter().all(|one| *one == merged[0]), "{merged:?}");
+
+    for (format, beginning) in [
+        ("wrk", "Running "),
+        ("wrk2", "Running "),
+        ("csv", "url,"),
+        ("hgrm", "       Value"),
+        ("v2", "response HISTFAAA"),
+        ("ndjson", "{\"type\":\"summary\""),
+        ("hlog", "#[Logged with millpond"),
+    ] {
+        let words = ["load", "merge", "a.json", "b.json", "--print", format];
+        let finished = run(millpond(&words).current_dir(at));
+        assert!(finished.stdout.starts_with(beginning), "{finished:?}");
+    }
+}
+
+/// Goal: a file that cannot be merged is named, with what is wrong with it.
+#[test]
+fn files_that_cannot_be_merged_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    std::fs::write(at.join("bare.json"), "{\"requests\": 3}").unwrap();
+    std::fs::write(at.join("cut.hlog"), "#[Logged with millpond 1]\n").unwrap();
+    for (file, part) in [
+        ("absent.json", "cannot be read"),
+        ("bare.json", "no samples"),
+        ("cut.hlog", "without the counts"),
+    ] {
+        let finished = run(millpond(&["load", "merge", file]).current_dir(at));
+        assert_eq!(finished.code(), 1, "{finished:?}");
+        let sentence = finished.sentence();
+        assert!(
+            sentence.contains(file) && sentence.contains(part),
+            "{sentence}"
+        );
+    }
+    assert_eq!(run(&mut millpond(&["load", "merge"])).code(), 2);
+}

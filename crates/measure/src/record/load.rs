@@ -84,6 +84,20 @@ pub struct LoadHistograms {
     pub unanswered: LatencyHistogram,
     /// No times: requests per second of single threads, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
+    /// Of each class of requests; empty if there is one.
+    pub classes: Vec<ClassHistograms>,
+}
+
+/// Every sample of one class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClassHistograms {
+    /// As it was named.
+    pub name: String,
+    /// From the intended start to the last byte.
+    pub response: LatencyHistogram,
+    /// From the actual send to the last byte.
+    pub service: LatencyHistogram,
 }
 
 /// One run of the load generator.

@@ -1,0 +1,336 @@
+//! Records of generators that ran at the same time, as one run's.
+//!
+//! Samples and counts are added; nothing is averaged. What a single generator of all threads and
+//! connections would have counted is what comes out, bin by bin, and it is judged anew.
+//! Absent on purpose: runs one after another. Their windows would have to be added, and a rate over
+//! both says little about either.
+use crate::outcome::add_errors;
+use crate::record::{ClassRecord, Ended, LoadRecord};
+use millpond_measure::record::{LoadHistograms, LoadReport};
+
+/// Why records do not make one.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MergeError {
+    /// There is nothing to merge.
+    #[error("no record was given")]
+    Nothing,
+    /// The record holds figures only.
+    #[error("the record holds no samples: write it with a millpond that has `histograms` in it")]
+    NoSamples,
+    /// Rates of both kinds cannot be added.
+    #[error("a closed loop and an open one are two measurements: merge each kind by itself")]
+    Loops,
+}
+
+impl LoadRecord {
+    /// The record of a report that holds its samples, seconds excepted.
+    ///
+    /// # Errors
+    /// If it holds none.
+    pub fn from_report(report: &LoadReport) -> Result<Self, MergeError> {
+        let histograms = report.histograms.as_ref().ok_or(MergeError::NoSamples)?;
+        let LoadHistograms {
+            response,
+            service,
+            slip,
+            lateness,
+            unanswered,
+            thread_rates,
+            classes,
+        } = histograms.clone();
+        let classes = classes.into_iter().map(|class| {
+            let mut figures = report.classes.iter();
+            let figures = figures.find(|figures| figures.name == class.name);
+            ClassRecord {
+                errors: figures.map(|figures| figures.errors).unwrap_or_default(),
+                name: class.name,
+                response: class.response,
+                service: class.service,
+            }
+        });
+        let ended = match (report.interrupted, report.target_gone) {
+            (true, _) => Ended::Interrupted,
+            (false, true) => Ended::TargetGone,
+            (false, false) => Ended::Complete,
+        };
+        Ok(Self {
+            threads: report.threads as usize,
+            connections: report.connections as usize,
+            pipeline: report.pipeline as usize,
+            driver: known_driver(&report.driver),
+            busy_poll_ns: report.busy_poll_ns,
+            spins_paid: report.spins_paid,
+            spins_vain: report.spins_vain,
+            spun_ns: report.spun_ns,
+            rate_per_s: report.rate_per_s,
+            arrivals: report.arrivals.clone(),
+            requests: report.requests,
+            answered_in_window: report.answered_in_window,
+            sent: report.sent,
+            resent: report.resent,
+            offered: report.offered,
+            sent_late: report.sent_late,
+            unsent: report.unsent,
+            shed: report.shed,
+            abandoned: report.abandoned,
+            errors: report.errors,
+            wrong_answers: report.wrong_answers,
+            classes: classes.collect(),
+            statuses: report.statuses.clone(),
+            bytes_received: report.bytes_received,
+            duration_ns: report.duration_ns,
+            requests_per_s: report.requests_per_s,
+            response,
+            service,
+            slip,
+            lateness,
+            unanswered,
+            thread_rates,
+            started_unix_ns: report.started_unix_ns,
+            generator_cpu_share: report.generator_cpu_share.unwrap_or_default(),
+            steal_share: report.steal_share,
+            ended,
+            verdict: report.verdict.clone(),
+            ..Self::default()
+        })
+    }
+
+    /// One record of all. The longest window is everybody's.
+    ///
+    /// # Errors
+    /// If there is none, or if closed and open loops stand side by side.
+    pub fn merged(records: impl IntoIterator<Item = Self>) -> Result<Self, MergeError> {
+        let mut records = records.into_iter();
+        let mut sum = records.next().ok_or(MergeError::Nothing)?;
+        for record in records {
+            if sum.arrivals.is_some() != record.arrivals.is_some() {
+                return Err(MergeError::Loops);
+            }
+            sum.add(&record);
+        }
+        sum.seconds.clear();
+        Ok(sum.judged())
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.add_settings(other);
+        let answers = window_answers(self) + window_answers(other);
+        self.duration_ns = self.duration_ns.max(other.duration_ns);
+        self.requests_per_s = if self.duration_ns == 0 {
+            0.0
+        } else {
+            answers as f64 * 1e9 / self.duration_ns as f64
+        };
+        self.requests += other.requests;
+        self.answered_in_window += other.answered_in_window;
+        self.sent += other.sent;
+        self.resent += other.resent;
+        self.offered = sum_of(self.offered, other.offered);
+        self.sent_late += other.sent_late;
+        self.unsent += other.unsent;
+        self.shed += other.shed;
+        self.abandoned += other.abandoned;
+        add_errors(&mut self.errors, &other.errors);
+        self.wrong_answers.add(&other.wrong_answers);
+        self.add_classes(other);
+        for (status, count) in &other.statuses {
+            *self.statuses.entry(*status).or_default() += count;
+        }
+        self.bytes_received += other.bytes_received;
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.slip.merge(&other.slip);
+        self.lateness.merge(&other.lateness);
+        self.unanswered.merge(&other.unanswered);
+        self.thread_rates.merge(&other.thread_rates);
+    }
+
+    fn add_classes(&mut self, other: &Self) {
+        for class in &other.classes {
+            match self.classes.iter_mut().find(|one| one.name == class.name) {
+                None => self.classes.push(class.clone()),
+                Some(sum) => {
+                    add_errors(&mut sum.errors, &class.errors);
+                    sum.response.merge(&class.response);
+                    sum.service.merge(&class.service);
+                }
+            }
+        }
+    }
+
+    fn add_settings(&mut self, other: &Self) {
+        self.threads += other.threads;
+        self.connections += other.connections;
+        self.pipeline = self.pipeline.max(other.pipeline);
+        if self.driver != other.driver {
+            self.driver = MIXED;
+        }
+        self.busy_poll_ns = self.busy_poll_ns.max(other.busy_poll_ns);
+        self.spins_paid += other.spins_paid;
+        self.spins_vain += other.spins_vain;
+        self.spun_ns += other.spun_ns;
+        self.rate_per_s = match (self.rate_per_s, other.rate_per_s) {
+            (Some(one), Some(two)) => Some(one + two),
+            _ => None,
+        };
+        if let (Some(words), Some(more)) = (&mut self.arrivals, &other.arrivals)
+            && words != more
+        {
+            *words += &format!(" and {more}");
+        }
+        self.generator_cpu_share = self.generator_cpu_share.max(other.generator_cpu_share);
+        self.steal_share = match (self.steal_share, other.steal_share) {
+            (Some(one), Some(two)) => Some(one.max(two)),
+            (one, two) => one.or(two),
+        };
+        if self.started_unix_ns == 0 || other.started_unix_ns < self.started_unix_ns {
+            self.started_unix_ns = other.started_unix_ns;
+        }
+        self.ended = worse(self.ended, other.ended);
+    }
+}
+
+/// Generators of several kinds took part.
+const MIXED: &str = "mixed";
+
+fn known_driver(name: &str) -> &'static str {
+    let known = ["epoll", "uring", MIXED];
+    known.into_iter().find(|one| *one == name).unwrap_or("")
+}
+
+/// The numerator of a record's rate: all answers when a count ended it, else those in the window.
+fn window_answers(record: &LoadRecord) -> u64 {
+    (record.requests_per_s * record.duration_ns as f64 / 1e9).round() as u64
+}
+
+fn sum_of(one: Option<u64>, two: Option<u64>) -> Option<u64> {
+    Some(one? + two?)
+}
+
+fn worse(one: Ended, two: Ended) -> Ended {
+    match (one, two) {
+        (Ended::TargetGone, _) | (_, Ended::TargetGone) => Ended::TargetGone,
+        (Ended::Interrupted, _) | (_, Ended::Interrupted) => Ended::Interrupted,
+        (Ended::Complete, Ended::Complete) => Ended::Complete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WINDOW_NS: u64 = 2_000_000_000;
+
+    /// Answers as (slip, service, status is 200).
+    type Answers = Vec<(u64, u64, bool)>;
+
+    /// What a generator would have recorded of these.
+    fn record(answers: &[(u64, u64, bool)], threads: usize) -> LoadRecord {
+        let mut record = LoadRecord {
+            threads,
+            connections: 3 * threads,
+            pipeline: 1,
+            driver: "epoll",
+            duration_ns: WINDOW_NS,
+            rate_per_s: Some(100.0 * threads as f64),
+            arrivals: Some("constant".to_owned()),
+            offered: Some(answers.len() as u64),
+            sent: answers.len() as u64,
+            steal_share: Some(0.0),
+            ..LoadRecord::default()
+        };
+        record.classes = ["read", "update"].map(class).into();
+        for &(slip_ns, service_ns, is_right) in answers {
+            let class = &mut record.classes[(service_ns % 2) as usize];
+            if is_right {
+                class.response.record(slip_ns + service_ns);
+                class.service.record(service_ns);
+                record.requests += 1;
+                record.response.record(slip_ns + service_ns);
+                record.service.record(service_ns);
+                record.slip.record(slip_ns);
+                record.lateness.record(slip_ns / 2);
+                *record.statuses.entry(200).or_default() += 1;
+            } else {
+                class.errors.status += 1;
+                record.wrong_answers.status += 1;
+                record.errors.status += 1;
+                record.unanswered.record(service_ns);
+                *record.statuses.entry(503).or_default() += 1;
+            }
+            record.bytes_received += 7;
+        }
+        record.answered_in_window = record.requests;
+        record.requests_per_s = record.requests as f64 * 1e9 / WINDOW_NS as f64;
+        record.judged()
+    }
+
+    fn class(name: &str) -> ClassRecord {
+        ClassRecord {
+            name: name.to_owned(),
+            ..ClassRecord::default()
+        }
+    }
+
+    fn through_json(record: &LoadRecord) -> LoadRecord {
+        let text = record.to_report().to_json().unwrap();
+        let report: LoadReport = serde_json::from_str(&text).unwrap();
+        LoadRecord::from_report(&report).unwrap()
+    }
+
+    proptest! {
+        /// Goal: the records of parts, written and read back, make the record of the whole: every
+        /// count, every bin, the rate and the verdict.
+        #[test]
+        fn parts_make_the_whole(
+            parts in prop::collection::vec(
+                prop::collection::vec((0_u64..1 << 30, 1_u64..1 << 33, prop::bool::weighted(0.9)), 0..60),
+                1..5,
+            ),
+        ) {
+            let whole: Answers = parts.concat();
+            let expected = record(&whole, parts.len());
+            let records = parts.iter().map(|part| through_json(&record(part, 1)));
+            let merged = LoadRecord::merged(records).unwrap();
+            prop_assert_eq!(merged.to_report(), expected.to_report());
+        }
+    }
+
+    /// Goal: the longer window is the window, the first start the start, the worst end the end.
+    #[test]
+    fn settings_are_those_of_all() {
+        let mut one = record(&[(0, 5, true)], 1);
+        let mut two = record(&[(0, 5, true); 3], 2);
+        (one.driver, one.started_unix_ns) = ("uring", 50);
+        (two.duration_ns, two.requests_per_s) = (WINDOW_NS / 2, 3.0);
+        (two.started_unix_ns, two.ended) = (40, Ended::Interrupted);
+        two.arrivals = Some("poisson".to_owned());
+        let merged = LoadRecord::merged([one, two]).unwrap();
+        assert_eq!((merged.threads, merged.connections), (3, 9));
+        assert_eq!((merged.driver, merged.started_unix_ns), ("mixed", 40));
+        assert_eq!(
+            (merged.duration_ns, merged.requests_per_s),
+            (WINDOW_NS, 2.0)
+        );
+        assert_eq!(merged.rate_per_s, Some(300.0));
+        assert_eq!(merged.arrivals.as_deref(), Some("constant and poisson"));
+        assert_eq!(merged.ended, Ended::Interrupted);
+        assert!(merged.verdict.reasons[0].contains("interrupted"));
+    }
+
+    /// Goal: what cannot be merged is refused with the reason.
+    #[test]
+    fn what_is_not_one_run_is_refused() {
+        let merge = |records: Vec<LoadRecord>| LoadRecord::merged(records).map(|_| ());
+        assert_eq!(merge(vec![]), Err(MergeError::Nothing));
+        let closed = LoadRecord {
+            arrivals: None,
+            ..record(&[], 1)
+        };
+        assert_eq!(merge(vec![closed, record(&[], 1)]), Err(MergeError::Loops));
+        let bare = LoadReport::default();
+        let refused = LoadRecord::from_report(&bare).map(|_| ());
+        assert_eq!(refused, Err(MergeError::NoSamples));
+    }
+}
