@@ -1,5 +1,6 @@
 //! The command line: one file for each command, with its flags, their help and their tests.
 
+mod accuracy;
 mod arrivals;
 mod bench;
 mod compare;

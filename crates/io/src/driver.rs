@@ -14,6 +14,7 @@ mod buffer_queue;
 mod linger;
 mod receiving;
 mod turn;
+mod receive_stamps;
 pub mod choice;
 pub mod features;
 pub mod epoll;
@@ -267,6 +268,18 @@ pub trait Driver: Sized {
     /// price of a CPU that does nothing else meanwhile. A driver that simulates time has no use
     /// for it.
     fn set_busy_poll(&mut self, _limit_ns: u64) {}
+
+    /// Has the kernel stamp when bytes arrive on sockets connected from now on, and takes the stamp
+    /// of one receive in `every` along; 0, as at the beginning: of none. False: this driver cannot.
+    fn stamp_receives(&mut self, _every: u32) -> bool {
+        false
+    }
+
+    /// When the kernel had the last of the bytes of the [`Event::Received`] being handled, on the
+    /// clock of [`Self::now_ns`]; `None` if this receive was not to take its stamp along, or had none.
+    fn received_at_ns(&self) -> Option<u64> {
+        None
+    }
 
     /// The time when the last wait ended; the time of the events being handled.
     fn now_ns(&self) -> u64;

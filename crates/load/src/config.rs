@@ -141,6 +141,10 @@ pub struct LoadConfig {
     /// How long a thread may look for answers before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
+    /// Whether a sample of the answers is stamped by the kernel on arrival, where the driver can, so
+    /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
+    /// of the machine, which is cheap and not free.
+    pub receive_stamps: bool,
 }
 
 impl LoadConfig {
@@ -163,6 +167,7 @@ impl LoadConfig {
             pool_mode: PoolMode::On,
             driver: DriverChoice::Epoll,
             busy_poll_ns: 0,
+            receive_stamps: false,
         }
     }
 

@@ -27,6 +27,7 @@ mod session;
 mod free;
 mod pacing;
 mod cpu_share;
+mod wake;
 mod worker;
 pub mod validation;
 mod class_outcome;

@@ -13,6 +13,7 @@ use crate::class_outcome::ClassOutcome;
 use crate::schedule::Arrival;
 use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
+use crate::wake::WakeDelays;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{LoadErrors, WrongAnswers};
 
@@ -47,6 +48,10 @@ pub(crate) struct Outcome {
     pub(crate) slip: LatencyHistogram,
     /// The part of slip that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
+    /// The rest of slip: no connection was free.
+    pub(crate) blocked: LatencyHistogram,
+    /// The parts of service, of a sample.
+    pub(crate) wake: WakeDelays,
     /// Ages of requests that were given up, from their intended start.
     pub(crate) unanswered: LatencyHistogram,
     pub(crate) errors: LoadErrors,
@@ -86,6 +91,8 @@ impl Outcome {
             service: LatencyHistogram::new(),
             slip: LatencyHistogram::new(),
             lateness: LatencyHistogram::new(),
+            blocked: LatencyHistogram::new(),
+            wake: WakeDelays::default(),
             unanswered: LatencyHistogram::new(),
             errors: LoadErrors::default(),
             wrong: WrongAnswers::default(),
@@ -276,6 +283,8 @@ impl Outcome {
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
         self.lateness.merge(&other.lateness);
+        self.blocked.merge(&other.blocked);
+        self.wake.merge(&other.wake);
         self.unanswered.merge(&other.unanswered);
         for (sum, count) in self.statuses.iter_mut().zip(&other.statuses) {
             *sum += count;

@@ -85,6 +85,13 @@ pub struct LoadRecord {
     pub slip: LatencyHistogram,
     /// The part of slip that is the generator's own: a connection was free and the time had come.
     pub lateness: LatencyHistogram,
+    /// The rest of slip: no connection was free.
+    pub blocked: LatencyHistogram,
+    /// From an answer's arrival in the kernel to its thread being awake, of a sample; empty where
+    /// the driver has no stamps.
+    pub wake_delay: LatencyHistogram,
+    /// From the actual write to the answer's arrival in the kernel, of the same sample.
+    pub kernel_service: LatencyHistogram,
     /// Ages, from the intended start, of requests that were given up: lower bounds of latencies
     /// that were never seen.
     pub unanswered: LatencyHistogram,
@@ -154,6 +161,7 @@ impl LoadRecord {
     /// The JSON record, without what only the caller knows: fill in `version` and `url`.
     pub fn to_report(&self) -> LoadReport {
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let (is_open_loop, has_stamps) = (self.rate_per_s.is_some(), !self.wake_delay.is_empty());
         LoadReport {
             format_version: FORMAT_VERSION,
             threads: narrow(self.threads),
@@ -189,6 +197,10 @@ impl LoadRecord {
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),
             slip_ns: self.slip.summary(),
+            client_late_ns: is_open_loop.then(|| self.lateness.summary()),
+            no_connection_ns: is_open_loop.then(|| self.blocked.summary()),
+            wake_delay_ns: has_stamps.then(|| self.wake_delay.summary()),
+            kernel_service_ns: has_stamps.then(|| self.kernel_service.summary()),
             statuses: self.statuses.clone(),
             generator_cpu_share: Some(self.generator_cpu_share),
             steal_share: self.steal_share,

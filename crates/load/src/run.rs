@@ -561,6 +561,9 @@ fn assemble(
     record.service = total.service;
     record.slip = total.slip;
     record.lateness = total.lateness;
+    record.blocked = total.blocked;
+    record.wake_delay = total.wake.delay;
+    record.kernel_service = total.wake.kernel_service;
     record.unanswered = total.unanswered;
     record.seconds = timeline.seconds;
     record.judged()

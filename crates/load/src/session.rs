@@ -227,6 +227,11 @@ impl Session {
         (&mut self.http, answers)
     }
 
+    /// The request that the next answer belongs to.
+    pub(crate) fn oldest(&self) -> Option<InFlight> {
+        self.in_flight.front().copied()
+    }
+
     /// The oldest request's write, if it was written.
     pub(crate) fn oldest_written_ns(&self) -> Option<u64> {
         self.in_flight.front().map(|request| request.written_ns)

@@ -34,6 +34,9 @@ pub fn facts_of(record: &LoadRecord) -> SloFacts<'_> {
     }
 }
 
+/// Stamped answers without which wake delay is not judged.
+const WAKES_MIN: u64 = 100;
+
 /// Judges a finished record.
 pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
     let mut verdict = LoadVerdict::default();
@@ -127,8 +130,27 @@ fn judge_pacing(record: &LoadRecord, verdict: &mut LoadVerdict) {
         );
         note(verdict, LoadStatus::Suspect, reason);
     }
+    judge_wake(record, verdict);
     judge_missed_rate(record, verdict);
     judge_shed(record, verdict);
+}
+
+/// Most of service time spent in this machine's own queue is not the target's.
+fn judge_wake(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let (delay, kernel) = (
+        record.wake_delay.percentile(50.0),
+        record.kernel_service.percentile(50.0),
+    );
+    if record.wake_delay.count() >= WAKES_MIN && delay > kernel {
+        let reason = format!(
+            "the generator read late: answers lay in the kernel for {} (median) before it woke, \
+             longer than the {} that they took to come; see the kernel's service time, or use \
+             --busy-poll",
+            format_duration_ns(delay as f64),
+            format_duration_ns(kernel as f64)
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    }
 }
 
 /// What was given up unsent has no latency, so the latencies are of a selection.
@@ -238,6 +260,22 @@ mod tests {
         let (status, reason) = status_after(|record| record.slip.record_many(5_000 * US, 300));
         assert_eq!(status, LoadStatus::Suspect);
         assert!(reason.contains("free connection"), "{reason}");
+    }
+
+    /// Goal: a thread that woke late is not taken for a slow target, and a few stamps judge nothing.
+    #[test]
+    fn late_reads_are_noticed() {
+        let wakes = |delay_ns: u64, count: u64| {
+            move |record: &mut LoadRecord| {
+                record.wake_delay.record_many(delay_ns, count);
+                record.kernel_service.record_many(40 * US, count);
+            }
+        };
+        assert_eq!(status_after(wakes(30 * US, 1_000)).0, LoadStatus::Ok);
+        let (status, reason) = status_after(wakes(60 * US, 1_000));
+        assert_eq!(status, LoadStatus::Suspect);
+        assert!(reason.contains("read late"), "{reason}");
+        assert_eq!(status_after(wakes(60 * US, 99)).0, LoadStatus::Ok);
     }
 
     #[test]

@@ -17,13 +17,14 @@ use crate::arrivals::Cursor;
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
 use crate::free::FreeSessions;
-use crate::outcome::{Outcome, Phase};
+use crate::outcome::{InFlight, Outcome, Phase};
 use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::{Listener, Runner};
 use crate::session::{Desk, Session, State};
 use crate::shared::Shared;
 use crate::timeline::Seconds;
+use crate::wake::Sampling;
 use millpond_http::ClientError;
 use millpond_io::{
     Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
@@ -83,6 +84,8 @@ pub(crate) struct Worker<'run> {
     next_sweep_ns: u64,
     next_trim_ns: u64,
     cpu: CpuShare,
+    /// `None`: receives are not stamped.
+    stamps: Option<Sampling>,
     is_done: bool,
     /// Where the requests come from, if not from the workload. On the heap: most runs have none.
     pub(crate) script: Option<Box<Runner>>,
@@ -127,6 +130,7 @@ impl<'run> Worker<'run> {
             next_sweep_ns: 0,
             next_trim_ns: 0,
             cpu: CpuShare::default(),
+            stamps: None,
             is_done: false,
             script: None,
             batch: Vec::new(),
@@ -151,6 +155,7 @@ impl<'run> Worker<'run> {
         if now_ns >= self.seconds.next_ns {
             self.turn_second(now_ns);
         }
+        let stamped = self.stamped(shard.driver, index);
         let listener = self.script.as_deref_mut().and_then(|runner| {
             let wants_answers = runner.wants_answers();
             wants_answers.then_some(Listener { runner, index })
@@ -169,7 +174,11 @@ impl<'run> Worker<'run> {
             Input::Bytes(bytes) => session.receive(bytes, &shard.pools.blocks, &mut desk),
             Input::End => session.peer_finished(&mut desk),
         };
-        self.in_flight -= before - session.in_flight_len();
+        let answers = before - session.in_flight_len();
+        self.in_flight -= answers;
+        if let Some(stamped) = stamped {
+            stamped.note(&mut self.outcome, answers, now_ns);
+        }
         if let Input::Bytes(bytes) = input
             && in_window
         {
@@ -182,6 +191,16 @@ impl<'run> Worker<'run> {
         } else {
             self.offer(index);
         }
+    }
+
+    /// What a receive that was stamped found waiting for its answer.
+    fn stamped<D: Driver>(&self, driver: &D, index: u32) -> Option<Stamped> {
+        let stamp_ns = driver.received_at_ns()?;
+        Some(Stamped {
+            stamp_ns,
+            request: self.sessions[index as usize].oldest()?,
+            right_before: self.outcome.requests(),
+        })
     }
 
     /// A second is over. Called for events too, so that each is counted in its own.
@@ -274,10 +293,14 @@ impl<'run> Worker<'run> {
             };
             self.now_ns = shard.driver.clock_ns();
             let (now_ns, free_since_ns) = (self.now_ns, session.free_since_ns);
-            let lateness = &mut self.outcome.lateness;
+            let Outcome {
+                lateness, blocked, ..
+            } = &mut self.outcome;
             let batch = session.written(now_ns, is_closed_loop, |request| {
                 if request.counted && !is_closed_loop {
-                    lateness.record(now_ns - request.intended_ns.max(free_since_ns));
+                    let intended_ns = request.intended_ns;
+                    lateness.record(now_ns - intended_ns.max(free_since_ns));
+                    blocked.record(free_since_ns.saturating_sub(intended_ns));
                 }
             });
             if shard.driver.send(socket, batch) == SendOutcome::Blocked {
@@ -285,6 +308,25 @@ impl<'run> Worker<'run> {
             }
         }
         self.dirty.clear();
+    }
+}
+
+/// A receive with the kernel's stamp, before its bytes are looked at.
+struct Stamped {
+    stamp_ns: u64,
+    /// The request whose answer may be in it.
+    request: InFlight,
+    /// Right answers until then.
+    right_before: u64,
+}
+
+impl Stamped {
+    /// The stamp is that of the last byte: of several answers, the first ones came earlier.
+    fn note(self, outcome: &mut Outcome, answers: usize, now_ns: u64) {
+        let is_right = outcome.requests() == self.right_before + 1;
+        if answers == 1 && is_right && self.request.counted {
+            outcome.wake.record(&self.request, self.stamp_ns, now_ns);
+        }
     }
 }
 
@@ -297,6 +339,10 @@ enum Input<'a> {
 
 impl<D: Driver> Protocol<D> for Worker<'_> {
     fn started(&mut self, shard: &mut ShardContext<'_, D>) -> Result<(), IoError> {
+        let wants_stamps = self.shared.config.receive_stamps;
+        if wants_stamps && shard.driver.stamp_receives(1) {
+            self.stamps = Some(Sampling::default());
+        }
         self.open_due(shard.driver, shard.now_ns)
     }
 

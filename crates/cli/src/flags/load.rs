@@ -1,5 +1,6 @@
 //! `millpond load`: the load generator, with the flags of wrk and wrk2.
 
+use super::accuracy::AccuracyFlags;
 use super::arrivals::ArrivalFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
@@ -114,6 +115,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     search: FindMaxFlags,
     #[command(flatten)]
+    accuracy: AccuracyFlags,
+    #[command(flatten)]
     print: PrintFlags,
 }
 
@@ -190,6 +193,7 @@ impl LoadFlags {
             pool_mode: self.pools,
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
+            receive_stamps: self.accuracy.receive_stamps,
             ..LoadConfig::new(target, workload)
         };
         config.check().map_err(Failure::usage)?;
@@ -289,6 +293,9 @@ impl LoadFlags {
             report: &report,
         };
         self.print.finish(&finished, &header)?;
+        if let Some(sentence) = self.accuracy.missing(&record) {
+            output::note(sentence);
+        }
         let outcomes = self.slo.map(|slo| slo.judge(&facts_of(&record)));
         let outcomes = outcomes.unwrap_or_default();
         for outcome in &outcomes {
@@ -314,6 +321,13 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
         Ended::Interrupted => Exit::Interrupted,
         Ended::TargetGone => {
             output::note("the target went away; the figures are those until then");
+            Exit::Failed
+        }
+        Ended::Complete if record.requests == 0 && record.errors.total() > 0 => {
+            output::note(format!(
+                "not one request was answered rightly; {} failed",
+                record.errors.total()
+            ));
             Exit::Failed
         }
         Ended::Complete if record.verdict.status == LoadStatus::Invalid => Exit::NotTrusted,

@@ -16,5 +16,6 @@ mod files;
 mod load;
 mod load_outputs;
 mod find_max;
+mod load_accuracy;
 mod bench;
 mod compare;

@@ -31,6 +31,7 @@ use self::receiving::receive_wanted;
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
+use super::receive_stamps::{ReceiveStamps, stamp_socket};
 use super::turn::turn_bytes;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
@@ -43,7 +44,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::thread;
 use std::time::Duration;
@@ -79,6 +80,7 @@ pub struct EpollDriver {
     deadlines: TimerWheel,
     closing_count: usize,
     busy_poll: BusyPoll,
+    receive_stamps: ReceiveStamps,
     now_ns: u64,
     /// The kernel has no `epoll_pwait2` (before Linux 5.11, and under some emulators): waits are
     /// rounded up to whole milliseconds.
@@ -123,6 +125,7 @@ impl EpollDriver {
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
             busy_poll: BusyPoll::default(),
+            receive_stamps: ReceiveStamps::default(),
             now_ns,
             waits_in_whole_ms: false,
             counters: DriverCounters::default(),
@@ -297,13 +300,18 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let turn_bytes = self.turn_bytes;
-        let Some(socket) = self.socket(id) else {
+        let Self {
+            sockets,
+            receive_stamps,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
             self.counters.stale_events += 1;
             return;
         };
         match socket.stage {
             Stage::Open if !flags.contains(EventFlags::OUT) => {
-                if let Some(received) = receive_wanted(socket, buffer, turn_bytes) {
+                if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
                     self.report_received(id, received, buffer, pools, handler);
                 } else {
                     self.ready_but_unwanted(id, flags, pools, handler);
@@ -382,6 +390,9 @@ impl Driver for EpollDriver {
     fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
         self.counters.connects += 1;
         let (fd, started) = connect_start(to)?;
+        if self.receive_stamps.is_on() {
+            stamp_socket(fd.as_fd());
+        }
         let socket = Socket::new(fd, Stage::Connecting);
         let id = self
             .register(socket, EventFlags::OUT)
@@ -430,6 +441,15 @@ impl Driver for EpollDriver {
 
     fn set_busy_poll(&mut self, limit_ns: u64) {
         self.busy_poll = BusyPoll::new(limit_ns);
+    }
+
+    fn stamp_receives(&mut self, every: u32) -> bool {
+        self.receive_stamps.set_every(every);
+        true
+    }
+
+    fn received_at_ns(&self) -> Option<u64> {
+        self.receive_stamps.last_ns
     }
 
     fn now_ns(&self) -> u64 {

@@ -31,6 +31,10 @@ impl Worker<'_> {
             return;
         };
         self.next_housekeeping_ns = now_ns + HOUSEKEEPING_NS;
+        if let Some(sampling) = &mut self.stamps {
+            let every = sampling.every(shard.driver.counters().receives);
+            shard.driver.stamp_receives(every);
+        }
         if schedule.is_in_window(now_ns) {
             self.cpu.sample(now_ns, shard.driver.counters().spun_ns);
         }

@@ -169,6 +169,14 @@ pub struct LoadReport {
     pub service_ns: LatencySummary,
     /// From the intended start to the actual send.
     pub slip_ns: LatencySummary,
+    /// The part of slip that is the generator's own; `None` in the closed loop.
+    pub client_late_ns: Option<LatencySummary>,
+    /// The rest of slip: no connection was free; `None` in the closed loop.
+    pub no_connection_ns: Option<LatencySummary>,
+    /// From an answer's arrival in the kernel to the generator being awake for it, of a sample.
+    pub wake_delay_ns: Option<LatencySummary>,
+    /// From the actual send to the answer's arrival in the kernel, of the same sample.
+    pub kernel_service_ns: Option<LatencySummary>,
     /// Answers by status code.
     pub statuses: BTreeMap<u16, u64>,
     /// CPU of the generator as a share of the CPUs it may use.

@@ -95,29 +95,7 @@ pub(super) fn totals(report: &LoadReport) -> String {
 /// Our own block after wrk's: all three clocks, and whether the generator believes itself.
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
-    let mut text = format!(
-        "\n  {:<10}{:>10}{:>10}{:>10}{:>10}{:>10}\n",
-        "Clocks", "50%", "90%", "99%", "99.9%", "max"
-    );
-    for (name, clock, what) in [
-        ("Response", &report.response_ns, "from the intended start"),
-        ("Service", &report.service_ns, "from the actual send"),
-        ("Slip", &report.slip_ns, "sent later than intended"),
-    ] {
-        let LatencySummary {
-            p50,
-            p90,
-            p99,
-            p999,
-            max,
-            ..
-        } = *clock;
-        text += &format!("    {name:<8}");
-        for value in [p50, p90, p99, p999, max] {
-            text += &format!("{:>10}", format_time_us(value as f64 / 1e3));
-        }
-        text += &format!("  {what}\n");
-    }
+    let mut text = clock_rows(report);
     if let Some(arrivals) = &report.arrivals {
         text += &format!("  Arrivals: {arrivals}\n");
     }
@@ -143,6 +121,60 @@ pub fn clocks(report: &LoadReport) -> String {
     text.push('\n');
     if report.interrupted {
         text += "  Interrupted: these are the results so far.\n";
+    }
+    text
+}
+
+/// The table of the three clocks, and of the parts of slip and service that are known.
+fn clock_rows(report: &LoadReport) -> String {
+    let mut text = format!(
+        "\n  {:<10}{:>10}{:>10}{:>10}{:>10}{:>10}\n",
+        "Clocks", "50%", "90%", "99%", "99.9%", "max"
+    );
+    let parts = [
+        (
+            "Late",
+            &report.client_late_ns,
+            "of slip: the generator's own",
+        ),
+        (
+            "Blocked",
+            &report.no_connection_ns,
+            "of slip: no connection was free",
+        ),
+        (
+            "Wake",
+            &report.wake_delay_ns,
+            "of service: arrived, and not read yet",
+        ),
+        (
+            "Kernel",
+            &report.kernel_service_ns,
+            "of service: from the send to its arrival",
+        ),
+    ];
+    let parts = parts
+        .into_iter()
+        .filter_map(|(name, clock, what)| Some((name, clock.as_ref()?, what)));
+    let clocks = [
+        ("Response", &report.response_ns, "from the intended start"),
+        ("Service", &report.service_ns, "from the actual send"),
+        ("Slip", &report.slip_ns, "sent later than intended"),
+    ];
+    for (name, clock, what) in clocks.into_iter().chain(parts) {
+        let LatencySummary {
+            p50,
+            p90,
+            p99,
+            p999,
+            max,
+            ..
+        } = *clock;
+        text += &format!("    {name:<8}");
+        for value in [p50, p90, p99, p999, max] {
+            text += &format!("{:>10}", format_time_us(value as f64 / 1e3));
+        }
+        text += &format!("  {what}\n");
     }
     text
 }

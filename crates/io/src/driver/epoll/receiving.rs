@@ -2,6 +2,8 @@
 
 use super::socket::{Socket, Stage};
 use super::{EpollDriver, Event, SocketId};
+use crate::driver::handle_of;
+use crate::driver::receive_stamps::ReceiveStamps;
 use crate::driver::receiving::Receiving;
 use crate::op::close::pending_error;
 use crate::op::receive::{Received, receive_now};
@@ -23,14 +25,19 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let turn_bytes = self.turn_bytes;
+        let Self {
+            sockets,
+            receive_stamps,
+            ..
+        } = self;
         // The handler of another event may have closed it since.
-        let Some(socket) = self.socket(id) else {
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
         if socket.stage != Stage::Open {
             return;
         }
-        match receive_wanted(socket, buffer, turn_bytes) {
+        match receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
             Some(received) => self.report_received(id, received, buffer, pools, handler),
             None => self.ready_but_unwanted(id, flags, pools, handler),
         }
@@ -145,8 +152,15 @@ pub(super) fn receive_wanted(
     socket: &Socket,
     buffer: &mut Lease,
     turn_bytes: usize,
+    stamps: &mut ReceiveStamps,
 ) -> Option<Received> {
-    (socket.receiving == Receiving::On).then(|| receive_now(socket.fd(), buffer, turn_bytes))
+    (socket.receiving == Receiving::On).then(|| {
+        if stamps.turn() {
+            stamps.receive(socket.fd(), buffer, turn_bytes)
+        } else {
+            receive_now(socket.fd(), buffer, turn_bytes)
+        }
+    })
 }
 
 fn socket_finished(driver: &mut EpollDriver, id: SocketId) {

@@ -1,0 +1,66 @@
+//! How `millpond load` guards its own figures: stamps of the kernel.
+//!
+//! Absent on purpose: the verdict (`millpond_load`), which no flag can turn off.
+
+use clap::Args;
+use millpond_load::LoadRecord;
+
+/// The flags of accuracy.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Accuracy")]
+pub(super) struct AccuracyFlags {
+    /// Have the kernel stamp a sample of the answers as they arrive, which tells a generator that
+    /// woke late from a slow server. Only --driver epoll has stamps
+    #[arg(long, value_name = "on|off", value_parser = parse_switch, default_value = "on")]
+    pub(super) receive_stamps: bool,
+}
+
+fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write on or off".to_owned()),
+    }
+}
+
+impl AccuracyFlags {
+    /// What a run could not do that was asked for, if anything.
+    pub(super) fn missing(&self, record: &LoadRecord) -> Option<String> {
+        let has_answers = record.requests > 0;
+        (self.receive_stamps && has_answers && record.wake_delay.is_empty()).then(|| {
+            let why = match record.driver {
+                "epoll" => "this kernel or kind of connection gives none",
+                _ => "receives of io_uring bring none; --driver epoll has them",
+            };
+            format!("no kernel stamps of answers ({why}): wake delay is unknown")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: stamps that were asked for and did not come are missed in one line, for either reason.
+    #[test]
+    fn missing_stamps_are_told() {
+        let flags = |receive_stamps| AccuracyFlags { receive_stamps };
+        let record = |driver| LoadRecord {
+            requests: 1,
+            driver,
+            ..LoadRecord::default()
+        };
+        let told = |driver| flags(true).missing(&record(driver)).unwrap();
+        assert!(
+            told("uring").contains("--driver epoll"),
+            "{}",
+            told("uring")
+        );
+        assert!(told("epoll").contains("this kernel"), "{}", told("epoll"));
+        assert_eq!(flags(false).missing(&record("uring")), None);
+        let mut stamped = record("epoll");
+        stamped.wake_delay.record(1);
+        assert_eq!(flags(true).missing(&stamped), None);
+        assert!(parse_switch("maybe").is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! What the generator says about itself, and the exit status that follows.
+
+use crate::support::{Finished, Running, Server, millpond, run};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+fn record(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// One whole request, or the end of the connection.
+fn read_request(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn answer(stream: &mut TcpStream, status: &str) {
+    let text = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
+    // The generator may have gone.
+    let _ = stream.write_all(text.as_bytes());
+}
+
+fn signal(pid: u32, name: &str) {
+    let words = [format!("-{name}"), pid.to_string()];
+    assert!(Command::new("kill").args(words).status().unwrap().success());
+}
+
+/// How long the generator is kept from running.
+const STOPPED: Duration = Duration::from_millis(800);
+
+/// Answers one connection; the tenth answer is sent while the process that asked is stopped.
+fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let pid = pid.recv().unwrap();
+    let mut number = 0;
+    while read_request(&mut stream) {
+        number += 1;
+        if number != 10 {
+            answer(&mut stream, "200 OK");
+            continue;
+        }
+        signal(pid, "STOP");
+        answer(&mut stream, "200 OK");
+        std::thread::sleep(STOPPED);
+        signal(pid, "CONT");
+    }
+}
+
+/// Goal: a generator that does not get the CPU shows wake delay, and the server's own time, as the
+/// kernel saw it, does not grow by it.
+#[test]
+fn a_starved_generator_is_no_slow_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (sender, pid) = channel();
+    let server = std::thread::spawn(move || serve_and_stop(&listener, &pid));
+    let words = [
+        "load",
+        "-c",
+        "1",
+        "--requests",
+        "40",
+        "--timeout",
+        "30s",
+        "--json",
+    ];
+    let load = Running::start(millpond(&words).arg(&file).arg(&url));
+    sender.send(load.pid()).unwrap();
+    let finished = load.finish();
+    server.join().unwrap();
+    let record = record(&file);
+    assert_eq!(record["requests"], 40, "{finished:?}");
+    let stopped_ns = STOPPED.as_nanos() as u64;
+    let max = |clock: &str| record[clock]["max"].as_u64().unwrap();
+    assert!(max("service_ns") >= stopped_ns, "{record}");
+    if record["wake_delay_ns"].is_null() {
+        // A kernel without stamps: then that is what has to be said.
+        assert!(
+            finished.stderr.contains("wake delay is unknown"),
+            "{finished:?}"
+        );
+        return;
+    }
+    assert!(max("wake_delay_ns") >= stopped_ns * 9 / 10, "{record}");
+    assert!(max("kernel_service_ns") < stopped_ns, "{record}");
+    assert!(finished.stdout.contains("Wake"), "{finished:?}");
+}
+
+/// A server that answers everything with this status, on any number of connections.
+fn server_of(status: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                while read_request(&mut stream) {
+                    answer(&mut stream, status);
+                }
+            });
+        }
+    });
+    url
+}
+
+fn load(words: &[&str], url: &str) -> Finished {
+    run(millpond(&["load", "-c", "2", "--requests", "20"])
+        .args(words)
+        .arg(url))
+}
+
+/// Goal: the exit status tells a script what happened, one for each kind of end.
+#[test]
+fn exit_statuses_tell_the_truth() {
+    let good = server_of("200 OK");
+    assert_eq!(load(&[], &good).code(), 0);
+    let failing = load(&[], &server_of("500 No"));
+    assert_eq!(failing.code(), 1, "all failed: {failing:?}");
+    assert!(failing.stderr.contains("not one request"), "{failing:?}");
+    assert_eq!(load(&["-c", "none"], &good).code(), 2, "wrong usage");
+    assert_eq!(
+        load(&["--slo", "p50<1ns"], &good).code(),
+        3,
+        "an objective was missed"
+    );
+    // Nobody can offer that from one connection: the rate was missed, and the run says so.
+    let rushed = run(millpond(&[
+        "load",
+        "-c",
+        "1",
+        "-R",
+        "5M",
+        "-d",
+        "50ms",
+        "--timeout",
+        "100ms",
+    ])
+    .arg(&good));
+    assert_eq!(rushed.code(), 4, "not to be trusted: {rushed:?}");
+    // Unreachable and interrupted: see the tests of the load generator and of the search.
+    let server = Server::start(&["plaintext"]);
+    let stamps = load(
+        &["--driver", "epoll", "--receive-stamps", "off"],
+        &server.url("/"),
+    );
+    assert!(!stamps.stderr.contains("wake delay"), "{stamps:?}");
+}
