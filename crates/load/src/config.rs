@@ -223,6 +223,17 @@ impl LoadConfig {
             );
         }
         self.pace()?;
+        let keys = match &self.workload {
+            Workload::Mix(mix) => mix.keys.as_ref(),
+            _ => None,
+        };
+        if self.validation.has_echo && keys.is_none() {
+            return refuse(
+                "expect-echo",
+                "no request names a key: put {key} into the URL or the body, and give --keys"
+                    .into(),
+            );
+        }
         self.check_request()
     }
 

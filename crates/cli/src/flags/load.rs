@@ -2,21 +2,18 @@
 
 use super::accuracy::AccuracyFlags;
 use super::arrivals::ArrivalFlags;
+use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
-use super::url::Url;
+use super::requests::RequestFlags;
 use super::watcher::Watcher;
 use super::{
-    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_bytes, parse_count, parse_duration_ns,
-    parse_pools,
+    POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_count, parse_duration_ns, parse_pools,
 };
 use crate::output::{self, Exit, Failure};
 use clap::Args;
-use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
-use millpond_load::{
-    Ended, LoadConfig, LoadRecord, Mode, Stop, Target, Workload, facts_of, run_observed,
-};
+use millpond_load::{Ended, LoadConfig, LoadRecord, Mode, Stop, Target, facts_of, run_observed};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
 use millpond_measure::slo::{Slo, SloOutcome};
@@ -42,12 +39,12 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
   millpond load -R 1k..20k -c 64 -d 1m --arrivals poisson http://127.0.0.1:8080/plaintext
   millpond load --put --keys 100k --value-size 1KiB --requests 100k http://127.0.0.1:8080
   millpond load --get --keys 100k --value-size 1KiB -c 64 -d 10s http://127.0.0.1:8080
+  millpond load --ycsb b --keys 100k -c 64 -d 10s http://127.0.0.1:8080
+  millpond load 'http://127.0.0.1:8080/item/{rand:1:5000}' -H 'X-Request: {uuid}'
 
 --put and --get speak to `millpond serve entity`: --put writes each of --keys values once, in order,
 and again from the first; --get reads them in random order and checks every byte.")]
 pub(crate) struct LoadFlags {
-    /// Where to ask, as in `http://127.0.0.1:8080/path`
-    url: String,
     /// Threads [default: 2, or 1 with a single connection]
     #[arg(short, long, value_name = "N", value_parser = parse_count)]
     threads: Option<u64>,
@@ -66,28 +63,6 @@ pub(crate) struct LoadFlags {
     /// Unanswered for longer than this is an error
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2s")]
     timeout: u64,
-    /// A header field `Name: value`; may be given several times
-    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parse_header)]
-    header: Vec<(String, String)>,
-    /// Method of the request
-    #[arg(long, value_name = "METHOD", value_parser = parse_method, default_value = "GET",
-        conflicts_with_all = ["put", "get"])]
-    method: Method,
-    /// Body of the request, or @FILE to read it from there
-    #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["put", "get"])]
-    body: Option<String>,
-    /// Write the values of an entity server
-    #[arg(long, conflicts_with = "get", requires = "keys")]
-    put: bool,
-    /// Read back the values that --put wrote, and check them
-    #[arg(long, requires = "keys")]
-    get: bool,
-    /// How many ids --put and --get use
-    #[arg(long, value_name = "N", value_parser = parse_count)]
-    keys: Option<u64>,
-    /// Size of a value in --put and --get
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1KiB")]
-    value_size: u64,
     /// Random numbers start here: the same seed asks for the same keys in the same order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -111,6 +86,10 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "OBJECTIVES")]
     slo: Option<Slo>,
     #[command(flatten)]
+    asked: RequestFlags,
+    #[command(flatten)]
+    expect: ExpectFlags,
+    #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]
     search: FindMaxFlags,
@@ -124,36 +103,10 @@ fn refuse_script(_: &str) -> Result<String, String> {
     Err("Lua scripts are not built yet: use --method, --header and --body".to_owned())
 }
 
-fn parse_method(text: &str) -> Result<Method, String> {
-    match Method::from_token(text.as_bytes()) {
-        Method::Extension | Method::Connect => {
-            Err("write GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH or TRACE".to_owned())
-        }
-        method => Ok(method),
-    }
-}
-
-/// A header field as RFC 9110 allows it, so that no request can be smuggled in a value.
-fn parse_header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("write it as `Name: value`")?;
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(format!("`{name}` cannot be the name of a header field"));
-    }
-    let value = value.trim_matches([' ', '\t']);
-    if value
-        .bytes()
-        .any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
-    {
-        return Err(format!("the value of {name} holds a control character"));
-    }
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 impl LoadFlags {
     /// The run these flags describe; all is checked before a name is looked up.
     fn config(&self) -> Result<LoadConfig, Failure> {
-        let url = Url::parse(&self.url).map_err(Failure::usage)?;
+        let urls = self.asked.parse_urls()?;
         let threads = self
             .threads
             .unwrap_or(THREADS_DEFAULT.min(self.connections));
@@ -163,19 +116,14 @@ impl LoadFlags {
                 self.connections
             )));
         }
-        let workload = self.workload()?;
-        let path = match &workload {
-            Workload::Static { .. } => url.path.clone(),
-            // The server's root stands for the one path that these workloads can mean.
-            _ if url.path == "/" => "/v0/entity".to_owned(),
-            _ => url.path.clone(),
-        };
+        let body = self.asked.read_body()?;
+        let workload = self.asked.workload(&urls, self.seed, &body)?;
         // Not yet looked up: the rest of the configuration is checked first.
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let target = Target {
             address: nowhere,
-            host: url.host_field.clone(),
-            path,
+            host: urls.first.host_field.clone(),
+            path: self.asked.target_path(&urls),
         };
         let stop = self.stop();
         let mut config = LoadConfig {
@@ -196,11 +144,9 @@ impl LoadFlags {
             receive_stamps: self.accuracy.receive_stamps,
             ..LoadConfig::new(target, workload)
         };
+        self.expect.apply(&mut config);
         config.check().map_err(Failure::usage)?;
-        if let Workload::Static { body, .. } = &mut config.workload {
-            *body = self.read_body()?;
-        }
-        config.target.address = Address::resolve(&url.authority).map_err(Failure::failed)?;
+        config.target.address = Address::resolve(&urls.first.authority).map_err(Failure::failed)?;
         Ok(config)
     }
 
@@ -216,45 +162,6 @@ impl LoadFlags {
             requests: self.requests,
         }
     }
-
-    fn workload(&self) -> Result<Workload, Failure> {
-        let (keys, seed) = (self.keys.unwrap_or_default(), self.seed);
-        let value_bytes = self.value_size as usize;
-        if self.put {
-            return Ok(Workload::EntityPut {
-                keys,
-                value_bytes,
-                seed,
-            });
-        }
-        if self.get {
-            return Ok(Workload::EntityGet {
-                keys,
-                value_bytes,
-                seed,
-            });
-        }
-        if self.keys.is_some() {
-            return Err(Failure::usage("--keys needs --put or --get"));
-        }
-        // The body may be a file, which is read once all else is known to be right.
-        let fields = self.header.clone();
-        Ok(Workload::Static {
-            method: self.method,
-            fields,
-            body: Vec::new(),
-        })
-    }
-
-    fn read_body(&self) -> Result<Vec<u8>, Failure> {
-        let text = self.body.as_deref().unwrap_or_default();
-        let Some(file) = text.strip_prefix('@') else {
-            return Ok(text.as_bytes().to_vec());
-        };
-        std::fs::read(file).map_err(|error| {
-            Failure::failed(format!("--body @{file}: the file cannot be read: {error}"))
-        })
-    }
 }
 
 impl LoadFlags {
@@ -267,14 +174,14 @@ impl LoadFlags {
                 seed: self.seed,
                 step_ns: self.duration,
                 json: self.print.json().cloned(),
-                url: self.url,
+                url: self.asked.shown_url(),
             };
             return self.search.run(slo, config, wishes);
         }
         let stop = interrupt_flag()?;
         let expected_ns = config.stop.duration_ns.unwrap_or_default();
         let (threads, connections) = (config.threads as u32, config.connections as u32);
-        let header = wrk::header(&self.url, expected_ns, threads, connections);
+        let header = wrk::header(&self.asked.shown_url(), expected_ns, threads, connections);
         if expected_ns > 0 && self.print.has_header() {
             output::print(header.clone())?;
         }
@@ -284,7 +191,7 @@ impl LoadFlags {
 
         let report = LoadReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            url: self.url,
+            url: self.asked.shown_url(),
             ..record.to_report()
         };
         streams.finish(&report)?;
@@ -342,7 +249,8 @@ mod tests {
     use crate::flags::merge::LoadJob;
     use crate::flags::{Cli, Command};
     use clap::Parser;
-    use millpond_load::{Arrivals, Rate};
+    use millpond_http::Method;
+    use millpond_load::{Arrivals, Rate, Workload};
 
     fn parse(line: &str) -> Result<LoadFlags, String> {
         let words = ["millpond", "load"]
@@ -494,7 +402,7 @@ mod tests {
             (format!("--method CONNECT {url}"), "GET, HEAD"),
             (format!("--put {url}"), "--keys"),
             (format!("--put --get --keys 1 {url}"), "--get"),
-            (format!("--keys 5 {url}"), "--keys needs --put or --get"),
+            (format!("--keys 5 {url}"), "--keys is for --put"),
             (format!("--put --keys 5 --body x {url}"), "--body"),
             (format!("--pipeline 99k {url}"), "pipeline"),
             (
@@ -504,16 +412,6 @@ mod tests {
         ] {
             let error = config(&line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
-        }
-    }
-
-    /// Goal: a header value cannot carry a second request.
-    #[test]
-    fn headers_are_held_to_their_grammar() {
-        let field = ("X-A".to_owned(), "b: c".to_owned());
-        assert_eq!(parse_header("X-A: b: c "), Ok(field));
-        for text in ["", ":", "a b: c", "a: b\r\nc: d", "a\t: b"] {
-            assert!(parse_header(text).is_err(), "{text:?}");
         }
     }
 }

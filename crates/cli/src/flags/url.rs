@@ -59,6 +59,18 @@ impl Url {
     }
 }
 
+impl Url {
+    /// The same server with another path and query.
+    pub(super) fn with_path(&self, path: &str) -> Result<Self, String> {
+        // The rules for what a path may hold are those of whole URLs.
+        let parsed = Self::parse(&format!("http://host{path}"))?;
+        Ok(Self {
+            path: parsed.path,
+            ..self.clone()
+        })
+    }
+}
+
 /// Host and port; the brackets of an IPv6 address stay with the host.
 fn split_authority(authority: &str) -> Option<(&str, Option<&str>)> {
     let host_end = match authority.strip_prefix('[') {

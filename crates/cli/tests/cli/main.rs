@@ -14,6 +14,7 @@ mod forbidden;
 mod logs;
 mod files;
 mod load;
+mod requests;
 mod load_outputs;
 mod find_max;
 mod load_accuracy;

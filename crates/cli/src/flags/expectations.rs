@@ -1,0 +1,92 @@
+//! `--expect-...`: which answers are right.
+
+use super::parse_bytes;
+use clap::Args;
+use millpond_load::{BodyCheck, Checksum, LoadConfig, StatusSet, Validation, Workload};
+
+/// The flags of what answers have to be.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Answers (a wrong one is an error, counted by what is wrong)")]
+pub(super) struct ExpectFlags {
+    /// Statuses that are right, single or from-to: 200,404 or 200-299
+    /// [default: below 400; of --put, --get and mixes those of the entity API]
+    #[arg(long, value_name = "STATUSES", value_parser = parse_statuses)]
+    expect_status: Option<StatusSet>,
+    /// Length of every body
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    expect_length: Option<u64>,
+    /// SHA-256 of every body, in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = Checksum::sha256, conflicts_with = "expect_body_crc32")]
+    expect_body_sha256: Option<Checksum>,
+    /// CRC-32 of every body, in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = Checksum::crc32)]
+    expect_body_crc32: Option<Checksum>,
+    /// Every body is that of the first answer, byte for byte
+    #[arg(long, conflicts_with_all = ["get", "mix", "ycsb"])]
+    expect_same_body: bool,
+    /// The {key} of the request occurs in the body of its answer
+    #[arg(long)]
+    expect_echo: bool,
+}
+
+impl ExpectFlags {
+    /// Changes what `config` holds answers to.
+    pub(super) fn apply(&self, config: &mut LoadConfig) {
+        self.change(&mut config.validation);
+        if let Workload::Mix(mix) = &mut config.workload {
+            for class in &mut mix.classes {
+                self.change(&mut class.validation);
+            }
+        }
+    }
+
+    fn change(&self, validation: &mut Validation) {
+        if let Some(statuses) = self.expect_status {
+            validation.statuses = statuses;
+        }
+        if self.expect_same_body {
+            validation.body = BodyCheck::Exact;
+        }
+        validation.length = self.expect_length;
+        validation.checksum = self.expect_body_sha256.or(self.expect_body_crc32);
+        validation.has_echo = self.expect_echo;
+    }
+}
+
+fn parse_statuses(text: &str) -> Result<StatusSet, String> {
+    let wrong =
+        || format!("`{text}` is not a list of statuses from 200 to 599: 200,404 or 200-299");
+    let code = |text: &str| {
+        let code = text
+            .parse::<u16>()
+            .ok()
+            .filter(|code| (200..600).contains(code));
+        code.ok_or_else(wrong)
+    };
+    let mut codes = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) if code(first)? <= code(last)? => {
+                codes.extend(code(first)?..=code(last)?);
+            }
+            Some(_) => return Err(wrong()),
+            None => codes.push(code(part)?),
+        }
+    }
+    Ok(StatusSet::of(&codes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_lists_and_ranges() {
+        let set = parse_statuses("404,200-204").unwrap();
+        assert!([200, 201, 204, 404].iter().all(|&code| set.contains(code)));
+        assert!([199, 205, 403, 500].iter().all(|&code| !set.contains(code)));
+        for text in ["", "abc", "100", "600", "204-200", "200,", "200-"] {
+            assert!(parse_statuses(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What `millpond load` asks: URLs, methods, fields, bodies, templates, keys and mixes.
+//!
+//! Absent on purpose: what a template means (`millpond_load`) and which answers are right
+//! (`expectations`).
+
+use super::mixes::{Mix, Ycsb};
+use super::url::Url;
+use super::url_list::{UrlLine, read_urls};
+use super::{Failure, parse_bytes, parse_count};
+use clap::Args;
+use millpond_http::Method;
+use millpond_load::{
+    BodyCheck, KeyDistribution, KeySpace, RequestBody, RequestClass, RequestMix, StatusSet,
+    Validation, Workload, is_template,
+};
+use std::io::Read;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// YCSB's own default.
+const YCSB_KEYS_DEFAULT: u64 = 1_000;
+
+/// The flags of what is asked.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Requests")]
+pub(super) struct RequestFlags {
+    /// Where to ask, as in `http://127.0.0.1:8080/path`; several of one server are asked in turn
+    #[arg(value_name = "URL", required_unless_present = "urls")]
+    url: Vec<String>,
+    /// More URLs, a line each: [WEIGHT] [METHOD] URL, or a path of the server that URL names
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]
+    urls: Option<PathBuf>,
+    /// A header field `Name: value`; may be given several times
+    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parse_header)]
+    header: Vec<(String, String)>,
+    /// Method of the request
+    #[arg(long, value_name = "METHOD", value_parser = parse_method, default_value = "GET",
+        conflicts_with_all = ["put", "get", "mix", "ycsb"])]
+    method: Method,
+    /// Body of the request; @FILE reads it from there, @- from the standard input
+    #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]
+    body: Option<String>,
+    /// A body of so many bytes that look random, others for each request
+    #[arg(long, value_name = "SIZE|MIN..MAX", value_parser = parse_sizes,
+        conflicts_with_all = ["put", "get", "mix", "ycsb", "body"])]
+    body_size: Option<RangeInclusive<usize>>,
+    /// The file whose lines {file} stands for. Path, fields and body are templates: {seq} {key}
+    /// {rand:a:b} {uuid} {file:PATH}, with {{seq}} for the text itself
+    #[arg(long, value_name = "FILE")]
+    template_file: Option<PathBuf>,
+    /// Send braces as they are
+    #[arg(long, conflicts_with_all = ["urls", "mix", "ycsb", "template_file"])]
+    no_templates: bool,
+    /// Write the values of an entity server
+    #[arg(long, conflicts_with = "get", requires = "keys")]
+    put: bool,
+    /// Read back the values that --put wrote, and check them
+    #[arg(long, requires = "keys")]
+    get: bool,
+    /// Operations on an entity server by weight: read=95,update=5; also insert, delete, scan, and rmw
+    /// (a read and an update of one key, which count as two requests)
+    #[arg(long, value_name = "MIX", value_parser = Mix::parse, requires = "keys",
+        conflicts_with_all = ["put", "get", "ycsb"])]
+    mix: Option<Mix>,
+    /// One of YCSB's core workloads, after --put has written the keys [default keys: 1000]
+    #[arg(long, value_name = "a|b|c|d|e|f", value_parser = Ycsb::parse, conflicts_with_all = ["put", "get"])]
+    ycsb: Option<Ycsb>,
+    /// How many keys there are, for {key}, --put, --get, --mix and --ycsb
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    keys: Option<u64>,
+    /// How requests are spread over the keys: uniform, zipfian[:EXPONENT], latest[:EXPONENT],
+    /// hotspot:KEYS:REQUESTS (shares), sequential [default: uniform; --put: sequential]
+    #[arg(long, value_name = "DISTRIBUTION")]
+    key_distribution: Option<KeyDistribution>,
+    /// What stands before the number of a key
+    #[arg(long, value_name = "TEXT", default_value = "k")]
+    key_prefix: String,
+    /// Digits of a key's number [default: 9, or what --keys takes]
+    #[arg(long, value_name = "N")]
+    key_digits: Option<usize>,
+    /// Size of a value, or sizes, each as likely
+    #[arg(long, value_name = "SIZE|MIN..MAX", value_parser = parse_sizes, default_value = "1KiB")]
+    value_size: RangeInclusive<usize>,
+}
+
+/// URLs of one server.
+pub(super) struct Urls {
+    pub(super) first: Url,
+    lines: Vec<UrlLine>,
+}
+
+fn parse_method(text: &str) -> Result<Method, String> {
+    match Method::from_token(text.as_bytes()) {
+        Method::Extension | Method::Connect => {
+            Err("write GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH or TRACE".to_owned())
+        }
+        method => Ok(method),
+    }
+}
+
+/// A header field as RFC 9110 allows it, so that no request can be smuggled in a value.
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as `Name: value`")?;
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(format!("`{name}` cannot be the name of a header field"));
+    }
+    let value = value.trim_matches([' ', '\t']);
+    if value
+        .bytes()
+        .any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f)
+    {
+        return Err(format!("the value of {name} holds a control character"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// `1KiB` or `100..4KiB`, both ends included.
+fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let size = |text: &str| {
+        let bytes = parse_bytes(text)?;
+        // What one block of memory can hold, with room for the head.
+        usize::try_from(bytes)
+            .ok()
+            .filter(|bytes| *bytes <= 1 << 30)
+            .ok_or_else(|| format!("{text} is more than 1GiB"))
+    };
+    let Some((least, most)) = text.split_once("..") else {
+        return size(text).map(|size| size..=size);
+    };
+    let (least, most) = (size(least)?, size(most)?);
+    if least > most {
+        return Err(format!("{text}: the smaller size comes first"));
+    }
+    Ok(least..=most)
+}
+
+impl RequestFlags {
+    /// As a person named it.
+    pub(super) fn shown_url(&self) -> String {
+        let mut shown = self.url.join(" ");
+        if let Some(file) = &self.urls {
+            shown = format!("{shown} {}", file.display())
+                .trim_start()
+                .to_owned();
+        }
+        shown
+    }
+
+    /// Takes all URLs apart.
+    pub(super) fn parse_urls(&self) -> Result<Urls, Failure> {
+        let mut lines: Vec<UrlLine> = Vec::new();
+        for text in &self.url {
+            let url = Url::parse(text).map_err(Failure::usage)?;
+            lines.push(UrlLine::of(url, text));
+        }
+        if let Some(file) = &self.urls {
+            // With a list, the URL on the command line says where the list's paths are.
+            let base = lines.pop().map(|line| line.url);
+            lines.extend(read_urls(file, base.as_ref())?);
+        }
+        let first = lines[0].url.clone();
+        if let Some(other) = lines
+            .iter()
+            .find(|line| line.url.authority != first.authority)
+        {
+            return Err(Failure::usage(format!(
+                "{} and {} are two servers: all URLs of a run share one",
+                first.authority, other.url.authority
+            )));
+        }
+        Ok(Urls { first, lines })
+    }
+
+    /// The requests; `body` is that of [`Self::read_body`].
+    pub(super) fn workload(
+        &self,
+        urls: &Urls,
+        seed: u64,
+        body: &[u8],
+    ) -> Result<Workload, Failure> {
+        let path = &urls.first.path;
+        // The server's root stands for the one path that these workloads can mean.
+        let entity_path = if path == "/" { "/v0/entity" } else { path };
+        let is_entity = self.put || self.get || self.mix.is_some() || self.ycsb.is_some();
+        if is_entity && urls.lines.len() > 1 {
+            return Err(Failure::usage(
+                "--put, --get and mixes take one URL: that of an entity server",
+            ));
+        }
+        let classes = match (&self.mix, &self.ycsb) {
+            (Some(mix), _) | (None, Some(Ycsb { mix, .. })) => mix
+                .classes(entity_path, &self.header)
+                .map_err(Failure::usage)?,
+            _ if self.put || self.get => {
+                if let Some(plain) = self.plain_entity_workload(seed) {
+                    return Ok(plain);
+                }
+                vec![self.entity_class(entity_path)]
+            }
+            _ => {
+                if let Some(plain) = self.plain_workload(urls, body)? {
+                    return Ok(plain);
+                }
+                urls.lines
+                    .iter()
+                    .map(|line| self.url_class(line, body))
+                    .collect()
+            }
+        };
+        let value_bytes = self
+            .body_size
+            .clone()
+            .unwrap_or_else(|| self.value_size.clone());
+        Ok(Workload::Mix(RequestMix {
+            keys: self.key_space(is_entity),
+            value_bytes,
+            seed,
+            template_file: self.template_file.clone(),
+            classes,
+        }))
+    }
+
+    /// The forms without anything that those of before did not have.
+    fn plain_entity_workload(&self, seed: u64) -> Option<Workload> {
+        let is_plain = self.key_distribution.is_none()
+            && self.key_prefix == "k"
+            && self.key_digits.is_none()
+            && self.header.is_empty()
+            && self.value_size.start() == self.value_size.end();
+        let (keys, value_bytes) = (self.keys.unwrap_or_default(), *self.value_size.start());
+        match (is_plain, self.put) {
+            (false, _) => None,
+            (true, true) => Some(Workload::EntityPut {
+                keys,
+                value_bytes,
+                seed,
+            }),
+            (true, false) => Some(Workload::EntityGet {
+                keys,
+                value_bytes,
+                seed,
+            }),
+        }
+    }
+
+    /// One request that is always the same, if that is what it is.
+    fn plain_workload(&self, urls: &Urls, body: &[u8]) -> Result<Option<Workload>, Failure> {
+        let [only] = &urls.lines[..] else {
+            return Ok(None);
+        };
+        let has_templates = is_template(only.url.path.as_bytes())
+            || only.url.path.contains('{')
+            || is_template(body)
+            || self
+                .header
+                .iter()
+                .any(|(_, value)| is_template(value.as_bytes()));
+        if self.body_size.is_some() || has_templates && !self.no_templates {
+            return Ok(None);
+        }
+        if self.keys.is_some() {
+            return Err(Failure::usage(
+                "--keys is for --put, --get, --mix, --ycsb and {key}",
+            ));
+        }
+        Ok(Some(Workload::Static {
+            method: only.method.unwrap_or(self.method),
+            fields: self.header.clone(),
+            body: body.to_vec(),
+        }))
+    }
+
+    fn url_class(&self, line: &UrlLine, body: &[u8]) -> RequestClass {
+        RequestClass {
+            weight: line.weight,
+            method: line.method.unwrap_or(self.method),
+            fields: self.header.clone(),
+            body: match self.body_size {
+                Some(_) => RequestBody::Generated,
+                None => RequestBody::Template(body.to_vec()),
+            },
+            ..RequestClass::get(&line.name, &line.url.path)
+        }
+    }
+
+    fn entity_class(&self, path: &str) -> RequestClass {
+        let class = RequestClass {
+            fields: self.header.clone(),
+            ..RequestClass::get("get", &format!("{path}?id={{key}}"))
+        };
+        if self.put {
+            return RequestClass {
+                name: "put".to_owned(),
+                method: Method::Put,
+                body: RequestBody::Value,
+                validation: Validation::of(StatusSet::of(&[201]), BodyCheck::Exact),
+                ..class
+            };
+        }
+        RequestClass {
+            expects_value: true,
+            validation: Validation::of(StatusSet::of(&[200]), BodyCheck::Exact),
+            ..class
+        }
+    }
+
+    fn key_space(&self, is_entity: bool) -> Option<KeySpace> {
+        let ycsb = self.ycsb.as_ref();
+        let count = self.keys.or(ycsb.map(|_| YCSB_KEYS_DEFAULT));
+        debug_assert!(count.is_some() || !is_entity);
+        let own = match (ycsb, self.put) {
+            (Some(ycsb), _) => ycsb.distribution,
+            (None, true) => KeyDistribution::Sequential,
+            (None, false) => KeyDistribution::Uniform,
+        };
+        Some(KeySpace {
+            count: count?,
+            distribution: self.key_distribution.unwrap_or(own),
+            prefix: self.key_prefix.clone(),
+            digits: self.key_digits,
+        })
+    }
+
+    /// The path of the target, for workloads that have but one.
+    pub(super) fn target_path(&self, urls: &Urls) -> String {
+        if (self.put || self.get) && urls.first.path == "/" {
+            return "/v0/entity".to_owned();
+        }
+        urls.first.path.clone()
+    }
+
+    pub(super) fn read_body(&self) -> Result<Vec<u8>, Failure> {
+        let text = self.body.as_deref().unwrap_or_default();
+        let failed = |what: &str, error: std::io::Error| {
+            Failure::failed(format!("--body {text}: {what} cannot be read: {error}"))
+        };
+        match text.strip_prefix('@') {
+            None => Ok(text.as_bytes().to_vec()),
+            Some("-") => {
+                let mut body = Vec::new();
+                let read = std::io::stdin().lock().read_to_end(&mut body);
+                read.map_err(|error| failed("the standard input", error))?;
+                Ok(body)
+            }
+            Some(file) => std::fs::read(file).map_err(|error| failed("the file", error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a header value cannot carry a second request.
+    #[test]
+    fn headers_are_held_to_their_grammar() {
+        let field = ("X-A".to_owned(), "b: c".to_owned());
+        assert_eq!(parse_header("X-A: b: c "), Ok(field));
+        for text in ["", ":", "a b: c", "a: b\r\nc: d", "a\t: b"] {
+            assert!(parse_header(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_one_or_a_range() {
+        assert_eq!(parse_sizes("1KiB"), Ok(1_024..=1_024));
+        assert_eq!(parse_sizes("0..4KiB"), Ok(0..=4_096));
+        for text in ["", "..", "5..1", "1..", "2GiB"] {
+            assert!(parse_sizes(text).is_err(), "{text}");
+        }
+    }
+}
