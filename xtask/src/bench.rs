@@ -27,6 +27,7 @@ use crate::step::{TestCount, cargo, run_command};
 use figure::Figure;
 use machine::Machine;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// How long and how often to measure.
@@ -126,13 +127,39 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
     }
 }
 
-/// Builds what is measured, and looks at the machine.
-pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
+/// Builds the command without RocksDB, whose library alone is half of a plain server's memory, and
+/// puts it aside: the next build takes its place.
+fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
+    if !run_command(
+        build_command(bench.plan.smoke).arg("--no-default-features"),
+        &mut TestCount::default(),
+    )? {
+        return Err("millpond does not build without its default features".to_owned());
+    }
+    let aside = bench.scratch.join("millpond-without-entity");
+    std::fs::copy(&bench.millpond, &aside)
+        .map_err(|error| format!("{} cannot be written: {error}", aside.display()))?;
+    match run_command(
+        &mut build_command(bench.plan.smoke),
+        &mut TestCount::default(),
+    )? {
+        true => Ok(aside),
+        false => Err("millpond does not build".to_owned()),
+    }
+}
+
+fn build_command(is_smoke: bool) -> Command {
     let mut build = cargo();
     build.args(["build", "--locked", "--package", "millpond"]);
-    if !plan.smoke {
+    if !is_smoke {
         build.arg("--release");
     }
+    build
+}
+
+/// Builds what is measured, and looks at the machine.
+pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
+    let mut build = build_command(plan.smoke);
     if needs_millpond && !run_command(&mut build, &mut TestCount::default())? {
         return Err("millpond does not build".to_owned());
     }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -93,8 +93,27 @@ impl Server {
         words: &[&str],
         before: &[String],
     ) -> Result<Self, String> {
+        Self::program_at(bench, &bench.millpond, address, words, before)
+    }
+
+    /// Starts another build of it than the usual one.
+    pub(super) fn build_of_millpond(
+        bench: &Bench,
+        program: &Path,
+        words: &[&str],
+    ) -> Result<Self, String> {
+        Self::program_at(bench, program, free_address()?.into(), words, &[])
+    }
+
+    fn program_at(
+        bench: &Bench,
+        program: &Path,
+        address: Address,
+        words: &[&str],
+        before: &[String],
+    ) -> Result<Self, String> {
         let mut command = lasting(bench.machine.server_cpu);
-        command.args(before).arg(&bench.millpond).arg("serve");
+        command.args(before).arg(program).arg("serve");
         command.args(words).args(["--shards", "1"]);
         command.args(["--listen", &address.to_string()]);
         Self::start(command, address)

@@ -124,6 +124,10 @@ impl CompareFlags {
 
     fn target(&self) -> Result<Target, Failure> {
         match (&self.url, self.command.is_empty()) {
+            (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(
+                "the server that is compared by default is not in this build (--features entity \
+                 has it): name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
+            )),
             (None, true) => Ok(Target::Entity { extra: Vec::new() }),
             (None, false) => Err(Failure::usage(
                 "a server of yours needs --url, the address at which it answers",

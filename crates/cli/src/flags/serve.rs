@@ -1,18 +1,26 @@
 //! `millpond serve`: the servers.
 
+#[cfg(feature = "entity")]
+mod entity;
+#[cfg(not(feature = "entity"))]
+mod without_entity;
+
 use super::limits::LimitFlags;
 use super::logs::LogFlags;
 use super::tls::TlsFlags;
 use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
-use millpond_entity::{EntityConfig, SyncPolicy};
+#[cfg(feature = "entity")]
+use entity::EntityFlags;
 use millpond_http::{DriverChoice, Files, FilesConfig, Plaintext, ServeConfig, ServeReport, Site};
 use millpond_io::Address;
 use millpond_mempool::PoolMode;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(not(feature = "entity"))]
+use without_entity::EntityFlags;
 
 /// Run a server
 ///
@@ -46,35 +54,6 @@ enum ServerFlags {
 struct PlaintextFlags {
     #[command(flatten)]
     common: CommonFlags,
-}
-
-/// Keep values under ids, durably: GET, PUT, DELETE /v0/entity?id=ID
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  millpond serve entity --data ./data
-  millpond serve entity --data ./data --sync interval:100 --cache 512MiB
-  curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
-  curl 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
-struct EntityFlags {
-    #[command(flatten)]
-    common: CommonFlags,
-    /// Where the data lives; the directory is made, the one it stands in has to exist
-    #[arg(long, value_name = "DIR", default_value = "millpond-data")]
-    data: PathBuf,
-    /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
-    /// when power fails
-    #[arg(long, value_name = "always|interval:MS|off", default_value_t = SyncPolicy::Always)]
-    sync: SyncPolicy,
-    /// Memory for values that are read, shared out among the shards; a quarter of it more for the
-    /// blocks and indexes of the engine
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
-    cache: u64,
-    /// Memory for writes that are not yet in tables
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "48MiB")]
-    memtable: u64,
-    /// Largest value; a larger one is answered with 413
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
-    max_value: u64,
 }
 
 /// Serve the files of a directory: GET and HEAD, ranges, ETag and Last-Modified with 304
@@ -171,29 +150,6 @@ impl PlaintextFlags {
         let make = |_| Ok::<_, Infallible>(Plaintext);
         let announce = |address: &Address| announce(address, config.driver);
         let report = millpond_http::serve(&config, make, announce).map_err(Failure::failed)?;
-        self.common.finish(&report)
-    }
-}
-
-impl EntityFlags {
-    fn run(self) -> Result<Exit, Failure> {
-        let config = self.common.config("entity")?;
-        let entity = EntityConfig {
-            sync: self.sync,
-            value_bytes_max: self.max_value,
-            cache_bytes: self.cache,
-            memtable_bytes: self.memtable,
-            ..EntityConfig::new(self.data)
-        };
-        let report = millpond_entity::serve(&entity, &config, |address, engine| {
-            announce(address, config.driver);
-            let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
-            output::note(format!(
-                "{name} {version} ({linkage}) keeps the data in {}",
-                entity.data.display()
-            ));
-        })
-        .map_err(Failure::failed)?;
         self.common.finish(&report)
     }
 }
@@ -295,10 +251,14 @@ mod tests {
         }
     }
 
+    pub(super) fn parse_server(line: &str) -> Result<ServerFlags, String> {
+        parse(line).map(|flags| flags.server)
+    }
+
     fn config(line: &str) -> ServeConfig {
         match parse(line).unwrap().server {
             ServerFlags::Plaintext(flags) => flags.common.config("plaintext").unwrap(),
-            ServerFlags::Entity(flags) => flags.common.config("entity").unwrap(),
+            other @ ServerFlags::Entity(_) => panic!("{other:?}"),
             ServerFlags::Files(flags) => flags.common.config("files").unwrap(),
         }
     }
@@ -322,7 +282,7 @@ mod tests {
             "checked,guard",
             "checked,guard,fail=9",
         ] {
-            let config = self::config(&format!("entity --pools {pools}"));
+            let config = self::config(&format!("plaintext --pools {pools}"));
             assert_eq!(config.pool_mode.to_string(), pools);
         }
         assert_eq!(
@@ -334,23 +294,10 @@ mod tests {
     /// Goal: the defaults are safe: reachable from this machine only, every CPU used, pools on.
     #[test]
     fn defaults_stay_on_this_machine() {
-        let config = config("entity");
+        let config = config("plaintext");
         assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(config.pool_mode, PoolMode::On);
         assert!(config.pin && config.shards >= 1);
-    }
-
-    /// Goal: the help's defaults are the library's.
-    #[test]
-    fn defaults_of_the_store_are_the_library_s() {
-        let ServerFlags::Entity(flags) = parse("entity").unwrap().server else {
-            unreachable!()
-        };
-        let library = EntityConfig::new(PathBuf::new());
-        assert_eq!(flags.sync, library.sync);
-        assert_eq!(flags.cache, library.cache_bytes);
-        assert_eq!(flags.memtable, library.memtable_bytes);
-        assert_eq!(flags.max_value, library.value_bytes_max);
     }
 
     /// Goal: what cannot be served is refused with the flag's name and what to write in its place.
@@ -368,8 +315,6 @@ mod tests {
             ("plaintext --pools yes", "on, off, arena-only, or checked"),
             ("plaintext --pools checked,fail=0", "from 1 on"),
             ("plaintext --data x", "--data"),
-            ("entity --sync sometimes", "interval:MS"),
-            ("entity --cache lots", "--cache"),
             ("files", "<DIR>"),
             ("files . --cache lots", "--cache"),
             ("", "plaintext"),

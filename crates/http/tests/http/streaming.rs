@@ -508,7 +508,9 @@ fn a_client_is_stopped_while_nobody_reads() {
     let live = "millpond_pool_live_bytes{shard=\"0\",pool=\"shard_blocks\"";
     let line = text.lines().find(|line| line.starts_with(live)).unwrap();
     let kept_bytes: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
-    assert!(kept_bytes <= 256 << 10, "{line}");
+    // What the driver's buffers held when the service asked for a pause, and no more: on a busy
+    // machine all eight of a ring are full by then.
+    assert!(kept_bytes <= (512 + 128) << 10, "{line}");
     assert_eq!(
         other.ask("GET /release HTTP/1.1\r\nHost: a\r\n\r\n").status,
         200

@@ -8,7 +8,7 @@ use crate::bench::command::{bounded, text_of};
 use crate::bench::figure::Figure;
 use crate::bench::lean::Lean;
 use crate::bench::server::Server;
-use crate::bench::{Bench, nginx};
+use crate::bench::{Bench, build_without_entity, nginx};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,10 +21,17 @@ const RUN_MAX: Duration = Duration::from_secs(300);
 
 const P99_RATIO_MAX: f64 = 1.3;
 const PEAK_MIB_MAX: f64 = 8.0;
-const RIVALS: [&str; 3] = ["uring", "epoll", NGINX];
+/// The builds without RocksDB are what the bound on memory is for: a server of files needs none.
+const RIVALS: [&str; 5] = [
+    "uring",
+    "epoll",
+    "uring_without_entity",
+    "epoll_without_entity",
+    NGINX,
+];
 const NGINX: &str = "nginx";
 
-/// Rounds over all three, a fresh server for each run: the peak is of one run.
+/// Rounds over all of them, a fresh server for each run: the peak is of one run.
 pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, String> {
     if let Err(sentence) = text_of(std::process::Command::new("ab").arg("-V")) {
         println!("connections without keep-alive are not measured: {sentence}");
@@ -35,6 +42,7 @@ pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, St
     std::fs::create_dir_all(&root)
         .and_then(|()| std::fs::write(root.join("index.html"), "hello"))
         .map_err(|error| format!("{}: {error}", root.display()))?;
+    let without_entity = build_without_entity(bench)?;
     let (connections, requests) = if bench.plan.smoke {
         (CONNECTIONS_OF_SMOKE, REQUESTS_OF_SMOKE)
     } else {
@@ -50,7 +58,7 @@ pub(super) fn measure(bench: &Bench, _lean: &Lean<'_>) -> Result<Vec<Figure>, St
         }
         for index in order {
             let rival = RIVALS[index];
-            match run(bench, rival, &root, connections, requests) {
+            match run(bench, rival, &without_entity, &root, connections, requests) {
                 Ok(run) => {
                     println!("round {}: {rival} {run}", round + 1);
                     runs[index].push(run);
@@ -114,6 +122,7 @@ struct Ab {
 fn run(
     bench: &Bench,
     rival: &str,
+    without_entity: &Path,
     root: &Path,
     connections: usize,
     requests: usize,
@@ -121,8 +130,12 @@ fn run(
     let server = match rival {
         NGINX => nginx::start_files(bench, root, connections)?,
         driver => {
-            let root = root.display().to_string();
-            Server::millpond(bench, &["files", &root, "--driver", driver], &[])?
+            let (driver, program) = match driver.strip_suffix("_without_entity") {
+                Some(driver) => (driver, without_entity),
+                None => (driver, bench.millpond.as_path()),
+            };
+            let words = ["files", &root.display().to_string(), "--driver", driver];
+            Server::build_of_millpond(bench, program, &words)?
         }
     };
     let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
