@@ -53,6 +53,7 @@ impl Completions<'_> {
             closes_if_answered: stream.is_some_and(Streaming::closes_if_answered),
             sent: stream.and_then(|stream| stream.sent),
             outgoing: stream.map_or(Outgoing::Whole, |stream| stream.outgoing),
+            wire: None,
         };
         answer(&mut response, self.pools);
         let written = Written::of(&response);

@@ -2,7 +2,7 @@
 //! connection's output.
 //!
 //! Absent on purpose: a body that is taken by reference and sent later. What is written is copied,
-//! once, into the block that leaves with the tick.
+//! once, into the block that leaves with the tick; only files go past it ([`Response::send_file`]).
 
 use crate::date::StandingLines;
 use crate::encode::{
@@ -12,6 +12,8 @@ use crate::encode::{
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 /// The answer to one request: either one `send`, or `start`, any number of `write` and `finish`.
 /// The server adds `Date`, what frames the body, and `Connection`, and leaves the body out for HEAD.
@@ -26,6 +28,14 @@ pub struct Response<'a> {
     pub(crate) closes_if_answered: bool,
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
+    /// The connection itself, where the answer may go past the output.
+    pub(crate) wire: Option<&'a mut dyn Wire>,
+}
+
+/// A connection that takes bytes of files without a copy.
+pub(crate) trait Wire {
+    /// See [`millpond_io::Driver::send_file`].
+    fn send_file(&mut self, file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64>;
 }
 
 /// The length of a body that is written in parts.
@@ -162,6 +172,29 @@ impl Response<'_> {
             Outgoing::UntilClose => Ok(self.output.extend_from_slice(self.blocks, part)?),
             Outgoing::Whole | Outgoing::Finished => Err(WriteError::NotOpen),
         }
+    }
+
+    /// Sends the next part of a body of known length straight from a file, as many bytes of the range
+    /// as the kernel takes at once; returns how many. 0: here and now it cannot be done, because what
+    /// was written before has not left, some of the bytes are not in memory, the client reads too
+    /// slowly, or the connection is encrypted: read them and [`Self::write`] them.
+    ///
+    /// It works for what is sent with [`crate::StreamEvent::Room`], and never waits for the disk.
+    pub fn send_file(&mut self, file: BorrowedFd<'_>, range: Range<u64>) -> u64 {
+        let (Outgoing::Length { remaining_bytes }, Some(wire)) =
+            (&mut self.outgoing, self.wire.as_deref_mut())
+        else {
+            return 0;
+        };
+        let bytes_max = range.end.saturating_sub(range.start).min(*remaining_bytes);
+        if !self.output.is_empty() || bytes_max == 0 {
+            return 0;
+        }
+        let range = range.start..range.start + bytes_max;
+        let sent_bytes = wire.send_file(file, range).unwrap_or(0);
+        debug_assert!(sent_bytes <= bytes_max);
+        *remaining_bytes = remaining_bytes.saturating_sub(sent_bytes);
+        sent_bytes
     }
 
     /// How much [`Self::write`] should be given now: what is left of the pooled block that the

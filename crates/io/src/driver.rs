@@ -30,7 +30,9 @@ use crate::listener::Listener;
 use crate::pools::ShardPools;
 use crate::waker::Waker;
 use millpond_mempool::{Buffer, Handle, PoolStats};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::ops::Range;
 
 /// Names one socket of one driver. Slots are small and reused, generations are not: an id kept
 /// after its socket is gone matches nothing.
@@ -201,6 +203,8 @@ pub struct DriverCounters {
     pub spins_vain: u64,
     /// Time spent in spins.
     pub spun_ns: u64,
+    /// Sends of [`Driver::send_file`] that sent something.
+    pub file_sends: u64,
     /// Bytes received.
     pub received_bytes: u64,
     /// Bytes handed to the kernel.
@@ -232,6 +236,21 @@ pub trait Driver: Sized {
 
     /// Sends `data` after all that was given before.
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
+
+    /// Sends bytes of `file` from the kernel's memory without a copy here, as many as it takes at
+    /// once, and says how many those were.
+    ///
+    /// `None`: not here or not now, and nothing was sent. Bytes given before have not all left, some
+    /// of the range are not in memory, the kernel is full, the socket has failed, or the driver has
+    /// no way to do it. Read them, then, and [`Self::send`] them, which tells all of that.
+    fn send_file(
+        &mut self,
+        _socket: SocketId,
+        _file: BorrowedFd<'_>,
+        _range: Range<u64>,
+    ) -> Option<u64> {
+        None
+    }
 
     /// No [`Event::Received`] or [`Event::PeerFinished`] until [`Self::resume_receive`]; the
     /// kernel's window then stops the peer.

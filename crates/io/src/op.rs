@@ -6,5 +6,6 @@
 pub(crate) mod accept;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod send_file;
 pub(crate) mod connect;
 pub(crate) mod close;

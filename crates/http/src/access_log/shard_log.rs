@@ -271,6 +271,14 @@ impl ShardLog {
         kept.body_bytes += body_bytes;
     }
 
+    /// So many bytes of the body went out of a file, past the output.
+    pub(crate) fn sent_file(&mut self, slot: usize, bytes: u64) {
+        let place = self.places.get_mut(slot);
+        if let Some(kept) = place.and_then(|place| place.unanswered.as_deref_mut()) {
+            kept.body_bytes += bytes;
+        }
+    }
+
     /// The exchange at hand is over: its answer is as complete as it will be.
     pub(crate) fn ended(&mut self, slot: usize, status: Option<u16>, is_complete: bool) {
         if self.at_hand.call != Call::None {

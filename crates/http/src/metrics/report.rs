@@ -6,6 +6,7 @@ use super::tls::write_tls;
 use crate::access_log::{AccessLogCounters, WriterCounters};
 use crate::counters::HttpCounters;
 use crate::limits::{Limit, Limits};
+use millpond_io::DriverCounters;
 use millpond_mempool::PoolStats;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
@@ -195,57 +196,74 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
             out.sample(calls, &[("shard", &shard), ("call", &call)], count);
         }
     }
-    for (suffix, help) in [
-        ("ticks_total", "Rounds of the event loop."),
-        ("sends_blocked_total", "Sends that left something over."),
-        (
-            "receive_starvations_total",
-            "Receives that found no buffer and were made again.",
-        ),
-        (
-            "abandoned_sockets_total",
-            "Sockets closed while the kernel still had operations on them.",
-        ),
-        (
-            "submissions_total",
-            "Entries put into the ring's submission queue.",
-        ),
-        (
-            "spins_paid_total",
-            "Spins before a sleep that met an event: with --busy-poll.",
-        ),
-        (
-            "spins_vain_total",
-            "Spins after which the shard slept all the same.",
-        ),
-        ("spun_ns_total", "Nanoseconds spent in spins."),
-        ("received_bytes_total", "Bytes received."),
-        ("sent_bytes_total", "Bytes handed to the kernel."),
-        (
-            "accept_failures_total",
-            "Failed accepts, e.g. for want of descriptors.",
-        ),
-    ] {
+    for (suffix, help, value) in DRIVER_METRICS {
         let name = format!("millpond_driver_{suffix}");
         out.describe(&name, "counter", help);
         for (shard, ShardSnapshot { driver, .. }) in shards.iter().enumerate() {
-            let value = match suffix {
-                "ticks_total" => driver.ticks,
-                "sends_blocked_total" => driver.sends_blocked,
-                "receive_starvations_total" => driver.receive_starvations,
-                "abandoned_sockets_total" => driver.abandoned,
-                "submissions_total" => driver.submissions,
-                "spins_paid_total" => driver.spins_paid,
-                "spins_vain_total" => driver.spins_vain,
-                "spun_ns_total" => driver.spun_ns,
-                "received_bytes_total" => driver.received_bytes,
-                "sent_bytes_total" => driver.sent_bytes,
-                _ => driver.accept_failures,
-            };
-            out.sample(&name, &[("shard", &shard)], value);
+            out.sample(&name, &[("shard", &shard)], value(driver));
         }
     }
 }
+
+type DriverMetric = (&'static str, &'static str, fn(&DriverCounters) -> u64);
+
+/// What a driver counts besides its calls.
+const DRIVER_METRICS: [DriverMetric; 12] = [
+    ("ticks_total", "Rounds of the event loop.", |driver| {
+        driver.ticks
+    }),
+    (
+        "sends_blocked_total",
+        "Sends that left something over.",
+        |driver| driver.sends_blocked,
+    ),
+    (
+        "receive_starvations_total",
+        "Receives that found no buffer and were made again.",
+        |driver| driver.receive_starvations,
+    ),
+    (
+        "abandoned_sockets_total",
+        "Sockets closed while the kernel still had operations on them.",
+        |driver| driver.abandoned,
+    ),
+    (
+        "submissions_total",
+        "Entries put into the ring's submission queue.",
+        |driver| driver.submissions,
+    ),
+    (
+        "spins_paid_total",
+        "Spins before a sleep that met an event: with --busy-poll.",
+        |driver| driver.spins_paid,
+    ),
+    (
+        "spins_vain_total",
+        "Spins after which the shard slept all the same.",
+        |driver| driver.spins_vain,
+    ),
+    ("spun_ns_total", "Nanoseconds spent in spins.", |driver| {
+        driver.spun_ns
+    }),
+    ("received_bytes_total", "Bytes received.", |driver| {
+        driver.received_bytes
+    }),
+    (
+        "sent_bytes_total",
+        "Bytes handed to the kernel.",
+        |driver| driver.sent_bytes,
+    ),
+    (
+        "file_sends_total",
+        "Parts of files that went out of the kernel's memory without a copy.",
+        |driver| driver.file_sends,
+    ),
+    (
+        "accept_failures_total",
+        "Failed accepts, e.g. for want of descriptors.",
+        |driver| driver.accept_failures,
+    ),
+];
 
 type PoolMetric = (
     &'static str,

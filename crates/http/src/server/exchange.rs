@@ -453,13 +453,13 @@ impl Exchange {
             closes_if_answered,
             sent: None,
             outgoing: Outgoing::Whole,
+            wire: None,
         };
-        let (now_ns, shard_index) = (shard.now_ns, shard.shard_index);
         let mut context = ServiceContext {
             pools: shard.pools,
-            now_ns,
+            now_ns: shard.now_ns,
             token,
-            shard_index,
+            shard_index: shard.shard_index,
             state: 0,
         };
         let flow = service.call(&mut request, &mut response, &mut context);
@@ -469,7 +469,7 @@ impl Exchange {
             let state = context.state;
             let written = Written::of(&response);
             let pending = Pending { state, ..pending };
-            self.call_went_on(service, connection, flow, pending, written, now_ns);
+            self.call_went_on(service, connection, flow, pending, written, shard.now_ns);
             // A request without a body is at its end at once.
             self.deliver_end(service, connection, shard);
             return false;

@@ -11,18 +11,35 @@ use crate::connection::{Connection, Pending, Refusal};
 use crate::encode::Persistence;
 use crate::head::RequestHead;
 use crate::request::RequestBody;
-use crate::response::Response;
+use crate::response::{Response, Wire};
 use crate::service::{Flow, RequestToken, Service, ServiceContext, StreamEvent, Wants};
 use crate::status::StatusCode;
 use crate::streaming::{
     Incoming, Outgoing, STREAM_OUTPUT_BYTES, Streaming, UNREAD_BYTES_MAX, room_bytes,
 };
-use millpond_io::{Driver, ShardContext};
+use millpond_io::{Driver, ShardContext, SocketId};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Less room than this in the output is none for the answer to a part of a body.
 const PART_ROOM_BYTES_MIN: usize = 4 * 1024;
+
+/// A connection's own socket, for answers that go past its output.
+struct SocketWire<'a, D> {
+    driver: &'a mut D,
+    socket: SocketId,
+    sent_bytes: u64,
+}
+
+impl<D: Driver> Wire for SocketWire<'_, D> {
+    fn send_file(&mut self, file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
+        let sent_bytes = self.driver.send_file(self.socket, file, range)?;
+        self.sent_bytes += sent_bytes;
+        Some(sent_bytes)
+    }
+}
 
 /// How far a response is after the service had its turn.
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +247,14 @@ impl Exchange {
         };
         self.standing_lines.refresh(shard.now_ns);
         let output_bytes_before = connection.output.len();
+        let mut wire = SocketWire {
+            driver: &mut *shard.driver,
+            socket: connection.socket,
+            sent_bytes: 0,
+        };
+        let may_pass = matches!(event, StreamEvent::Room) && !connection.is_blocked;
         let mut response = Response {
+            wire: may_pass.then_some(&mut wire as &mut dyn Wire),
             output: &mut connection.output,
             blocks: &self.blocks,
             standing_lines: &mut self.standing_lines,
@@ -257,6 +281,9 @@ impl Exchange {
         context.pools.arena.reset();
         let sent = written.sent;
         log_output(&mut self.access_log, connection, output_bytes_before, sent);
+        if let Some(log) = self.access_log.as_deref_mut() {
+            log.sent_file(connection.socket.slot(), wire.sent_bytes);
+        }
         self.take_flow(service, connection, flow, pending, written, shard.now_ns);
     }
 

@@ -44,8 +44,9 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -409,6 +410,15 @@ impl Driver for EpollDriver {
     #[inline]
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
         self.send_or_queue(socket, data)
+    }
+
+    fn send_file(
+        &mut self,
+        socket: SocketId,
+        file: BorrowedFd<'_>,
+        range: Range<u64>,
+    ) -> Option<u64> {
+        self.send_file_directly(socket, file, &range)
     }
 
     fn pause_receive(&mut self, socket: SocketId) {

@@ -57,9 +57,10 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use io_uring::{cqueue, opcode, types};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -317,6 +318,15 @@ impl Driver for UringDriver {
     #[inline]
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
         self.send_or_queue(socket, data)
+    }
+
+    fn send_file(
+        &mut self,
+        socket: SocketId,
+        file: BorrowedFd<'_>,
+        range: Range<u64>,
+    ) -> Option<u64> {
+        self.send_file_directly(socket, file, &range)
     }
 
     fn pause_receive(&mut self, socket: SocketId) {

@@ -3,10 +3,13 @@
 use super::socket::Stage;
 use super::{EpollDriver, Event, SendOutcome, SocketId, handle_of};
 use crate::op::send::send_now;
+use crate::op::send_file::send_file_now;
 use crate::pools::ShardPools;
 use millpond_mempool::Buffer;
 use rustix::event::epoll::EventFlags;
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::ops::Range;
 
 /// What a flush achieved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,6 +53,22 @@ impl EpollDriver {
                 SendOutcome::Blocked
             }
         }
+    }
+
+    pub(super) fn send_file_directly(
+        &mut self,
+        id: SocketId,
+        file: BorrowedFd<'_>,
+        range: &Range<u64>,
+    ) -> Option<u64> {
+        let socket = self.sockets.get(handle_of(id))?;
+        if socket.stage != Stage::Open || !socket.queue.is_empty() {
+            return None;
+        }
+        let sent = send_file_now(socket.fd(), file, range)?;
+        self.counters.file_sends += 1;
+        self.counters.sent_bytes += sent;
+        Some(sent)
     }
 
     /// Keeps `data` until the socket drains; without memory for that the socket fails.

@@ -17,10 +17,13 @@ use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::linger::STALL_NS;
 use crate::op::send::send_now;
+use crate::op::send_file::send_file_now;
 use crate::pools::ShardPools;
 use io_uring::{cqueue, opcode, squeue, types};
 use millpond_mempool::Buffer;
-use rustix::io::Errno;
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, ioctl_fionbio};
+use std::ops::Range;
 
 /// More than this goes out at once: the system call is small beside copying so much, and its
 /// answer tells whether the kernel is full.
@@ -83,6 +86,34 @@ impl UringDriver {
                 SendOutcome::Blocked
             }
         }
+    }
+
+    /// A ring could splice as well, but would hand it to threads of the kernel's.
+    pub(super) fn send_file_directly(
+        &mut self,
+        id: SocketId,
+        file: BorrowedFd<'_>,
+        range: &Range<u64>,
+    ) -> Option<u64> {
+        let socket = self.sockets.get(handle_of(id))?;
+        if socket.stage != Stage::Open
+            || socket.send != SendOperation::None
+            || !socket.queue.is_empty()
+        {
+            return None;
+        }
+        // The call cannot be told not to wait but by the socket's own flag, which would make some
+        // kernels end receives that wait. So it is set for the call alone: nothing else is asked of
+        // the kernel meanwhile.
+        ioctl_fionbio(socket.fd(), true).ok()?;
+        let sent = send_file_now(socket.fd(), file, range);
+        if let Err(error) = ioctl_fionbio(socket.fd(), false) {
+            self.fail_later(id, error);
+        }
+        let sent = sent?;
+        self.counters.file_sends += 1;
+        self.counters.sent_bytes += sent;
+        Some(sent)
     }
 
     /// Sends what is due by system call instead of with the next wait.
