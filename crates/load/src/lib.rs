@@ -32,6 +32,7 @@ mod worker;
 pub mod validation;
 mod class_outcome;
 mod outcome;
+mod phases;
 mod timeline;
 mod shared;
 pub mod run;

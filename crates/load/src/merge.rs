@@ -28,32 +28,13 @@ impl LoadRecord {
     /// # Errors
     /// If it holds none.
     pub fn from_report(report: &LoadReport) -> Result<Self, MergeError> {
-        let histograms = report.histograms.as_ref().ok_or(MergeError::NoSamples)?;
-        let LoadHistograms {
-            response,
-            service,
-            slip,
-            lateness,
-            unanswered,
-            thread_rates,
-            classes,
-        } = histograms.clone();
-        let classes = classes.into_iter().map(|class| {
-            let mut figures = report.classes.iter();
-            let figures = figures.find(|figures| figures.name == class.name);
-            ClassRecord {
-                errors: figures.map(|figures| figures.errors).unwrap_or_default(),
-                name: class.name,
-                response: class.response,
-                service: class.service,
-            }
-        });
+        let histograms = report.histograms.clone().ok_or(MergeError::NoSamples)?;
         let ended = match (report.interrupted, report.target_gone) {
             (true, _) => Ended::Interrupted,
             (false, true) => Ended::TargetGone,
             (false, false) => Ended::Complete,
         };
-        Ok(Self {
+        let figures = Self {
             threads: report.threads as usize,
             connections: report.connections as usize,
             pipeline: report.pipeline as usize,
@@ -75,24 +56,51 @@ impl LoadRecord {
             abandoned: report.abandoned,
             errors: report.errors,
             wrong_answers: report.wrong_answers,
-            classes: classes.collect(),
             statuses: report.statuses.clone(),
             bytes_received: report.bytes_received,
             duration_ns: report.duration_ns,
             requests_per_s: report.requests_per_s,
-            response,
-            service,
-            slip,
-            lateness,
-            unanswered,
-            thread_rates,
+            server: report.server.clone(),
+            document_bytes: report.document_bytes,
+            body_bytes: report.body_bytes,
+            keep_alive_requests: report.keep_alive_requests,
             started_unix_ns: report.started_unix_ns,
             generator_cpu_share: report.generator_cpu_share.unwrap_or_default(),
             steal_share: report.steal_share,
             ended,
             verdict: report.verdict.clone(),
             ..Self::default()
-        })
+        };
+        Ok(figures.with_samples(report, histograms))
+    }
+
+    fn with_samples(self, report: &LoadReport, samples: LoadHistograms) -> Self {
+        let classes = samples.classes.into_iter().map(|class| {
+            let mut figures = report.classes.iter();
+            let figures = figures.find(|figures| figures.name == class.name);
+            ClassRecord {
+                errors: figures.map(|figures| figures.errors).unwrap_or_default(),
+                name: class.name,
+                response: class.response,
+                service: class.service,
+            }
+        });
+        Self {
+            classes: classes.collect(),
+            response: samples.response,
+            service: samples.service,
+            slip: samples.slip,
+            lateness: samples.lateness,
+            blocked: samples.blocked,
+            unanswered: samples.unanswered,
+            wake_delay: samples.wake_delay,
+            kernel_service: samples.kernel_service,
+            connect: samples.connect,
+            waiting: samples.waiting,
+            total: samples.total,
+            thread_rates: samples.thread_rates,
+            ..self
+        }
     }
 
     /// One record of all. The longest window is everybody's.
@@ -142,6 +150,18 @@ impl LoadRecord {
         self.slip.merge(&other.slip);
         self.lateness.merge(&other.lateness);
         self.unanswered.merge(&other.unanswered);
+        self.blocked.merge(&other.blocked);
+        self.wake_delay.merge(&other.wake_delay);
+        self.kernel_service.merge(&other.kernel_service);
+        self.connect.merge(&other.connect);
+        self.waiting.merge(&other.waiting);
+        self.total.merge(&other.total);
+        self.body_bytes += other.body_bytes;
+        self.keep_alive_requests += other.keep_alive_requests;
+        if self.server.is_empty() {
+            self.server.clone_from(&other.server);
+            self.document_bytes = other.document_bytes;
+        }
         self.thread_rates.merge(&other.thread_rates);
     }
 
@@ -251,6 +271,11 @@ mod tests {
                 record.service.record(service_ns);
                 record.slip.record(slip_ns);
                 record.lateness.record(slip_ns / 2);
+                record.blocked.record(slip_ns - slip_ns / 2);
+                record.wake_delay.record(service_ns / 9);
+                record.kernel_service.record(service_ns - service_ns / 9);
+                record.waiting.record(service_ns / 3);
+                record.body_bytes += 5;
                 *record.statuses.entry(200).or_default() += 1;
             } else {
                 class.errors.status += 1;

@@ -10,6 +10,7 @@
 //! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
 //! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
 use crate::class_outcome::ClassOutcome;
+use crate::phases::Phases;
 use crate::schedule::Arrival;
 use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
@@ -54,6 +55,8 @@ pub(crate) struct Outcome {
     pub(crate) wake: WakeDelays,
     /// Ages of requests that were given up, from their intended start.
     pub(crate) unanswered: LatencyHistogram,
+    /// Connecting and waiting.
+    pub(crate) phases: Phases,
     pub(crate) errors: LoadErrors,
     /// Wrong answers by what is wrong with them.
     pub(crate) wrong: WrongAnswers,
@@ -94,6 +97,7 @@ impl Outcome {
             blocked: LatencyHistogram::new(),
             wake: WakeDelays::default(),
             unanswered: LatencyHistogram::new(),
+            phases: Phases::default(),
             errors: LoadErrors::default(),
             wrong: WrongAnswers::default(),
             classes: Box::default(),
@@ -289,6 +293,7 @@ impl Outcome {
         for (sum, count) in self.statuses.iter_mut().zip(&other.statuses) {
             *sum += count;
         }
+        self.phases.merge(&other.phases);
         add_errors(&mut self.errors, &other.errors);
         self.wrong.add(&other.wrong);
         for (sum, class) in self.classes.iter_mut().zip(&other.classes) {

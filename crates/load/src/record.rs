@@ -97,6 +97,20 @@ pub struct LoadRecord {
     pub unanswered: LatencyHistogram,
     /// When sending began, since the epoch; 0: it did not.
     pub started_unix_ns: u64,
+    /// Connecting; 0 for all but the first request on a connection.
+    pub connect: LatencyHistogram,
+    /// From the actual write to the head of the answer.
+    pub waiting: LatencyHistogram,
+    /// Connecting and service.
+    pub total: LatencyHistogram,
+    /// The Server field of the first answer.
+    pub server: String,
+    /// Length of the first body.
+    pub document_bytes: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+    /// Answers that left their connection open.
+    pub keep_alive_requests: u64,
     /// Right answers per second of single threads, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// What each second was like, warm-up included.
@@ -196,6 +210,12 @@ impl LoadRecord {
             bytes_received: self.bytes_received,
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),
+            connect_ns: self.connect.summary(),
+            waiting_ns: self.waiting.summary(),
+            server: self.server.clone(),
+            document_bytes: self.document_bytes,
+            body_bytes: self.body_bytes,
+            keep_alive_requests: self.keep_alive_requests,
             slip_ns: self.slip.summary(),
             client_late_ns: is_open_loop.then(|| self.lateness.summary()),
             no_connection_ns: is_open_loop.then(|| self.blocked.summary()),
@@ -212,7 +232,13 @@ impl LoadRecord {
                 service: self.service.clone(),
                 slip: self.slip.clone(),
                 lateness: self.lateness.clone(),
+                blocked: self.blocked.clone(),
                 unanswered: self.unanswered.clone(),
+                wake_delay: self.wake_delay.clone(),
+                kernel_service: self.kernel_service.clone(),
+                connect: self.connect.clone(),
+                waiting: self.waiting.clone(),
+                total: self.total.clone(),
                 thread_rates: self.thread_rates.clone(),
                 classes: self.classes.iter().map(ClassRecord::histograms).collect(),
             }),

@@ -557,6 +557,14 @@ fn assemble(
     record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
+    record.connect = total.phases.connect(&total.service);
+    record.waiting = total.phases.waiting(&total.service);
+    record.total = total.phases.total(&total.service);
+    let answers: u64 = record.statuses.values().sum();
+    record.keep_alive_requests = answers.saturating_sub(total.phases.last_answers);
+    record.server = total.phases.server.unwrap_or_default();
+    record.document_bytes = total.phases.first_body_bytes;
+    record.body_bytes = total.phases.body_bytes;
     record.response = total.response;
     record.service = total.service;
     record.slip = total.slip;

@@ -6,7 +6,7 @@
 use crate::outcome::{InFlight, Outcome};
 use crate::schedule::Arrival;
 use crate::script::Listener;
-use crate::validation::{AnswerCheck, Validator};
+use crate::validation::{AnswerCheck, Judgement, Validator};
 use crate::workload::{Asked, Requests};
 use millpond_http::{ClientConnection, ClientError, ClientEvent, Limits, Method};
 use millpond_io::SocketId;
@@ -62,6 +62,10 @@ pub(crate) struct Session {
     unwritten: usize,
     pipeline: usize,
     has_answered: bool,
+    /// How long connecting took, until a request that counts has been charged with it; then 0.
+    connect_ns: u64,
+    /// When the head of the answer that is arriving was complete.
+    head_ns: u64,
     /// Connections in a row that ended without an answer.
     failures: u32,
 }
@@ -82,6 +86,8 @@ impl Session {
             unwritten: 0,
             pipeline,
             has_answered: false,
+            connect_ns: 0,
+            head_ns: 0,
             failures: 0,
         }
     }
@@ -108,6 +114,11 @@ impl Session {
 
     /// The connection stands.
     pub(crate) fn opened(&mut self, socket: SocketId, now_ns: u64) {
+        self.connect_ns = match self.state {
+            // At least something: 0 is for no connecting at all.
+            State::Connecting { since_ns, .. } => now_ns.saturating_sub(since_ns).max(1),
+            _ => 0,
+        };
         self.state = State::Open { socket };
         self.free_since_ns = now_ns;
     }
@@ -222,6 +233,8 @@ impl Session {
             check: &mut self.check,
             is_last: &mut self.is_last,
             has_answered: &mut self.has_answered,
+            connect_ns: &mut self.connect_ns,
+            head_ns: &mut self.head_ns,
             desk,
         };
         (&mut self.http, answers)
@@ -282,6 +295,8 @@ struct Answers<'s, 'd> {
     check: &'s mut AnswerCheck,
     is_last: &'s mut bool,
     has_answered: &'s mut bool,
+    connect_ns: &'s mut u64,
+    head_ns: &'s mut u64,
     desk: &'s mut Desk<'d>,
 }
 
@@ -294,6 +309,10 @@ impl Answers<'_, '_> {
         match *event {
             ClientEvent::Head { status, head, .. } => {
                 self.check.begin(status.code());
+                *self.head_ns = desk.now_ns;
+                if desk.outcome.phases.server.is_none() {
+                    desk.outcome.phases.first_head(head);
+                }
                 if let Some(Listener { runner, index }) = &mut desk.listener {
                     runner.head(*index, head);
                 }
@@ -307,7 +326,10 @@ impl Answers<'_, '_> {
                 self.check.part(validator, expected.as_ref(), part);
             }
             ClientEvent::Complete {
-                status, keep_alive, ..
+                status,
+                keep_alive,
+                body_bytes,
+                ..
             } => {
                 let expected = desk.requests.expected(request.number, request.class);
                 let validator = &desk.validators[usize::from(request.class)];
@@ -315,6 +337,16 @@ impl Answers<'_, '_> {
                 let (now_ns, in_window) = (desk.now_ns, desk.in_window);
                 desk.outcome
                     .answered(&request, status.code(), judgement, now_ns, in_window);
+                if request.counted {
+                    let phases = &mut desk.outcome.phases;
+                    phases.body(body_bytes);
+                    phases.last_answers += u64::from(!keep_alive);
+                    let is_exception = *self.connect_ns != 0 || *self.head_ns != now_ns;
+                    if is_exception && judgement == Judgement::Right {
+                        let connect_ns = std::mem::take(self.connect_ns);
+                        phases.exception(&request, connect_ns, *self.head_ns, now_ns);
+                    }
+                }
                 self.in_flight.pop_front();
                 *self.has_answered = true;
                 *self.is_last |= !keep_alive;

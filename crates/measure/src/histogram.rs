@@ -74,6 +74,18 @@ impl LatencyHistogram {
             .expect("all latency histograms share one range");
     }
 
+    /// These samples with `out`, which are among them, exchanged for `new`.
+    #[must_use]
+    pub fn replaced(&self, out: &Self, new: &Self) -> Self {
+        let mut inner = self.inner.clone();
+        inner
+            .subtract(&out.inner)
+            .expect("what is taken out was put in, and all share one range");
+        let mut histogram = Self { inner };
+        histogram.merge(new);
+        histogram
+    }
+
     /// Forgets every sample, keeps the memory. For the end of a warm-up.
     pub fn clear(&mut self) {
         self.inner.reset();

@@ -10,6 +10,7 @@ pub mod wrk2;
 pub mod classes;
 pub mod spectrum;
 pub mod csv;
+pub mod ab;
 pub mod hlog;
 pub mod curve;
 

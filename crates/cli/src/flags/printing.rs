@@ -10,14 +10,14 @@ use crate::output::{self, JsonFile};
 use clap::Args;
 use millpond_load::LoadRecord;
 use millpond_measure::record::LoadReport;
-use millpond_measure::report::{csv, hlog, spectrum, wrk, wrk2};
+use millpond_measure::report::{ab, csv, hlog, spectrum, wrk, wrk2};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct PrintFlags {
-    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, json, csv, hgrm
-    /// (percentiles for HdrHistogram's plotter), v2 (its compressed histograms), and while the run
+    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, ab, ab-csv,
+    /// json, csv, hgrm (percentiles for HdrHistogram's plotter), v2 (its compressed histograms), and while the run
     /// goes on ndjson (a line each second) and hlog (HdrHistogram's interval log) [default: wrk, or
     /// wrk2 with --u_latency]
     #[arg(long, value_name = "FORMAT[=FILE]", value_parser = Print::parse)]
@@ -34,7 +34,7 @@ pub(super) struct PrintFlags {
 }
 
 /// The formats.
-const NAMES: &str = "wrk, wrk2, json, csv, hgrm, v2, ndjson or hlog";
+const NAMES: &str = "wrk, wrk2, ab, ab-csv, json, csv, hgrm, v2, ndjson or hlog";
 
 /// One output.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -51,6 +51,10 @@ enum Format {
     Csv,
     /// The percentiles that HdrHistogram's plotter reads.
     Hgrm,
+    /// ab's text.
+    Ab,
+    /// ab's table of percentages.
+    AbCsv,
     /// Compressed histograms.
     V2,
     /// What grows with the run.
@@ -69,6 +73,8 @@ impl Print {
             "json" => Format::Json,
             "csv" => Format::Csv,
             "hgrm" => Format::Hgrm,
+            "ab" => Format::Ab,
+            "ab-csv" => Format::AbCsv,
             "v2" => Format::V2,
             "ndjson" => Format::Stream(Form::Ndjson),
             "hlog" => Format::Stream(Form::Hlog),
@@ -175,11 +181,22 @@ impl PrintFlags {
             Format::Json => run.report.to_json().map_err(Failure::failed)?,
             Format::Csv => csv::text(run.report),
             Format::Hgrm => spectrum::text(latency),
+            Format::Ab => ab::text(run.report, &ab_times(run.record)),
+            Format::AbCsv => ab::csv(&run.record.total),
             Format::V2 => {
                 let clocks = [response, service, slip];
                 hlog::compressed(run.report, clocks).map_err(Failure::failed)?
             }
         }))
+    }
+}
+
+fn ab_times(record: &LoadRecord) -> ab::Times<'_> {
+    ab::Times {
+        connect: &record.connect,
+        processing: &record.service,
+        waiting: &record.waiting,
+        total: &record.total,
     }
 }
 

@@ -163,3 +163,111 @@ fn files_that_cannot_be_merged_are_named() {
     }
     assert_eq!(run(&mut millpond(&["load", "merge"])).code(), 2);
 }
+
+/// Goal: ab's text comes from a real run with its numbers: what the server is, how long its document,
+/// how many answers, the time to connect charged to the first request of each connection.
+#[test]
+fn ab_s_text_has_its_facts() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    let words = [
+        "--requests",
+        "200",
+        "--print",
+        "ab",
+        "--print",
+        "ab-csv=e.csv",
+        "--print",
+        "json=run.json",
+    ];
+    let finished = load(&server, at, &words);
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    for expected in [
+        "Server Software:        millpond",
+        "Server Hostname:        127.0.0.1",
+        "Document Path:          /plaintext",
+        "Document Length:        13 bytes",
+        "Concurrency Level:      4",
+        "Complete requests:      200",
+        "Failed requests:        0",
+        "Keep-Alive requests:    200",
+        "HTML transferred:       2600 bytes",
+    ] {
+        assert!(lines.contains(&expected), "{expected}: {finished:?}");
+    }
+    assert_eq!(text(at, "e.csv").lines().count(), 102);
+    let record: Value = serde_json::from_str(&text(at, "run.json")).unwrap();
+    assert_eq!(record["connect_ns"]["count"], 200);
+    assert_eq!(
+        (&record["connect_ns"]["min"], &record["connect_ns"]["p90"]),
+        (&0.into(), &0.into())
+    );
+    assert!(record["connect_ns"]["max"].as_u64().unwrap() > 0);
+    assert_eq!(record["waiting_ns"]["count"], 200);
+}
+
+/// Every field of `value` has its description in the schema, and every required one is there.
+fn check_fields(value: &Value, schema: &Value, root: &Value, path: &str) {
+    // Of what may be null, the other choice.
+    let schema = schema.get("anyOf").map_or(schema, |choices| &choices[0]);
+    let schema = match schema.get("$ref").and_then(Value::as_str) {
+        None => schema,
+        Some(name) => &root["$defs"][name.rsplit('/').next().unwrap()],
+    };
+    if let (Value::Object(fields), Some(known)) = (value, schema.get("properties")) {
+        for (name, field) in fields {
+            let path = format!("{path}.{name}");
+            let described = known
+                .get(name)
+                .unwrap_or_else(|| panic!("{path} is not described"));
+            check_fields(field, described, root, &path);
+        }
+        for name in schema["required"].as_array().unwrap() {
+            let name = name.as_str().unwrap();
+            assert!(fields.contains_key(name), "{path}.{name} is missing");
+        }
+    }
+    if let (Value::Array(items), Some(described)) = (value, schema.get("items")) {
+        for item in items {
+            check_fields(item, described, root, path);
+        }
+    }
+}
+
+/// Goal: the schema of the record describes it whole, and the record of a real run is valid by it.
+#[test]
+fn the_record_is_valid_by_its_schema() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    load(
+        &server,
+        at,
+        &["-R", "300", "--requests", "100", "--json", "run.json"],
+    );
+    let schema_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load.schema.json");
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(schema_file).unwrap()).unwrap();
+    let record: Value = serde_json::from_str(&text(at, "run.json")).unwrap();
+    check_fields(&record, &schema, &schema, "record");
+
+    let program = "import json, sys, jsonschema\n\
+        schema = json.load(open(sys.argv[1]))\n\
+        jsonschema.Draft202012Validator.check_schema(schema)\n\
+        jsonschema.Draft202012Validator(schema).validate(json.load(open(sys.argv[2])))\n";
+    let python = |program: &str| {
+        std::process::Command::new("python3")
+            .args(["-c", program, schema_file])
+            .arg(at.join("run.json"))
+            .output()
+    };
+    if python("import jsonschema").is_ok_and(|output| output.status.success()) {
+        let output = python(program).unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}

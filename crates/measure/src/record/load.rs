@@ -80,8 +80,20 @@ pub struct LoadHistograms {
     pub slip: LatencyHistogram,
     /// The part of slip that is the generator's own.
     pub lateness: LatencyHistogram,
+    /// The rest of slip: no connection was free.
+    pub blocked: LatencyHistogram,
     /// Ages of requests that were given up.
     pub unanswered: LatencyHistogram,
+    /// From an answer's arrival in the kernel to the generator being awake for it, of a sample.
+    pub wake_delay: LatencyHistogram,
+    /// From the actual send to the answer's arrival in the kernel, of the same sample.
+    pub kernel_service: LatencyHistogram,
+    /// Connecting; 0 for all but the first request on a connection.
+    pub connect: LatencyHistogram,
+    /// From the actual send to the head of the answer.
+    pub waiting: LatencyHistogram,
+    /// Connecting and service.
+    pub total: LatencyHistogram,
     /// No times: requests per second of single threads, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// Of each class of requests; empty if there is one.
@@ -161,12 +173,24 @@ pub struct LoadReport {
     pub duration_ns: u64,
     /// Answers per second.
     pub requests_per_s: f64,
+    /// The Server field of the first answer.
+    pub server: String,
+    /// Length of the first body.
+    pub document_bytes: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+    /// Answers that left their connection open.
+    pub keep_alive_requests: u64,
     /// Bytes received, heads included.
     pub bytes_received: u64,
     /// From the intended start to the last byte.
     pub response_ns: LatencySummary,
     /// From the actual send to the last byte.
     pub service_ns: LatencySummary,
+    /// Connecting; 0 for all but the first request on a connection.
+    pub connect_ns: LatencySummary,
+    /// From the actual send to the head of the answer.
+    pub waiting_ns: LatencySummary,
     /// From the intended start to the actual send.
     pub slip_ns: LatencySummary,
     /// The part of slip that is the generator's own; `None` in the closed loop.

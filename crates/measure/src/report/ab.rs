@@ -1,0 +1,289 @@
+//! ab's text (ApacheBench 2.3), line for line: whole milliseconds, its rows, its warnings.
+//!
+//! ab knows a closed loop only. *Connect* is charged to the first request on a connection, as there;
+//! *Processing* is the service clock, *Waiting* the part of it until the head of the answer, *Total*
+//! connecting and service. Absent on purpose: the bytes of request bodies (`Total body sent`), which
+//! nobody counts here, and the times of wrong answers, which ab mixes with those of right ones.
+
+use crate::histogram::LatencyHistogram;
+use crate::record::LoadReport;
+
+/// The rows of times.
+#[derive(Clone, Copy, Debug)]
+pub struct Times<'a> {
+    /// Connecting; 0 for all but the first request on a connection.
+    pub connect: &'a LatencyHistogram,
+    /// From the write to the last byte.
+    pub processing: &'a LatencyHistogram,
+    /// From the write to the head.
+    pub waiting: &'a LatencyHistogram,
+    /// Connecting and processing.
+    pub total: &'a LatencyHistogram,
+}
+
+const NS_PER_MS: f64 = 1e6;
+
+/// The whole text.
+#[must_use]
+pub fn text(report: &LoadReport, times: &Times<'_>) -> String {
+    let (host, port, path) = parts(&report.url);
+    let mut text = format!(
+        "This is millpond load {}, printing as ApacheBench, Version 2.3\n\n\
+         Benchmarking {host} (be patient).....done\n\n\n",
+        report.version
+    );
+    let mut row = |name: &str, value: String| text += &format!("{name:<24}{value}\n");
+    row("Server Software:", report.server.clone());
+    row("Server Hostname:", host.to_owned());
+    row("Server Port:", format!("{port}\n"));
+    row("Document Path:", path.to_owned());
+    row(
+        "Document Length:",
+        format!("{} bytes\n", report.document_bytes),
+    );
+    text + &counts(report) + &table(times) + &percentages(times.total)
+}
+
+/// Host, port and path of a URL.
+fn parts(url: &str) -> (&str, &str, &str) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/"),
+    };
+    let port = if scheme == "https" { "443" } else { "80" };
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port, path),
+        _ => (authority, port, path),
+    }
+}
+
+fn counts(report: &LoadReport) -> String {
+    let errors = &report.errors;
+    let complete: u64 = report.statuses.values().sum();
+    let seconds = report.duration_ns as f64 / 1e9;
+    let exceptions = errors.timeout;
+    let failed = errors.connect + errors.read + errors.validation + exceptions;
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| text += &format!("{name:<24}{value}\n");
+    row("Concurrency Level:", report.connections.to_string());
+    row("Time taken for tests:", format!("{seconds:.3} seconds"));
+    row("Complete requests:", complete.to_string());
+    row("Failed requests:", failed.to_string());
+    if failed > 0 {
+        row(
+            &format!(
+                "   (Connect: {}, Receive: {}, Length: {}, Exceptions: {exceptions})",
+                errors.connect, errors.read, errors.validation
+            ),
+            String::new(),
+        );
+    }
+    if errors.write > 0 {
+        row("Write errors:", errors.write.to_string());
+    }
+    let successes = report.statuses.range(200..300).map(|(_, count)| count);
+    let others = complete - successes.sum::<u64>();
+    if others > 0 {
+        row("Non-2xx responses:", others.to_string());
+    }
+    if report.keep_alive_requests > 0 {
+        row(
+            "Keep-Alive requests:",
+            report.keep_alive_requests.to_string(),
+        );
+    }
+    row(
+        "Total transferred:",
+        format!("{} bytes", report.bytes_received),
+    );
+    row("HTML transferred:", format!("{} bytes", report.body_bytes));
+    let per_s = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
+    let rate = per_s(complete as f64);
+    let mean_ms = if complete > 0 {
+        seconds * 1e3 / complete as f64
+    } else {
+        0.0
+    };
+    let in_flight = f64::from(report.connections * report.pipeline.max(1));
+    row("Requests per second:", format!("{rate:.2} [#/sec] (mean)"));
+    row(
+        "Time per request:",
+        format!("{:.3} [ms] (mean)", mean_ms * in_flight),
+    );
+    row(
+        "Time per request:",
+        format!("{mean_ms:.3} [ms] (mean, across all concurrent requests)"),
+    );
+    let kib = per_s(report.bytes_received as f64 / 1024.0);
+    row("Transfer rate:", format!("{kib:.2} [Kbytes/sec] received"));
+    text
+}
+
+/// The figures of a row, as ab rounds them.
+struct Row {
+    mean_ms: u64,
+    stdev_ms: f64,
+    median_ms: u64,
+    text: String,
+}
+
+fn whole_ms(value_ns: f64) -> u64 {
+    (value_ns / NS_PER_MS).round() as u64
+}
+
+fn figures(name: &str, times: &LatencyHistogram) -> Row {
+    let mean_ms = whole_ms(times.mean());
+    let stdev_ms = times.stdev() / NS_PER_MS;
+    let median_ms = whole_ms(times.percentile(50.0) as f64);
+    let text = format!(
+        "{name:<11} {:5} {mean_ms:4} {stdev_ms:5.1} {median_ms:6} {:7}\n",
+        whole_ms(times.min() as f64),
+        whole_ms(times.max() as f64)
+    );
+    Row {
+        mean_ms,
+        stdev_ms,
+        median_ms,
+        text,
+    }
+}
+
+fn table(times: &Times<'_>) -> String {
+    let mut text =
+        "\nConnection Times (ms)\n              min  mean[+/-sd] median   max\n".to_owned();
+    let mut remarks = String::new();
+    for (name, what, histogram) in [
+        ("Connect:", "the initial connection time", times.connect),
+        ("Processing:", "the processing time", times.processing),
+        ("Waiting:", "the waiting time", times.waiting),
+        ("Total:", "the total time", times.total),
+    ] {
+        let row = figures(name, histogram);
+        text += &row.text;
+        let distance = row.mean_ms.abs_diff(row.median_ms) as f64;
+        if distance > 2.0 * row.stdev_ms {
+            remarks += &format!(
+                "ERROR: The median and mean for {what} are more than twice the standard\n       \
+                 deviation apart. These results are NOT reliable.\n"
+            );
+        } else if distance > row.stdev_ms {
+            remarks += &format!(
+                "WARNING: The median and mean for {what} are not within a normal deviation\n        \
+                 These results are probably not that reliable.\n"
+            );
+        }
+    }
+    text + &remarks
+}
+
+fn percentages(total: &LatencyHistogram) -> String {
+    let mut text = "\nPercentage of the requests served within a certain time (ms)\n".to_owned();
+    for percent in [50, 66, 75, 80, 90, 95, 98, 99] {
+        let value_ms = whole_ms(total.percentile(f64::from(percent)) as f64);
+        text += &format!("  {percent}%  {value_ms:5}\n");
+    }
+    text + &format!(
+        " 100%  {:5} (longest request)\n",
+        whole_ms(total.max() as f64)
+    )
+}
+
+/// The table of `ab -e`: the time that each percentage was served within.
+#[must_use]
+pub fn csv(total: &LatencyHistogram) -> String {
+    let mut text = "Percentage served,Time in ms\n".to_owned();
+    for percent in 0..=100_u32 {
+        let value_ns = match percent {
+            0 => total.min(),
+            100 => total.max(),
+            percent => total.percentile(f64::from(percent)),
+        };
+        text += &format!("{percent},{:.3}\n", value_ns as f64 / NS_PER_MS);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_us(values_us: &[(u64, u64)]) -> LatencyHistogram {
+        let mut histogram = LatencyHistogram::new();
+        for &(value_us, count) in values_us {
+            histogram.record_many(value_us * 1_000, count);
+        }
+        histogram
+    }
+
+    /// Goal: ab's doubts are voiced where ab voices them: they come from its rounding, as no median
+    /// lies further than a deviation from its mean.
+    #[test]
+    fn rounded_times_are_remarked_on() {
+        let skewed = of_us(&[(0, 90), (100_000, 10)]);
+        let even = of_us(&[(4_000, 10), (5_000, 10), (6_000, 10)]);
+        let wide = of_us(&[(400, 51), (1_900, 49)]);
+        let narrow = of_us(&[(450, 51), (600, 49)]);
+        let times = Times {
+            connect: &skewed,
+            processing: &even,
+            waiting: &wide,
+            total: &narrow,
+        };
+        let text = table(&times);
+        assert!(
+            text.contains("\nConnect:        0   10  30.0      0     100\n"),
+            "{text}"
+        );
+        let (_, remarks) = text.split_once("Total:").unwrap();
+        let (warning, error) = remarks.split_once("ERROR: ").unwrap();
+        assert!(
+            warning.contains("WARNING: The median and mean for the waiting time"),
+            "{text}"
+        );
+        assert!(
+            error.starts_with("The median and mean for the total time"),
+            "{text}"
+        );
+        assert_eq!(text.matches("median and mean").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn urls_come_apart() {
+        assert_eq!(parts("http://h:81/a?b"), ("h", "81", "/a?b"));
+        assert_eq!(parts("https://h"), ("h", "443", "/"));
+        assert_eq!(parts("http://[::1]/x"), ("[::1]", "80", "/x"));
+        assert_eq!(parts("http://[::1]:8080/"), ("[::1]", "8080", "/"));
+    }
+
+    #[test]
+    fn the_table_has_every_percentage() {
+        let text = csv(&of_us(&[(1_000, 50), (2_000, 50)]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 102);
+        assert!(
+            lines[1].starts_with("0,1.0") && lines[51].starts_with("50,1.0"),
+            "{text}"
+        );
+        assert!(
+            lines[52].starts_with("51,2.0") && lines[101].starts_with("100,2.0"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_run_without_answers_prints() {
+        let empty = LatencyHistogram::new();
+        let times = Times {
+            connect: &empty,
+            processing: &empty,
+            waiting: &empty,
+            total: &empty,
+        };
+        let text = text(&LoadReport::default(), &times);
+        assert!(
+            text.contains("Requests per second:    0.00 [#/sec] (mean)"),
+            "{text}"
+        );
+    }
+}
