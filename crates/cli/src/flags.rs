@@ -13,6 +13,7 @@ mod merge;
 mod mixes;
 mod printing;
 mod requests;
+mod script;
 mod streams;
 mod watcher;
 mod serve;

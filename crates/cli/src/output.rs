@@ -29,17 +29,28 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
+impl Exit {
+    fn status(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::SloMissed => 3,
+            Self::NotTrusted => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Success => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::SloMissed => 3,
-            Exit::NotTrusted => 4,
-            Exit::Interrupted => 130,
-        })
+        Self::from(exit.status())
     }
+}
+
+/// Ends the program from any thread, whatever the others do.
+pub(crate) fn leave(exit: Exit) -> ! {
+    std::process::exit(exit.status().into())
 }
 
 /// Why a command could not do its work.

@@ -129,15 +129,14 @@ impl Script {
         &self.errors
     }
 
-    /// Calls the script's `done(summary, latency, requests)`, if it has one. `rates_per_s` are
-    /// samples of a thread's requests per second.
+    /// Calls the script's `done(summary, latency, requests)`, if it has one.
     ///
     /// # Errors
     /// If the script's function fails.
-    pub fn done(&self, record: &LoadRecord, rates_per_s: &[f64]) -> Result<(), String> {
+    pub fn done(&self, record: &LoadRecord) -> Result<(), String> {
         let summary = self.summary(record).map_err(|error| sentence(&error))?;
         let latency = Stats::of_latencies(&record.response, self.length);
-        let requests = Stats::of_rates(rates_per_s, self.length);
+        let requests = Stats::of_rates(&record.thread_rates, self.length);
         let ended = self.main.done((summary, latency, requests));
         self.flush();
         ended

@@ -6,6 +6,7 @@ use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
 use super::requests::RequestFlags;
+use super::script::ScriptFlags;
 use super::watcher::Watcher;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_count, parse_duration_ns, parse_pools,
@@ -13,7 +14,9 @@ use super::{
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_io::{Address, DriverChoice};
-use millpond_load::{Ended, LoadConfig, LoadRecord, Mode, Stop, Target, facts_of, run_observed};
+use millpond_load::{
+    Ended, LoadConfig, LoadRecord, Mode, Stop, Target, facts_of, run_observed, run_script,
+};
 use millpond_measure::record::{LoadReport, LoadStatus};
 use millpond_measure::report::wrk;
 use millpond_measure::slo::{Slo, SloOutcome};
@@ -37,6 +40,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
   millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
   millpond load --find-max 'p99<5ms,errors<0.1%' -c 64 http://127.0.0.1:8080/plaintext
   millpond load -R 1k..20k -c 64 -d 1m --arrivals poisson http://127.0.0.1:8080/plaintext
+  millpond load -s post.lua -t 2 -c 64 http://127.0.0.1:8080/ -- words for the script
   millpond load --put --keys 100k --value-size 1KiB --requests 100k http://127.0.0.1:8080
   millpond load --get --keys 100k --value-size 1KiB -c 64 -d 10s http://127.0.0.1:8080
   millpond load --ycsb b --keys 100k -c 64 -d 10s http://127.0.0.1:8080
@@ -78,9 +82,6 @@ pub(crate) struct LoadFlags {
     /// the same CPUs. 0 is off
     #[arg(long, value_name = "US", value_parser = parse_busy_poll_ns, default_value = "0")]
     busy_poll: u64,
-    /// wrk's Lua scripts are not built yet
-    #[arg(short, long, value_name = "FILE", value_parser = refuse_script, hide = true)]
-    script: Option<String>,
     /// What the run has to keep, else the exit status is 3: p99<5ms, service.p50<200us, errors<0.1%,
     /// rate>1k; several with commas. Requests that were given up count with their age
     #[arg(long, value_name = "OBJECTIVES")]
@@ -90,6 +91,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     expect: ExpectFlags,
     #[command(flatten)]
+    script: ScriptFlags,
+    #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]
     search: FindMaxFlags,
@@ -97,10 +100,6 @@ pub(crate) struct LoadFlags {
     accuracy: AccuracyFlags,
     #[command(flatten)]
     print: PrintFlags,
-}
-
-fn refuse_script(_: &str) -> Result<String, String> {
-    Err("Lua scripts are not built yet: use --method, --header and --body".to_owned())
 }
 
 impl LoadFlags {
@@ -117,7 +116,10 @@ impl LoadFlags {
             )));
         }
         let body = self.asked.read_body()?;
-        let workload = self.asked.workload(&urls, self.seed, &body)?;
+        let workload = match self.script.is_given() {
+            true => self.asked.workload_of_script(&urls, body)?,
+            false => self.asked.workload(&urls, self.seed, &body)?,
+        };
         // Not yet looked up: the rest of the configuration is checked first.
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let target = Target {
@@ -179,6 +181,8 @@ impl LoadFlags {
             return self.search.run(slo, config, wishes);
         }
         let stop = interrupt_flag()?;
+        let request = self.asked.for_script(&config.workload);
+        let mut script = self.script.load(&config, request, &stop)?;
         let expected_ns = config.stop.duration_ns.unwrap_or_default();
         let (threads, connections) = (config.threads as u32, config.connections as u32);
         let header = wrk::header(&self.asked.shown_url(), expected_ns, threads, connections);
@@ -186,7 +190,11 @@ impl LoadFlags {
             output::print(header.clone())?;
         }
         let watcher = Watcher::new(self.print.streams()?);
-        let record = run_observed(&config, &watcher, &stop).map_err(Failure::failed)?;
+        let record = match &mut script {
+            None => run_observed(&config, &watcher, &stop),
+            Some(loaded) => run_script(&config, &mut loaded.script, &watcher, &stop),
+        };
+        let record = record.map_err(Failure::failed)?;
         let streams = watcher.finish();
 
         let report = LoadReport {
@@ -200,6 +208,7 @@ impl LoadFlags {
             report: &report,
         };
         self.print.finish(&finished, &header)?;
+        let is_script_right = script.is_none_or(|script| script.finish(&record));
         if let Some(sentence) = self.accuracy.missing(&record) {
             output::note(sentence);
         }
@@ -215,10 +224,12 @@ impl LoadFlags {
             // Not among the results: those may be a table for another program.
             output::note(format!("{objective}: {measured}, {word}"));
         }
-        Ok(exit_of(
-            &record,
-            outcomes.iter().all(|outcome| outcome.is_met),
-        ))
+        let exit = exit_of(&record, outcomes.iter().all(|outcome| outcome.is_met));
+        Ok(match exit {
+            // wrk ends at a script's first mistake; here the figures come first.
+            Exit::Success if !is_script_right => Exit::Failed,
+            exit => exit,
+        })
     }
 }
 
@@ -398,7 +409,10 @@ mod tests {
             (format!("--precision 2% {url}"), "--find-max"),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
-            (format!("-s script.lua {url}"), "not built yet"),
+            (format!("-s script.lua --put --keys 5 {url}"), "--put"),
+            (format!("-s script.lua {url} {url}"), "one URL"),
+            (format!("--lua-seed 5 {url}"), "--script"),
+            (format!("{url} -- word"), "--script"),
             (format!("--method CONNECT {url}"), "GET, HEAD"),
             (format!("--put {url}"), "--keys"),
             (format!("--put --get --keys 1 {url}"), "--get"),

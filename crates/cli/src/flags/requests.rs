@@ -4,6 +4,7 @@
 //! (`expectations`).
 
 use super::mixes::{Mix, Ycsb};
+use super::script::ScriptRequest;
 use super::url::Url;
 use super::url_list::{UrlLine, read_urls};
 use super::{Failure, parse_bytes, parse_count};
@@ -219,6 +220,36 @@ impl RequestFlags {
             template_file: self.template_file.clone(),
             classes,
         }))
+    }
+
+    /// What stands in the place of the requests that a script makes: `body` is kept for it. Its
+    /// fields may be any, those of a workload may not.
+    pub(super) fn workload_of_script(
+        &self,
+        urls: &Urls,
+        body: Vec<u8>,
+    ) -> Result<Workload, Failure> {
+        if urls.lines.len() > 1 {
+            return Err(Failure::usage("a script is given one URL"));
+        }
+        Ok(Workload::Static {
+            method: self.method,
+            fields: Vec::new(),
+            body,
+        })
+    }
+
+    /// What a script finds in its table.
+    pub(super) fn for_script(&self, workload: &Workload) -> ScriptRequest<'_> {
+        ScriptRequest {
+            url: self.url.first().map_or("", String::as_str),
+            method: self.method.as_str(),
+            fields: &self.header,
+            body: match (&self.body, workload) {
+                (Some(_), Workload::Static { body, .. }) => Some(body.clone()),
+                _ => None,
+            },
+        }
     }
 
     /// The forms without anything that those of before did not have.

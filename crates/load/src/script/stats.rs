@@ -4,7 +4,6 @@
 //! `stats[i]` the i-th of all values in order. `#stats` counts what the style in use walks along.
 //! Absent on purpose: rounding. Microseconds have a fraction, so the figures are the record's.
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::series::SampleSummary;
 use mlua::{MetaMethod, UserData, UserDataFields, UserDataMethods, Value};
 
 /// What `#stats` means.
@@ -31,40 +30,24 @@ pub(super) struct Stats {
 impl Stats {
     /// Latencies, in microseconds.
     pub(super) fn of_latencies(latencies: &LatencyHistogram, length: Length) -> Self {
-        let kept = latencies.clone();
-        let in_us = |ns: f64| ns / 1e3;
-        Self {
-            values: cumulated(
-                latencies
-                    .bins()
-                    .map(|(ns, count)| (in_us(ns as f64), count)),
-            ),
-            mean: in_us(latencies.mean()),
-            stdev: in_us(latencies.stdev()),
-            min: in_us(latencies.min() as f64),
-            max: in_us(latencies.max() as f64),
-            percentile: Box::new(move |percent| in_us(kept.percentile(percent) as f64)),
-            length,
-        }
+        Self::of(latencies, length, 1e3)
     }
 
-    /// Rates, in requests per second, whole ones as in wrk.
-    pub(super) fn of_rates(rates: &[f64], length: Length) -> Self {
-        let mut sorted: Vec<f64> = rates.iter().map(|rate| rate.round()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let summary = SampleSummary::of(sorted.iter().copied());
-        let ranked = sorted.clone();
+    /// Rates, in requests per second.
+    pub(super) fn of_rates(rates_per_s: &LatencyHistogram, length: Length) -> Self {
+        Self::of(rates_per_s, length, 1.0)
+    }
+
+    fn of(histogram: &LatencyHistogram, length: Length, unit: f64) -> Self {
+        let kept = histogram.clone();
+        let bins = histogram.bins();
         Self {
-            values: cumulated(sorted.into_iter().map(|rate| (rate, 1))),
-            mean: summary.mean,
-            stdev: summary.stdev,
-            min: summary.min,
-            max: summary.max,
-            percentile: Box::new(move |percent| {
-                let rank = (percent / 100.0 * ranked.len() as f64).ceil() as usize;
-                let place = rank.clamp(1, ranked.len().max(1)) - 1;
-                ranked.get(place).copied().unwrap_or_default()
-            }),
+            values: cumulated(bins.map(|(value, count)| (value as f64 / unit, count))),
+            mean: histogram.mean() / unit,
+            stdev: histogram.stdev() / unit,
+            min: histogram.min() as f64 / unit,
+            max: histogram.max() as f64 / unit,
+            percentile: Box::new(move |percent| kept.percentile(percent) as f64 / unit),
             length,
         }
     }
@@ -94,18 +77,13 @@ impl Stats {
     }
 }
 
-/// Joins equal neighbours and adds the counts up.
+/// Adds the counts up.
 fn cumulated(bins: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, u64)> {
-    let mut values: Vec<(f64, u64)> = Vec::new();
-    let mut up_to = 0;
-    for (value, count) in bins {
-        up_to += count;
-        match values.last_mut() {
-            Some(last) if last.0 == value => last.1 = up_to,
-            _ => values.push((value, up_to)),
-        }
-    }
-    values
+    let sums = bins.scan(0, |up_to, (value, count)| {
+        *up_to += count;
+        Some((value, *up_to))
+    });
+    sums.collect()
 }
 
 impl UserData for Stats {
@@ -197,11 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_whole_and_may_be_missing() {
+    fn rates_have_no_unit_and_may_be_missing() {
+        let mut rates = LatencyHistogram::new();
+        let code = "assert(#s == 0 and s:percentile(50) == 0 and s.mean == 0)";
+        check(Stats::of_rates(&rates, Length::Distinct), code);
+        [20, 10, 10].iter().for_each(|&rate| rates.record(rate));
         let code = "assert(#s == 2 and s(1) == 10 and s.max == 20 and s:percentile(50) == 10)
                     assert(select(2, s(1)) == 2)";
-        check(Stats::of_rates(&[20.4, 10.2, 9.9], Length::Distinct), code);
-        let code = "assert(#s == 0 and s:percentile(50) == 0 and s.mean == 0)";
-        check(Stats::of_rates(&[], Length::Distinct), code);
+        check(Stats::of_rates(&rates, Length::Distinct), code);
     }
 }

@@ -1,0 +1,125 @@
+//! The flags of `millpond load` that concern wrk's Lua scripts.
+//!
+//! Absent on purpose: a limit on how long a script may compute. LuaJIT's compiled loops cannot be
+//! interrupted from outside; what is promised is that Ctrl-C ends the program all the same.
+
+use crate::output::{self, Exit, Failure};
+use clap::Args;
+use millpond_load::{LoadConfig, LoadRecord, Script, ScriptConfig};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A script that has not come back so long after an interruption is taken for one that loops.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the interruption is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Scripts")]
+pub(super) struct ScriptFlags {
+    /// A Lua script of wrk's: setup, init, delay, request, response and done are called as wrk
+    /// calls them. --method, --header and --body are what it finds in its table `wrk`
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = [
+        "urls", "body_size", "template_file", "no_templates", "put", "get", "mix", "ycsb", "keys",
+        "key_distribution", "expect_echo", "find_max"])]
+    script: Option<PathBuf>,
+    /// Seed math.random of each thread, differently; without it all threads draw the same numbers,
+    /// as in wrk
+    #[arg(long, value_name = "N", requires = "script")]
+    lua_seed: Option<u64>,
+    /// Words for the script's init(args)
+    #[arg(last = true, value_name = "ARG", requires = "script")]
+    args: Vec<String>,
+}
+
+/// What the other flags say about the requests.
+pub(super) struct ScriptRequest<'a> {
+    pub(super) url: &'a str,
+    pub(super) method: &'static str,
+    pub(super) fields: &'a [(String, String)],
+    /// `None`: not given, which is not the same as empty.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+impl ScriptFlags {
+    pub(super) fn is_given(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// The script, ready to run, if one is given. From here on an interruption ends the program
+    /// even if the script never comes back.
+    pub(super) fn load(
+        &self,
+        config: &LoadConfig,
+        request: ScriptRequest<'_>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<LoadedScript>, Failure> {
+        let Some(file) = &self.script else {
+            return Ok(None);
+        };
+        let has_ended = Arc::new(AtomicBool::new(false));
+        watch(Arc::clone(stop), Arc::clone(&has_ended))?;
+        let script_config = ScriptConfig {
+            file: file.clone(),
+            url: request.url.to_owned(),
+            args: self.args.clone(),
+            method: request.method.to_owned(),
+            fields: request.fields.to_vec(),
+            body: request.body,
+            seed: self.lua_seed,
+        };
+        let script = Script::load(&script_config, config).map_err(Failure::failed)?;
+        Ok(Some(LoadedScript { script, has_ended }))
+    }
+}
+
+/// Ends the program when it was interrupted and does not end by itself.
+fn watch(stop: Arc<AtomicBool>, has_ended: Arc<AtomicBool>) -> Result<(), Failure> {
+    let body = move || {
+        let mut interrupted: Option<Instant> = None;
+        while !has_ended.load(Ordering::Acquire) {
+            std::thread::sleep(LOOK);
+            if stop.load(Ordering::Acquire)
+                && interrupted.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+            {
+                output::note(
+                    "the script did not come back after the interruption, perhaps from a loop \
+                     without an end; what was measured is lost",
+                );
+                output::leave(Exit::Interrupted);
+            }
+        }
+    };
+    let started = std::thread::Builder::new()
+        .name("script-watch".to_owned())
+        .spawn(body);
+    started
+        .map(drop)
+        .map_err(|error| Failure::failed(format!("the thread that watches the script: {error}")))
+}
+
+/// A script on its way through a run.
+pub(super) struct LoadedScript {
+    pub(super) script: Script,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl LoadedScript {
+    /// Calls `done()` and tells what the script did wrong. True: nothing.
+    pub(super) fn finish(self, record: &LoadRecord) -> bool {
+        let done = self.script.done(record);
+        self.has_ended.store(true, Ordering::Release);
+        let errors = self.script.errors();
+        if let Some(first) = &errors.first {
+            let count = errors.count;
+            let times = if count == 1 { "time" } else { "times" };
+            output::note(format!("the script failed {count} {times}, first {first}"));
+        }
+        if let Err(problem) = &done {
+            output::note(format!("the script failed {problem}"));
+        }
+        errors.count == 0 && done.is_ok()
+    }
+}
