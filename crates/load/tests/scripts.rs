@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;
 
-use millpond_load::{LoadConfig, LoadRecord, Observer, Script, ScriptConfig, Stop};
+use millpond_io::{Address, DriverChoice};
+use millpond_load::{
+    LoadConfig, LoadRecord, Mode, Observer, PIPELINE_MAX, Script, ScriptConfig, Stop,
+};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use support::{MS, Reply, TestServer, check_identities, get};
@@ -336,4 +339,225 @@ fn done_gets_the_figures_of_the_record() {
         assert!(is_same, "{line} is not {expected} in {notes}");
     }
     assert_eq!(notes.lines().count(), expected.len());
+}
+
+/// What loading this script says is wrong.
+fn refusal(code: &str) -> String {
+    let server = server();
+    let script = ScriptFile::new(code);
+    let refused = Script::load(&script.config, &get(server.address));
+    let sentence = refused.unwrap_err().to_string();
+    assert!(sentence.contains("script.lua"), "{sentence}");
+    assert!(!sentence.contains('\n'), "{sentence}");
+    sentence
+}
+
+/// Goal: a script that cannot work is refused before the run, with the place of its mistake.
+#[test]
+fn scripts_that_cannot_work_are_refused() {
+    for (code, part) in [
+        ("function request(", "script.lua:1: "),
+        ("\nerror('own words')", "script.lua:2: own words"),
+        ("function init() nothing() end", "in init(): "),
+        ("function setup() nothing() end", "in setup(): "),
+        ("function request() return nil end", "in request(): "),
+        ("function request() return {} end", "in request(): "),
+        (
+            "function request() error('tired') end",
+            "script.lua:1: tired",
+        ),
+        ("function request() error({}) end", "in request(): "),
+        (
+            "function request() return 'GET' end",
+            "incomplete request at 1:4",
+        ),
+        (
+            "function request() return 'GET / HTTP/1.1\\r\\nX: y\\r\\n' end",
+            "incomplete request at 3:1",
+        ),
+        (
+            "function request() return ('GET / HTTP/1.1\\r\\n\\r\\n'):rep(1025) end",
+            "more than 1024 requests",
+        ),
+        (
+            "wrk.path = 'a\\r\\nb'",
+            "request() returned what cannot be sent",
+        ),
+        (
+            "function setup() wrk.lookup('127.0.0.1', 'nowhere') end",
+            "unable to resolve",
+        ),
+    ] {
+        let sentence = refusal(code);
+        assert!(sentence.contains(part), "{code}: {sentence}");
+    }
+    let mut script = ScriptFile::new("");
+    script.config.file.push("absent.lua");
+    let refused = Script::load(&script.config, &get("127.0.0.1:1".parse().unwrap()));
+    let sentence = refused.unwrap_err().to_string();
+    assert!(sentence.contains("the file cannot be read"), "{sentence}");
+}
+
+/// Goal: a mistake in the middle of a run is counted and told, its request has failed, and the
+/// others go on.
+#[test]
+fn mistakes_during_the_run_are_counted() {
+    let server = server();
+    let script = ScriptFile::new(
+        "local calls, answers, delays = 0, 0, 0
+         function request()
+            calls = calls + 1
+            if calls % 5 == 0 then error('every fifth') end
+            if calls % 5 == 2 then return 'GET / HTTP/1.1' end
+            return wrk.format()
+         end
+         function delay()
+            delays = delays + 1
+            if delays == 5 then error('once') end
+            return 0
+         end
+         function response()
+            answers = answers + 1
+            if answers == 3 then error('third answer') end
+         end
+         function done() error('the end') end",
+    );
+    let mut config = counted(&server, 30);
+    config.connections = 2;
+    let (record, loaded) = run(&config, &script);
+    assert_eq!(record.requests + record.errors.write, 30);
+    assert_eq!(record.errors.write, record.errors.total());
+    assert!(record.errors.write >= 5, "{:?}", record.errors);
+    assert_eq!(server.requests(), record.requests);
+    // One more in delay() and one in response().
+    assert_eq!(loaded.errors().count, record.errors.write + 2);
+    let first = loaded.errors().first.as_deref().unwrap();
+    assert!(
+        first.starts_with("in request(): ") && first.ends_with("every fifth"),
+        "{first}"
+    );
+    let sentence = loaded.done(&record).unwrap_err();
+    assert!(
+        sentence.contains("in done(): ") && sentence.contains("the end"),
+        "{sentence}"
+    );
+}
+
+/// Goal: at a rate it is requests that are counted, whatever strings they come in, and every
+/// arrival of the schedule is sent once.
+#[test]
+fn a_rate_counts_requests_not_strings() {
+    let server = server();
+    let script = ScriptFile::new(
+        "local calls = 0
+         function request()
+            calls = calls + 1
+            return wrk.format():rep(1 + calls % 4)
+         end",
+    );
+    let mut config = get(server.address);
+    (config.threads, config.connections) = (2, 6);
+    config.mode = Mode::ConstantRate { per_s: 2_000.0 };
+    config.stop = Stop::after_ns(500 * MS);
+    let (record, _) = run_well(&config, &script);
+    assert_eq!((record.requests, record.offered), (1_000, Some(1_000)));
+    // The last string of each thread may hold up to three more.
+    assert!(
+        (1_000..=1_006).contains(&server.requests()),
+        "{}",
+        server.requests()
+    );
+}
+
+/// Goal: both kernel interfaces carry scripts, with connections that the server closes in between:
+/// requests without an answer are asked for anew.
+#[test]
+fn closed_connections_are_replaced_on_both_drivers() {
+    for driver in [DriverChoice::Epoll, DriverChoice::Auto] {
+        let server = TestServer::start(|seen| {
+            if seen.in_connection % 7 == 6 {
+                let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                return Reply::raw(closing.to_vec()).then_close();
+            }
+            Reply::ok(b"hello")
+        });
+        let script = ScriptFile::new(
+            "local calls, answers = 0, 0
+             function request()
+                calls = calls + 1
+                return (wrk.format(nil, '/' .. calls)):rep(3)
+             end
+             function response(status, headers, body)
+                assert(status == 200 and (body == 'hello' or headers.Connection == 'close'))
+             end
+             function delay() return 0.2 end",
+        );
+        let mut config = counted(&server, 300);
+        config.driver = driver;
+        (config.threads, config.connections) = (2, 4);
+        let (record, _) = run_well(&config, &script);
+        assert_eq!((record.requests, record.sent), (300, 300));
+        assert!(record.resent > 0 && server.connections() > 30);
+    }
+}
+
+/// Goal: `thread.addr` sends a thread elsewhere, and only that one.
+#[test]
+fn a_thread_may_have_an_address_of_its_own() {
+    let (here, there) = (server(), server());
+    let script = ScriptFile::new(&format!(
+        "local threads = 0
+         function setup(thread)
+            threads = threads + 1
+            local found = wrk.lookup('{}', '{}')
+            if threads == 2 then thread.addr = found[1] end
+         end",
+        there.address.ip(),
+        there.address.port(),
+    ));
+    let mut config = counted(&here, 100);
+    (config.threads, config.connections) = (2, 2);
+    run_well(&config, &script);
+    assert_eq!(here.requests() + there.requests(), 100);
+    assert!(here.connections() == 1 && there.connections() == 1);
+}
+
+/// Goal: without a seed all threads draw the same numbers, as in wrk; with one each has its own, and
+/// the next run draws them again.
+#[test]
+fn random_numbers_follow_the_seed() {
+    let server = server();
+    let code = "function init() note('%d', math.random(1000000000)) end";
+    let drawn = |seed: Option<u64>| {
+        let mut script = noting(code);
+        script.config.seed = seed;
+        let mut config = get(server.address);
+        (config.threads, config.connections) = (3, 3);
+        Script::load(&script.config, &config).unwrap();
+        let notes = script.notes();
+        notes.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let unseeded = drawn(None);
+    assert!(unseeded[0] == unseeded[1] && unseeded[1] == unseeded[2]);
+    let seeded = drawn(Some(7));
+    assert!(seeded[0] != seeded[1] && seeded[1] != seeded[2] && seeded[0] != seeded[2]);
+    assert_eq!(seeded, drawn(Some(7)));
+    assert_ne!(seeded, drawn(Some(8)));
+}
+
+/// Goal: what wrk's manual allows: `--pipeline` keeps several strings on their way, a depth at the
+/// limit works, and the target may be a unix socket's or any other address.
+#[test]
+fn strings_at_the_limit_and_several_at_a_time_work() {
+    let server = server();
+    let script = ScriptFile::new("function request() return wrk.format():rep(1024) end");
+    run_well(&counted(&server, 3 * PIPELINE_MAX as u64), &script);
+    let script = ScriptFile::new("function request() return wrk.format():rep(2) end");
+    let mut config = counted(&server, 400);
+    config.pipeline = 8;
+    let before = server.seen().len();
+    run_well(&config, &script);
+    let most_behind = server.seen()[before..].iter().map(|seen| seen.behind).max();
+    assert!(most_behind >= Some(3), "{most_behind:?}");
+    assert!(matches!(config.target.address, Address::Inet(_)));
 }

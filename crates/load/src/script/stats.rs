@@ -40,9 +40,17 @@ impl Stats {
 
     fn of(histogram: &LatencyHistogram, length: Length, unit: f64) -> Self {
         let kept = histogram.clone();
-        let bins = histogram.bins();
+        let mut values = cumulated(
+            histogram
+                .bins()
+                .map(|(value, count)| (value as f64 / unit, count)),
+        );
+        // A bin is named by its upper end, the smallest value by its lower one.
+        if let Some((first, _)) = values.first_mut() {
+            *first = histogram.min() as f64 / unit;
+        }
         Self {
-            values: cumulated(bins.map(|(value, count)| (value as f64 / unit, count))),
+            values,
             mean: histogram.mean() / unit,
             stdev: histogram.stdev() / unit,
             min: histogram.min() as f64 / unit,
