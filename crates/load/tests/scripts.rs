@@ -433,7 +433,7 @@ fn mistakes_during_the_run_are_counted() {
     assert_eq!(loaded.errors().count, record.errors.write + 2);
     let first = loaded.errors().first.as_deref().unwrap();
     assert!(
-        first.starts_with("in request(): ") && first.ends_with("every fifth"),
+        first.starts_with("request() returned what cannot be sent: "),
         "{first}"
     );
     let sentence = loaded.done(&record).unwrap_err();

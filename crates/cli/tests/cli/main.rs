@@ -18,5 +18,6 @@ mod requests;
 mod load_outputs;
 mod find_max;
 mod load_accuracy;
+mod load_scripts;
 mod bench;
 mod compare;
