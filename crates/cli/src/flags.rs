@@ -15,6 +15,7 @@ mod printing;
 mod requests;
 mod script;
 mod streams;
+mod live;
 mod watcher;
 mod serve;
 mod tls;

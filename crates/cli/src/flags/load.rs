@@ -7,7 +7,7 @@ use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
 use super::requests::RequestFlags;
 use super::script::ScriptFlags;
-use super::watcher::Watcher;
+use super::watcher::WatchFlags;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_count, parse_duration_ns, parse_pools,
 };
@@ -100,6 +100,8 @@ pub(crate) struct LoadFlags {
     accuracy: AccuracyFlags,
     #[command(flatten)]
     print: PrintFlags,
+    #[command(flatten)]
+    watch: WatchFlags,
 }
 
 impl LoadFlags {
@@ -189,13 +191,14 @@ impl LoadFlags {
         if expected_ns > 0 && self.print.has_header() {
             output::print(header.clone())?;
         }
-        let watcher = Watcher::new(self.print.streams()?);
+        let title = format!("{} over {connections} connections", self.asked.shown_url());
+        let watcher = self.watch.watcher(title, self.print.streams()?);
         let record = match &mut script {
             None => run_observed(&config, &watcher, &stop),
             Some(loaded) => run_script(&config, &mut loaded.script, &watcher, &stop),
         };
-        let record = record.map_err(Failure::failed)?;
         let streams = watcher.finish();
+        let record = record.map_err(Failure::failed)?;
 
         let report = LoadReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),

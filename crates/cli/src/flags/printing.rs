@@ -10,7 +10,7 @@ use crate::output::{self, JsonFile};
 use clap::Args;
 use millpond_load::LoadRecord;
 use millpond_measure::record::LoadReport;
-use millpond_measure::report::{ab, csv, hlog, spectrum, wrk, wrk2};
+use millpond_measure::report::{ab, csv, hlog, html, spectrum, wrk, wrk2};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
@@ -31,6 +31,9 @@ pub(super) struct PrintFlags {
     /// Write the record of the run to FILE: as --print json=FILE
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
+    /// Write a page for the browser to FILE: percentiles, the course of the run, verdict, settings
+    #[arg(long, value_name = "FILE.html", value_parser = JsonFile::parse)]
+    report: Option<JsonFile>,
 }
 
 /// The formats.
@@ -150,6 +153,15 @@ impl PrintFlags {
                 Some(file) => file.write(&text)?,
             }
         }
+        if let Some(file) = &self.report {
+            file.write(&html::render_load(&html::LoadPage {
+                report: run.report,
+                response: &run.record.response,
+                service: &run.record.service,
+                slip: &run.record.slip,
+                seconds: &run.record.seconds,
+            }))?;
+        }
         Ok(())
     }
 
@@ -227,6 +239,7 @@ mod tests {
             latency: false,
             uncorrected,
             json: json.map(|file| JsonFile::parse(file).unwrap()),
+            report: None,
         };
         let formats = |flags: &PrintFlags| -> Vec<Format> {
             flags.outputs().iter().map(|one| one.format).collect()

@@ -67,6 +67,11 @@ impl Streams {
         Ok(())
     }
 
+    /// Whether one of them is on stdout.
+    pub(super) fn has_stdout(&self) -> bool {
+        self.0.iter().any(|stream| stream.file.is_none())
+    }
+
     /// Sending begins.
     pub(super) fn started(&mut self, at: SystemTime) {
         for stream in self.0.iter_mut().filter(|one| one.form == Form::Hlog) {

@@ -1,9 +1,12 @@
-//! Who looks at a load run while it goes on: the progress line, and the outputs that grow with it.
+//! Who looks at a load run while it goes on: the live view or the progress line, and the outputs that
+//! grow with it.
 //!
 //! Absent on purpose: figures of its own. It shows what the run says of itself.
 
+use super::live::Live;
 use super::streams::Streams;
 use crate::output::{Progress, whole_seconds};
+use clap::Args;
 use millpond_load::{Observer, Second};
 use millpond_measure::units::{format_count, format_rate};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +16,29 @@ use std::time::SystemTime;
 #[derive(Debug)]
 struct Outlets {
     progress: Progress,
+    /// In the place of the progress line.
+    live: Option<Live>,
     streams: Streams,
+}
+
+/// The flags of what is shown while the run goes on.
+#[derive(Args, Debug)]
+pub(super) struct WatchFlags {
+    /// One line of progress in the place of the live view
+    #[arg(long, help_heading = "Output")]
+    no_live: bool,
+}
+
+impl WatchFlags {
+    /// An observer; `title` names the run.
+    pub(super) fn watcher(&self, title: String, streams: Streams) -> Watcher {
+        let live = (!self.no_live).then(|| Live::on_terminal(title));
+        Watcher(Mutex::new(Outlets {
+            progress: Progress::new(),
+            live: live.flatten(),
+            streams,
+        }))
+    }
 }
 
 /// An observer of one run.
@@ -21,17 +46,13 @@ struct Outlets {
 pub(super) struct Watcher(Mutex<Outlets>);
 
 impl Watcher {
-    pub(super) fn new(streams: Streams) -> Self {
-        Self(Mutex::new(Outlets {
-            progress: Progress::new(),
-            streams,
-        }))
-    }
-
     /// The run is over; gives out what is to be finished with its record.
     pub(super) fn finish(self) -> Streams {
         let mut outlets = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         outlets.progress.clear();
+        if let Some(live) = &mut outlets.live {
+            live.clear();
+        }
         outlets.streams
     }
 
@@ -47,11 +68,23 @@ impl Observer for Watcher {
     }
 
     fn progress(&self, now: &millpond_load::Progress) {
-        self.outlets().progress.update(progress_line(now));
+        let outlets = &mut *self.outlets();
+        match &mut outlets.live {
+            Some(live) => live.progress(now),
+            None => outlets.progress.update(progress_line(now)),
+        }
     }
 
     fn second(&self, second: &Second<'_>) {
-        self.outlets().streams.second(second);
+        let outlets = &mut *self.outlets();
+        if let Some(live) = &mut outlets.live {
+            live.second(second);
+            if outlets.streams.has_stdout() {
+                // Lines of both would stand in each other's way.
+                live.clear();
+            }
+        }
+        outlets.streams.second(second);
     }
 }
 

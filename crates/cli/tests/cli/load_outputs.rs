@@ -1,6 +1,6 @@
 //! What `millpond load` prints and writes, read as its readers read it.
 
-use crate::support::{Finished, Server, millpond, run};
+use crate::support::{Finished, Running, Server, millpond, run};
 use serde_json::Value;
 use std::path::Path;
 
@@ -270,4 +270,79 @@ fn the_record_is_valid_by_its_schema() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+}
+
+/// Goal: Ctrl-C does not wait for answers that do not come: a server that is silent, and a patience
+/// of minutes.
+#[test]
+fn an_interrupted_run_waits_for_nobody() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let words = [
+        "load",
+        "-c",
+        "2",
+        "-d",
+        "10m",
+        "--timeout",
+        "10m",
+        "--print",
+        "ndjson",
+        "--json",
+    ];
+    let load = Running::start(
+        millpond(&words)
+            .arg(directory.path().join("run.json"))
+            .arg(url),
+    );
+    let peers: Vec<_> = (0..2).map(|_| listener.accept().unwrap()).collect();
+    for (peer, _) in &peers {
+        // Until the request is on its way.
+        assert!(peer.peek(&mut [0; 16]).unwrap() > 0);
+    }
+    load.signal("INT");
+    let begun = std::time::Instant::now();
+    let finished = load.finish();
+    assert_eq!(finished.code(), 130, "{finished:?}");
+    assert!(begun.elapsed().as_secs() < 60, "it waited for the timeout");
+    let summary = json_lines(&finished.stdout).pop().unwrap();
+    assert_eq!(
+        (&summary["interrupted"], &summary["abandoned"]),
+        (&true.into(), &2.into())
+    );
+}
+
+/// Goal: the page of a run has its course, that of merged records is a page without one.
+#[test]
+fn pages_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    let words = [
+        "-R",
+        "200",
+        "-d",
+        "2200ms",
+        "--no-live",
+        "--report",
+        "run.html",
+        "--json",
+        "a.json",
+    ];
+    load(&server, at, &words);
+    let page = text(at, "run.html");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(page.contains("Right answers per second") && page.contains("Verdict: "));
+    run(millpond(&[
+        "load",
+        "merge",
+        "a.json",
+        "a.json",
+        "--report",
+        "merged.html",
+    ])
+    .current_dir(at));
+    let page = text(at, "merged.html");
+    assert!(page.contains("Time over percentile") && !page.contains("Right answers per second"));
 }

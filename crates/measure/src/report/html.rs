@@ -13,10 +13,17 @@ mod rounds;
 mod bars;
 mod table;
 mod page;
+mod percentiles;
+mod course;
+mod load_page;
 
+pub use load_page::{LoadPage, render as render_load};
 pub use page::render;
 
 use crate::record::{ComparisonRecord, PoolSetting, Role};
+
+/// What all pages look like.
+const STYLE: &str = include_str!("html/style.css");
 
 /// Text made safe for HTML, attributes included.
 fn escape(text: &str) -> String {

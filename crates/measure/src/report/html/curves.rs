@@ -15,8 +15,18 @@ const LEGEND_WIDTH: f64 = 245.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 
+/// Where the axis has its ticks.
+pub(super) const PERCENTILES: [(f64, &str); 6] = [
+    (50.0, "50 %"),
+    (90.0, "90 %"),
+    (99.0, "99 %"),
+    (99.9, "99.9 %"),
+    (99.99, "99.99 %"),
+    (99.999, "99.999 %"),
+];
+
 /// How many times rarer than "all": 90 % is 1, 99 % is 2.
-fn nines(percent: f64, count: u64) -> f64 {
+pub(super) fn nines(percent: f64, count: u64) -> f64 {
     // The last point (100 %) stands where one sample of all is beyond.
     let beyond = (1.0 - percent / 100.0).max(1.0 / count.max(1) as f64);
     -beyond.log10()
@@ -62,14 +72,7 @@ fn plot(
     let x = Scale::linear(0.0, nines_max, LEFT, right);
     let y = time_axis(curves, nines_max);
     let mut svg = Svg::new(WIDTH, HEIGHT);
-    for (percent, label) in [
-        (50.0, "50 %"),
-        (90.0, "90 %"),
-        (99.0, "99 %"),
-        (99.9, "99.9 %"),
-        (99.99, "99.99 %"),
-        (99.999, "99.999 %"),
-    ] {
+    for (percent, label) in PERCENTILES {
         let place = nines(percent, u64::MAX);
         if x.shows(place) {
             svg.line("grid", (x.at(place), TOP), (x.at(place), BOTTOM));

@@ -1,14 +1,12 @@
 //! The page from top to bottom.
 
-use super::{Look, bars, curves, escape, forest, looks, prose, rounds, table};
+use super::{Look, STYLE, bars, curves, escape, forest, looks, prose, rounds, table};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
     Role,
 };
 use crate::statistics::{Comparison, Direction};
 use crate::units::{format_bytes, format_count, format_duration_ns, format_percent, format_utc};
-
-const STYLE: &str = include_str!("style.css");
 
 /// The whole file.
 #[must_use]

@@ -1,0 +1,88 @@
+//! The percentiles of a run's three clocks, as HdrHistogram draws them: each further nine has the
+//! same room, and times are on a logarithmic axis, or slip would not be seen beside response.
+
+use super::curves::{PERCENTILES, nines};
+use super::load_page::LoadPage;
+use super::scale::Scale;
+use super::svg::{Anchor, Svg};
+use crate::histogram::LatencyHistogram;
+use crate::units::format_duration_ns;
+
+const WIDTH: f64 = 1020.0;
+const HEIGHT: f64 = 360.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 880.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 316.0;
+/// Below a tenth of a microsecond a clock's own error is drawn.
+const LOW_NS: f64 = 100.0;
+
+/// The figure; empty if there are no samples.
+pub(super) fn plot(page: &LoadPage<'_>) -> String {
+    let count = page.response.count();
+    if count == 0 {
+        return String::new();
+    }
+    // In a closed loop nothing is intended: response and service are one, and slip is nothing.
+    let clocks: Vec<(&str, &str, &LatencyHistogram)> = if page.slip.max() == 0 {
+        vec![("response = service", "h0", page.response)]
+    } else {
+        vec![
+            ("response", "h0", page.response),
+            ("service", "h2", page.service),
+            ("slip", "h1", page.slip),
+        ]
+    };
+    let x = Scale::linear(0.0, (count as f64).log10().max(1.0), LEFT, RIGHT);
+    let y = time_axis(clocks.iter().map(|(_, _, clock)| *clock));
+    let mut svg = Svg::new(WIDTH, HEIGHT);
+    for (percent, label) in PERCENTILES {
+        let place = nines(percent, u64::MAX);
+        if x.shows(place) {
+            svg.line("grid", (x.at(place), TOP), (x.at(place), BOTTOM));
+            svg.text("tick", (x.at(place), BOTTOM + 18.0), Anchor::Middle, label);
+        }
+    }
+    time_ticks(&mut svg, &y, (LEFT, RIGHT));
+    for (index, (name, hue, clock)) in clocks.iter().enumerate() {
+        let points: Vec<(f64, f64)> = clock
+            .spectrum(10)
+            .iter()
+            .map(|point| {
+                let place = nines(point.percent, count);
+                (x.at(place), y.at((point.value_ns as f64).max(LOW_NS)))
+            })
+            .collect();
+        let class = format!("curve {hue}");
+        svg.path(&class, &points);
+        let row = TOP + 12.0 + 20.0 * index as f64;
+        svg.line(&class, (RIGHT + 14.0, row), (RIGHT + 36.0, row));
+        svg.text("label", (RIGHT + 42.0, row + 4.0), Anchor::Start, name);
+    }
+    format!(
+        "<figure><figcaption>Time over percentile <span class=\"hint\">the last point is the longest of \
+         {} answers</span></figcaption>{}</figure>",
+        crate::units::format_count(count as f64),
+        svg.finish("times over percentile")
+    )
+}
+
+fn time_axis<'a>(clocks: impl Iterator<Item = &'a LatencyHistogram>) -> Scale {
+    let (mut low, mut high) = (f64::INFINITY, LOW_NS);
+    for clock in clocks {
+        low = low.min(clock.min() as f64);
+        high = high.max(clock.max() as f64);
+    }
+    Scale::logarithmic(low.max(LOW_NS) / 1.2, high * 1.2, BOTTOM, TOP)
+}
+
+/// Lines across at round times.
+pub(super) fn time_ticks(svg: &mut Svg, y: &Scale, (left, right): (f64, f64)) {
+    for tick in y.decade_ticks() {
+        svg.line("grid", (left, y.at(tick)), (right, y.at(tick)));
+        let label = format_duration_ns(tick)
+            .replace(".00", "")
+            .replace(".0 ", " ");
+        svg.text("tick", (left - 8.0, y.at(tick) + 4.0), Anchor::End, &label);
+    }
+}
