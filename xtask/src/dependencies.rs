@@ -60,7 +60,7 @@ pub(crate) fn metadata() -> Result<Value, String> {
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Rules {
     licences: Vec<String>,
-    /// Crates that may be there in two versions, as `name@major`.
+    /// Crates that may be there in two versions, as `name@major` or `name@0.minor`.
     duplicates: Vec<String>,
 }
 
@@ -115,8 +115,9 @@ fn complaints(metadata: &Value, rules: &Rules) -> Result<Vec<String>, String> {
         }
         let (name, version) = (text("name"), text("version"));
         let skipped = rules.duplicates.iter().any(|skip| {
-            skip.split_once('@').is_some_and(|(skipped, major)| {
-                skipped == name && version.split('.').next() == Some(major)
+            skip.split_once('@').is_some_and(|(skipped, series)| {
+                let rest = version.strip_prefix(series);
+                skipped == name && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         });
         if !skipped {

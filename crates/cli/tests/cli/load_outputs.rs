@@ -346,3 +346,55 @@ fn pages_are_written() {
     let page = text(at, "merged.html");
     assert!(page.contains("Time over percentile") && !page.contains("Right answers per second"));
 }
+
+/// What a terminal of its own receives of a run; `None` where there is no `script` to make one.
+fn on_a_terminal(server: &Server, words: &str, no_colour: &str) -> Option<String> {
+    let program = env!("CARGO_BIN_EXE_millpond");
+    let line = format!("{program} load -c 4 {words} {}", server.url("/plaintext"));
+    let output = std::process::Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("NO_COLOR", no_colour)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .ok()?;
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// Goal: on a terminal the view is drawn over in place, with nothing left of it in front of the
+/// results; without colours where those are refused; and --no-live keeps to one line.
+#[test]
+fn a_terminal_gets_the_live_view() {
+    let server = Server::start(&["plaintext"]);
+    let Some(text) = on_a_terminal(&server, "-d 1500ms", "") else {
+        return;
+    };
+    let (view, results) = text.rsplit_once("\x1b[J").unwrap();
+    assert!(
+        view.contains("measuring, ") && view.contains("p50 "),
+        "{text:?}"
+    );
+    assert!(
+        view.contains("\x1b[2mhttp://"),
+        "the title is quiet: {text:?}"
+    );
+    assert!(
+        view.contains("\x1b[7A"),
+        "seven lines are drawn over: {text:?}"
+    );
+    assert!(
+        results.contains("Requests/sec:") && !results.contains('\x1b'),
+        "{text:?}"
+    );
+
+    let plain = on_a_terminal(&server, "-d 1s", "1").unwrap();
+    assert!(
+        plain.contains("\x1b[7A") && !plain.contains("\x1b[2m"),
+        "{plain:?}"
+    );
+    let line = on_a_terminal(&server, "-d 1s --no-live", "").unwrap();
+    assert!(
+        line.contains("measuring: ") && !line.contains("\x1b[7A"),
+        "{line:?}"
+    );
+}
