@@ -8,7 +8,7 @@
 
 use crate::body::BodyDecoder;
 use crate::error::{BodyError, ParseError};
-use crate::head::{HeadFields, ResponseHead};
+use crate::head::{Framing, HeadFields};
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
@@ -82,6 +82,67 @@ struct Arriving {
     decoder: BodyDecoder,
 }
 
+/// Longer heads are parsed each time.
+const LAST_HEAD_BYTES_MAX: usize = 512;
+
+/// The head that came last, on whichever connection of one owner, and what it meant.
+///
+/// A server's heads differ from one to the next in a date that changes once a second, if at all. One
+/// that begins as the last one did, to its empty line, means the same: it is compared, not parsed.
+#[derive(Clone, Debug)]
+pub struct LastHead {
+    fields: HeadFields,
+    bytes: [u8; LAST_HEAD_BYTES_MAX],
+    /// 0: none to compare with.
+    length: usize,
+    meaning: Meaning,
+}
+
+impl Default for LastHead {
+    fn default() -> Self {
+        Self {
+            fields: HeadFields::new(),
+            bytes: [0; LAST_HEAD_BYTES_MAX],
+            length: 0,
+            meaning: Meaning {
+                method: Method::Get,
+                status: StatusCode::OK,
+                keep_alive: false,
+                framing: Framing::None,
+            },
+        }
+    }
+}
+
+impl LastHead {
+    /// What the head at the beginning of `bytes` means, if it is the last one again.
+    #[inline]
+    fn again(&self, bytes: &[u8], method: Method) -> Option<(usize, Meaning)> {
+        let is_same = self.length > 0
+            && self.meaning.method == method
+            && bytes.starts_with(&self.bytes[..self.length]);
+        is_same.then_some((self.length, self.meaning))
+    }
+
+    fn remember(&mut self, head: &[u8], meaning: Meaning) {
+        self.length = 0;
+        if let Some(place) = self.bytes.get_mut(..head.len()) {
+            place.copy_from_slice(head);
+            self.length = head.len();
+            self.meaning = meaning;
+        }
+    }
+}
+
+/// What a final response's head says, as the answer to a request of this method.
+#[derive(Clone, Copy, Debug)]
+struct Meaning {
+    method: Method,
+    status: StatusCode,
+    keep_alive: bool,
+    framing: Framing,
+}
+
 /// One connection's reading side.
 #[derive(Debug)]
 pub struct ClientConnection {
@@ -123,15 +184,29 @@ impl ClientConnection {
         pool: &BlockPool,
         on: &mut impl FnMut(ClientEvent<'_>),
     ) -> Result<(), ClientError> {
+        self.receive_like(bytes, pool, &mut LastHead::default(), on)
+    }
+
+    /// The same, for an owner of many connections to one server: `last` is for all of them.
+    pub fn receive_like(
+        &mut self,
+        bytes: &[u8],
+        pool: &BlockPool,
+        last: &mut LastHead,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
         if self.partial_head.is_empty() {
-            let consumed_bytes = self.consume(bytes, on)?;
+            let consumed_bytes = self.consume(bytes, last, on)?;
+            if consumed_bytes == bytes.len() {
+                return Ok(());
+            }
             return Ok(self
                 .partial_head
                 .extend_from_slice(pool, &bytes[consumed_bytes..])?);
         }
         let mut joined = std::mem::take(&mut self.partial_head);
         joined.extend_from_slice(pool, bytes)?;
-        let consumed_bytes = self.consume(&joined, on)?;
+        let consumed_bytes = self.consume(&joined, last, on)?;
         joined.consume_front(consumed_bytes);
         if !joined.is_empty() {
             self.partial_head = joined;
@@ -160,81 +235,113 @@ impl ClientConnection {
     fn consume(
         &mut self,
         bytes: &[u8],
+        last: &mut LastHead,
         on: &mut impl FnMut(ClientEvent<'_>),
     ) -> Result<usize, ClientError> {
-        let mut fields = HeadFields::new();
         let mut at = 0;
         while at < bytes.len() {
             if self.arriving.is_some() {
                 at += self.consume_body(&bytes[at..], on)?;
                 continue;
             }
-            if self.is_finished || self.expected.is_empty() {
+            let (false, Some(&method)) = (self.is_finished, self.expected.front()) else {
                 return Err(ClientError::Unasked {
                     count_bytes: bytes.len() - at,
                 });
-            }
-            match parse_response_head(&bytes[at..], &self.limits, &mut fields)? {
-                Parsed::Partial => break,
-                Parsed::Complete(head) => {
-                    let head_start = at;
-                    at += head.head_bytes;
-                    self.begin(&head, &bytes[head_start..at], on)?;
-                }
+            };
+            let rest = &bytes[at..];
+            let known = last.again(rest, method);
+            let known = match known {
+                Some(known) => Some(known),
+                None => self.parse_head(rest, method, last)?,
+            };
+            let Some((head_bytes, meaning)) = known else {
+                break;
+            };
+            at += head_bytes;
+            if !meaning.status.is_informational() {
+                at += self.begin(&meaning, &rest[..head_bytes], &bytes[at..], on);
             }
         }
         Ok(at)
     }
 
+    /// The head at the beginning of `bytes`, if it is whole.
+    fn parse_head(
+        &self,
+        bytes: &[u8],
+        method: Method,
+        last: &mut LastHead,
+    ) -> Result<Option<(usize, Meaning)>, ClientError> {
+        let head = match parse_response_head(bytes, &self.limits, &mut last.fields)? {
+            Parsed::Partial => return Ok(None),
+            Parsed::Complete(head) => head,
+        };
+        if head.status.code() == 101 {
+            return Err(ClientError::SwitchedProtocols);
+        }
+        let meaning = Meaning {
+            method,
+            status: head.status,
+            keep_alive: head.keep_alive(method),
+            framing: head.framing(method),
+        };
+        let head_bytes = head.head_bytes;
+        last.remember(&bytes[..head_bytes], meaning);
+        Ok(Some((head_bytes, meaning)))
+    }
+
+    /// A final response begins; `behind` are the bytes after its head, of which it says how many it
+    /// has taken: the whole body if that is there, else none.
     fn begin(
         &mut self,
-        head: &ResponseHead,
-        received: &[u8],
+        meaning: &Meaning,
+        head: &[u8],
+        behind: &[u8],
         on: &mut impl FnMut(ClientEvent<'_>),
-    ) -> Result<(), ClientError> {
-        if head.status.is_informational() {
-            let switched = head.status.code() == 101;
-            return if switched {
-                Err(ClientError::SwitchedProtocols)
-            } else {
-                Ok(())
-            };
-        }
-        let Some(&method) = self.expected.front() else {
-            return Err(ClientError::Unasked {
-                count_bytes: head.head_bytes,
-            });
-        };
-        let (status, head_bytes) = (head.status, head.head_bytes);
-        let keep_alive = head.keep_alive(method);
+    ) -> usize {
+        let Meaning {
+            status,
+            keep_alive,
+            framing,
+            ..
+        } = *meaning;
+        let head_bytes = head.len();
         on(ClientEvent::Head {
             status,
-            head: received,
+            head,
             keep_alive,
         });
-        let framing = head.framing(method);
-        match BodyDecoder::new(framing, &self.limits) {
-            Some(decoder) if decoder.remaining_bytes() != Some(0) => {
-                let arriving = Arriving {
-                    status,
-                    head_bytes,
-                    keep_alive,
-                    body_bytes: 0,
-                    decoder,
-                };
-                self.arriving = Some(arriving);
+        let whole_body = match framing {
+            Framing::None => Some(&behind[..0]),
+            Framing::Length(length) if length <= self.limits.body_bytes_max => {
+                usize::try_from(length)
+                    .ok()
+                    .and_then(|length| behind.get(..length))
             }
-            _ => {
-                self.answered(keep_alive);
-                on(ClientEvent::Complete {
-                    status,
-                    body_bytes: 0,
-                    head_bytes,
-                    keep_alive,
-                });
+            _ => None,
+        };
+        if let Some(body) = whole_body {
+            if !body.is_empty() {
+                on(ClientEvent::BodyPart(body));
             }
+            self.answered(keep_alive);
+            on(ClientEvent::Complete {
+                status,
+                body_bytes: body.len() as u64,
+                head_bytes,
+                keep_alive,
+            });
+            return body.len();
         }
-        Ok(())
+        self.arriving = BodyDecoder::new(framing, &self.limits).map(|decoder| Arriving {
+            status,
+            head_bytes,
+            keep_alive,
+            body_bytes: 0,
+            decoder,
+        });
+        0
     }
 
     fn consume_body(

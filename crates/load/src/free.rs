@@ -15,12 +15,20 @@ enum Rank {
 }
 
 impl Rank {
+    #[inline]
     fn of(session: &Session) -> Option<Self> {
         let is_idle = session.in_flight_len() == 0;
         session
             .can_take()
             .then_some(if is_idle { Self::Idle } else { Self::Busy })
     }
+}
+
+/// A session with room, at the front of its queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Free {
+    pub(crate) index: u32,
+    rank: Rank,
 }
 
 /// Sessions that may have room, by number. Each is in each queue at most once, so the queues never
@@ -38,6 +46,7 @@ impl FreeSessions {
     }
 
     /// Queues a session if it has room.
+    #[inline]
     pub(crate) fn offer(&mut self, sessions: &mut [Session], index: u32) {
         let session = &mut sessions[index as usize];
         if let Some(rank) = Rank::of(session)
@@ -48,12 +57,12 @@ impl FreeSessions {
     }
 
     /// The session for the next request, which stays queued until [`Self::take_first`].
-    pub(crate) fn first(&mut self, sessions: &mut [Session]) -> Option<u32> {
+    pub(crate) fn first(&mut self, sessions: &mut [Session]) -> Option<Free> {
         for rank in [Rank::Idle, Rank::Busy] {
             while let Some(&index) = self.queues[rank as usize].front() {
                 let session = &mut sessions[index as usize];
                 if Rank::of(session) == Some(rank) {
-                    return Some(index);
+                    return Some(Free { index, rank });
                 }
                 session.is_queued[rank as usize] = false;
                 self.queues[rank as usize].pop_front();
@@ -65,14 +74,10 @@ impl FreeSessions {
     }
 
     /// Removes what [`Self::first`] has just found.
-    pub(crate) fn take_first(&mut self, sessions: &mut [Session], index: u32) {
-        for (queue, rank) in self.queues.iter_mut().zip([Rank::Idle, Rank::Busy]) {
-            if queue.front() == Some(&index) && Rank::of(&sessions[index as usize]) == Some(rank) {
-                queue.pop_front();
-                sessions[index as usize].is_queued[rank as usize] = false;
-                return;
-            }
-        }
+    pub(crate) fn take_first(&mut self, sessions: &mut [Session], found: Free) {
+        let taken = self.queues[found.rank as usize].pop_front();
+        debug_assert_eq!(taken, Some(found.index), "nothing was offered in between");
+        sessions[found.index as usize].is_queued[found.rank as usize] = false;
     }
 
     /// Whether a request due now could not leave. May err towards false: entries can be stale.

@@ -47,6 +47,9 @@ pub(crate) struct Outcome {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) slip: LatencyHistogram,
+    /// Service times that are response times too, of requests without slip: all of a closed loop.
+    /// One histogram to record in and not three; [`Self::change`] shares them out.
+    punctual: LatencyHistogram,
     /// The part of slip that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
@@ -93,6 +96,7 @@ impl Outcome {
             response: LatencyHistogram::new(),
             service: LatencyHistogram::new(),
             slip: LatencyHistogram::new(),
+            punctual: LatencyHistogram::new(),
             lateness: LatencyHistogram::new(),
             blocked: LatencyHistogram::new(),
             wake: WakeDelays::default(),
@@ -193,6 +197,9 @@ impl Outcome {
             response_ns,
             "no time is lost between the clocks"
         );
+        if slip_ns == 0 {
+            return self.punctual.record(service_ns);
+        }
         self.slip.record(slip_ns);
         self.service.record(service_ns);
         self.response.record(response_ns);
@@ -247,7 +254,7 @@ impl Outcome {
 
     /// Right answers to counted requests, among the clocks that are here.
     pub(crate) fn requests(&self) -> u64 {
-        self.response.count()
+        self.response.count() + self.punctual.count()
     }
 
     /// The same, with those that were taken away.
@@ -256,9 +263,20 @@ impl Outcome {
         self.taken + here
     }
 
+    /// Puts what was recorded once where it belongs.
+    fn share_out(&mut self) {
+        if !self.punctual.is_empty() {
+            self.response.merge(&self.punctual);
+            self.service.merge(&self.punctual);
+            self.slip.record_many(0, self.punctual.count());
+            self.punctual.clear();
+        }
+    }
+
     /// Takes the clocks away and goes on with empty ones.
     pub(crate) fn change(&mut self, mut empty: Clocks) -> (Clocks, Counts) {
         self.taken = self.requests_so_far();
+        self.share_out();
         std::mem::swap(&mut self.response, &mut empty.response);
         std::mem::swap(&mut self.service, &mut empty.service);
         std::mem::swap(&mut self.slip, &mut empty.slip);
@@ -283,6 +301,12 @@ impl Outcome {
 
     /// Adds what another thread counted.
     pub(crate) fn merge(&mut self, other: &Self) {
+        self.share_out();
+        if !other.punctual.is_empty() {
+            self.response.merge(&other.punctual);
+            self.service.merge(&other.punctual);
+            self.slip.record_many(0, other.punctual.count());
+        }
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);

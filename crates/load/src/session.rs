@@ -8,7 +8,7 @@ use crate::schedule::Arrival;
 use crate::script::Listener;
 use crate::validation::{AnswerCheck, Judgement, Validator};
 use crate::workload::{Asked, Requests};
-use millpond_http::{ClientConnection, ClientError, ClientEvent, Limits, Method};
+use millpond_http::{ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method};
 use millpond_io::SocketId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::collections::VecDeque;
@@ -184,8 +184,7 @@ impl Session {
         is_closed_loop: bool,
         mut each: impl FnMut(&InFlight),
     ) -> Buffer {
-        let first = self.in_flight.len() - self.unwritten;
-        for request in self.in_flight.range_mut(first..) {
+        for request in self.in_flight.iter_mut().rev().take(self.unwritten) {
             request.written_ns = now_ns;
             if is_closed_loop {
                 request.intended_ns = now_ns;
@@ -207,11 +206,14 @@ impl Session {
         &mut self,
         bytes: &[u8],
         pool: &BlockPool,
+        last_heads: &mut [LastHead],
         desk: &mut Desk<'_>,
     ) -> Result<(), ClientError> {
+        let class = self.in_flight.front().map_or(0, |request| request.class);
+        let last_head = &mut last_heads[usize::from(class)];
         let was_full = self.in_flight.len() >= self.pipeline;
         let (http, mut answers) = self.split(desk);
-        let result = http.receive(bytes, pool, &mut |event| answers.on(&event));
+        let result = http.receive_like(bytes, pool, last_head, &mut |event| answers.on(&event));
         if was_full && self.in_flight.len() < self.pipeline {
             self.free_since_ns = desk.now_ns;
         }
@@ -301,59 +303,69 @@ struct Answers<'s, 'd> {
 }
 
 impl Answers<'_, '_> {
+    #[inline]
     fn on(&mut self, event: &ClientEvent<'_>) {
-        let Some(request) = self.in_flight.front().copied() else {
-            return;
-        };
-        let desk = &mut *self.desk;
         match *event {
             ClientEvent::Head { status, head, .. } => {
                 self.check.begin(status.code());
-                *self.head_ns = desk.now_ns;
-                if desk.outcome.phases.server.is_none() {
-                    desk.outcome.phases.first_head(head);
+                *self.head_ns = self.desk.now_ns;
+                if self.desk.outcome.phases.server.is_none() {
+                    self.desk.outcome.phases.first_head(head);
                 }
-                if let Some(Listener { runner, index }) = &mut desk.listener {
+                if let Some(Listener { runner, index }) = &mut self.desk.listener {
                     runner.head(*index, head);
                 }
             }
-            ClientEvent::BodyPart(part) => {
-                if let Some(Listener { runner, index }) = &mut desk.listener {
-                    runner.part(*index, part);
-                }
-                let expected = desk.requests.expected(request.number, request.class);
-                let validator = &desk.validators[usize::from(request.class)];
-                self.check.part(validator, expected.as_ref(), part);
-            }
+            ClientEvent::BodyPart(part) => self.body_part(part),
             ClientEvent::Complete {
                 status,
                 keep_alive,
                 body_bytes,
                 ..
-            } => {
-                let expected = desk.requests.expected(request.number, request.class);
-                let validator = &desk.validators[usize::from(request.class)];
-                let judgement = self.check.finish(validator, expected.as_ref());
-                let (now_ns, in_window) = (desk.now_ns, desk.in_window);
-                desk.outcome
-                    .answered(&request, status.code(), judgement, now_ns, in_window);
-                if request.counted {
-                    let phases = &mut desk.outcome.phases;
-                    phases.body(body_bytes);
-                    phases.last_answers += u64::from(!keep_alive);
-                    let is_exception = *self.connect_ns != 0 || *self.head_ns != now_ns;
-                    if is_exception && judgement == Judgement::Right {
-                        let connect_ns = std::mem::take(self.connect_ns);
-                        phases.exception(&request, connect_ns, *self.head_ns, now_ns);
-                    }
-                }
-                self.in_flight.pop_front();
-                *self.has_answered = true;
-                *self.is_last |= !keep_alive;
-                if let Some(Listener { runner, index }) = &mut desk.listener {
-                    runner.answered(*index, status.code());
-                }
+            } => self.complete(status.code(), keep_alive, body_bytes),
+        }
+    }
+
+    fn body_part(&mut self, part: &[u8]) {
+        let Some(request) = self.in_flight.front() else {
+            return;
+        };
+        if let Some(Listener { runner, index }) = &mut self.desk.listener {
+            runner.part(*index, part);
+        }
+        let validator = &self.desk.validators[usize::from(request.class)];
+        if !validator.looks_at_bodies() {
+            return self.check.skip(part);
+        }
+        let expected = self.desk.requests.expected(request.number, request.class);
+        self.check.part(validator, expected.as_ref(), part);
+    }
+
+    fn complete(&mut self, status: u16, keep_alive: bool, body_bytes: u64) {
+        let Some(request) = self.in_flight.pop_front() else {
+            return;
+        };
+        let desk = &mut *self.desk;
+        let expected = desk.requests.expected(request.number, request.class);
+        let validator = &desk.validators[usize::from(request.class)];
+        let judgement = self.check.finish(validator, expected.as_ref());
+        let (now_ns, in_window) = (desk.now_ns, desk.in_window);
+        desk.outcome
+            .answered(&request, status, judgement, now_ns, in_window);
+        if request.counted {
+            let phases = &mut desk.outcome.phases;
+            phases.body(body_bytes);
+            phases.last_answers += u64::from(!keep_alive);
+            let is_exception = *self.connect_ns != 0 || *self.head_ns != now_ns;
+            if is_exception && judgement == Judgement::Right {
+                let connect_ns = std::mem::take(self.connect_ns);
+                phases.exception(&request, connect_ns, *self.head_ns, now_ns);
             }
+        }
+        *self.has_answered = true;
+        *self.is_last |= !keep_alive;
+        if let Some(Listener { runner, index }) = &mut desk.listener {
+            runner.answered(*index, status);
         }
     }
 }

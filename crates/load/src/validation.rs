@@ -146,6 +146,12 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
+    /// Whether bodies are more than counted.
+    #[inline]
+    pub(crate) fn looks_at_bodies(&self) -> bool {
+        self.looks_at_bodies
+    }
+
     pub(crate) fn new(validation: Validation) -> Self {
         Self {
             looks_at_bodies: validation.looks_at_bodies(),
@@ -185,6 +191,12 @@ impl AnswerCheck {
             known.echo.begin();
         }
         self.collected.clear();
+    }
+
+    /// The next bytes of a body arrived that nobody looks at.
+    #[inline]
+    pub(crate) fn skip(&mut self, part: &[u8]) {
+        self.received_bytes += part.len() as u64;
     }
 
     /// The next bytes of the body arrived. `expected`: what is known of it beforehand.

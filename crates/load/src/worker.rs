@@ -25,7 +25,7 @@ use crate::session::{Desk, Session, State};
 use crate::shared::Shared;
 use crate::timeline::Seconds;
 use crate::wake::Sampling;
-use millpond_http::ClientError;
+use millpond_http::{ClientError, LastHead};
 use millpond_io::{
     Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
 };
@@ -84,6 +84,8 @@ pub(crate) struct Worker<'run> {
     next_sweep_ns: u64,
     next_trim_ns: u64,
     cpu: CpuShare,
+    /// What the last answer of each class looked like, which the next one mostly does too.
+    last_heads: Box<[LastHead]>,
     /// `None`: receives are not stamped.
     stamps: Option<Sampling>,
     is_done: bool,
@@ -130,6 +132,11 @@ impl<'run> Worker<'run> {
             next_sweep_ns: 0,
             next_trim_ns: 0,
             cpu: CpuShare::default(),
+            last_heads: shared
+                .validators
+                .iter()
+                .map(|_| LastHead::default())
+                .collect(),
             stamps: None,
             is_done: false,
             script: None,
@@ -171,7 +178,10 @@ impl<'run> Worker<'run> {
             listener,
         };
         let result: Result<(), ClientError> = match input {
-            Input::Bytes(bytes) => session.receive(bytes, &shard.pools.blocks, &mut desk),
+            Input::Bytes(bytes) => {
+                let heads = &mut self.last_heads[..];
+                session.receive(bytes, &shard.pools.blocks, heads, &mut desk)
+            }
             Input::End => session.peer_finished(&mut desk),
         };
         let answers = before - session.in_flight_len();
@@ -255,11 +265,12 @@ impl<'run> Worker<'run> {
     fn dispatch<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, schedule: &Schedule) {
         let is_closed_loop = self.shared.pace == Pace::Closed;
         let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
-        while let Some(index) = self.free.first(&mut self.sessions) {
+        while let Some(free) = self.free.first(&mut self.sessions) {
             let Some(owed) = self.next_due(schedule, self.now_ns) else {
                 break;
             };
-            self.free.take_first(&mut self.sessions, index);
+            self.free.take_first(&mut self.sessions, free);
+            let index = free.index;
             let session = &mut self.sessions[index as usize];
             let pool = &shard.pools.blocks;
             match session.take(&owed.arrival, &self.shared.requests, pool, is_closed_loop) {

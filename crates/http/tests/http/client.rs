@@ -2,7 +2,7 @@
 
 use crate::support::pool_mode;
 use millpond_http::{
-    BodyError, ClientConnection, ClientError, ClientEvent, Limits, Method, encode_request,
+    BodyError, ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method, encode_request,
 };
 use millpond_mempool::{BlockPool, Buffer};
 
@@ -44,15 +44,39 @@ fn record(seen: &mut Vec<Seen>, event: ClientEvent<'_>) {
     }
 }
 
-/// Feeds the pieces, then the end of the stream.
+/// Feeds the pieces, then the end of the stream: to a connection that knows no head, then to others
+/// that remember the heads of those before them, which must see the same.
 fn feed(methods: &[Method], pieces: &[&[u8]]) -> (Vec<Seen>, Result<(), ClientError>) {
+    let mut last = LastHead::default();
+    let expected = feed_like(methods, pieces, &mut last);
+    let heads = [pieces.concat()];
+    let whole: Vec<&[u8]> = heads.iter().map(Vec::as_slice).collect();
+    for _ in 0..2 {
+        assert_eq!(feed_like(methods, pieces, &mut last), expected);
+        // Leaves another head behind than the pieces began with, or the same.
+        let _ = feed_like(methods, &whole, &mut last);
+    }
+    for _ in 0..2 {
+        // One response of many: its own head is the last one.
+        let _ = feed_like(&methods[..methods.len().min(1)], &whole, &mut last);
+        assert_eq!(feed_like(methods, pieces, &mut last), expected);
+    }
+    expected
+}
+
+fn feed_like(
+    methods: &[Method],
+    pieces: &[&[u8]],
+    last: &mut LastHead,
+) -> (Vec<Seen>, Result<(), ClientError>) {
     let pool = BlockPool::new("test", pool_mode());
     let mut connection = ClientConnection::new(Limits::default());
     methods.iter().for_each(|&method| connection.expect(method));
     let mut seen = Vec::new();
     let mut outcome = Ok(());
     for piece in pieces {
-        outcome = connection.receive(piece, &pool, &mut |event| record(&mut seen, event));
+        let mut on = |event: ClientEvent<'_>| record(&mut seen, event);
+        outcome = connection.receive_like(piece, &pool, last, &mut on);
         if outcome.is_err() {
             return (seen, outcome);
         }

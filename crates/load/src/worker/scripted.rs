@@ -41,10 +41,11 @@ impl Worker<'_> {
             self.offer_scripted(&mut script, index);
         }
         while !script.is_stopped()
-            && let Some(index) = self.free.first(&mut self.sessions)
+            && let Some(free) = self.free.first(&mut self.sessions)
             && let Some(owed) = self.next_due(schedule, self.now_ns)
         {
-            self.free.take_first(&mut self.sessions, index);
+            self.free.take_first(&mut self.sessions, free);
+            let index = free.index;
             self.take_batch(shard, schedule, &mut script, index, owed);
             self.offer_scripted(&mut script, index);
         }
