@@ -18,6 +18,7 @@ pub(crate) mod figure;
 mod plaintext;
 mod entity;
 mod lean;
+mod load;
 mod serving;
 mod pools;
 mod candidates;
@@ -84,10 +85,11 @@ pub(crate) struct Bench {
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 5] = [
+const ALL: [(&str, Measure); 6] = [
     ("plaintext", plaintext::measure),
     ("entity", entity::measure),
     ("server", serving::measure),
+    ("load", load::measure),
     ("pools", pools::measure),
     (REDIS, redis::measure),
 ];
@@ -103,7 +105,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         .collect();
     if chosen.is_empty() {
         return Err(format!(
-            "no benchmark is called {name}: use plaintext, entity, server, pools, redis or all"
+            "no benchmark is called {name}: use plaintext, entity, server, load, pools, redis or all"
         ));
     }
     let needs_millpond = chosen.iter().any(|(name, _)| *name != REDIS);

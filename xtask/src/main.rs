@@ -25,7 +25,7 @@ use step::TestCount;
 const USAGE: &str = "\
 Usage: cargo xtask check
        cargo xtask allocators [--only NAME]
-       cargo xtask bench plaintext|entity|server|pools|redis|all [--smoke]
+       cargo xtask bench plaintext|entity|server|load|pools|redis|all [--smoke]
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask loom

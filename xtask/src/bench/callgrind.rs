@@ -83,6 +83,22 @@ pub(super) fn instructions(bench: &Bench, name: &str, words: &[&str]) -> Result<
     total(&text)
 }
 
+/// All instructions of one run of wrk with these words, and how many requests it says it made.
+pub(super) fn of_wrk(bench: &Bench, words: &[&str]) -> Result<(f64, f64), String> {
+    let file = bench.scratch.join("wrk.callgrind");
+    let _ = std::fs::remove_file(&file);
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg("wrk")
+        .args(words);
+    let answers = super::generator::parse(&text_of(&mut command)?)?;
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| format!("callgrind's {}: {error}", file.display()))?;
+    Ok((total(&text)?, answers.requests as f64))
+}
+
 /// The last `totals: N` of the file.
 fn total(text: &str) -> Result<f64, String> {
     let line = text

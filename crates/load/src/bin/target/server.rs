@@ -29,6 +29,8 @@ struct Due {
     place: usize,
     generation: u64,
     text: Option<String>,
+    /// The peer wants the connection closed after it.
+    closes: bool,
 }
 
 /// The server.
@@ -187,6 +189,7 @@ impl Server {
             place,
             generation,
             text,
+            closes: head.to_ascii_lowercase().contains("\r\nconnection: close"),
         });
     }
 
@@ -208,7 +211,7 @@ impl Server {
                 ),
             };
             // A peer that asks and does not read is not served any further.
-            if written.is_err() {
+            if written.is_err() || due.closes {
                 self.close(due.place);
             }
         }
