@@ -4,6 +4,7 @@ mod accuracy;
 mod arrivals;
 mod bench;
 mod compare;
+mod compatible;
 mod expectations;
 mod find_max;
 mod limits;
@@ -44,6 +45,7 @@ use std::sync::atomic::AtomicBool;
   millpond bench pools
 
 Exit status: 0 done; 1 failed; 2 wrong usage; 3 an objective was missed; 4 the measurement is not to be trusted;
+5 a condition of --abort ended the run;
 130 interrupted, with what was measured until then printed."
 )]
 pub(crate) struct Cli {

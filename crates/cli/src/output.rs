@@ -25,6 +25,8 @@ pub(crate) enum Exit {
     SloMissed,
     /// The measurement was made and printed, but its own checks say not to rely on it.
     NotTrusted,
+    /// Ended early because a condition of the user's came true; what was measured is printed.
+    Aborted,
     /// Ended early by the user; what was measured until then is printed.
     Interrupted,
 }
@@ -37,6 +39,7 @@ impl Exit {
             Self::Usage => 2,
             Self::SloMissed => 3,
             Self::NotTrusted => 4,
+            Self::Aborted => 5,
             Self::Interrupted => 130,
         }
     }

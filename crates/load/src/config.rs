@@ -1,6 +1,7 @@
 //! What a run is to do, checked before anything is connected.
 //!
 //! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
+use crate::abort::AbortRule;
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::error::LoadError;
 use crate::request_mix::RequestMix;
@@ -145,6 +146,8 @@ pub struct LoadConfig {
     /// that a thread that woke late is told from a slow target. The kernel then stamps every packet
     /// of the machine, which is cheap and not free.
     pub receive_stamps: bool,
+    /// What ends the run early.
+    pub abort: Option<AbortRule>,
 }
 
 impl LoadConfig {
@@ -168,6 +171,7 @@ impl LoadConfig {
             driver: DriverChoice::Epoll,
             busy_poll_ns: 0,
             receive_stamps: false,
+            abort: None,
         }
     }
 

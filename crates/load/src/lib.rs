@@ -28,6 +28,7 @@ mod free;
 mod pacing;
 mod cpu_share;
 mod wake;
+mod abort;
 mod worker;
 pub mod validation;
 mod class_outcome;
@@ -42,6 +43,7 @@ mod verdict;
 pub mod search;
 pub mod error;
 
+pub use abort::AbortRule;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
 pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
 pub use error::{ConnectFailure, LoadError};

@@ -32,6 +32,7 @@ impl LoadRecord {
         let ended = match (report.interrupted, report.target_gone) {
             (true, _) => Ended::Interrupted,
             (false, true) => Ended::TargetGone,
+            (false, false) if report.aborted.is_some() => Ended::Aborted,
             (false, false) => Ended::Complete,
         };
         let figures = Self {
@@ -68,6 +69,7 @@ impl LoadRecord {
             generator_cpu_share: report.generator_cpu_share.unwrap_or_default(),
             steal_share: report.steal_share,
             ended,
+            aborted: report.aborted.clone(),
             verdict: report.verdict.clone(),
             ..Self::default()
         };
@@ -231,6 +233,7 @@ fn worse(one: Ended, two: Ended) -> Ended {
     match (one, two) {
         (Ended::TargetGone, _) | (_, Ended::TargetGone) => Ended::TargetGone,
         (Ended::Interrupted, _) | (_, Ended::Interrupted) => Ended::Interrupted,
+        (Ended::Aborted, _) | (_, Ended::Aborted) => Ended::Aborted,
         (Ended::Complete, Ended::Complete) => Ended::Complete,
     }
 }

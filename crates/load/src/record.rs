@@ -15,6 +15,8 @@ pub enum Ended {
     Complete,
     /// The stop flag was raised; the record holds what was measured until then.
     Interrupted,
+    /// A condition of [`crate::AbortRule`] came true; the record holds what was measured until then.
+    Aborted,
     /// No connection could be opened any more; the record holds what was measured until then.
     TargetGone,
 }
@@ -121,6 +123,8 @@ pub struct LoadRecord {
     pub steal_share: Option<f64>,
     /// Why the run ended.
     pub ended: Ended,
+    /// Which condition came true, if one ended the run.
+    pub aborted: Option<String>,
     /// Whether the figures can be relied on.
     pub verdict: LoadVerdict,
 }
@@ -224,25 +228,31 @@ impl LoadRecord {
             statuses: self.statuses.clone(),
             generator_cpu_share: Some(self.generator_cpu_share),
             steal_share: self.steal_share,
+            aborted: self.aborted.clone(),
             interrupted: self.ended == Ended::Interrupted,
             target_gone: self.ended == Ended::TargetGone,
             verdict: self.verdict.clone(),
-            histograms: Some(LoadHistograms {
-                response: self.response.clone(),
-                service: self.service.clone(),
-                slip: self.slip.clone(),
-                lateness: self.lateness.clone(),
-                blocked: self.blocked.clone(),
-                unanswered: self.unanswered.clone(),
-                wake_delay: self.wake_delay.clone(),
-                kernel_service: self.kernel_service.clone(),
-                connect: self.connect.clone(),
-                waiting: self.waiting.clone(),
-                total: self.total.clone(),
-                thread_rates: self.thread_rates.clone(),
-                classes: self.classes.iter().map(ClassRecord::histograms).collect(),
-            }),
+            histograms: Some(self.histograms()),
             ..LoadReport::default()
+        }
+    }
+
+    /// Every sample, as it is kept for merging.
+    fn histograms(&self) -> LoadHistograms {
+        LoadHistograms {
+            response: self.response.clone(),
+            service: self.service.clone(),
+            slip: self.slip.clone(),
+            lateness: self.lateness.clone(),
+            blocked: self.blocked.clone(),
+            unanswered: self.unanswered.clone(),
+            wake_delay: self.wake_delay.clone(),
+            kernel_service: self.kernel_service.clone(),
+            connect: self.connect.clone(),
+            waiting: self.waiting.clone(),
+            total: self.total.clone(),
+            thread_rates: self.thread_rates.clone(),
+            classes: self.classes.iter().map(ClassRecord::histograms).collect(),
         }
     }
 }

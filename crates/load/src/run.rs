@@ -3,6 +3,7 @@
 //! On the path: `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every
 //! connection has been tried, watches, and merges what the threads counted.
 //! Absent on purpose: signals (the caller raises the stop flag) and printing.
+use crate::abort::AbortWatch;
 use crate::arrivals::Arrivals;
 use crate::config::{LoadConfig, Workload};
 use crate::error::{ConnectFailure, LoadError};
@@ -258,6 +259,7 @@ fn join(worker: WorkerHandle<'_>) -> Result<WorkerEnd, LoadError> {
 /// How the watch ended.
 struct Watched {
     ended: Ended,
+    aborted: Option<String>,
     /// When all threads were done, or were told to be.
     end_ns: u64,
     steal_share: Option<f64>,
@@ -294,6 +296,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             let end_ns = monotonic_ns();
             return Ok(Watched {
                 ended: Ended::Interrupted,
+                aborted: None,
                 end_ns,
                 steal_share: None,
                 started: None,
@@ -306,6 +309,8 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let mut gone = GoneWatch::default();
         let mut reporter = Reporter::new(schedule.window_start_ns(), self.workers.len());
         let mut steal = StealWatch::default();
+        let config = self.shared.config;
+        let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
         let mut ended = Ended::Complete;
         while !self.all_done() {
             std::thread::park_timeout(WATCH);
@@ -322,10 +327,18 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             if let Some(news) = reporter.due(self.shared, schedule, now_ns) {
                 self.observer.progress(&news);
             }
-            show_seconds(self.shared, self.observer, timeline);
+            timeline.collect(schedule.start_ns(), &mut |second| {
+                self.observer.second(second);
+                abort.second(second);
+            });
+            if abort.reason.is_some() {
+                ended = Ended::Aborted;
+                break;
+            }
         }
         Ok(Watched {
             ended,
+            aborted: abort.reason,
             end_ns: monotonic_ns(),
             steal_share: steal.share(),
             started: Some(started),
@@ -528,13 +541,14 @@ fn assemble(
         started_unix_ns: watched.started.map_or(0, unix_ns),
         thread_rates: watched.thread_rates.clone(),
         ended: watched.ended,
+        aborted: watched.aborted.clone(),
         ..LoadRecord::default()
     };
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
         record.offered = schedule.offered_until(watched.end_ns);
         if let Some(offered) = record.offered
-            && watched.ended != Ended::Interrupted
+            && !matches!(watched.ended, Ended::Interrupted | Ended::Aborted)
         {
             count_unsent(schedule, offered, watched.end_ns, ends, &mut total);
         }

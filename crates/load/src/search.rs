@@ -74,6 +74,7 @@ pub fn find_max(
     let config = LoadConfig {
         mode: Mode::ClosedLoop,
         deadline_ns: None,
+        abort: None,
         ..config.clone()
     };
     config.check()?;
@@ -119,7 +120,7 @@ impl Search<'_> {
                 Err(ended) => break ended,
             };
             match self.step(per_s, steps.len() as u64) {
-                Ok((Ended::Complete, step)) => {
+                Ok((Ended::Complete | Ended::Aborted, step)) => {
                     bracket.observe(per_s, step.outcome);
                     (self.news)(&SearchNews::Step(&step));
                     steps.push(step);

@@ -73,6 +73,14 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
                 "interrupted: these are partial results".into(),
             );
         }
+        Ended::Aborted => {
+            let reason = record.aborted.clone().unwrap_or_default();
+            note(
+                verdict,
+                LoadStatus::Suspect,
+                format!("aborted, as asked ({reason}): these are partial results"),
+            );
+        }
         Ended::TargetGone => note(
             verdict,
             LoadStatus::Invalid,

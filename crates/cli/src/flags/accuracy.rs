@@ -1,9 +1,13 @@
-//! How `millpond load` guards its own figures: stamps of the kernel.
+//! How `millpond load` guards its own figures: stamps of the kernel, and an early end.
 //!
 //! Absent on purpose: the verdict (`millpond_load`), which no flag can turn off.
 
+use super::parse_duration_ns;
 use clap::Args;
-use millpond_load::LoadRecord;
+use millpond_load::{AbortRule, LoadRecord};
+use millpond_measure::slo::Slo;
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// The flags of accuracy.
 #[derive(Args, Debug)]
@@ -13,6 +17,17 @@ pub(super) struct AccuracyFlags {
     /// woke late from a slow server. Only --driver epoll has stamps
     #[arg(long, value_name = "on|off", value_parser = parse_switch, default_value = "on")]
     pub(super) receive_stamps: bool,
+    /// Send for so long before requests count; --print ndjson shows it all the same
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
+    pub(super) warm_up: Option<u64>,
+    /// End the run early, with exit status 5, when one of these comes true over --abort-over:
+    /// errors>5%, p99>1s, rate<100, written as the objectives of --slo; several with commas
+    #[arg(long, value_name = "CONDITIONS", conflicts_with = "find_max")]
+    abort: Option<Slo>,
+    /// How much of the run is judged together by --abort, in whole seconds
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "5s",
+        requires = "abort")]
+    abort_over: u64,
 }
 
 fn parse_switch(text: &str) -> Result<bool, String> {
@@ -24,6 +39,16 @@ fn parse_switch(text: &str) -> Result<bool, String> {
 }
 
 impl AccuracyFlags {
+    /// What ends the run early.
+    pub(super) fn abort_rule(&self) -> Option<AbortRule> {
+        let seconds = self.abort_over.div_ceil(SECOND_NS) as usize;
+        let rule = |when: &Slo| AbortRule {
+            when: when.clone(),
+            seconds,
+        };
+        self.abort.as_ref().map(rule)
+    }
+
     /// What a run could not do that was asked for, if anything.
     pub(super) fn missing(&self, record: &LoadRecord) -> Option<String> {
         let has_answers = record.requests > 0;
@@ -44,7 +69,12 @@ mod tests {
     /// Goal: stamps that were asked for and did not come are missed in one line, for either reason.
     #[test]
     fn missing_stamps_are_told() {
-        let flags = |receive_stamps| AccuracyFlags { receive_stamps };
+        let flags = |receive_stamps| AccuracyFlags {
+            receive_stamps,
+            warm_up: None,
+            abort: None,
+            abort_over: SECOND_NS,
+        };
         let record = |driver| LoadRecord {
             requests: 1,
             driver,

@@ -25,7 +25,7 @@ const PRECISION_MIN: f64 = 0.001;
 pub(super) struct FindMaxFlags {
     /// Find the highest rate that keeps these objectives, written as those of --slo: step up from
     /// --rate (or an eighth of what a closed loop reaches), then bisect. Prints latency as a function
-    /// of load. Each step counts for --duration [default: 2s], and a quarter more before it
+    /// of load. Each step counts for --duration [default: 2s], after --warm-up [default: a quarter of it]
     #[arg(long, value_name = "OBJECTIVES",
         conflicts_with_all = ["slo", "requests", "trace", "bursts", "deadline", "print", "latency", "uncorrected"])]
     pub(super) find_max: Option<Slo>,

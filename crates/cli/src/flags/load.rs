@@ -2,6 +2,7 @@
 
 use super::accuracy::AccuracyFlags;
 use super::arrivals::ArrivalFlags;
+use super::compatible::CompatibleFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
@@ -23,6 +24,8 @@ use millpond_measure::slo::{Slo, SloOutcome};
 use millpond_mempool::PoolMode;
 use std::net::SocketAddr;
 
+/// As wrk puts it, with the kernel interfaces it was built for.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " [epoll, io_uring]");
 /// wrk's own defaults.
 const THREADS_DEFAULT: u64 = 2;
 const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
@@ -34,7 +37,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 /// --rate each connection asks again as soon as it is answered; with it, requests leave on a fixed
 /// schedule whatever the server does.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(disable_version_flag = true, version = VERSION, after_help = "Examples:
   millpond load http://127.0.0.1:8080/plaintext
   millpond load -t 2 -c 64 -d 30s --latency http://127.0.0.1:8080/plaintext
   millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
@@ -59,7 +62,7 @@ pub(crate) struct LoadFlags {
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration_ns)]
     duration: Option<u64>,
     /// Stop after so many requests
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_count)]
     requests: Option<u64>,
     /// Requests sent on a connection before its first answer has come
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1")]
@@ -102,6 +105,8 @@ pub(crate) struct LoadFlags {
     print: PrintFlags,
     #[command(flatten)]
     watch: WatchFlags,
+    #[command(flatten)]
+    compatible: CompatibleFlags,
 }
 
 impl LoadFlags {
@@ -146,6 +151,8 @@ impl LoadFlags {
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
             receive_stamps: self.accuracy.receive_stamps,
+            abort: self.accuracy.abort_rule(),
+            warm_up_ns: self.accuracy.warm_up.unwrap_or(0),
             ..LoadConfig::new(target, workload)
         };
         self.expect.apply(&mut config);
@@ -169,7 +176,11 @@ impl LoadFlags {
 }
 
 impl LoadFlags {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
+    pub(super) fn run(mut self) -> Result<Exit, Failure> {
+        self.compatible
+            .check(self.pipeline)
+            .map_err(Failure::usage)?;
+        self.asked.header.extend(self.compatible.fields());
         let config = self.config()?;
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {
@@ -243,6 +254,13 @@ fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
         Ended::TargetGone => {
             output::note("the target went away; the figures are those until then");
             Exit::Failed
+        }
+        Ended::Aborted => {
+            output::note(format!(
+                "aborted: {}",
+                record.aborted.as_deref().unwrap_or_default()
+            ));
+            Exit::Aborted
         }
         Ended::Complete if record.requests == 0 && record.errors.total() > 0 => {
             output::note(format!(

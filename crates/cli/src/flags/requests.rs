@@ -33,9 +33,9 @@ pub(super) struct RequestFlags {
     urls: Option<PathBuf>,
     /// A header field `Name: value`; may be given several times
     #[arg(short = 'H', long, value_name = "FIELD", value_parser = parse_header)]
-    header: Vec<(String, String)>,
+    pub(super) header: Vec<(String, String)>,
     /// Method of the request
-    #[arg(long, value_name = "METHOD", value_parser = parse_method, default_value = "GET",
+    #[arg(short, long, value_name = "METHOD", value_parser = parse_method, default_value = "GET",
         conflicts_with_all = ["put", "get", "mix", "ycsb"])]
     method: Method,
     /// Body of the request; @FILE reads it from there, @- from the standard input

@@ -15,15 +15,19 @@ fn record(path: &Path) -> Value {
 
 /// One whole request, or the end of the connection.
 fn read_request(stream: &mut TcpStream) -> bool {
+    read_head(stream).is_some()
+}
+
+fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read(&mut byte) {
             Ok(1) => head.push(byte[0]),
-            _ => return false,
+            _ => return None,
         }
     }
-    true
+    String::from_utf8(head).ok()
 }
 
 fn answer(stream: &mut TcpStream, status: &str) {
@@ -123,6 +127,54 @@ fn load(words: &[&str], url: &str) -> Finished {
         .arg(url))
 }
 
+/// Goal: ab's and wrk's own words are understood: a count, a method, a type, a connection for each
+/// request, a version.
+#[test]
+fn words_of_other_generators_are_understood() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        for _ in 0..5 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let head = read_head(&mut stream).unwrap();
+            assert!(head.starts_with("POST / HTTP/1.1\r\n"), "{head}");
+            assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+            assert!(head.contains("\r\nContent-Type: text/csv\r\n"), "{head}");
+            let text = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(text.as_bytes()).unwrap();
+        }
+    });
+    let words = [
+        "load",
+        "-c",
+        "1",
+        "-n",
+        "5",
+        "-m",
+        "POST",
+        "--no-keepalive",
+        "-B",
+    ];
+    let more = ["--content-type", "text/csv", "--json"];
+    let finished = run(millpond(&words).args(more).arg(&file).arg(&url));
+    server.join().unwrap();
+    assert_eq!(record(&file)["requests"], 5, "{finished:?}");
+    assert!(finished.stderr.contains("-B: each answer"), "{finished:?}");
+    let version = run(&mut millpond(&["load", "-v"]));
+    assert_eq!(version.code(), 0);
+    assert!(version.stdout.contains("[epoll, io_uring]"), "{version:?}");
+    let wrong = run(&mut millpond(&[
+        "load",
+        "--no-keepalive",
+        "--pipeline",
+        "2",
+        &url,
+    ]));
+    assert_eq!(wrong.code(), 2, "{wrong:?}");
+}
+
 /// Goal: the exit status tells a script what happened, one for each kind of end.
 #[test]
 fn exit_statuses_tell_the_truth() {
@@ -151,6 +203,24 @@ fn exit_statuses_tell_the_truth() {
     ])
     .arg(&good));
     assert_eq!(rushed.code(), 4, "not to be trusted: {rushed:?}");
+    let refused = server_of("503 No");
+    let words = [
+        "load",
+        "-c",
+        "2",
+        "-R",
+        "50",
+        "-d",
+        "60s",
+        "--abort",
+        "errors>5%",
+    ];
+    let aborted = run(millpond(&words).args(["--abort-over", "1s"]).arg(&refused));
+    assert_eq!(aborted.code(), 5, "{aborted:?}");
+    assert!(
+        aborted.stderr.contains("aborted: errors > 5 %"),
+        "{aborted:?}"
+    );
     // Unreachable and interrupted: see the tests of the load generator and of the search.
     let server = Server::start(&["plaintext"]);
     let stamps = load(

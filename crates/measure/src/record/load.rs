@@ -207,6 +207,8 @@ pub struct LoadReport {
     pub generator_cpu_share: Option<f64>,
     /// CPU time the hypervisor withheld, as a share of the machine; `None` if unknown.
     pub steal_share: Option<f64>,
+    /// The condition of `--abort` that ended it early, and what was measured.
+    pub aborted: Option<String>,
     /// True if Ctrl-C ended it early.
     pub interrupted: bool,
     /// True if it ended early because the target went away.
