@@ -5,6 +5,7 @@ mod arrivals;
 mod bench;
 mod compare;
 mod compatible;
+mod connections;
 mod expectations;
 mod find_max;
 mod limits;

@@ -32,6 +32,7 @@ use crate::waker::Waker;
 use millpond_mempool::{Buffer, Handle, PoolStats};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// Names one socket of one driver. Slots are small and reused, generations are not: an id kept
@@ -232,7 +233,13 @@ pub trait Driver: Sized {
 
     /// Starts connecting. [`Event::Connected`] or [`Event::Failed`] follows in a later tick; an
     /// error here means that no socket exists. Sending may start at once.
-    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError>;
+    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+        self.connect_from(to, None)
+    }
+
+    /// As [`Self::connect`], from an address of this machine: a client has some 28,000 ports for each
+    /// of its addresses. Simulated networks and unix sockets know no source.
+    fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError>;
 
     /// Sends `data` after all that was given before.
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;

@@ -84,6 +84,16 @@ pub enum IoError {
     /// The ring driver was asked for where there is no ring.
     #[error("{0}; the epoll driver works everywhere")]
     UringUnavailable(UringUnavailable),
+    /// Connections cannot come from this address.
+    #[error(
+        "cannot connect from {source_address}: {error}; name an address of this machine, of the target's family"
+    )]
+    SourceUnusable {
+        /// The address.
+        source_address: std::net::IpAddr,
+        /// The kernel's answer.
+        error: Errno,
+    },
     /// A system call failed that has no business failing.
     #[error("{call} failed: {error}")]
     System {

@@ -3,6 +3,7 @@
 //! Absent on purpose: parsing of flags and URLs (`cli`) and defaults that depend on the machine.
 use crate::abort::AbortRule;
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
+use crate::connection_plan::ConnectionPlan;
 use crate::error::LoadError;
 use crate::request_mix::RequestMix;
 use crate::schedule::Pace;
@@ -129,6 +130,8 @@ pub struct LoadConfig {
     pub workload: Workload,
     /// Which answers are right.
     pub validation: Validation,
+    /// How connections come and go.
+    pub plan: ConnectionPlan,
     /// A request without an answer this long after its write has failed; also bounds connecting
     /// and the drain at the end.
     pub timeout_ns: u64,
@@ -165,6 +168,7 @@ impl LoadConfig {
             stop: Stop::after_ns(10_000_000_000),
             workload,
             validation,
+            plan: ConnectionPlan::default(),
             timeout_ns: TIMEOUT_NS_DEFAULT,
             cpus: None,
             pool_mode: PoolMode::On,
@@ -227,6 +231,7 @@ impl LoadConfig {
             );
         }
         self.pace()?;
+        self.plan.check()?;
         let keys = match &self.workload {
             Workload::Mix(mix) => mix.keys.as_ref(),
             _ => None,

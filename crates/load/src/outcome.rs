@@ -60,6 +60,8 @@ pub(crate) struct Outcome {
     pub(crate) unanswered: LatencyHistogram,
     /// Connecting and waiting.
     pub(crate) phases: Phases,
+    /// From asking for a connection to having it, of those that came up, whenever that was.
+    pub(crate) opening: LatencyHistogram,
     pub(crate) errors: LoadErrors,
     /// Wrong answers by what is wrong with them.
     pub(crate) wrong: WrongAnswers,
@@ -102,6 +104,7 @@ impl Outcome {
             wake: WakeDelays::default(),
             unanswered: LatencyHistogram::new(),
             phases: Phases::default(),
+            opening: LatencyHistogram::new(),
             errors: LoadErrors::default(),
             wrong: WrongAnswers::default(),
             classes: Box::default(),
@@ -314,6 +317,7 @@ impl Outcome {
         self.blocked.merge(&other.blocked);
         self.wake.merge(&other.wake);
         self.unanswered.merge(&other.unanswered);
+        self.opening.merge(&other.opening);
         for (sum, count) in self.statuses.iter_mut().zip(&other.statuses) {
             *sum += count;
         }

@@ -115,6 +115,8 @@ pub struct LoadRecord {
     pub keep_alive_requests: u64,
     /// Right answers per second of single threads, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
+    /// From asking for a connection to having it, of all that came up, before the window too.
+    pub opening: LatencyHistogram,
     /// What each second was like, warm-up included.
     pub seconds: Vec<LoadSecond>,
     /// CPU of the busiest thread as a share of one CPU, without what it spent looking for answers.
@@ -176,6 +178,13 @@ impl LoadRecord {
         self
     }
 
+    fn class_reports(&self) -> Vec<LoadClass> {
+        let classes = self.classes.iter();
+        classes
+            .map(|class| class.to_report(self.duration_ns))
+            .collect()
+    }
+
     /// The JSON record, without what only the caller knows: fill in `version` and `url`.
     pub fn to_report(&self) -> LoadReport {
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -204,11 +213,8 @@ impl LoadRecord {
             requests: self.requests,
             errors: self.errors,
             wrong_answers: self.wrong_answers,
-            classes: self
-                .classes
-                .iter()
-                .map(|class| class.to_report(self.duration_ns))
-                .collect(),
+            opening_ns: self.opening.summary(),
+            classes: self.class_reports(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,
             bytes_received: self.bytes_received,

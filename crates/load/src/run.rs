@@ -568,6 +568,7 @@ fn assemble(
     record.abandoned = total.abandoned;
     record.errors = total.errors;
     record.wrong_answers = total.wrong;
+    record.opening = total.opening.clone();
     record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;

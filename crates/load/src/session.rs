@@ -49,7 +49,7 @@ pub(crate) struct Session {
     pub(crate) has_settled: bool,
     /// Whether it stands in each of the queues of [`crate::free`].
     pub(crate) is_queued: [bool; 2],
-    /// The kernel has not taken all of the last batch.
+    /// The kernel has not taken all of the last batch, or no more may be asked.
     pub(crate) is_blocked: bool,
     /// The server announced that it closes; requests behind the last answer will not be answered.
     pub(crate) is_last: bool,
@@ -61,6 +61,9 @@ pub(crate) struct Session {
     out: Buffer,
     unwritten: usize,
     pipeline: usize,
+    /// Requests that may still be sent on this connection, and on a fresh one.
+    requests_left: u64,
+    requests_max: u64,
     has_answered: bool,
     /// How long connecting took, until a request that counts has been charged with it; then 0.
     connect_ns: u64,
@@ -71,7 +74,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(pipeline: usize) -> Self {
+    /// `requests_max`: after so many requests a connection is over.
+    pub(crate) fn new(pipeline: usize, requests_max: u64) -> Self {
         Self {
             state: State::Closed { retry_ns: 0 },
             has_settled: false,
@@ -85,6 +89,8 @@ impl Session {
             out: Buffer::new(),
             unwritten: 0,
             pipeline,
+            requests_left: requests_max,
+            requests_max,
             has_answered: false,
             connect_ns: 0,
             head_ns: 0,
@@ -105,6 +111,11 @@ impl Session {
 
     pub(crate) fn in_flight_len(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// Whether all requests that it was for are answered.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.requests_left == 0 && self.in_flight.is_empty()
     }
 
     /// Whether the next request may leave here.
@@ -174,6 +185,10 @@ impl Session {
         });
         self.http.expect(asked.method);
         self.unwritten += 1;
+        // A script may send more at once than were left.
+        self.requests_left = self.requests_left.saturating_sub(1);
+        // A connection that is used up takes no more, as one whose kernel is full.
+        self.is_blocked |= self.requests_left == 0;
     }
 
     /// The batch leaves now: stamps its requests and gives out its bytes. In a closed loop the
@@ -197,7 +212,7 @@ impl Session {
 
     /// The kernel has taken all of the last batch.
     pub(crate) fn drained(&mut self, now_ns: u64) {
-        self.is_blocked = false;
+        self.is_blocked = self.requests_left == 0;
         self.free_since_ns = now_ns;
     }
 
@@ -277,6 +292,7 @@ impl Session {
             retry_ns: now_ns + wait_ns,
         };
         self.has_answered = false;
+        self.requests_left = self.requests_max;
         self.is_blocked = false;
         self.is_last = false;
         self.http = ClientConnection::new(client_limits());

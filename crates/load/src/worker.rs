@@ -64,6 +64,8 @@ pub(crate) struct Worker<'run> {
     dirty: Vec<u32>,
     /// Sessions to connect.
     closed: VecDeque<u32>,
+    /// Some of them wait until it is known when sending begins.
+    has_ramp_ahead: bool,
     connecting: usize,
     /// This thread's walk along the arrival process; `None` in a closed loop.
     cursor: Option<Cursor<'run>>,
@@ -101,6 +103,7 @@ impl<'run> Worker<'run> {
     /// A worker with `connections` sessions of its own.
     pub(crate) fn new(shared: &'run Shared<'run>, board_index: usize, connections: usize) -> Self {
         let pipeline = shared.config.pipeline;
+        let requests_max = shared.config.plan.requests_max.unwrap_or(u64::MAX);
         let (gap_ns, cursor) = match &shared.pace {
             Pace::Closed => (0, None),
             Pace::Open(arrivals) => {
@@ -108,16 +111,19 @@ impl<'run> Worker<'run> {
                 ((gap_s * 1e9) as u64, Some(arrivals.cursor()))
             }
         };
-        Self {
+        let mut worker = Self {
             shared,
             board_index,
             outcome: Outcome::with_classes(shared.classes()),
             seconds: Seconds::new(board_index),
-            sessions: (0..connections).map(|_| Session::new(pipeline)).collect(),
+            sessions: (0..connections)
+                .map(|_| Session::new(pipeline, requests_max))
+                .collect(),
             by_slot: Vec::with_capacity(connections),
             free: FreeSessions::new(connections),
             dirty: Vec::with_capacity(connections),
             closed: (0..connections as u32).collect(),
+            has_ramp_ahead: false,
             connecting: 0,
             cursor,
             held: None,
@@ -142,7 +148,9 @@ impl<'run> Worker<'run> {
             script: None,
             batch: Vec::new(),
             failure: None,
-        }
+        };
+        worker.hold_back_for_ramp();
+        worker
     }
 
     /// CPU this thread used inside the window, as a share of one CPU.
@@ -194,7 +202,10 @@ impl<'run> Worker<'run> {
         {
             self.outcome.received_bytes += bytes.len() as u64;
         }
-        let is_over = result.is_err() || session.is_last || matches!(input, Input::End);
+        let is_over = result.is_err()
+            || session.is_last
+            || session.is_used_up()
+            || matches!(input, Input::End);
         if is_over {
             shard.driver.close(socket);
             self.lost(index, Phase::Read, now_ns);

@@ -3,6 +3,7 @@
 use super::accuracy::AccuracyFlags;
 use super::arrivals::ArrivalFlags;
 use super::compatible::CompatibleFlags;
+use super::connections::ConnectionFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
@@ -96,6 +97,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     script: ScriptFlags,
     #[command(flatten)]
+    opening: ConnectionFlags,
+    #[command(flatten)]
     arrivals: ArrivalFlags,
     #[command(flatten)]
     search: FindMaxFlags,
@@ -146,6 +149,7 @@ impl LoadFlags {
             },
             deadline_ns: self.arrivals.deadline,
             stop,
+            plan: self.opening.plan(),
             timeout_ns: self.timeout,
             pool_mode: self.pools,
             driver: self.driver,

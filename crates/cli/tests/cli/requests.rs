@@ -309,6 +309,45 @@ fn the_text_tells_classes_and_wrong_answers() {
     );
 }
 
+/// Goal: connections end after their requests, come from where they are told, and their times to
+/// connect are counted by themselves.
+#[test]
+fn connections_come_and_go() {
+    let server = Server::start(&["plaintext"]);
+    let url = server.url("/plaintext");
+    let words = [
+        "--requests",
+        "100",
+        "--requests-per-connection",
+        "5",
+        "--source",
+        "127.0.0.2..127.0.0.9",
+    ];
+    let record = load(&[&words[..], &[&url]].concat(), b"");
+    assert_eq!(
+        (&record["requests"], &record["errors"]["connect"]),
+        (&100.into(), &0.into()),
+        "{record}"
+    );
+    assert!(
+        record["opening_ns"]["count"].as_u64().unwrap() >= 20,
+        "{record}"
+    );
+    let words = [
+        "load",
+        "-c",
+        "2",
+        "--requests",
+        "20",
+        "--requests-per-connection",
+        "1",
+        "--connection-ramp",
+        "10ms",
+    ];
+    let finished = run(millpond(&words).arg(&url));
+    assert!(finished.stdout.contains("    Connect "), "{finished:?}");
+}
+
 /// Goal: what cannot be asked is refused with the reason.
 #[test]
 fn impossible_requests_are_refused() {
@@ -320,6 +359,11 @@ fn impossible_requests_are_refused() {
         (vec![&misspelt[..]], "{sequence} is no placeholder"),
         (vec!["--expect-echo", url], "{key}"),
         (vec!["--expect-length", "x", url], "--expect-length"),
+        (vec!["--source", "127.0.0.9..127.0.0.1", url], "--source"),
+        (
+            vec!["--requests-per-connection", "0", url],
+            "--requests-per-connection",
+        ),
         (vec!["--ycsb", "g", url], "a, b, c, d, e and f"),
         (vec!["--mix", "read=1", url], "--keys"),
         (

@@ -46,6 +46,7 @@ use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
@@ -388,9 +389,9 @@ impl Driver for EpollDriver {
         self.stop_accepting();
     }
 
-    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+    fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {
         self.counters.connects += 1;
-        let (fd, started) = connect_start(to)?;
+        let (fd, started) = connect_start(to, source)?;
         if self.receive_stamps.is_on() {
             stamp_socket(fd.as_fd());
         }

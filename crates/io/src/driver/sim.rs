@@ -68,6 +68,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::io::Errno;
+use std::net::IpAddr;
 
 /// Ticks that a closed socket's slot stays taken at most.
 const GONE_TICKS_MAX: u64 = 8;
@@ -233,7 +234,7 @@ impl Driver for SimDriver {
         self.stop_accepting();
     }
 
-    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
+    fn connect_from(&mut self, to: &Address, _source: Option<IpAddr>) -> Result<SocketId, IoError> {
         self.counters.connects += 1;
         let count_max = self.network.state().plan.descriptors_max;
         if self.sockets.len() >= count_max {

@@ -60,6 +60,7 @@ use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
@@ -311,8 +312,8 @@ impl Driver for UringDriver {
         self.stop_accepting();
     }
 
-    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
-        self.start_connecting(to)
+    fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {
+        self.start_connecting(to, source)
     }
 
     #[inline]

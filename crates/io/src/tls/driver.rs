@@ -14,6 +14,7 @@ use crate::pools::ShardPools;
 use crate::waker::Waker;
 use millpond_mempool::{Buffer, PoolMode, PoolStats};
 use rustix::io::Errno;
+use std::net::IpAddr;
 
 /// A driver whose accepted sockets speak TLS below and plaintext above.
 ///
@@ -118,8 +119,8 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.stop_listening();
     }
 
-    fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
-        let socket = self.inner.connect(to)?;
+    fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {
+        let socket = self.inner.connect_from(to, source)?;
         if self.layer.take_clear(socket).is_err() {
             self.inner.close(socket);
             return Err(IoError::System {

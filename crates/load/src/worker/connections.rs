@@ -43,9 +43,11 @@ impl Worker<'_> {
         index: u32,
         now_ns: u64,
     ) -> Result<(), IoError> {
+        let sources = &self.shared.config.plan.sources;
+        let source = sources.map(|sources| sources.at(self.place_of(index)));
         let socket = match &self.script {
-            None => driver.connect(&self.shared.config.target.address)?,
-            Some(script) => driver.connect(&script.address())?,
+            None => driver.connect_from(&self.shared.config.target.address, source)?,
+            Some(script) => driver.connect_from(&script.address(), source)?,
         };
         let slot = socket.slot();
         if self.by_slot.len() <= slot {
@@ -71,6 +73,9 @@ impl Worker<'_> {
         self.shared.doors.open.fetch_add(1, Ordering::Relaxed);
         self.shared.doors.opened.fetch_add(1, Ordering::Relaxed);
         self.settle(index);
+        if let State::Connecting { since_ns, .. } = self.sessions[index as usize].state {
+            self.outcome.opening.record(now_ns.saturating_sub(since_ns));
+        }
         self.sessions[index as usize].opened(socket, now_ns);
         if let Some(script) = &mut self.script {
             script.owe_delay(index);
@@ -119,8 +124,47 @@ impl Worker<'_> {
             }
         }
         session.closed(now_ns);
+        if session.state == (State::Closed { retry_ns: now_ns }) {
+            // Its place is taken at the end of this tick.
+            self.next_housekeeping_ns = now_ns;
+        }
         self.shared.doors.open.fetch_sub(1, Ordering::Relaxed);
         self.closed.push_back(index);
+    }
+
+    /// Where a session stands among those of all threads.
+    fn place_of(&self, index: u32) -> usize {
+        index as usize * self.shared.boards.len() + self.board_index
+    }
+
+    /// With a ramp all connections but the first of all wait until sending begins.
+    pub(super) fn hold_back_for_ramp(&mut self) {
+        if self.shared.config.plan.ramp_ns == 0 {
+            return;
+        }
+        self.has_ramp_ahead = true;
+        for index in 0..self.sessions.len() as u32 {
+            if self.place_of(index) > 0 {
+                self.sessions[index as usize].state = State::Closed { retry_ns: u64::MAX };
+                // Nobody waits for it.
+                self.settle(index);
+            }
+        }
+    }
+
+    /// Sending begins at `start_ns`: now it is known when each connection is due.
+    pub(super) fn start_ramp(&mut self, start_ns: u64) {
+        self.has_ramp_ahead = false;
+        let config = self.shared.config;
+        for index in 0..self.sessions.len() as u32 {
+            let place = self.place_of(index) as u128;
+            let session = &mut self.sessions[index as usize];
+            if session.state == (State::Closed { retry_ns: u64::MAX }) {
+                let after_ns = u128::from(config.plan.ramp_ns) * place / config.connections as u128;
+                let retry_ns = start_ns + after_ns as u64;
+                session.state = State::Closed { retry_ns };
+            }
+        }
     }
 
     /// Lets a session take requests if it has room.

@@ -164,6 +164,8 @@ pub struct LoadReport {
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
+    /// From asking for a connection to having it, of all that came up, before the window too.
+    pub opening_ns: LatencySummary,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// Each class of requests by itself; empty if there is one.

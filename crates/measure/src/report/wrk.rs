@@ -161,7 +161,14 @@ fn clock_rows(report: &LoadReport) -> String {
         ("Service", &report.service_ns, "from the actual send"),
         ("Slip", &report.slip_ns, "sent later than intended"),
     ];
-    for (name, clock, what) in clocks.into_iter().chain(parts) {
+    // Connections that stay are opened once, which says little.
+    let has_churn = report.opening_ns.count > u64::from(report.connections);
+    let connect = has_churn.then_some((
+        "Connect",
+        &report.opening_ns,
+        "of connections, in none of the above",
+    ));
+    for (name, clock, what) in clocks.into_iter().chain(parts).chain(connect) {
         let LatencySummary {
             p50,
             p90,

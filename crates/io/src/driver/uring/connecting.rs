@@ -10,11 +10,16 @@ use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
 use io_uring::{opcode, types};
 use rustix::io::Errno;
+use std::net::IpAddr;
 
 impl UringDriver {
-    pub(super) fn start_connecting(&mut self, to: &Address) -> Result<SocketId, IoError> {
+    pub(super) fn start_connecting(
+        &mut self,
+        to: &Address,
+        source: Option<IpAddr>,
+    ) -> Result<SocketId, IoError> {
         self.counters.connects += 1;
-        let (fd, started) = connect_start(to)?;
+        let (fd, started) = connect_start(to, source)?;
         let no_memory = IoError::System {
             call: "io_uring_enter",
             error: Errno::NOMEM,
