@@ -14,8 +14,10 @@
 //! layer.rs        sessions by socket, failing them, their pools and deadlines
 //! intake.rs       events of the driver below, kept until its tick is over
 //! step.rs         what one socket's bytes lead to
+//! records.rs      the two sides, server and client, as one
 //! session.rs      one connection's records: bytes in, bytes out, no sockets
 //! server.rs       what all shards share: certificates, ticket keys; reloading
+//! client.rs       whom to trust, sessions to resume
 //! certificates.rs files to keys; which certificate for which name
 //! validity.rs     when a certificate ends
 //! counters.rs     handshakes and failures, by kind
@@ -26,23 +28,27 @@
 //! bytes are not ours to write to. So a tick holds what it received until it is over: one receive
 //! of each ready socket, which the driver below bounds.
 //!
-//! Sockets that the owner connects stay in clear text. The layer has a session for them too, and
-//! nothing but that session's `records` tells them apart: TLS towards upstreams belongs there.
+//! A driver speaks TLS as a server, on what it accepts, or as a client, on what it connects; the other
+//! kind stays in clear text. The layer has a session for both, and nothing but that session's
+//! `records` tells them apart.
 //!
 //! Absent on purpose: early data (it can be replayed), client certificates, renegotiation, and
 //! records of our own: rustls allocates for each record it opens or seals, which a test counts.
 
 mod certificates;
+mod client;
 mod counters;
 mod driver;
 mod intake;
 mod layer;
+mod records;
 mod server;
 mod session;
 mod step;
 mod validity;
 
 pub use certificates::{CertificateFiles, CertificateWarning, TlsError};
+pub use client::{TlsClient, TlsClientOptions, Trust};
 pub use counters::{TlsCounters, TlsFailure};
 pub use driver::Tls;
 pub use server::{TlsOptions, TlsServer};

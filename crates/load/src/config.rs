@@ -10,6 +10,7 @@ use crate::schedule::Pace;
 use crate::validation::Validation;
 use crate::workload::Requests;
 use millpond_http::Method;
+use millpond_io::tls::TlsClient;
 use millpond_io::{Address, DriverChoice};
 use millpond_mempool::PoolMode;
 
@@ -132,6 +133,8 @@ pub struct LoadConfig {
     pub validation: Validation,
     /// How connections come and go.
     pub plan: ConnectionPlan,
+    /// TLS towards the target; `None`: clear text.
+    pub tls: Option<TlsClient>,
     /// A request without an answer this long after its write has failed; also bounds connecting
     /// and the drain at the end.
     pub timeout_ns: u64,
@@ -169,6 +172,7 @@ impl LoadConfig {
             workload,
             validation,
             plan: ConnectionPlan::default(),
+            tls: None,
             timeout_ns: TIMEOUT_NS_DEFAULT,
             cpus: None,
             pool_mode: PoolMode::On,

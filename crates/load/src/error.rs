@@ -60,6 +60,12 @@ pub enum ConnectFailure {
     /// The kernel said no.
     #[error("{0}")]
     Refused(Errno),
+    /// The connection stood and TLS did not come about.
+    #[error(
+        "the TLS handshake failed: the certificate is not trusted (name its authority with --ca, or \
+         use --insecure), or the server does not speak TLS there"
+    )]
+    Handshake,
     /// Nobody answered.
     #[error("no answer within {} ms", timeout_ns / 1_000_000)]
     TimedOut {

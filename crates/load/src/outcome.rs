@@ -16,7 +16,7 @@ use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
 use crate::wake::WakeDelays;
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{LoadErrors, WrongAnswers};
+use millpond_measure::record::{LoadErrors, LoadTls, WrongAnswers};
 
 /// Status codes counted one by one; the parser accepts no others.
 const STATUS_CODES: usize = 1_000;
@@ -62,6 +62,8 @@ pub(crate) struct Outcome {
     pub(crate) phases: Phases,
     /// From asking for a connection to having it, of those that came up, whenever that was.
     pub(crate) opening: LatencyHistogram,
+    /// Handshakes so far.
+    pub(crate) tls: LoadTls,
     pub(crate) errors: LoadErrors,
     /// Wrong answers by what is wrong with them.
     pub(crate) wrong: WrongAnswers,
@@ -105,6 +107,7 @@ impl Outcome {
             unanswered: LatencyHistogram::new(),
             phases: Phases::default(),
             opening: LatencyHistogram::new(),
+            tls: LoadTls::default(),
             errors: LoadErrors::default(),
             wrong: WrongAnswers::default(),
             classes: Box::default(),
@@ -318,6 +321,7 @@ impl Outcome {
         self.wake.merge(&other.wake);
         self.unanswered.merge(&other.unanswered);
         self.opening.merge(&other.opening);
+        self.tls.add(&other.tls);
         for (sum, count) in self.statuses.iter_mut().zip(&other.statuses) {
             *sum += count;
         }

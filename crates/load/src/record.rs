@@ -3,7 +3,7 @@ use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     ClassHistograms, FORMAT_VERSION, LoadClass, LoadErrors, LoadHistograms, LoadReport, LoadSecond,
-    LoadVerdict, WrongAnswers,
+    LoadTls, LoadVerdict, WrongAnswers,
 };
 use std::collections::BTreeMap;
 
@@ -117,6 +117,8 @@ pub struct LoadRecord {
     pub thread_rates: LatencyHistogram,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening: LatencyHistogram,
+    /// Handshakes of all connections; `None` in clear text.
+    pub tls: Option<LoadTls>,
     /// What each second was like, warm-up included.
     pub seconds: Vec<LoadSecond>,
     /// CPU of the busiest thread as a share of one CPU, without what it spent looking for answers.
@@ -187,13 +189,12 @@ impl LoadRecord {
 
     /// The JSON record, without what only the caller knows: fill in `version` and `url`.
     pub fn to_report(&self) -> LoadReport {
-        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let (is_open_loop, has_stamps) = (self.rate_per_s.is_some(), !self.wake_delay.is_empty());
         LoadReport {
             format_version: FORMAT_VERSION,
-            threads: narrow(self.threads),
-            connections: narrow(self.connections),
-            pipeline: narrow(self.pipeline),
+            threads: narrow_count(self.threads),
+            connections: narrow_count(self.connections),
+            pipeline: narrow_count(self.pipeline),
             driver: self.driver.to_owned(),
             busy_poll_ns: self.busy_poll_ns,
             spins_paid: self.spins_paid,
@@ -214,6 +215,7 @@ impl LoadRecord {
             errors: self.errors,
             wrong_answers: self.wrong_answers,
             opening_ns: self.opening.summary(),
+            tls: self.tls,
             classes: self.class_reports(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,
@@ -261,4 +263,8 @@ impl LoadRecord {
             classes: self.classes.iter().map(ClassRecord::histograms).collect(),
         }
     }
+}
+
+fn narrow_count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

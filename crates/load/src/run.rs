@@ -15,6 +15,7 @@ use crate::shared::Shared;
 use crate::timeline::{Second, Timeline};
 use crate::worker::Worker;
 use crate::workload::Requests;
+use millpond_io::tls::Tls;
 use millpond_io::{
     Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver,
     monotonic_ns,
@@ -219,16 +220,32 @@ fn work<D: Driver>(
         .cpus
         .as_ref()
         .map(|cpus| cpus[index % cpus.len()]);
-    let mut driver = make_driver(pool_mode)?;
+    let driver = make_driver(pool_mode)?;
+    let config = ShardConfig {
+        index,
+        cpu,
+        pool_mode,
+    };
+    match &shared.config.tls {
+        None => work_on(shared, config, connections, runner, driver),
+        Some(tls) => {
+            let driver = Tls::client(driver, tls, pool_mode);
+            work_on(shared, config, connections, runner, driver)
+        }
+    }
+}
+
+/// The same with the driver made.
+fn work_on<D: Driver>(
+    shared: &Shared<'_>,
+    config: ShardConfig,
+    connections: usize,
+    runner: Option<Box<Runner>>,
+    mut driver: D,
+) -> Result<WorkerEnd, LoadError> {
+    let index = config.index;
     driver.set_busy_poll(shared.config.busy_poll_ns);
-    let mut shard = Shard::new(
-        ShardConfig {
-            index,
-            cpu,
-            pool_mode,
-        },
-        driver,
-    );
+    let mut shard = Shard::new(config, driver);
     let mut worker = Worker::new(shared, index, connections);
     worker.script = runner;
     let driver = shard.run(&mut worker)?.driver;
@@ -569,6 +586,7 @@ fn assemble(
     record.errors = total.errors;
     record.wrong_answers = total.wrong;
     record.opening = total.opening.clone();
+    record.tls = config.tls.as_ref().map(|_| total.tls);
     record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;

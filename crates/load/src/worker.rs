@@ -405,7 +405,13 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
                     };
                     self.lost(index, phase, now_ns);
                 } else {
-                    self.connect_failed(index, ConnectFailure::Refused(error), now_ns);
+                    let is_handshake = self.shared.config.tls.is_some() && error == Errno::PROTO;
+                    let failure = if is_handshake {
+                        ConnectFailure::Handshake
+                    } else {
+                        ConnectFailure::Refused(error)
+                    };
+                    self.connect_failed(index, failure, now_ns);
                 }
             }
             Event::SendBlocked { socket } => {

@@ -13,7 +13,7 @@ mod load;
 mod second;
 mod search;
 
-pub use class::{LoadClass, WrongAnswers};
+pub use class::{LoadClass, LoadTls, WrongAnswers};
 pub use comparison::{
     Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
     Subject, Verdicts,

@@ -1,8 +1,11 @@
 //! How `millpond load` opens and closes its connections.
 
-use super::{parse_count, parse_duration_ns};
+use super::url::Url;
+use super::{Failure, parse_count, parse_duration_ns};
 use clap::Args;
+use millpond_io::tls::{TlsClient, TlsClientOptions, Trust};
 use millpond_load::{ConnectionPlan, SourceRange};
+use std::path::PathBuf;
 
 /// The flags of how connections come and go.
 #[derive(Args, Debug)]
@@ -18,9 +21,41 @@ pub(super) struct ConnectionFlags {
     /// Each has some 28,000 ports
     #[arg(long, value_name = "ADDRESSES")]
     source: Option<SourceRange>,
+    /// Certificates of the authorities to trust in https, in PEM [default: the system's]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Take any certificate in https
+    #[arg(long)]
+    insecure: bool,
 }
 
+/// What a server may send before a handshake is over.
+const HANDSHAKE_BYTES_MAX: usize = 256 << 10;
+
 impl ConnectionFlags {
+    /// TLS towards `url`, if it asks for that.
+    pub(super) fn tls(&self, url: &Url, timeout_ns: u64) -> Result<Option<TlsClient>, Failure> {
+        if !url.is_tls {
+            let given = [(self.ca.is_some(), "--ca"), (self.insecure, "--insecure")];
+            let given = given.iter().find(|(is_given, _)| *is_given);
+            return given.map_or(Ok(None), |(_, flag)| {
+                Err(Failure::usage(format!("{flag} is for https:// URLs")))
+            });
+        }
+        let options = TlsClientOptions {
+            host: url.host().to_owned(),
+            trust: match &self.ca {
+                _ if self.insecure => Trust::Anybody,
+                Some(file) => Trust::File(file.clone()),
+                None => Trust::System,
+            },
+            protocols: vec![b"http/1.1".to_vec()],
+            handshake_timeout_ns: timeout_ns,
+            handshake_bytes_max: HANDSHAKE_BYTES_MAX,
+        };
+        TlsClient::load(options).map(Some).map_err(Failure::failed)
+    }
+
     pub(super) fn plan(&self) -> ConnectionPlan {
         ConnectionPlan {
             requests_max: self.requests_per_connection,

@@ -150,6 +150,7 @@ impl LoadFlags {
             deadline_ns: self.arrivals.deadline,
             stop,
             plan: self.opening.plan(),
+            tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
             pool_mode: self.pools,
             driver: self.driver,

@@ -163,7 +163,7 @@ impl RequestFlags {
         let first = lines[0].url.clone();
         if let Some(other) = lines
             .iter()
-            .find(|line| line.url.authority != first.authority)
+            .find(|line| line.url.authority != first.authority || line.url.is_tls != first.is_tls)
         {
             return Err(Failure::usage(format!(
                 "{} and {} are two servers: all URLs of a run share one",

@@ -1,10 +1,12 @@
 //! The part of URLs that a plain HTTP client needs.
 //!
-//! Absent on purpose: https, user names, and percent-encoding on the user's behalf.
+//! Absent on purpose: user names, and percent-encoding on the user's behalf.
 
 /// `http://HOST[:PORT][/PATH][?QUERY]`, taken apart.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Url {
+    /// https.
+    pub(super) is_tls: bool,
     /// Host and port, to be looked up.
     pub(super) authority: String,
     /// Value of the Host field.
@@ -17,14 +19,12 @@ impl Url {
     /// Takes a URL apart; the error says what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = |problem: &str| format!("the URL {text:?} {problem}");
-        let rest = match text.split_once("://") {
-            Some(("http", rest)) => rest,
-            Some(("https", _)) => {
-                return Err(wrong("needs TLS, which is not built yet: use http://"));
-            }
+        let (is_tls, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
             _ => {
                 return Err(wrong(
-                    "has to begin with http://, as in http://127.0.0.1:8080/",
+                    "has to begin with http:// or https://, as in http://127.0.0.1:8080/",
                 ));
             }
         };
@@ -38,6 +38,7 @@ impl Url {
         }
         let (host, port) = split_authority(authority).ok_or_else(|| wrong("names no host"))?;
         let port: u16 = match port {
+            None if is_tls => 443,
             None => 80,
             Some(digits) => digits
                 .parse()
@@ -52,6 +53,7 @@ impl Url {
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
         Ok(Self {
+            is_tls,
             authority: format!("{host}:{port}"),
             host_field: authority.to_owned(),
             path: format!("{slash}{path}"),
@@ -60,6 +62,11 @@ impl Url {
 }
 
 impl Url {
+    /// The host alone, which a certificate has to be for.
+    pub(super) fn host(&self) -> &str {
+        split_authority(&self.host_field).map_or("", |(host, _)| host)
+    }
+
     /// The same server with another path and query.
     pub(super) fn with_path(&self, path: &str) -> Result<Self, String> {
         // The rules for what a path may hold are those of whole URLs.
@@ -114,13 +121,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn https_has_its_own_port() {
+        let url = Url::parse("https://localhost/a").unwrap();
+        assert!(url.is_tls && !Url::parse("http://localhost/a").unwrap().is_tls);
+        assert_eq!(
+            (&url.authority[..], url.host()),
+            ("localhost:443", "localhost")
+        );
+        assert_eq!(Url::parse("https://[::1]:9/").unwrap().host(), "[::1]");
+    }
+
     /// Goal: what cannot be asked for is refused with the reason, not guessed at.
     #[test]
     fn wrong_urls_are_refused_with_the_reason() {
         for (text, part) in [
-            ("127.0.0.1:8080", "begin with http://"),
+            ("127.0.0.1:8080", "begin with http:// or https://"),
             ("ftp://a/", "begin with http://"),
-            ("https://a/", "TLS"),
             ("http://", "names no host"),
             ("http://:80/", "names no host"),
             ("http://[::1/", "names no host"),

@@ -1,5 +1,6 @@
 //! The driver that its owner sees.
 
+use super::client::TlsClient;
 use super::counters::TlsCounters;
 use super::intake::Queued;
 use super::layer::{Closing, Layer};
@@ -16,7 +17,7 @@ use millpond_mempool::{Buffer, PoolMode, PoolStats};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
-/// A driver whose accepted sockets speak TLS below and plaintext above.
+/// A driver whose accepted sockets, or connected ones, speak TLS below and plaintext above.
 ///
 /// What is different from the driver below:
 /// - A socket is reported as accepted before its handshake, so that whoever counts connections
@@ -28,7 +29,8 @@ use std::net::IpAddr;
 /// - [`Event::PeerFinished`] comes with the peer's goodbye, or with a FIN that it did not announce,
 ///   which [`TlsCounters::truncated`] counts: an owner whose peers say how long their messages are,
 ///   as HTTP requests do, finds out what was cut.
-/// - Sockets made by [`Driver::connect`] are in clear text.
+/// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`]. They are
+///   reported as connected after their handshake, so that whoever times requests does not time it.
 /// - [`DriverCounters`] are those of the driver below: of ciphertext.
 pub struct Tls<D> {
     inner: D,
@@ -38,7 +40,13 @@ pub struct Tls<D> {
 impl<D: Driver> Tls<D> {
     /// TLS over `inner`, which has no sockets yet.
     pub fn new(inner: D, server: &TlsServer, mode: PoolMode) -> Self {
-        let layer = Layer::new(server.source(), mode, inner.clock_ns());
+        let layer = Layer::new(Some(server.source()), None, mode, inner.clock_ns());
+        Self { inner, layer }
+    }
+
+    /// As [`Self::new`], but it is the sockets that are connected that speak TLS.
+    pub fn client(inner: D, client: &TlsClient, mode: PoolMode) -> Self {
+        let layer = Layer::new(None, Some(client.clone()), mode, inner.clock_ns());
         Self { inner, layer }
     }
 
@@ -121,7 +129,8 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {
         let socket = self.inner.connect_from(to, source)?;
-        if self.layer.take_clear(socket).is_err() {
+        if let Err(failure) = self.layer.connect(&mut self.inner, socket) {
+            self.layer.counters.failed[failure as usize] += 1;
             self.inner.close(socket);
             return Err(IoError::System {
                 call: "connect",

@@ -32,7 +32,7 @@ impl Layer {
         match *event {
             Event::Accepted { socket, peer } => self.accept(inner, socket, peer),
             Event::AcceptFailed { error } => self.queue.push_back(Queued::AcceptFailed(error)),
-            Event::Connected { socket } => self.queue.push_back(Queued::Connected(socket)),
+            Event::Connected { socket } => self.note_connected(inner, socket),
             Event::Received { socket, bytes } => self.note_received(inner, socket, bytes),
             Event::PeerFinished { socket } => {
                 if let Some(session) = self.session(socket) {
@@ -57,6 +57,18 @@ impl Layer {
                 }
             }
             Event::Woken => self.queue.push_back(Queued::Woken),
+        }
+    }
+
+    /// A peer that speaks TLS is spoken to first; the owner hears of it when the handshake is over.
+    fn note_connected<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
+        let is_client = self
+            .session(socket)
+            .is_some_and(|session| session.is_client());
+        if is_client {
+            self.begin_handshake(inner, socket);
+        } else {
+            self.queue.push_back(Queued::Connected(socket));
         }
     }
 

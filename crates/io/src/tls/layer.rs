@@ -1,7 +1,9 @@
 //! The sessions of a shard, found by their socket, and what they share.
 
+use super::client::TlsClient;
 use super::counters::{TlsCounters, TlsFailure};
 use super::intake::Queued;
+use super::records::Records;
 use super::server::ServerSource;
 use super::session::{SealError, Session};
 use crate::address::Peer;
@@ -24,7 +26,10 @@ pub(super) enum Closing {
 
 /// All of [`super::Tls`] but the driver below it.
 pub(super) struct Layer {
-    pub(super) source: ServerSource,
+    /// For sockets that are accepted; without it they stay in clear text.
+    pub(super) source: Option<ServerSource>,
+    /// For sockets that are connected; without it they stay in clear text.
+    pub(super) client: Option<TlsClient>,
     pub(super) sessions: Slab<Session>,
     by_slot: Vec<Option<Handle<Session>>>,
     /// What the owner is to be told, in this order.
@@ -39,9 +44,15 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    pub(super) fn new(source: ServerSource, mode: PoolMode, now_ns: u64) -> Self {
+    pub(super) fn new(
+        source: Option<ServerSource>,
+        client: Option<TlsClient>,
+        mode: PoolMode,
+        now_ns: u64,
+    ) -> Self {
         Self {
             source,
+            client,
             sessions: Slab::new("tls_sessions", mode),
             by_slot: Vec::new(),
             queue: VecDeque::new(),
@@ -78,26 +89,70 @@ impl Layer {
     /// Takes in a socket whose peer is to speak TLS; without a session for it, it is closed and
     /// nobody hears of it.
     pub(super) fn accept<D: Driver>(&mut self, inner: &mut D, socket: SocketId, peer: Peer) {
-        let connection = UnbufferedServerConnection::new(self.source.config());
-        let failure = match connection {
-            Err(_) => TlsFailure::Internal,
-            Ok(connection) => match self.insert(Session::new(socket, Some(connection))) {
-                Err(_) => TlsFailure::Memory,
-                Ok(()) => {
-                    let deadline = self.deadlines.create(socket.to_bits());
-                    let due_ns = inner.now_ns() + self.source.handshake_timeout_ns();
-                    self.deadlines.set(deadline, due_ns);
-                    if let Some(session) = self.session(socket) {
-                        session.deadline = Some(deadline);
-                    }
-                    self.counters.handshaking += 1;
-                    self.queue.push_back(Queued::Accepted { socket, peer });
-                    return;
-                }
-            },
+        let Some(source) = &mut self.source else {
+            match self.take_clear(socket) {
+                Ok(()) => self.queue.push_back(Queued::Accepted { socket, peer }),
+                Err(_) => inner.close(socket),
+            }
+            return;
         };
-        self.counters.failed[failure as usize] += 1;
-        inner.close(socket);
+        let connection = UnbufferedServerConnection::new(source.config());
+        let timeout_ns = source.handshake_timeout_ns();
+        let begun = match connection {
+            Err(_) => Err(TlsFailure::Internal),
+            Ok(connection) => {
+                let records = Records::Server(connection);
+                self.begin(inner.now_ns() + timeout_ns, socket, records)
+            }
+        };
+        match begun {
+            Ok(()) => self.queue.push_back(Queued::Accepted { socket, peer }),
+            Err(failure) => {
+                self.counters.failed[failure as usize] += 1;
+                inner.close(socket);
+            }
+        }
+    }
+
+    /// Takes in a socket that is being connected to a peer that is to speak TLS.
+    pub(super) fn connect<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+    ) -> Result<(), TlsFailure> {
+        let Some(client) = &self.client else {
+            return self.take_clear(socket).map_err(|_| TlsFailure::Memory);
+        };
+        let connection = client.connection().map_err(|_| TlsFailure::Internal)?;
+        let until_ns = inner.clock_ns() + client.handshake_timeout_ns;
+        self.begin(until_ns, socket, Records::Client(Box::new(connection)))
+    }
+
+    fn begin(
+        &mut self,
+        until_ns: u64,
+        socket: SocketId,
+        records: Records,
+    ) -> Result<(), TlsFailure> {
+        let session = Session::new(socket, Some(records));
+        self.insert(session).map_err(|_| TlsFailure::Memory)?;
+        let deadline = self.deadlines.create(socket.to_bits());
+        self.deadlines.set(deadline, until_ns);
+        if let Some(session) = self.session(socket) {
+            session.deadline = Some(deadline);
+        }
+        self.counters.handshaking += 1;
+        Ok(())
+    }
+
+    /// Bytes a peer may send before a handshake is over.
+    pub(super) fn handshake_bytes_max(&self) -> usize {
+        let server = self.source.as_ref().map(ServerSource::handshake_bytes_max);
+        let client = self
+            .client
+            .as_ref()
+            .map(|client| client.handshake_bytes_max);
+        server.into_iter().chain(client).max().unwrap_or(0)
     }
 
     /// Takes in a socket that stays in clear text.

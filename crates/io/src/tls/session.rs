@@ -3,10 +3,10 @@
 //! Absent on purpose: sockets and events. Whoever calls sends what is outgoing.
 
 use super::counters::TlsFailure;
+use super::records::{Records, Side};
 use crate::driver::SocketId;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
-use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
@@ -25,7 +25,7 @@ const SMALL_RECORD_BYTES: usize = 64;
 pub(super) struct Session {
     pub(super) socket: SocketId,
     /// `None`: clear text.
-    records: Option<UnbufferedServerConnection>,
+    records: Option<Records>,
     /// Received and not consumed: bytes nobody has looked at, or the beginning of a record.
     pub(super) incoming: Buffer,
     /// How much of `incoming` rustls has been shown, and must be shown again: there is nothing whole
@@ -91,8 +91,28 @@ enum Turn {
     Broken(TlsFailure),
 }
 
+/// What is to be written.
+#[derive(Clone, Copy)]
+enum Wish<'a> {
+    Seal(&'a [u8]),
+    Goodbye,
+}
+
+impl Wish<'_> {
+    fn act<Data>(
+        self,
+        traffic: &mut WriteTraffic<'_, Data>,
+        room: &mut [u8],
+    ) -> Result<usize, EncryptError> {
+        match self {
+            Self::Seal(plaintext) => traffic.encrypt(plaintext, room),
+            Self::Goodbye => traffic.queue_close_notify(room),
+        }
+    }
+}
+
 impl Session {
-    pub(super) fn new(socket: SocketId, records: Option<UnbufferedServerConnection>) -> Self {
+    pub(super) fn new(socket: SocketId, records: Option<Records>) -> Self {
         Self {
             socket,
             records,
@@ -116,12 +136,17 @@ impl Session {
         self.records.is_none()
     }
 
-    pub(super) fn is_handshaking(&self) -> bool {
-        let records = self.records.as_ref();
-        records.is_some_and(|records| records.is_handshaking())
+    /// Whether the peer is a server.
+    pub(super) fn is_client(&self) -> bool {
+        matches!(self.records, Some(Records::Client(_)))
     }
 
-    pub(super) fn records(&self) -> Option<&UnbufferedServerConnection> {
+    pub(super) fn is_handshaking(&self) -> bool {
+        let records = self.records.as_ref();
+        records.is_some_and(Records::is_handshaking)
+    }
+
+    pub(super) fn records(&self) -> Option<&Records> {
         self.records.as_ref()
     }
 
@@ -144,20 +169,103 @@ impl Session {
         outgoing: &mut Buffer,
         pool: &BlockPool,
     ) -> Standing {
-        let Some(records) = &mut self.records else {
-            return Standing::Waiting;
+        let Self {
+            records,
+            incoming,
+            seen_bytes,
+            ..
+        } = self;
+        let mut pump = Pump {
+            incoming,
+            seen_bytes,
+            pool,
         };
+        match records {
+            None => Standing::Waiting,
+            Some(Records::Server(records)) => pump.take_in(records, room, outgoing),
+            Some(Records::Client(records)) => pump.take_in(&mut **records, room, outgoing),
+        }
+    }
+
+    /// Appends the records of `plaintext` to `outgoing`.
+    pub(super) fn seal(
+        &mut self,
+        plaintext: &[u8],
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+    ) -> Result<(), SealError> {
+        let record_count = plaintext.len().div_ceil(RECORD_PLAINTEXT_MAX);
+        let bytes = plaintext.len() + record_count * RECORD_OVERHEAD_MAX;
+        self.write(bytes, outgoing, pool, Wish::Seal(plaintext))
+    }
+
+    /// Appends a `close_notify` to `outgoing`.
+    pub(super) fn say_goodbye(
+        &mut self,
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+    ) -> Result<(), SealError> {
+        self.write(SMALL_RECORD_BYTES, outgoing, pool, Wish::Goodbye)
+    }
+
+    fn write(
+        &mut self,
+        bytes: usize,
+        outgoing: &mut Buffer,
+        pool: &BlockPool,
+        wish: Wish<'_>,
+    ) -> Result<(), SealError> {
+        let Self {
+            records,
+            incoming,
+            seen_bytes,
+            ..
+        } = self;
+        let mut pump = Pump {
+            incoming,
+            seen_bytes,
+            pool,
+        };
+        match records {
+            None => Err(SealError::Refused),
+            Some(Records::Server(records)) => {
+                pump.write(records, bytes, outgoing, |traffic, room| {
+                    wish.act(traffic, room)
+                })
+            }
+            Some(Records::Client(records)) => {
+                pump.write(&mut **records, bytes, outgoing, |traffic, room| {
+                    wish.act(traffic, room)
+                })
+            }
+        }
+    }
+}
+
+/// One call's view of a session, for either side.
+struct Pump<'a> {
+    incoming: &'a mut Buffer,
+    seen_bytes: &'a mut usize,
+    pool: &'a BlockPool,
+}
+
+impl Pump<'_> {
+    fn take_in<S: Side>(
+        &mut self,
+        records: &mut S,
+        room: &mut Buffer,
+        outgoing: &mut Buffer,
+    ) -> Standing {
         let mut failure = None;
         loop {
             match failure {
                 // Nothing more is read; the alert, if there is one, is still to be encoded.
-                Some(failure) if !records.wants_write() => return Standing::Broken(failure),
+                Some(failure) if !records.has_to_write() => return Standing::Broken(failure),
                 None if room.spare_bytes() < RECORD_PLAINTEXT_MAX => return Standing::Full,
                 _ => {}
             }
-            let UnbufferedStatus { discard, state } =
-                records.process_tls_records(self.incoming.as_mut_slice());
-            self.seen_bytes = 0;
+            let UnbufferedStatus { discard, state } = records.process(self.incoming.as_mut_slice());
+            *self.seen_bytes = 0;
             let turn = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     // One record, of which nothing is left in `incoming`.
@@ -167,7 +275,7 @@ impl Session {
                     Turn::Again
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    match encode(&mut data, outgoing, pool) {
+                    match encode(&mut data, outgoing, self.pool) {
                         Ok(()) => Turn::Again,
                         Err(_) => Turn::Broken(TlsFailure::Memory),
                     }
@@ -192,7 +300,7 @@ impl Session {
                     return Standing::Finished;
                 }
                 (Turn::Done, None) => {
-                    self.seen_bytes = self.incoming.len();
+                    *self.seen_bytes = self.incoming.len();
                     if self.incoming.is_empty() {
                         self.incoming.release();
                     }
@@ -202,50 +310,22 @@ impl Session {
         }
     }
 
-    /// Appends the records of `plaintext` to `outgoing`.
-    pub(super) fn seal(
-        &mut self,
-        plaintext: &[u8],
-        outgoing: &mut Buffer,
-        pool: &BlockPool,
-    ) -> Result<(), SealError> {
-        let record_count = plaintext.len().div_ceil(RECORD_PLAINTEXT_MAX);
-        let bytes = plaintext.len() + record_count * RECORD_OVERHEAD_MAX;
-        self.write(bytes, outgoing, pool, |traffic, room| {
-            traffic.encrypt(plaintext, room)
-        })
-    }
-
-    /// Appends a `close_notify` to `outgoing`.
-    pub(super) fn say_goodbye(
-        &mut self,
-        outgoing: &mut Buffer,
-        pool: &BlockPool,
-    ) -> Result<(), SealError> {
-        self.write(SMALL_RECORD_BYTES, outgoing, pool, |traffic, room| {
-            traffic.queue_close_notify(room)
-        })
-    }
-
     /// Lets `act` write into about `bytes` of room behind what is outgoing.
-    fn write(
+    fn write<S: Side>(
         &mut self,
+        records: &mut S,
         mut bytes: usize,
         outgoing: &mut Buffer,
-        pool: &BlockPool,
-        mut act: impl FnMut(&mut WriteTraffic<'_, ServerData>, &mut [u8]) -> Result<usize, EncryptError>,
+        act: impl Fn(&mut WriteTraffic<'_, S::Data>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), SealError> {
-        let Some(records) = &mut self.records else {
-            return Err(SealError::Refused);
-        };
         loop {
             // Only what rustls has seen: a new record in here could be anything.
-            let seen = &mut self.incoming.as_mut_slice()[..self.seen_bytes];
-            let UnbufferedStatus { discard, state } = records.process_tls_records(seen);
+            let seen = &mut self.incoming.as_mut_slice()[..*self.seen_bytes];
+            let UnbufferedStatus { discard, state } = records.process(seen);
             match state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                     let start = outgoing.len();
-                    extend_with_zeros(outgoing, bytes, pool)?;
+                    extend_with_zeros(outgoing, bytes, self.pool)?;
                     match act(&mut traffic, &mut outgoing[start..]) {
                         Ok(count) => {
                             outgoing.truncate(start + count);
@@ -258,19 +338,18 @@ impl Session {
                         Err(_) => return Err(SealError::Refused),
                     }
                 }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing, pool)?,
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    encode(&mut data, outgoing, self.pool)?;
+                }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => {}
                 _ => return Err(SealError::Refused),
             }
             self.incoming.consume_front(discard);
-            self.seen_bytes -= discard;
+            *self.seen_bytes -= discard;
         }
     }
 }
-
-/// What rustls keeps with a server's connection.
-type ServerData = rustls::server::ServerConnectionData;
 
 /// Appends what the protocol has to say.
 fn encode<Data>(

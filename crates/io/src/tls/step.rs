@@ -3,6 +3,7 @@
 use super::counters::TlsFailure;
 use super::intake::Queued;
 use super::layer::Layer;
+use super::server::ServerSource;
 use super::session::Standing;
 use crate::driver::{Driver, SendOutcome, SocketId};
 use millpond_mempool::Buffer;
@@ -37,7 +38,8 @@ impl Layer {
             return Step::Bytes(std::mem::take(&mut session.incoming));
         }
         if !session.is_clear() && session.has_news() && !session.has_close_notify {
-            if session.deadline.is_some() && self.is_turned_away(inner, socket) {
+            let is_new_client_of_ours = session.deadline.is_some() && !session.is_client();
+            if is_new_client_of_ours && self.is_turned_away(inner, socket) {
                 return Step::Nothing;
             }
             if let Some(bytes) = self.open(inner, socket) {
@@ -45,6 +47,13 @@ impl Layer {
             }
         }
         self.finish(inner, socket)
+    }
+
+    /// Says the first words to a server.
+    #[cold]
+    pub(super) fn begin_handshake<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
+        // Nothing has come, so nothing is for the owner.
+        let _ = self.open(inner, socket);
     }
 
     /// Takes the buffer of [`Step::Bytes`] back.
@@ -94,7 +103,7 @@ impl Layer {
     /// A handshake is over, or goes on as long as its peer may let it.
     #[cold]
     fn handshake_went_on<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
-        let bytes_max = self.source.handshake_bytes_max();
+        let bytes_max = self.handshake_bytes_max();
         let Some(session) = self.session(socket) else {
             return;
         };
@@ -113,6 +122,9 @@ impl Layer {
             inner.pause_receive(socket);
         }
         let waiting = std::mem::take(&mut session.waiting);
+        if session.is_client() {
+            self.queue.push_back(Queued::Connected(socket));
+        }
         self.counters.count_handshake(version, kind);
         self.counters.handshaking -= 1;
         self.counters.established += 1;
@@ -136,7 +148,8 @@ impl Layer {
         };
         let mut answer = Buffer::new();
         let failure = if first.is_ascii_uppercase() {
-            let text = self.source.clear_text_answer();
+            let text = self.source.as_ref().map(ServerSource::clear_text_answer);
+            let text = text.unwrap_or_default();
             // Without memory it is closed without a word.
             let _ = answer.extend_from_slice(&self.blocks, text);
             TlsFailure::ClearText

@@ -5,12 +5,20 @@ use crate::outcome::{InFlight, Phase};
 use crate::schedule::Arrival;
 use crate::session::State;
 use millpond_io::{Driver, Errno, IoError, ShardContext};
+use millpond_measure::record::LoadTls;
 use std::sync::atomic::Ordering;
 
 impl Worker<'_> {
     /// Everything that is not per request.
     pub(super) fn keep_house<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let now_ns = self.now_ns;
+        if let Some(counters) = shard.driver.tls_counters() {
+            self.outcome.tls = LoadTls {
+                full: counters.full_tls12 + counters.full_tls13,
+                resumed: counters.resumed_tls12 + counters.resumed_tls13,
+                failed: counters.failed.iter().sum(),
+            };
+        }
         self.shared.boards[self.board_index].publish(&self.outcome);
         if self.shared.cut_off.load(Ordering::Acquire) {
             return self.cut_off(shard);

@@ -44,6 +44,27 @@ impl WrongAnswers {
     }
 }
 
+/// TLS handshakes of a load run, those before the window too.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoadTls {
+    /// With a certificate.
+    pub full: u64,
+    /// That resumed a session.
+    pub resumed: u64,
+    /// That failed, among the connections that could not be opened.
+    pub failed: u64,
+}
+
+impl LoadTls {
+    /// Adds those of another thread or run.
+    pub const fn add(&mut self, other: &Self) {
+        self.full += other.full;
+        self.resumed += other.resumed;
+        self.failed += other.failed;
+    }
+}
+
 /// Figures of one class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoadClass, WrongAnswers};
+use super::{LoadClass, LoadTls, WrongAnswers};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
 /// Failures by phase.
@@ -166,6 +166,9 @@ pub struct LoadReport {
     pub errors: LoadErrors,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening_ns: LatencySummary,
+    /// Handshakes; absent in clear text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<LoadTls>,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// Each class of requests by itself; empty if there is one.

@@ -5,7 +5,7 @@
 
 use super::classes;
 use crate::histogram::{LatencyHistogram, LatencySummary};
-use crate::record::LoadReport;
+use crate::record::{LoadReport, LoadTls};
 use crate::series::SampleSummary;
 
 /// wrk moves on to the next unit at this share of it.
@@ -114,6 +114,14 @@ pub fn clocks(report: &LoadReport) -> String {
         };
     }
     text += &classes::text(report);
+    if let Some(LoadTls {
+        full,
+        resumed,
+        failed,
+    }) = report.tls
+    {
+        text += &format!("  TLS handshakes: full {full}, resumed {resumed}, failed {failed}\n");
+    }
     text += &format!("  Verdict: {}", report.verdict.status.label());
     if !report.verdict.reasons.is_empty() {
         text += &format!(" ({})", report.verdict.reasons.join("; "));
@@ -162,7 +170,7 @@ fn clock_rows(report: &LoadReport) -> String {
         ("Slip", &report.slip_ns, "sent later than intended"),
     ];
     // Connections that stay are opened once, which says little.
-    let has_churn = report.opening_ns.count > u64::from(report.connections);
+    let has_churn = report.opening_ns.count > u64::from(report.connections) || report.tls.is_some();
     let connect = has_churn.then_some((
         "Connect",
         &report.opening_ns,
