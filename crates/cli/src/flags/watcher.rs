@@ -8,7 +8,7 @@ use super::streams::Streams;
 use crate::output::{Progress, whole_seconds};
 use clap::Args;
 use millpond_load::{Observer, Second};
-use millpond_measure::units::{format_count, format_rate};
+use millpond_measure::units::{format_count, format_duration_ns, format_rate};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -18,6 +18,8 @@ struct Outlets {
     progress: Progress,
     /// In the place of the progress line.
     live: Option<Live>,
+    /// 99th percentiles of response and slip in the last second.
+    tails_ns: Option<(u64, u64)>,
     streams: Streams,
 }
 
@@ -36,6 +38,7 @@ impl WatchFlags {
         Watcher(Mutex::new(Outlets {
             progress: Progress::new(),
             live: live.flatten(),
+            tails_ns: None,
             streams,
         }))
     }
@@ -71,12 +74,18 @@ impl Observer for Watcher {
         let outlets = &mut *self.outlets();
         match &mut outlets.live {
             Some(live) => live.progress(now),
-            None => outlets.progress.update(progress_line(now)),
+            None => outlets
+                .progress
+                .update(progress_line(now, outlets.tails_ns)),
         }
     }
 
     fn second(&self, second: &Second<'_>) {
         let outlets = &mut *self.outlets();
+        let figures = second.figures;
+        if figures.requests > 0 {
+            outlets.tails_ns = Some((figures.response_ns.p99, figures.slip_ns.p99));
+        }
         if let Some(live) = &mut outlets.live {
             live.second(second);
             if outlets.streams.has_stdout() {
@@ -88,7 +97,7 @@ impl Observer for Watcher {
     }
 }
 
-fn progress_line(now: &millpond_load::Progress) -> String {
+fn progress_line(now: &millpond_load::Progress, tails_ns: Option<(u64, u64)>) -> String {
     let phase = if now.is_warm_up {
         "warming up"
     } else {
@@ -98,6 +107,12 @@ fn progress_line(now: &millpond_load::Progress) -> String {
     if now.rate_per_s > 0.0 {
         line += &format!(", {}", format_rate(now.rate_per_s));
     }
+    if let Some((response_ns, slip_ns)) = tails_ns {
+        line += &format!(", p99 {}", format_duration_ns(response_ns as f64));
+        if slip_ns > 0 {
+            line += &format!(", slip p99 {}", format_duration_ns(slip_ns as f64));
+        }
+    }
     if now.errors.total() > 0 {
         line += &format!(", {} errors", now.errors.total());
     }
@@ -105,4 +120,38 @@ fn progress_line(now: &millpond_load::Progress) -> String {
         line += &format!(", {} left", whole_seconds(remaining_ns));
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_measure::record::LoadErrors;
+
+    /// Goal: one line says how far the run is, how it goes, and what fails.
+    #[test]
+    fn the_line_says_how_it_goes() {
+        let now = millpond_load::Progress {
+            completed: 2_000,
+            rate_per_s: 500.0,
+            errors: LoadErrors {
+                read: 3,
+                ..LoadErrors::default()
+            },
+            remaining_ns: Some(4_000_000_000),
+            ..millpond_load::Progress::default()
+        };
+        let line = progress_line(&now, Some((2_500_000, 1_000)));
+        for part in [
+            "measuring: ",
+            "p99 2.50 ms",
+            "slip p99 1.00 us",
+            "3 errors",
+            "4 s left",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        let line = progress_line(&now, Some((2_500_000, 0)));
+        assert!(!line.contains("slip"), "a closed loop has none: {line}");
+        assert!(!progress_line(&now, None).contains("p99"));
+    }
 }
