@@ -209,6 +209,9 @@ impl LoadRecord {
             self.started_unix_ns = other.started_unix_ns;
         }
         self.ended = worse(self.ended, other.ended);
+        if self.aborted.is_none() {
+            self.aborted.clone_from(&other.aborted);
+        }
     }
 }
 

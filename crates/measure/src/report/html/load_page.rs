@@ -71,7 +71,12 @@ fn head(report: &LoadReport) -> String {
     if report.started_unix_ns > 0 {
         facts.push(format_utc(report.started_unix_ns / 1_000_000_000));
     }
+    let aborted = report.aborted.as_ref().map(|reason| {
+        let reason = prose(reason);
+        format!("<p class=\"warn\">Ended early by a condition: {reason}.</p>")
+    });
     let stopped = match (report.interrupted, report.target_gone) {
+        _ if aborted.is_some() => aborted.as_deref().unwrap_or_default(),
         (true, _) => "<p class=\"warn\">Interrupted: these are partial results.</p>",
         (_, true) => {
             "<p class=\"warn\">The target went away: the figures are those until then.</p>"

@@ -1,0 +1,294 @@
+//! The supervising thread's view of a run: when it begins, how far it is, and what ends it.
+//!
+//! On the path: `run` has started the workers and waits here until they are done, or until the caller,
+//! a condition or a target that is gone ends the run.
+//! Absent on purpose: what the threads counted, but for the seconds that are shown meanwhile.
+use super::{Observer, Progress, WorkerHandle};
+use crate::abort::AbortWatch;
+use crate::error::{ConnectFailure, LoadError};
+use crate::outcome::add_errors;
+use crate::record::Ended;
+use crate::schedule::Schedule;
+use crate::shared::Shared;
+use crate::timeline::Timeline;
+use millpond_io::monotonic_ns;
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::noise::{CpuTimes, MachineNoise};
+use millpond_measure::record::LoadErrors;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, SystemTime};
+
+/// How often the supervising thread looks at flags; bounds how late Ctrl-C is noticed.
+const WATCH: Duration = Duration::from_millis(10);
+/// Between two calls of the progress function.
+const PROGRESS_NS: u64 = 250_000_000;
+/// From setting the schedule to its start: long enough for every thread to see it.
+const START_DELAY_NS: u64 = 10_000_000;
+/// A target without any connection for this long is gone.
+const GONE_AFTER_NS: u64 = 1_000_000_000;
+
+/// How the watch ended.
+pub(super) struct Watched {
+    pub(super) ended: Ended,
+    pub(super) aborted: Option<String>,
+    /// When all threads were done, or were told to be.
+    pub(super) end_ns: u64,
+    pub(super) steal_share: Option<f64>,
+    pub(super) started: Option<SystemTime>,
+    pub(super) thread_rates: LatencyHistogram,
+}
+
+/// The supervising thread's view of a run.
+pub(super) struct Watch<'run, 'scope> {
+    shared: &'run Shared<'run>,
+    workers: &'run [WorkerHandle<'scope>],
+    observer: &'run dyn Observer,
+    stop: &'run AtomicBool,
+}
+
+impl<'run, 'scope> Watch<'run, 'scope> {
+    pub(super) fn new(
+        shared: &'run Shared<'run>,
+        workers: &'run [WorkerHandle<'scope>],
+        observer: &'run dyn Observer,
+        stop: &'run AtomicBool,
+    ) -> Self {
+        Self {
+            shared,
+            workers,
+            observer,
+            stop,
+        }
+    }
+
+    pub(super) fn to_the_end(&self, timeline: &mut Timeline<'_>) -> Result<Watched, LoadError> {
+        self.wait_for_connections()?;
+        let Some(schedule) = self.start() else {
+            let end_ns = monotonic_ns();
+            return Ok(Watched {
+                ended: Ended::Interrupted,
+                aborted: None,
+                end_ns,
+                steal_share: None,
+                started: None,
+                thread_rates: LatencyHistogram::new(),
+            });
+        };
+        let ahead_ns = schedule.start_ns().saturating_sub(monotonic_ns());
+        let started = SystemTime::now() + Duration::from_nanos(ahead_ns);
+        self.observer.started(started);
+        let mut gone = GoneWatch::default();
+        let mut reporter = Reporter::new(schedule.window_start_ns(), self.workers.len());
+        let mut steal = StealWatch::default();
+        let config = self.shared.config;
+        let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
+        let mut ended = Ended::Complete;
+        while !self.all_done() {
+            std::thread::park_timeout(WATCH);
+            let now_ns = monotonic_ns();
+            steal.look(schedule, now_ns);
+            if self.is_stopped() {
+                ended = Ended::Interrupted;
+                break;
+            }
+            if gone.is_gone(self.shared, now_ns) {
+                ended = Ended::TargetGone;
+                break;
+            }
+            if let Some(news) = reporter.due(self.shared, schedule, now_ns) {
+                self.observer.progress(&news);
+            }
+            timeline.collect(schedule.start_ns(), &mut |second| {
+                self.observer.second(second);
+                abort.second(second);
+            });
+            if abort.reason.is_some() {
+                ended = Ended::Aborted;
+                break;
+            }
+        }
+        Ok(Watched {
+            ended,
+            aborted: abort.reason,
+            end_ns: monotonic_ns(),
+            steal_share: steal.share(),
+            started: Some(started),
+            thread_rates: reporter.thread_rates,
+        })
+    }
+
+    /// Until every connection has been tried once; at least one must be up.
+    fn wait_for_connections(&self) -> Result<(), LoadError> {
+        let config = self.shared.config;
+        let doors = &self.shared.doors;
+        let give_up_ns = monotonic_ns().saturating_add(config.timeout_ns);
+        while doors.settled.load(Ordering::Acquire) < config.connections
+            && !self.is_stopped()
+            && monotonic_ns() < give_up_ns
+            && !self.all_done()
+        {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        if doors.open.load(Ordering::Relaxed) > 0 || self.is_stopped() || self.all_done() {
+            return Ok(());
+        }
+        let timed_out = ConnectFailure::TimedOut {
+            timeout_ns: config.timeout_ns,
+        };
+        Err(LoadError::Unreachable {
+            address: config.target.address.clone(),
+            cause: doors.last_failure().unwrap_or(timed_out),
+        })
+    }
+
+    /// Sets the schedule, unless the run was stopped before.
+    fn start(&self) -> Option<&'run Schedule> {
+        if self.is_stopped() {
+            return None;
+        }
+        let Shared {
+            config,
+            pace,
+            schedule,
+            ..
+        } = self.shared;
+        Some(schedule.get_or_init(|| {
+            let start_ns = monotonic_ns() + START_DELAY_NS;
+            let stop = config.stop;
+            Schedule::new(
+                pace.clone(),
+                start_ns,
+                config.warm_up_ns,
+                stop.duration_ns,
+                stop.requests,
+            )
+        }))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn all_done(&self) -> bool {
+        self.workers.iter().all(ScopedJoinHandle::is_finished)
+    }
+}
+
+/// Notices that a target is gone: no connection is up and none has come up for a while. Wanting
+/// both tells it from a server that closes every connection after its answer.
+#[derive(Default)]
+struct GoneWatch {
+    opened: u64,
+    since_ns: Option<u64>,
+}
+
+impl GoneWatch {
+    fn is_gone(&mut self, shared: &Shared<'_>, now_ns: u64) -> bool {
+        let doors = &shared.doors;
+        let opened = doors.opened.load(Ordering::Relaxed);
+        if doors.open.load(Ordering::Relaxed) > 0 || opened != self.opened {
+            self.opened = opened;
+            self.since_ns = None;
+            return false;
+        }
+        now_ns - *self.since_ns.get_or_insert(now_ns) >= GONE_AFTER_NS
+    }
+}
+
+/// The hypervisor's share of the machine during the window.
+#[derive(Default)]
+struct StealWatch {
+    first: Option<CpuTimes>,
+    last: Option<CpuTimes>,
+    next_ns: u64,
+}
+
+impl StealWatch {
+    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+        // The kernel's own resolution is 10 ms per CPU; reading it often would only cost.
+        if schedule.is_in_window(now_ns) && now_ns >= self.next_ns {
+            self.next_ns = now_ns + PROGRESS_NS;
+            self.last = CpuTimes::read();
+            self.first = self.first.or(self.last);
+        }
+    }
+
+    fn share(&self) -> Option<f64> {
+        let (first, last) = (self.first?, self.last?);
+        (last.total_ns > first.total_ns)
+            .then(|| MachineNoise::between(&first, &last, 0).steal_share)
+    }
+}
+
+/// Shows the seconds that are complete.
+pub(super) fn show_seconds(
+    shared: &Shared<'_>,
+    observer: &dyn Observer,
+    timeline: &mut Timeline<'_>,
+) {
+    if let Some(schedule) = shared.schedule.get() {
+        timeline.collect(schedule.start_ns(), &mut |second| observer.second(second));
+    }
+}
+
+/// Turns boards into progress.
+struct Reporter {
+    last_ns: u64,
+    last_completed: u64,
+    completed_by: Vec<u64>,
+    thread_rates: LatencyHistogram,
+}
+
+impl Reporter {
+    fn new(window_start_ns: u64, threads: usize) -> Self {
+        Self {
+            last_ns: monotonic_ns().min(window_start_ns),
+            last_completed: 0,
+            completed_by: vec![0; threads],
+            thread_rates: LatencyHistogram::new(),
+        }
+    }
+
+    fn due(&mut self, shared: &Shared<'_>, schedule: &Schedule, now_ns: u64) -> Option<Progress> {
+        let since_ns = now_ns.saturating_sub(self.last_ns);
+        if since_ns < PROGRESS_NS {
+            return None;
+        }
+        let (mut completed, mut errors) = (0, LoadErrors::default());
+        let is_warm_up = now_ns < schedule.window_start_ns();
+        for (board, before) in shared.boards.iter().zip(&mut self.completed_by) {
+            let (part, failed) = board.read();
+            completed += part;
+            if !is_warm_up {
+                let fresh = part.saturating_sub(*before);
+                let per_s = u128::from(fresh) * 1_000_000_000 / u128::from(since_ns);
+                self.thread_rates.record(per_s as u64);
+            }
+            *before = part;
+            add_errors(&mut errors, &failed);
+        }
+        let fresh = completed.saturating_sub(self.last_completed);
+        let rate_per_s = fresh as f64 * 1e9 / since_ns as f64;
+        let by_time = schedule
+            .window_end_ns()
+            .map(|end_ns| end_ns.saturating_sub(now_ns));
+        let by_count = schedule
+            .requests_max()
+            .filter(|_| rate_per_s > 0.0)
+            .map(|requests_max| {
+                let left = requests_max.saturating_sub(completed + errors.total());
+                (left as f64 / rate_per_s * 1e9) as u64
+            });
+        self.last_ns = now_ns;
+        self.last_completed = completed;
+        Some(Progress {
+            is_warm_up,
+            completed,
+            errors,
+            rate_per_s,
+            elapsed_ns: now_ns.saturating_sub(schedule.start_ns()),
+            remaining_ns: by_time.into_iter().chain(by_count).min(),
+        })
+    }
+}
