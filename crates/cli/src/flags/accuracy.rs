@@ -3,7 +3,7 @@
 //! Absent on purpose: the verdict (`millpond_load`), which no flag can turn off.
 
 use super::parse_duration_ns;
-use clap::Args;
+use clap::{ArgAction, Args};
 use millpond_load::{AbortRule, LoadRecord};
 use millpond_measure::slo::Slo;
 
@@ -15,7 +15,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub(super) struct AccuracyFlags {
     /// Have the kernel stamp a sample of the answers as they arrive, which tells a generator that
     /// woke late from a slow server. Only --driver epoll has stamps
-    #[arg(long, value_name = "on|off", value_parser = parse_switch, default_value = "on")]
+    #[arg(long, value_name = "on|off", value_parser = parse_switch, default_value = "on",
+        action = ArgAction::Set)]
     pub(super) receive_stamps: bool,
     /// Send for so long before requests count; --print ndjson shows it all the same
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]

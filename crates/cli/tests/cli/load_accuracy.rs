@@ -227,5 +227,6 @@ fn exit_statuses_tell_the_truth() {
         &["--driver", "epoll", "--receive-stamps", "off"],
         &server.url("/"),
     );
+    assert_eq!(stamps.code(), 0, "{stamps:?}");
     assert!(!stamps.stderr.contains("wake delay"), "{stamps:?}");
 }
