@@ -88,7 +88,7 @@ impl Script {
             let mut runner = Runner::new(state, facts, wishes);
             // wrk proves the first thread only, and what a script counts then begins at 1 there.
             if first.is_none() || !wishes.is_dynamic {
-                runner.ask()?;
+                runner.prove()?;
             }
             runners.push(runner);
         }

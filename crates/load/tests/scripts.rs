@@ -360,8 +360,18 @@ fn scripts_that_cannot_work_are_refused() {
         ("\nerror('own words')", "script.lua:2: own words"),
         ("function init() nothing() end", "in init(): "),
         ("function setup() nothing() end", "in setup(): "),
-        ("function request() return nil end", "in request(): "),
-        ("function request() return {} end", "in request(): "),
+        (
+            "function request() return nil end",
+            "in request(): request() has to return a string",
+        ),
+        (
+            "function request() return false end",
+            "and returned a boolean",
+        ),
+        (
+            "function request() return 5 end",
+            "incomplete request at 1:2",
+        ),
         (
             "function request() error('tired') end",
             "script.lua:1: tired",

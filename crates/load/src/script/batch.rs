@@ -25,10 +25,19 @@ pub(super) enum BatchError {
     TooMany,
 }
 
+/// How closely fields are looked at that say nothing about a request's length.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Look {
+    /// Each has to be one: for the first request of a script, which is to find its mistakes.
+    Close,
+    /// Not at all: for those that leave.
+    Brief,
+}
+
 /// Fills `methods` with those of the requests in `bytes`, in order.
-pub(super) fn split(bytes: &[u8], methods: &mut Vec<Method>) -> Result<(), BatchError> {
+pub(super) fn split(bytes: &[u8], look: Look, methods: &mut Vec<Method>) -> Result<(), BatchError> {
     methods.clear();
-    let mut scan = Scan { bytes, at: 0 };
+    let mut scan = Scan { bytes, at: 0, look };
     loop {
         scan.skip_blank_lines();
         if scan.at == bytes.len() && !methods.is_empty() {
@@ -54,6 +63,7 @@ enum BodyLen {
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
+    look: Look,
 }
 
 impl<'a> Scan<'a> {
@@ -138,7 +148,7 @@ impl<'a> Scan<'a> {
                 }
                 Some(_) => {}
             }
-            if memchr(b':', line).is_none() {
+            if self.look == Look::Close && memchr(b':', line).is_none() {
                 self.at = start;
                 return Err("this is no header field, which is Name: value");
             }
@@ -195,7 +205,7 @@ mod tests {
 
     fn methods(text: &str) -> Result<Vec<Method>, String> {
         let mut methods = Vec::new();
-        split(text.as_bytes(), &mut methods).map_err(|error| error.to_string())?;
+        split(text.as_bytes(), Look::Close, &mut methods).map_err(|error| error.to_string())?;
         Ok(methods)
     }
 

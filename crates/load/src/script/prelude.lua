@@ -3,8 +3,8 @@
 -- What is called for each request is Lua, so that LuaJIT compiles it together with the script.
 local host = ...
 local buffer = require("string.buffer")
-local _G, type, tostring, tonumber, pairs, ipairs = _G, type, tostring, tonumber, pairs, ipairs
-local len, find, stdout = string.len, string.find, io.stdout
+local _G, type, tostring, tonumber, next, ipairs = _G, type, tostring, tonumber, next, ipairs
+local len, find, stdout, error = string.len, string.find, io.stdout, error
 
 local wrk = {
    scheme  = host.scheme,
@@ -32,6 +32,15 @@ end
 
 local request = buffer.new(1024)
 
+local function put_field(headers, name)
+   local value
+   name, value = next(headers, name)
+   if name ~= nil then request:put(text(name), ": ", text(value), "\r\n") end
+   return name
+end
+
+-- One trace of LuaJIT's, which holds no loop and ends in no call: hence the fields one by one, and
+-- the local variable at the end. That makes it a third of the instructions.
 function wrk.format(method, path, headers, body)
    method  = method  or wrk.method
    path    = path    or wrk.path
@@ -43,11 +52,18 @@ function wrk.format(method, path, headers, body)
 
    request:reset()
    request:put(text(method), " ", text(path), " HTTP/1.1\r\n")
-   for name, value in pairs(headers) do
-      request:put(text(name), ": ", text(value), "\r\n")
-   end
+   local name = put_field(headers, nil)
+   if name ~= nil then name = put_field(headers, name) end
+   if name ~= nil then name = put_field(headers, name) end
+   if name ~= nil then name = put_field(headers, name) end
+   if name ~= nil then name = put_field(headers, name) end
+   if name ~= nil then name = put_field(headers, name) end
+   if name ~= nil then name = put_field(headers, name) end
+   if name ~= nil then name = put_field(headers, name) end
+   while name ~= nil do name = put_field(headers, name) end
    request:put("\r\n", body or "")
-   return request:tostring()
+   local whole = request:tostring()
+   return whole
 end
 
 function wrk.resolve(name, service)
@@ -80,10 +96,23 @@ function ways_in.setup(thread) _G.wrk.setup(thread) end
 
 function ways_in.init(args) _G.wrk.init(args) end
 
+-- Until the first one, something that no string is.
+local in_hand = {}
+
+-- False: the same string as the last time.
 function ways_in.request()
    local ask = _G.request
    if type(ask) ~= "function" then ask = _G.wrk.request end
-   return ask()
+   local whole = ask()
+   if whole == in_hand then return false end
+   local kind = type(whole)
+   if kind == "number" then
+      whole = tostring(whole)
+   elseif kind ~= "string" then
+      error("request() has to return a string, and returned a " .. kind, 0)
+   end
+   in_hand = whole
+   return whole
 end
 
 function ways_in.delay()

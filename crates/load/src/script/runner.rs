@@ -4,13 +4,12 @@
 //! to see them. A script without `request()` was asked once before the run: then nothing here calls
 //! into Lua for a request. Absent on purpose: anything that ends the run. An error of the script is
 //! counted and its first one told; the request that it concerns has failed.
-use super::batch::split;
+use super::batch::{Look, split};
 use super::pauses::Pauses;
 use super::state::{ScriptState, Scripted, sentence};
 use super::thread::ThreadFacts;
 use millpond_http::Method;
 use millpond_io::Address;
-use mlua::LuaString;
 use std::sync::Arc;
 
 /// A connection whose request could not be made tries again after this long: an error that repeats
@@ -72,9 +71,8 @@ pub(crate) struct Runner {
     /// The bytes of the batch in hand and the methods of its requests.
     bytes: Vec<u8>,
     methods: Vec<Method>,
-    /// The string that `bytes` and `methods` were made from. As long as it is held here no other
-    /// string can have its address, so the same address is the same string.
-    in_hand: Option<LuaString>,
+    /// Whether they are all of a string that can be sent; else what is wrong with it.
+    in_hand: Scripted<()>,
     /// One per connection; none if the script does not look at answers.
     answers: Vec<Answer>,
     /// Connections that have to ask for a delay before their next batch.
@@ -91,7 +89,7 @@ impl Runner {
             wishes,
             bytes: Vec::new(),
             methods: Vec::new(),
-            in_hand: None,
+            in_hand: Ok(()),
             answers: Vec::new(),
             owes_delay: Vec::new(),
             pauses: Pauses::new(0),
@@ -138,7 +136,7 @@ impl Runner {
     /// The requests that leave next, and their methods; `None` if the script made none.
     pub(crate) fn next_batch(&mut self) -> Option<(&[u8], &[Method])> {
         if self.wishes.is_dynamic
-            && let Err(message) = self.ask()
+            && let Err(message) = self.ask(Look::Brief)
         {
             self.errors.add(message);
             return None;
@@ -146,23 +144,22 @@ impl Runner {
         Some((&self.bytes, &self.methods))
     }
 
+    /// Asks for the first time, before the run.
+    pub(super) fn prove(&mut self) -> Scripted<()> {
+        self.ask(Look::Close)
+    }
+
     /// Calls `request()` and looks at what it returned.
-    pub(super) fn ask(&mut self) -> Scripted<()> {
-        let text = self.state.request()?;
-        if let Some(in_hand) = &self.in_hand
-            && in_hand.to_pointer() == text.to_pointer()
-        {
-            return Ok(());
-        }
-        self.in_hand = None;
+    fn ask(&mut self, look: Look) -> Scripted<()> {
+        let Some(text) = self.state.request()? else {
+            return self.in_hand.clone();
+        };
         let bytes = text.as_bytes();
-        split(&bytes, &mut self.methods)
-            .map_err(|error| format!("request() returned what cannot be sent: {error}"))?;
+        self.in_hand = split(&bytes, look, &mut self.methods)
+            .map_err(|error| format!("request() returned what cannot be sent: {error}"));
         self.bytes.clear();
         self.bytes.extend_from_slice(&bytes);
-        drop(bytes);
-        self.in_hand = Some(text);
-        Ok(())
+        self.in_hand.clone()
     }
 
     /// Whether this connection, on which nothing is on its way if `is_idle`, may ask for requests

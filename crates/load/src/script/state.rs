@@ -8,7 +8,7 @@ use super::ScriptConfig;
 use super::address::{ScriptAddress, look_up};
 use crate::config::LoadConfig;
 use crate::values::mix;
-use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table};
+use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const PRELUDE: &str = include_str!("prelude.lua");
@@ -102,8 +102,12 @@ impl ScriptState {
         call(&self.init, "init", args)
     }
 
-    pub(super) fn request(&self) -> Scripted<LuaString> {
-        call(&self.request, "request", ())
+    /// What `request()` returns; `None`: the same string as the last time.
+    pub(super) fn request(&self) -> Scripted<Option<LuaString>> {
+        match call(&self.request, "request", ())? {
+            Value::String(text) => Ok(Some(text)),
+            _ => Ok(None),
+        }
     }
 
     pub(super) fn delay_ms(&self) -> Scripted<f64> {
@@ -158,7 +162,8 @@ fn host_facts(lua: &Lua, config: &ScriptConfig, load: &LoadConfig) -> mlua::Resu
     let target = &load.target;
     let (host, port) = host_and_port(&target.host);
     let facts = lua.create_table()?;
-    facts.set("scheme", "http")?;
+    let scheme = if load.tls.is_some() { "https" } else { "http" };
+    facts.set("scheme", scheme)?;
     facts.set("host", host)?;
     facts.set("port", port)?;
     facts.set("method", config.method.as_str())?;
