@@ -53,6 +53,7 @@ impl LoadRecord {
             offered: report.offered,
             sent_late: report.sent_late,
             unsent: report.unsent,
+            tls: report.tls,
             shed: report.shed,
             abandoned: report.abandoned,
             errors: report.errors,
@@ -100,6 +101,7 @@ impl LoadRecord {
             connect: samples.connect,
             waiting: samples.waiting,
             total: samples.total,
+            opening: samples.opening,
             thread_rates: samples.thread_rates,
             ..self
         }
@@ -158,6 +160,10 @@ impl LoadRecord {
         self.connect.merge(&other.connect);
         self.waiting.merge(&other.waiting);
         self.total.merge(&other.total);
+        self.opening.merge(&other.opening);
+        if let Some(tls) = &other.tls {
+            self.tls.get_or_insert_default().add(tls);
+        }
         self.body_bytes += other.body_bytes;
         self.keep_alive_requests += other.keep_alive_requests;
         if self.server.is_empty() {
@@ -281,6 +287,8 @@ mod tests {
                 record.wake_delay.record(service_ns / 9);
                 record.kernel_service.record(service_ns - service_ns / 9);
                 record.waiting.record(service_ns / 3);
+                record.opening.record(service_ns / 5);
+                record.tls.get_or_insert_default().resumed += 1;
                 record.body_bytes += 5;
                 *record.statuses.entry(200).or_default() += 1;
             } else {

@@ -259,6 +259,7 @@ impl LoadRecord {
             connect: self.connect.clone(),
             waiting: self.waiting.clone(),
             total: self.total.clone(),
+            opening: self.opening.clone(),
             thread_rates: self.thread_rates.clone(),
             classes: self.classes.iter().map(ClassRecord::histograms).collect(),
         }

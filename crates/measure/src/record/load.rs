@@ -94,6 +94,8 @@ pub struct LoadHistograms {
     pub waiting: LatencyHistogram,
     /// Connecting and service.
     pub total: LatencyHistogram,
+    /// From asking for a connection to having it, of all that came up.
+    pub opening: LatencyHistogram,
     /// No times: requests per second of single threads, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// Of each class of requests; empty if there is one.
