@@ -1,8 +1,9 @@
 //! The flags of a server that speaks TLS.
 
 use super::parse_bytes;
-use crate::output::{self, Failure};
+use crate::output::Failure;
 use clap::Args;
+use millpond_http::log::{self, LogLevel};
 use millpond_http::{Limits, load_tls};
 use millpond_io::tls::{CertificateFiles, TlsServer};
 use std::path::PathBuf;
@@ -36,7 +37,9 @@ impl TlsFlags {
         let handshake_bytes_max = usize::try_from(self.tls_max_handshake).unwrap_or(usize::MAX);
         let loaded = load_tls(pairs, limits, handshake_bytes_max);
         let (server, warnings) = loaded.map_err(Failure::failed)?;
-        warnings.iter().for_each(output::note);
+        for warning in &warnings {
+            log::write(LogLevel::Warn, warning);
+        }
         Ok(Some(server))
     }
 

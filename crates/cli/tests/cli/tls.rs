@@ -381,12 +381,13 @@ fn serial(server: &Server) -> String {
     pem.split_once("-----END").unwrap().0.to_owned()
 }
 
-/// Goal: SIGHUP gives new connections the new certificate while an open one goes on; a file that is
-/// wrong changes nothing and is told in one line.
+/// Goal: SIGHUP gives new connections the new certificate while an open one goes on, and the access log
+/// a new file; a certificate that is wrong changes nothing and is told in one line.
 #[test]
 fn sighup_reads_the_certificates_again() {
     let files = Files::new();
-    let server = files.serve(&["server"], &["plaintext"]);
+    let log = files.text("access.log");
+    let server = files.serve(&["server"], &["plaintext", "--access-log", &log]);
     let mut open = Command::new("openssl")
         .args(["s_client", "-quiet", "-connect", &server.address])
         .stdin(Stdio::piped())
@@ -412,6 +413,9 @@ fn sighup_reads_the_certificates_again() {
 
     files.make("server", &["localhost", "127.0.0.1"], 2100);
     assert_eq!(serial(&server), first, "not before it is told to");
+    let entries = |path: &str| fs::read_to_string(path).unwrap_or_default().lines().count();
+    let old_log = files.text("access.log.1");
+    fs::rename(&log, &old_log).unwrap();
     server.process.signal("HUP");
     let is_new = (0..500).any(|_| {
         sleep(Duration::from_millis(20));
@@ -432,6 +436,13 @@ fn sighup_reads_the_certificates_again() {
     open.kill().unwrap();
     open.wait().unwrap();
     let finished = stop(server);
+    // One signal is for both: the log went on in a file of the old name. Which of the two got what was
+    // on its way is a matter of time; at least eight requests were made.
+    let (old_entries, new_entries) = (entries(&old_log), entries(&log));
+    assert!(
+        new_entries >= 4 && old_entries + new_entries >= 8,
+        "{old_entries} and {new_entries}"
+    );
     let lines = |part: &str| {
         finished
             .stderr

@@ -100,8 +100,8 @@ impl Transfer {
                         return Step::Broken;
                     }
                 }
-                // The second: a file system that cannot tell.
-                Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Step::NeedsDisk,
+                // The others: a file system, an emulator or an old kernel that cannot tell.
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Step::NeedsDisk,
                 Err(Errno::INTR) => {}
                 Err(_) => return Step::Broken,
             }
@@ -120,7 +120,8 @@ impl Transfer {
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// Reads what is in memory; `EAGAIN` when the first byte is not, `EOPNOTSUPP` where nobody can tell.
+/// Reads what is in memory; `EAGAIN` when the first byte is not, `EOPNOTSUPP` or `ENOSYS` where nobody
+/// can tell.
 pub(super) fn read_cached(file: impl AsFd, room: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let file = file.as_fd();
     let read = preadv2(
@@ -130,7 +131,7 @@ pub(super) fn read_cached(file: impl AsFd, room: &mut [u8], offset: u64) -> Resu
         ReadWriteFlags::NOWAIT,
     );
     match read {
-        Err(Errno::OPNOTSUPP) if is_memory(file) => pread(file, room, offset),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) if is_memory(file) => pread(file, room, offset),
         read => read,
     }
 }
