@@ -65,8 +65,9 @@ impl Written {
 }
 
 /// What a chunk of a body that nobody wants counts for at least: thousands of small ones are as much
-/// work as a long one. The step that ends a body counts too.
-const UNREAD_STEP_BYTES_MIN: usize = 512;
+/// work as a long one. How many pieces the network makes of a chunk, or of a body of known length, is
+/// not the client's doing: those count for what they are.
+const UNREAD_CHUNK_BYTES_MIN: usize = 512;
 
 impl Exchange {
     /// Calls the service for a request whose body it wants in parts.
@@ -126,7 +127,12 @@ impl Exchange {
                 } => {
                     let part = &bytes[at..];
                     let step = decoder.decode(part).map(|step| {
-                        let cost_bytes = step.consumed_bytes.max(UNREAD_STEP_BYTES_MIN) as u64;
+                        let is_piece =
+                            step.data.is_empty() || step.data.len() == step.consumed_bytes;
+                        let cost_bytes = match is_piece {
+                            true => step.consumed_bytes as u64,
+                            false => step.consumed_bytes.max(UNREAD_CHUNK_BYTES_MIN) as u64,
+                        };
                         let left = left_bytes.checked_sub(cost_bytes);
                         (step.consumed_bytes, step.is_complete, left)
                     });

@@ -1,10 +1,11 @@
 //! Clients of the storm: scripts that hold a conversation in some manner, and judge what they hear.
 
 use crate::conversation::{Conversation, Depth};
+use crate::line::{Line, Speech};
 use crate::responses::Responses;
 use crate::stage::{MILLISECOND_NS, SECOND_NS};
 use fastrand::Rng;
-use millpond_io::driver::sim::{Network, PeerRead, SimPeer, Turn};
+use millpond_io::driver::sim::{Network, PeerRead, Turn};
 
 /// Longer than any limit of the server lets a client wait.
 const PATIENCE_NS: u64 = 600 * SECOND_NS;
@@ -69,7 +70,7 @@ struct Pace {
 }
 
 pub(crate) struct Client {
-    peer: Option<SimPeer>,
+    peer: Option<Line>,
     pub(crate) manner: Manner,
     conversation: Conversation,
     /// Bytes after which an ill-mannered client does what it does.
@@ -91,12 +92,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn drawn(network: &Network, rng: &mut Rng) -> Self {
+    pub(crate) fn drawn(network: &Network, rng: &mut Rng, speech: Speech) -> Self {
         let manner = Manner::drawn(rng);
-        Self::new(network, rng, manner)
+        Self::speaking(network, rng, manner, speech)
     }
 
-    pub(crate) fn new(network: &Network, rng: &mut Rng, manner: Manner) -> Self {
+    fn speaking(network: &Network, rng: &mut Rng, manner: Manner, speech: Speech) -> Self {
         let mut rng = rng.fork();
         // One that says everything at once does not wait for answers.
         let depth = match manner {
@@ -104,9 +105,9 @@ impl Client {
             _ => Depth::All,
         };
         let conversation = Conversation::drawn(&mut rng, depth, 8);
-        let peer = network.connect().unwrap();
+        let line = Line::new(network, speech);
         if rng.u8(0..3) == 0 {
-            peer.set_receive_window(200 + rng.usize(0..2_000));
+            line.peer.set_receive_window(200 + rng.usize(0..2_000));
         }
         let pace = Pace {
             write_bytes_max: [1, 30, 4_000][rng.usize(0..3)],
@@ -114,7 +115,7 @@ impl Client {
             pause_ns_max: [0, 100_000, 3 * MILLISECOND_NS][rng.usize(0..3)],
         };
         Self {
-            peer: Some(peer),
+            peer: Some(line),
             manner,
             leaves_at: rng.usize(0..=conversation.len()),
             conversation,
@@ -147,7 +148,7 @@ impl Client {
             Manner::Silent => self.wait_for_end(),
             Manner::Raving => self.rave(),
             Manner::Resetting if self.written >= self.leaves_at => {
-                self.peer.take().unwrap().reset();
+                self.peer.take().unwrap().peer.reset();
                 Err(Ended::Left)
             }
             Manner::Vanishing if self.written >= self.leaves_at => {
@@ -166,7 +167,10 @@ impl Client {
         }
         if before == after {
             // Nothing moves: look again a little later.
-            let is_accepted = self.peer.as_ref().is_some_and(SimPeer::is_accepted);
+            let is_accepted = self
+                .peer
+                .as_ref()
+                .is_some_and(|line| line.peer.is_accepted());
             let most_ns = if is_accepted {
                 MILLISECOND_NS
             } else {
@@ -269,6 +273,9 @@ impl Client {
         let peer = self.peer.as_mut().unwrap();
         let read = peer.read(&mut self.responses.unread, count_max);
         self.understand()?;
+        if self.peer.as_ref().is_some_and(Line::was_never_open) {
+            return Err(Ended::TurnedAway);
+        }
         match read {
             PeerRead::Bytes(_) | PeerRead::Nothing => Ok(()),
             PeerRead::Finished => Err(self.judge_end()),
@@ -348,7 +355,9 @@ impl Client {
             0 => 0,
             heard => self.conversation.request_ends[heard - 1],
         };
-        let received = self.peer.as_ref().unwrap().received();
+        let Some(received) = self.peer.as_ref().unwrap().received() else {
+            return;
+        };
         assert!(
             received <= answered as u64,
             "{self:?}: {received} bytes were received, and those from {answered} on not answered"
@@ -356,7 +365,7 @@ impl Client {
     }
 
     fn judge_reset(&mut self) -> Ended {
-        let peer = self.peer.as_mut().unwrap();
+        let peer = &self.peer.as_ref().unwrap().peer;
         if peer.is_reset_by_network() {
             return Ended::Broken;
         }
@@ -403,8 +412,11 @@ impl Client {
         match peer.read(&mut self.responses.unread, usize::MAX) {
             PeerRead::Nothing => Ok(()),
             PeerRead::Finished => Err(Ended::Left),
-            PeerRead::Failed(_) if peer.is_reset_by_network() => Err(Ended::Broken),
-            PeerRead::Failed(_) if !peer.is_accepted() => Err(Ended::TurnedAway),
+            PeerRead::Failed(_) if peer.peer.is_reset_by_network() => Err(Ended::Broken),
+            PeerRead::Failed(_) if !peer.peer.is_accepted() => Err(Ended::TurnedAway),
+            // To the server the handshake may not be over when this client's last word of it is on its
+            // way: who closes then resets, and owes a client that asked nothing no goodbye.
+            PeerRead::Failed(_) if peer.speaks_tls() => Err(Ended::TurnedAway),
             PeerRead::Failed(error) => panic!("{self:?}: {error}"),
             PeerRead::Bytes(_) => match self.responses.take(false) {
                 None => Ok(()),
@@ -439,7 +451,7 @@ impl Client {
         if is_over || self.rng.u8(0..40) == 0 {
             let peer = self.peer.take().unwrap();
             if self.rng.bool() {
-                peer.reset();
+                peer.peer.reset();
             }
             return Err(Ended::Left);
         }
@@ -449,8 +461,8 @@ impl Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let number = self.peer.as_ref().map(SimPeer::number);
-        let is_accepted = self.peer.as_ref().map(SimPeer::is_accepted);
+        let number = self.peer.as_ref().map(|line| line.peer.number());
+        let is_accepted = self.peer.as_ref().map(|line| line.peer.is_accepted());
         let unread = &self.responses.unread;
         let unread = String::from_utf8_lossy(&unread[..unread.len().min(300)]);
         write!(

@@ -12,6 +12,7 @@ mod responses;
 mod splits;
 mod conversation;
 mod client;
+mod line;
 mod storm;
 mod deadlines;
 mod regressions;

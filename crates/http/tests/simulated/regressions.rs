@@ -1,6 +1,7 @@
 //! Seeds that once failed, each with what it found. A change of the clients or of the simulator
 //! changes what a seed plays, so the story also has a test of its own that plays nothing else.
 
+use crate::line::Speech;
 use crate::responses::Responses;
 use crate::stage::Stage;
 use crate::storm;
@@ -17,6 +18,16 @@ use std::rc::Rc;
 #[test]
 fn a_spared_idle_connection_is_looked_at_again() {
     storm::play(9);
+}
+
+/// Seeds that found something over TLS. 150: a body that nobody wants came in records of some thirty
+/// bytes, each of which counted as a chunk, and its connection was closed before the next answer. 334: a
+/// client's goodbye lay unread when the server closed behind its last answer, and the reset that this
+/// makes took the answer with it.
+#[test]
+fn what_tls_once_lost_arrives() {
+    storm::play_in(150, Speech::Tls13);
+    storm::play_in(334, Speech::Tls13);
 }
 
 /// Seed 66: a service had begun an answer in parts, and there was no memory to remember that by. The

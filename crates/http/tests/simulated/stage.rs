@@ -1,11 +1,13 @@
 //! A server on a simulated network, and what must be true of it in the end.
 
+use crate::line::{Speech, tls_server};
 use crate::service::{BackOffice, TestService};
 use millpond_http::counters::HttpCounters;
-use millpond_http::{Limits, ServeConfig, ShardServer};
-use millpond_io::driver::sim::{FaultPlan, Network, SimDriver};
-use millpond_io::{Address, Driver, StopHandle};
-use millpond_mempool::PoolMode;
+use millpond_http::{Limits, ServeConfig, ShardServer, ShardStart};
+use millpond_io::driver::sim::{FaultPlan, Network};
+use millpond_io::tls::Tls;
+use millpond_io::{Address, Driver, IoError, ShardReport, StopHandle};
+use millpond_mempool::{PoolMode, PoolStats};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
@@ -15,10 +17,58 @@ pub(crate) const SECOND_NS: u64 = 1_000 * MILLISECOND_NS;
 /// More than any run needs: a server that is busy for nothing gets there within seconds.
 const TICKS_MAX: u64 = 3_000_000;
 
+/// A server on a driver of any kind.
+trait Played {
+    fn run(&mut self) -> Result<ShardReport, IoError>;
+    fn stop_handle(&self) -> StopHandle;
+    fn socket_count(&mut self) -> usize;
+    fn connection_timer_count(&self) -> usize;
+    fn service(&self) -> &TestService;
+    fn counters(&self) -> &HttpCounters;
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats));
+    /// Handshakes under way, or connections past them, of a driver that has such.
+    fn tls_count(&mut self) -> u64;
+}
+
+impl<D: Driver> Played for ShardServer<D, TestService> {
+    fn run(&mut self) -> Result<ShardReport, IoError> {
+        self.run()
+    }
+
+    fn stop_handle(&self) -> StopHandle {
+        self.stop_handle()
+    }
+
+    fn socket_count(&mut self) -> usize {
+        self.driver().socket_count()
+    }
+
+    fn connection_timer_count(&self) -> usize {
+        self.connection_timer_count()
+    }
+
+    fn service(&self) -> &TestService {
+        self.service()
+    }
+
+    fn counters(&self) -> &HttpCounters {
+        self.counters()
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        self.visit_pool_stats(visit);
+    }
+
+    fn tls_count(&mut self) -> u64 {
+        let tls = self.driver().tls_counters().unwrap_or_default();
+        tls.handshaking + tls.established
+    }
+}
+
 /// One run: set the scene with [`Self::network`], then [`Self::play`].
 pub(crate) struct Stage {
     pub(crate) network: Network,
-    server: ShardServer<SimDriver, TestService>,
+    server: Box<dyn Played>,
     may_hold_slots: bool,
 }
 
@@ -33,6 +83,16 @@ impl Stage {
         limits: Limits,
         pool_mode: PoolMode,
     ) -> Self {
+        Self::speaking(seed, plan, limits, pool_mode, Speech::Clear)
+    }
+
+    pub(crate) fn speaking(
+        seed: u64,
+        plan: FaultPlan,
+        limits: Limits,
+        pool_mode: PoolMode,
+        speech: Speech,
+    ) -> Self {
         limits.check().unwrap();
         let may_hold_slots = plan.delayed_closes > 0.0;
         let network = Network::new(seed, plan);
@@ -46,11 +106,17 @@ impl Stage {
             ..ServeConfig::new("simulated", listen)
         };
         let mut back_office = None;
-        let server = ShardServer::new(&config, driver, |start| {
+        let make = |start: ShardStart| {
             let office = back_office.insert(BackOffice::new(start.waker));
             Ok::<_, Infallible>(TestService::new(office))
-        })
-        .unwrap();
+        };
+        let server: Box<dyn Played> = match speech {
+            Speech::Clear => Box::new(ShardServer::new(&config, driver, make).unwrap()),
+            Speech::Tls12 | Speech::Tls13 => {
+                let driver = Tls::new(driver, &tls_server(&limits), pool_mode);
+                Box::new(ShardServer::new(&config, driver, make).unwrap())
+            }
+        };
         network.spawn(back_office.unwrap().script());
         Self {
             network,
@@ -68,7 +134,8 @@ impl Stage {
         let report = self.server.run();
         let report = report.unwrap_or_else(|error| panic!("{error}; {:?}", self.server.counters()));
         assert!(!report.aborted);
-        assert_eq!(self.server.driver().socket_count(), 0, "sockets");
+        assert_eq!(self.server.socket_count(), 0, "sockets");
+        assert_eq!(self.server.tls_count(), 0, "sessions");
         assert_eq!(self.server.connection_timer_count(), 0, "timers");
         assert_eq!(self.server.service().open_streams(), 0, "exchanges");
         let may_hold_slots = self.may_hold_slots;

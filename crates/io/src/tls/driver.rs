@@ -74,7 +74,11 @@ impl<D: Driver> Tls<D> {
                     continue;
                 }
                 Queued::SendBlocked(socket) if !self.layer.tells_blocked(socket) => continue,
-                Queued::SendDrained(socket) if !self.layer.tells_drained(socket) => continue,
+                Queued::SendDrained(socket)
+                    if !self.layer.tells_drained(socket, self.inner.now_ns()) =>
+                {
+                    continue;
+                }
                 Queued::Connected(socket) if self.layer.find(socket).is_none() => continue,
                 Queued::Accepted { socket, peer } => Event::Accepted { socket, peer },
                 Queued::AcceptFailed(error) => Event::AcceptFailed { error },
@@ -218,6 +222,9 @@ impl<D: Driver> Driver for Tls<D> {
         self.deliver(pools, &mut handler);
         self.layer.expire(&mut self.inner);
         self.deliver(pools, &mut handler);
+        if self.layer.sessions.is_empty() {
+            self.layer.room.release();
+        }
         Ok(())
     }
 

@@ -24,6 +24,10 @@ pub(super) enum Closing {
     AfterSend,
 }
 
+/// For so long after a send a peer may not have read it. Its goodbye, which its owner here knows nothing
+/// of, may be on its way meanwhile: a socket closed with that unread is reset, and what was sent lost.
+const UNREAD_NS: u64 = 200_000_000;
+
 /// All of [`super::Tls`] but the driver below it.
 pub(super) struct Layer {
     /// For sockets that are accepted; without it they stay in clear text.
@@ -165,6 +169,9 @@ impl Layer {
         let handle = self.find(socket)?;
         let session = self.sessions.remove(handle)?;
         self.by_slot[socket.slot()] = None;
+        if self.sessions.is_empty() {
+            self.room.release();
+        }
         if let Some(deadline) = session.deadline {
             self.deadlines.remove(deadline);
         }
@@ -241,6 +248,7 @@ impl Layer {
         if plaintext.is_empty() {
             return SendOutcome::Done;
         }
+        session.sent_ns = inner.now_ns();
         let mut outgoing = Buffer::new();
         match session.seal(&plaintext, &mut outgoing, blocks) {
             Ok(()) => {
@@ -293,6 +301,10 @@ impl Layer {
         let goodbye = session.say_goodbye(&mut outgoing, &self.blocks);
         if goodbye.is_ok() && inner.send(socket, outgoing) == SendOutcome::Blocked {
             // Behind what counts as sent, and that has to reach the peer.
+            return Closing::AfterSend;
+        }
+        let has_peer_ended = session.has_fin || session.has_close_notify;
+        if !has_peer_ended && inner.now_ns().saturating_sub(session.sent_ns) < UNREAD_NS {
             return Closing::AfterSend;
         }
         wanted

@@ -53,6 +53,8 @@ pub(super) struct Session {
     pub(super) has_close_notify: bool,
     /// The owner was told that no more bytes come.
     pub(super) has_told_finish: bool,
+    /// When something was last sent, or what had been blocked was out.
+    pub(super) sent_ns: u64,
 }
 
 /// How a connection stands after its bytes were looked at.
@@ -129,6 +131,7 @@ impl Session {
             has_fin: false,
             has_close_notify: false,
             has_told_finish: false,
+            sent_ns: 0,
         }
     }
 

@@ -191,12 +191,13 @@ impl Layer {
     }
 
     /// Whether the owner is to hear that all of it is with the kernel.
-    pub(super) fn tells_drained(&mut self, socket: SocketId) -> bool {
+    pub(super) fn tells_drained(&mut self, socket: SocketId, now_ns: u64) -> bool {
         let Some(session) = self.session(socket) else {
             return false;
         };
         let is_news = session.has_told_blocked && !session.is_blocked && session.waiting.is_empty();
         session.has_told_blocked &= !is_news;
+        session.sent_ns = now_ns;
         is_news
     }
 }
