@@ -48,9 +48,11 @@ fn overload(
     let spawned = command.spawn();
     let mut load = spawned.map_err(|error| format!("{command:?}: {error}"))?;
     // Past the first seconds, whose histograms are new.
-    std::thread::sleep(Duration::from_secs(seconds / 6 + 2));
+    let early_s = seconds / 6 + 1;
+    std::thread::sleep(Duration::from_secs(early_s));
     let early = anonymous_bytes(&load);
-    std::thread::sleep(Duration::from_secs(seconds - seconds / 6 - 2));
+    // Before it can have ended.
+    std::thread::sleep(Duration::from_secs(seconds - 1 - early_s));
     let late = anonymous_bytes(&load);
     let ended = load
         .wait()
