@@ -324,15 +324,17 @@ impl<'run> Timeline<'run> {
         let duration_ns = end_ns - span.start_ns;
         let requests = clocks.response.count();
         let is_empty = requests == 0 && counts.errors.total() == 0;
-        // A drain in which nothing came, or a moment between two ticks, is no second.
-        if duration_ns > 0 && !(is_empty && span.part == RunPart::Drain) {
+        // A drain in which nothing came, or a moment between two ticks, is no second. A moment in which
+        // the last answer came is one.
+        if !is_empty || duration_ns > 0 && span.part != RunPart::Drain {
+            let rate = requests as f64 * 1e9 / duration_ns as f64;
             let figures = LoadSecond {
                 part: span.part,
                 second: self.seconds.len() as u64,
                 start_ns: span.start_ns.saturating_sub(start_ns),
                 duration_ns,
                 requests,
-                requests_per_s: requests as f64 * 1e9 / duration_ns as f64,
+                requests_per_s: if duration_ns > 0 { rate } else { 0.0 },
                 bytes_received: counts.received_bytes,
                 sent: counts.sent,
                 shed: counts.shed,

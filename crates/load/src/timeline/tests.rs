@@ -122,6 +122,21 @@ proptest! {
     }
 }
 
+/// The last answer came at the very beginning of a second, which then had no length and was left out,
+/// and its sample with it. Goal: it is a second, of which no rate can be told.
+#[test]
+fn a_moment_with_an_answer_is_a_second() {
+    let schedule = schedule(1_500, Some(4_000));
+    let exchange = Exchange::new(1);
+    work(0, &[6_500], &schedule, &exchange);
+    let mut timeline = Timeline::new(&exchange, 1);
+    let mut shown = Vec::new();
+    timeline.collect(schedule.start_ns(), &mut |second| {
+        shown.push((second.figures.requests, second.figures.requests_per_s));
+    });
+    assert_eq!(shown.last(), Some(&(1, 0.0)), "{shown:?}");
+}
+
 /// Goal: a second is shown once every thread has left it, and not before.
 #[test]
 fn a_second_waits_for_the_slowest_thread() {
