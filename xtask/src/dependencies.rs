@@ -8,7 +8,7 @@ mod licence;
 
 use crate::step::{TestCount, cargo, run_command};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
 /// Runs cargo-deny, or the check that stands in for it.
@@ -98,19 +98,13 @@ fn complaints(metadata: &Value, rules: &Rules) -> Result<Vec<String>, String> {
     let packages = metadata["packages"]
         .as_array()
         .ok_or("cargo metadata lists no packages")?;
-    let resolved = metadata["resolve"]["nodes"]
-        .as_array()
-        .ok_or("cargo metadata lists no graph")?;
-    let used: Vec<&str> = resolved
-        .iter()
-        .filter_map(|node| node["id"].as_str())
-        .collect();
+    let used = shipped(metadata)?;
     let mut complaints = Vec::new();
     let mut registry = None;
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
         let text = |key: &str| package[key].as_str().unwrap_or_default();
-        if !used.contains(&text("id")) {
+        if !used.contains(text("id")) {
             continue;
         }
         let (name, version) = (text("name"), text("version"));
@@ -148,6 +142,32 @@ fn complaints(metadata: &Value, rules: &Rules) -> Result<Vec<String>, String> {
     Ok(complaints)
 }
 
+/// The ids of what is built into our programs, or builds them: as cargo-deny does it, not what only
+/// tests use.
+fn shipped(metadata: &Value) -> Result<BTreeSet<&str>, String> {
+    let nodes = metadata["resolve"]["nodes"]
+        .as_array()
+        .ok_or("cargo metadata lists no graph")?;
+    let members = metadata["workspace_members"]
+        .as_array()
+        .ok_or("cargo metadata lists no members")?;
+    let mut found = BTreeSet::new();
+    let mut due: Vec<&str> = members.iter().filter_map(Value::as_str).collect();
+    while let Some(id) = due.pop() {
+        if !found.insert(id) {
+            continue;
+        }
+        let node = nodes.iter().find(|node| node["id"] == id);
+        let uses = node.and_then(|node| node["deps"].as_array());
+        due.extend(uses.into_iter().flatten().filter_map(|used| {
+            let kinds = used["dep_kinds"].as_array()?;
+            let is_for_tests = kinds.iter().all(|kind| kind["kind"] == "dev");
+            used["pkg"].as_str().filter(|_| !is_for_tests)
+        }));
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,11 +179,17 @@ mod tests {
     }
 
     fn graph(packages: &[Value]) -> Value {
-        let nodes: Vec<Value> = packages
+        // Every package is used by the one member, those that are called test- by its tests.
+        let deps: Vec<Value> = packages
             .iter()
-            .map(|it| json!({ "id": it["id"] }))
+            .map(|it| {
+                let is_for_tests = it["name"].as_str().unwrap().starts_with("test-");
+                let kind = is_for_tests.then_some("dev");
+                json!({ "pkg": it["id"], "dep_kinds": [{ "kind": kind }] })
+            })
             .collect();
-        json!({ "packages": packages, "resolve": { "nodes": nodes } })
+        json!({ "packages": packages, "workspace_members": ["ours"],
+                "resolve": { "nodes": [{ "id": "ours", "deps": deps }] } })
     }
 
     fn rules() -> Rules {
@@ -195,6 +221,7 @@ mod tests {
             package("leat", "0.1.0", "MIT"),
             package("leat", "0.2.0", "MIT"),
             package("race", "1.0.0", "GPL-3.0-only"),
+            package("test-rig", "1.0.0", "GPL-3.0-only"),
             foreign,
         ];
         let found = complaints(&graph(&packages), &rules()).unwrap();
