@@ -41,6 +41,23 @@ fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args(words).status().unwrap().success());
 }
 
+/// One thread takes the signal and stops the others, each when it next could run: until then they may
+/// take the answer and send the next request.
+fn wait_until_stopped(pid: u32) {
+    let is_stopped = || {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        threads.flatten().all(|thread| {
+            let status = std::fs::read_to_string(thread.path().join("status"));
+            status.is_ok_and(|text| text.contains("State:\tT"))
+        })
+    };
+    let stopped = (0..5_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(2));
+        is_stopped()
+    });
+    assert!(stopped, "a stopped process goes on");
+}
+
 /// How long the generator is kept from running.
 const STOPPED: Duration = Duration::from_millis(800);
 
@@ -56,6 +73,7 @@ fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) {
             continue;
         }
         signal(pid, "STOP");
+        wait_until_stopped(pid);
         answer(&mut stream, "200 OK");
         std::thread::sleep(STOPPED);
         signal(pid, "CONT");

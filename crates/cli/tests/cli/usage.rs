@@ -15,7 +15,7 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
         (&["serve", "plaintext", "--driver", "kqueue"], "epoll"),
         (&["serve", "entity", "--sync", "maybe"], "interval:MS"),
         (&["load"], "URL"),
-        (&["load", "https://127.0.0.1/"], "TLS"),
+        (&["load", "ftp://127.0.0.1/"], "http"),
         (
             &["load", "-t", "3", "-c", "2", "http://127.0.0.1/"],
             "--threads 3",
