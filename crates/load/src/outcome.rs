@@ -180,7 +180,8 @@ impl Outcome {
     /// Warm-up's answers are shown as its own, those that came after it nowhere.
     fn answered_uncounted(&mut self, request: &InFlight, judgement: Judgement, now_ns: u64) {
         match judgement {
-            Judgement::Right if self.is_warm_up => self.record_clocks(request, now_ns),
+            _ if !self.is_warm_up => {}
+            Judgement::Right => self.record_clocks(request, now_ns),
             _ => count_judgement(&mut self.warm_up_errors, judgement),
         }
     }
@@ -214,7 +215,10 @@ impl Outcome {
     /// A request will not be answered.
     pub(crate) fn failed(&mut self, request: &InFlight, phase: Phase, now_ns: u64) {
         if !request.counted {
-            return count_phase(&mut self.warm_up_errors, phase);
+            if self.is_warm_up {
+                count_phase(&mut self.warm_up_errors, phase);
+            }
+            return;
         }
         count_phase(&mut self.errors, phase);
         if phase == Phase::Timeout {

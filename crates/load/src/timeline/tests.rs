@@ -194,3 +194,36 @@ fn warm_up_is_kept_apart() {
     assert_eq!(rows, [(WarmUp, 1), (WarmUp, 1), (Window, 2)]);
     assert_eq!(timeline.totals.response.count(), 2);
 }
+
+/// A request of the warm-up that failed in the window's first moments stood among the window's errors,
+/// second by second, and in the record nowhere. Goal: like a right answer, it is in neither.
+#[test]
+fn what_the_warm_up_leaves_behind_is_not_the_window_s() {
+    let schedule = schedule(1_500, Some(4_000));
+    let exchange = Exchange::new(1);
+    let mut outcome = Outcome::new();
+    let mut seconds = Seconds::new(0);
+    let start_ns = schedule.start_ns();
+    seconds.turn(start_ns, &schedule, &exchange, &mut outcome);
+    let of_warm_up = InFlight {
+        intended_ns: start_ns,
+        written_ns: start_ns,
+        ..InFlight::default()
+    };
+    for at_ms in [1_400, 1_600] {
+        let now_ns = start_ns + at_ms * MS_NS;
+        if now_ns >= seconds.next_ns {
+            seconds.turn(now_ns, &schedule, &exchange, &mut outcome);
+        }
+        outcome.answered(&of_warm_up, 500, Judgement::WrongStatus, now_ns, false);
+        outcome.failed(&of_warm_up, crate::outcome::Phase::Read, now_ns);
+    }
+    seconds.end(start_ns + 2_000 * MS_NS, &exchange, &mut outcome);
+    let mut timeline = Timeline::new(&exchange, 1);
+    let mut errors = Vec::new();
+    timeline.collect(start_ns, &mut |second| {
+        errors.push((second.figures.part, second.figures.errors.total()));
+    });
+    assert!(errors.contains(&(RunPart::WarmUp, 2)), "{errors:?}");
+    assert!(errors.contains(&(RunPart::Window, 0)), "{errors:?}");
+}
