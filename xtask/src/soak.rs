@@ -267,7 +267,15 @@ impl Stay {
             self.descriptors,
         );
         let opened = growth(&self.samples, |s| s.descriptors as f64);
-        let now = self.subject.holdings()?.descriptors;
+        let mut now = self.subject.holdings()?.descriptors;
+        // The connection that was asked last may still be closing.
+        for _ in 0..50 {
+            if now <= descriptors {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            now = self.subject.holdings()?.descriptors;
+        }
         if !self.has_files_of_its_own && now > descriptors {
             return Err(format!(
                 "{now} descriptors are open, {descriptors} were before"

@@ -1,7 +1,7 @@
 //! wrk's Lua scripts: a main state, and one state for each thread.
 //!
 //! On the path: [`Script::load`] runs the file in every state, then `setup` and `init`, and asks the
-//! first thread for a request as a proof; `run` lends each worker its [`Runner`]; [`Script::done`]
+//! first thread for a request as a proof; `run` lends each worker its `Runner`; [`Script::done`]
 //! hands the figures to the script.
 //!
 //! Whether a script makes its requests itself, delays them or looks at answers is decided once, from

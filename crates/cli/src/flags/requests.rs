@@ -28,7 +28,7 @@ pub(super) struct RequestFlags {
     /// Where to ask, as in `http://127.0.0.1:8080/path`; several of one server are asked in turn
     #[arg(value_name = "URL", required_unless_present = "urls")]
     url: Vec<String>,
-    /// More URLs, a line each: [WEIGHT] [METHOD] URL, or a path of the server that URL names
+    /// More URLs, a line each: `[WEIGHT] [METHOD] URL`, or a path of the server that URL names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]
     urls: Option<PathBuf>,
     /// A header field `Name: value`; may be given several times
@@ -69,7 +69,7 @@ pub(super) struct RequestFlags {
     /// How many keys there are, for {key}, --put, --get, --mix and --ycsb
     #[arg(long, value_name = "N", value_parser = parse_count)]
     keys: Option<u64>,
-    /// How requests are spread over the keys: uniform, zipfian[:EXPONENT], latest[:EXPONENT],
+    /// How requests are spread over the keys: uniform, `zipfian[:EXPONENT]`, `latest[:EXPONENT]`,
     /// hotspot:KEYS:REQUESTS (shares), sequential [default: uniform; --put: sequential]
     #[arg(long, value_name = "DISTRIBUTION")]
     key_distribution: Option<KeyDistribution>,
