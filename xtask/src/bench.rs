@@ -83,6 +83,9 @@ pub(crate) struct Bench {
     pub(crate) target: PathBuf,
 }
 
+/// The package that is measured.
+const MILLPOND: &str = "millpond";
+
 type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 
 const ALL: [(&str, Measure); 6] = [
@@ -129,11 +132,38 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
     }
 }
 
+/// The figures of all parts, one after the other. What one could not measure keeps the others' minutes
+/// from being lost: it is a figure that misses its target.
+fn measure_parts(
+    bench: &Bench,
+    benchmark: &str,
+    parts: impl Iterator<Item = (&'static str, Result<Vec<Figure>, String>)>,
+) -> Result<Vec<Figure>, String> {
+    let mut figures = Vec::new();
+    let mut failures = Vec::new();
+    for (name, measured) in parts {
+        match measured {
+            Ok(found) => figures.extend(found),
+            Err(sentence) => {
+                println!("FAILED: {name}: {sentence}");
+                failures.push(format!("{name}: {sentence}"));
+            }
+        }
+    }
+    if bench.plan.smoke && !failures.is_empty() {
+        return Err(failures.join("; "));
+    }
+    let name = format!("{benchmark}_parts_not_measured");
+    let count = Figure::median(name, vec![failures.len() as f64]);
+    figures.push(count.at_most(0.0));
+    Ok(figures)
+}
+
 /// Builds the command without RocksDB, whose library alone is half of a plain server's memory, and
 /// puts it aside: the next build takes its place.
 fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
     if !run_command(
-        build_command(bench.plan.smoke).arg("--no-default-features"),
+        build_command(bench.plan.smoke, MILLPOND).arg("--no-default-features"),
         &mut TestCount::default(),
     )? {
         return Err("millpond does not build without its default features".to_owned());
@@ -142,7 +172,7 @@ fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
     std::fs::copy(&bench.millpond, &aside)
         .map_err(|error| format!("{} cannot be written: {error}", aside.display()))?;
     match run_command(
-        &mut build_command(bench.plan.smoke),
+        &mut build_command(bench.plan.smoke, MILLPOND),
         &mut TestCount::default(),
     )? {
         true => Ok(aside),
@@ -150,9 +180,18 @@ fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
     }
 }
 
-fn build_command(is_smoke: bool) -> Command {
+/// Builds a program as the measured one is built, beside which it then lies.
+fn build_beside(bench: &Bench, package: &str, program: &str) -> Result<PathBuf, String> {
+    let mut build = build_command(bench.plan.smoke, package);
+    match run_command(build.args(["--bin", program]), &mut TestCount::default())? {
+        true => Ok(bench.millpond.with_file_name(program)),
+        false => Err(format!("{program} does not build")),
+    }
+}
+
+fn build_command(is_smoke: bool, package: &str) -> Command {
     let mut build = cargo();
-    build.args(["build", "--locked", "--package", "millpond"]);
+    build.args(["build", "--locked", "--package", package]);
     if !is_smoke {
         build.arg("--release");
     }
@@ -161,7 +200,7 @@ fn build_command(is_smoke: bool) -> Command {
 
 /// Builds what is measured, and looks at the machine.
 pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
-    let mut build = build_command(plan.smoke);
+    let mut build = build_command(plan.smoke, MILLPOND);
     if needs_millpond && !run_command(&mut build, &mut TestCount::default())? {
         return Err("millpond does not build".to_owned());
     }

@@ -4,11 +4,10 @@
 //! requests and waking is what it then pays for. The lean client is several times cheaper. Whether
 //! that was enough is in every line: the share of a CPU that each of the two used.
 
-use super::Bench;
 use super::command::{bounded, text_of};
 use super::figure::Figure;
 use super::server::Server;
-use crate::step::{TestCount, cargo, run_command};
+use super::{Bench, build_beside};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
@@ -52,15 +51,7 @@ pub(super) struct Run {
 impl<'a> Lean<'a> {
     /// Builds it as the measured program is built.
     pub(super) fn build(bench: &'a Bench) -> Result<Self, String> {
-        let mut build = cargo();
-        build.args(["build", "--locked", "--package", PACKAGE, "--bin", PROGRAM]);
-        if !bench.plan.smoke {
-            build.arg("--release");
-        }
-        if !run_command(&mut build, &mut TestCount::default())? {
-            return Err(format!("{PROGRAM} does not build"));
-        }
-        let program = bench.millpond.with_file_name(PROGRAM);
+        let program = build_beside(bench, PACKAGE, PROGRAM)?;
         Ok(Self { bench, program })
     }
 

@@ -13,9 +13,9 @@ mod connections;
 mod overload;
 mod search;
 
-use super::Bench;
 use super::command::{bounded, text_of};
 use super::figure::Figure;
+use super::{Bench, measure_parts};
 use serde_json::Value;
 use std::time::Duration;
 use target::TargetProgram;
@@ -31,27 +31,13 @@ const PARTS: [(&str, Part); 6] = [
     ("search", search::measure),
 ];
 
-/// All of it, one part after the other. What one could not measure keeps the others' minutes from
-/// being lost: it is a figure that misses its target.
+/// All of it.
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     let target = TargetProgram::build(bench)?;
-    let mut figures = Vec::new();
-    let mut failures = Vec::new();
-    for (name, part) in PARTS {
-        match part(bench, &target) {
-            Ok(found) => figures.extend(found),
-            Err(sentence) => {
-                println!("FAILED: {name}: {sentence}");
-                failures.push(format!("{name}: {sentence}"));
-            }
-        }
-    }
-    if bench.plan.smoke && !failures.is_empty() {
-        return Err(failures.join("; "));
-    }
-    let count = Figure::median("load_parts_not_measured", vec![failures.len() as f64]);
-    figures.push(count.at_most(0.0));
-    Ok(figures)
+    let parts = PARTS
+        .iter()
+        .map(|(name, part)| (*name, part(bench, &target)));
+    measure_parts(bench, "load", parts)
 }
 
 /// One run of the generator on its CPU; the record that it writes. A verdict on itself (exit status

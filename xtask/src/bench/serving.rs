@@ -10,10 +10,10 @@ mod instructions;
 mod idle;
 mod short_lived;
 
-use super::Bench;
 use super::figure::Figure;
 use super::lean::{Lean, Shape};
 use super::server::Server;
+use super::{Bench, measure_parts};
 use std::time::Duration;
 
 /// Of every run that compares: long enough for some ten thousand requests.
@@ -30,27 +30,11 @@ const PARTS: [(&str, Part); 5] = [
     ("short-lived", short_lived::measure),
 ];
 
-/// All of it, one part after the other. What one could not measure keeps the others' minutes from
-/// being lost: it is a figure that misses its target.
+/// All of it.
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     let lean = Lean::build(bench)?;
-    let mut figures = Vec::new();
-    let mut failures = Vec::new();
-    for (name, part) in PARTS {
-        match part(bench, &lean) {
-            Ok(found) => figures.extend(found),
-            Err(sentence) => {
-                println!("FAILED: {name}: {sentence}");
-                failures.push(format!("{name}: {sentence}"));
-            }
-        }
-    }
-    if bench.plan.smoke && !failures.is_empty() {
-        return Err(failures.join("; "));
-    }
-    let count = Figure::median("server_parts_not_measured", vec![failures.len() as f64]);
-    figures.push(count.at_most(0.0));
-    Ok(figures)
+    let parts = PARTS.iter().map(|(name, part)| (*name, part(bench, &lean)));
+    measure_parts(bench, "server", parts)
 }
 
 /// So many connections with one or more requests at once.

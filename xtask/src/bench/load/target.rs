@@ -1,9 +1,8 @@
 //! `millpond-load-target`: built, started, and asked what came.
 
-use crate::bench::Bench;
 use crate::bench::command::lasting;
 use crate::bench::server::{Server, free_address};
-use crate::step::{TestCount, cargo, run_command};
+use crate::bench::{Bench, build_beside};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -19,15 +18,7 @@ pub(super) struct TargetProgram<'a> {
 impl<'a> TargetProgram<'a> {
     /// Builds it as the measured program is built.
     pub(super) fn build(bench: &'a Bench) -> Result<Self, String> {
-        let mut build = cargo();
-        build.args(["build", "--locked", "--package", PACKAGE, "--bin", PROGRAM]);
-        if !bench.plan.smoke {
-            build.arg("--release");
-        }
-        if !run_command(&mut build, &mut TestCount::default())? {
-            return Err(format!("{PROGRAM} does not build"));
-        }
-        let program = bench.millpond.with_file_name(PROGRAM);
+        let program = build_beside(bench, PACKAGE, PROGRAM)?;
         Ok(Self { bench, program })
     }
 
