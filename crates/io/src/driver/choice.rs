@@ -4,7 +4,7 @@
 //! branch and no pointer to functions in it.
 
 use super::features::DriverFeatures;
-use super::uring::probe;
+use super::uring::{UringUnavailable, probe};
 use crate::error::IoError;
 use std::fmt;
 use std::str::FromStr;
@@ -24,6 +24,13 @@ pub enum DriverChoice {
 impl DriverChoice {
     /// Looks what this kernel has; an error only if io_uring was asked for and is not to be had.
     pub fn choose(self) -> Result<ChosenDriver, IoError> {
+        self.choose_by(probe)
+    }
+
+    fn choose_by(
+        self,
+        probe: impl FnOnce() -> Result<DriverFeatures, UringUnavailable>,
+    ) -> Result<ChosenDriver, IoError> {
         let epoll = |reason| ChosenDriver {
             kind: DriverKind::Epoll,
             features: DriverFeatures::default(),
@@ -100,7 +107,7 @@ impl fmt::Display for ChosenDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::uring::UringUnavailable;
+    use rustix::io::Errno;
 
     /// Goal: what is asked for is what one gets, or an error; auto always finds one and says why.
     #[test]
@@ -126,6 +133,30 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// Goal: whatever keeps io_uring away, auto goes on with epoll and says why, io_uring asked for
+    /// by name is an error with the same reason, and epoll by name does not even look.
+    #[test]
+    fn without_io_uring_there_is_epoll_and_the_reason() {
+        let error = Errno::PERM;
+        for why in [
+            UringUnavailable::Absent,
+            UringUnavailable::Disabled { value: 2 },
+            UringUnavailable::Forbidden { error },
+            UringUnavailable::TooOld { lacks: "accept" },
+            UringUnavailable::OutOfResources { error },
+            UringUnavailable::Refused { error },
+        ] {
+            let auto = DriverChoice::Auto.choose_by(|| Err(why)).unwrap();
+            assert_eq!(auto.kind, DriverKind::Epoll);
+            assert_eq!(auto.features, DriverFeatures::default());
+            assert_eq!(auto.to_string(), format!("epoll driver, because {why}"));
+            let by_name = DriverChoice::Uring.choose_by(|| Err(why));
+            assert_eq!(by_name, Err(IoError::UringUnavailable(why)));
+        }
+        let by_name = DriverChoice::Epoll.choose_by(|| panic!("nobody asked for io_uring"));
+        assert_eq!(by_name.unwrap().kind, DriverKind::Epoll);
     }
 
     /// Goal: the names are those of the documentation, and others are refused with the list.

@@ -41,6 +41,7 @@ pub use self::probe::{UringUnavailable, probe};
 
 use self::accepting::Accepting;
 use self::operation::Operation;
+use self::probe::NO_BUFFER_RING;
 use self::receive_buffers::ReceiveBuffers;
 use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX};
 use self::socket::{Socket, Stage};
@@ -122,7 +123,11 @@ impl UringDriver {
     }
 
     /// A driver with some of the features that [`probe`] found, to test the ways around the others.
+    /// There is none around [`DriverFeature::BufferRing`].
     pub fn with_features(mode: PoolMode, wanted: DriverFeatures) -> Result<Self, IoError> {
+        if !wanted.has(DriverFeature::BufferRing) {
+            return Err(IoError::UringUnavailable(NO_BUFFER_RING));
+        }
         let ring = Ring::new(wanted, SUBMISSIONS_MAX).map_err(IoError::UringUnavailable)?;
         let features = ring.features();
         let buffers =

@@ -192,31 +192,74 @@ mod uring {
         ));
     }
 
-    mod plain_buffers {
-        use millpond_io::DriverFeature::IncrementalBuffers;
-        behaviours_on_a_kernel!(super::is_here(), || super::without(
-            super::PoolMode::On,
-            &[IncrementalBuffers]
-        ));
+    /// Each feature taken away alone: what is left has to do without it, and to say so.
+    macro_rules! each_missing {
+        ($($missing:ident: $name:ident;)*) => {
+            $( mod $name {
+                behaviours_on_a_kernel!(super::is_here(), || {
+                    let missing = millpond_io::DriverFeature::$missing;
+                    super::without(super::PoolMode::On, &[missing])
+                });
+            } )*
+
+            /// Goal: no feature is left without its module above or its reason here.
+            #[test]
+            fn each_feature_is_taken_away_or_indispensable() {
+                let tested = [$( DriverFeature::$missing ),*];
+                for feature in DriverFeature::ALL {
+                    let is_indispensable = feature == DriverFeature::BufferRing;
+                    assert_ne!(tested.contains(&feature), is_indispensable, "{feature:?}");
+                }
+            }
+        };
+    }
+
+    each_missing! {
+        MultishotAccept: no_multishot_accept;
+        MultishotReceive: no_multishot_receive;
+        IncrementalBuffers: no_incremental_buffers;
+        SkipSuccess: no_skip_success;
+        DeferredTaskRun: no_deferred_task_run;
+        SingleIssuer: no_single_issuer;
+        RegisteredRing: no_registered_ring;
+        NoSubmissionArray: no_submission_in_place;
+        AbsoluteTimeouts: no_absolute_timeouts;
+        TaskRunFlag: no_task_run_flag;
+    }
+
+    /// Goal: a driver uses nothing that it was told to do without, and says so.
+    #[test]
+    fn a_driver_says_what_it_lacks() {
+        use millpond_io::Driver;
+        let Ok(found) = millpond_io::driver::uring::probe() else {
+            return;
+        };
+        for feature in found.iter() {
+            let wanted = found.without(feature);
+            match UringDriver::with_features(PoolMode::On, wanted) {
+                Ok(driver) => {
+                    let mut expected = wanted;
+                    if feature == DriverFeature::SingleIssuer {
+                        expected = expected.without(DriverFeature::DeferredTaskRun);
+                    }
+                    assert_eq!(driver.features(), expected);
+                }
+                Err(error) => {
+                    assert_eq!(feature, DriverFeature::BufferRing);
+                    assert!(error.to_string().contains("buffer ring"), "{error}");
+                }
+            }
+        }
     }
 
     /// As on Linux 5.19 or 6.0.
     mod old_kernel {
-        use millpond_io::DriverFeature;
-        const MISSING: [DriverFeature; 8] = [
-            DriverFeature::IncrementalBuffers,
-            DriverFeature::MultishotReceive,
-            DriverFeature::SkipSuccess,
-            DriverFeature::DeferredTaskRun,
-            DriverFeature::SingleIssuer,
-            DriverFeature::RegisteredRing,
-            DriverFeature::NoSubmissionArray,
-            DriverFeature::AbsoluteTimeouts,
-        ];
-        behaviours_on_a_kernel!(super::is_here(), || super::without(
-            super::PoolMode::On,
-            &MISSING
-        ));
+        behaviours_on_a_kernel!(super::is_here(), || {
+            let missing = millpond_io::DriverFeature::ALL
+                .into_iter()
+                .filter(|feature| *feature != millpond_io::DriverFeature::BufferRing);
+            super::without(super::PoolMode::On, &missing.collect::<Vec<_>>())
+        });
     }
 }
 

@@ -5,16 +5,18 @@
 #![allow(unsafe_code)]
 
 use super::operation::{Operation, is_slot_nameable};
+use super::probe::{accept_on_entry, accept_once_entry};
 use super::socket::{Socket, Stage};
 use super::{Event, UringDriver, id_of};
 use crate::address::Peer;
 use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS, RETRY_TIMER_USER};
+use crate::driver::features::DriverFeature;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now, is_about_one_peer, peer_of};
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerId;
-use io_uring::{cqueue, opcode, types};
+use io_uring::cqueue;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::getpeername;
@@ -74,13 +76,14 @@ impl UringDriver {
             return;
         }
         accepting.has_operation = true;
-        let entry = opcode::AcceptMulti::new(types::Fd(accepting.listener.fd().as_raw_fd()))
-            .flags(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
-            .build()
-            .user_data(Operation::Accept.alone());
+        let listener = accepting.listener.fd().as_raw_fd();
+        let entry = match self.features.has(DriverFeature::MultishotAccept) {
+            true => accept_on_entry(listener),
+            false => accept_once_entry(listener),
+        };
         self.counters.accepts += 1;
         // SAFETY: the entry points to no memory.
-        unsafe { self.ring.push(&entry) };
+        unsafe { self.ring.push(&entry.user_data(Operation::Accept.alone())) };
     }
 
     /// The kernel accepted, or says why not.

@@ -1,8 +1,9 @@
 //! What this kernel's io_uring can do, found out by trying it, once per process.
 //!
 //! Version numbers lie: distributions backport, containers forbid single calls, and some features
-//! came with faults. So a ring is set up the way a shard does it, opcodes are asked for, and
-//! incremental buffers must deliver two split messages in order before they are trusted.
+//! came with faults. So a ring is set up the way a shard does it, opcodes are asked for, one accept
+//! must take two connections, and incremental buffers must deliver two split messages in order
+//! before they are trusted.
 #![allow(unsafe_code)]
 
 use super::receive_buffers::{GROUP, ReceiveBuffers};
@@ -13,8 +14,11 @@ use crate::pools::IO_BUFFER_BYTES;
 use io_uring::{Probe, cqueue, opcode, types};
 use millpond_mempool::{BufferPool, PoolMode};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
-use std::os::fd::AsRawFd;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname,
+    listen, send, socket_with, socketpair,
+};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 /// Why there is no io_uring here.
@@ -60,6 +64,9 @@ pub enum UringUnavailable {
     },
 }
 
+/// How long a self-test may take, on whatever machine.
+const SELF_TEST_NS: u64 = 1_000_000_000;
+
 /// What a failed set-up means.
 pub(super) fn unavailable(error: Errno) -> UringUnavailable {
     match error {
@@ -84,6 +91,7 @@ pub fn probe() -> Result<DriverFeatures, UringUnavailable> {
     *FOUND.get_or_init(probe_kernel)
 }
 
+/// The same, asked anew.
 fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
     let everything = DriverFeature::ALL
         .into_iter()
@@ -91,49 +99,101 @@ fn probe_kernel() -> Result<DriverFeatures, UringUnavailable> {
     let mut ring = Ring::new(everything, 8)?;
     // Filters may know one call and not the others.
     ring.enter(Wait::Look).map_err(unavailable)?;
-    require_operations(&ring)?;
-    let features = ring.features();
+    let known = known_operations(&ring)?;
+    require_operations(|code| known.is_supported(code))?;
     // Polling without system calls is opted into; the flag costs every other shard a little.
-    let features = features.without(DriverFeature::TaskRunFlag);
-    if delivers_in_order(&mut ring, features)? {
-        return Ok(features);
+    let mut features = ring.features().without(DriverFeature::TaskRunFlag);
+    if !accepts_on(ring.features())? {
+        features = features.without(DriverFeature::MultishotAccept);
     }
-    let features = features.without(DriverFeature::IncrementalBuffers);
-    if delivers_in_order(&mut ring, features)? {
-        return Ok(features);
+    // What is newest is doubted first.
+    for doubted in [
+        DriverFeature::IncrementalBuffers,
+        DriverFeature::MultishotReceive,
+    ] {
+        if delivers_in_order(&mut ring, features)? {
+            return Ok(features);
+        }
+        features = features.without(doubted);
     }
-    let features = features.without(DriverFeature::MultishotReceive);
-    if delivers_in_order(&mut ring, features)? {
-        return Ok(features);
+    match delivers_in_order(&mut ring, features)? {
+        true => Ok(features),
+        false => Err(NO_BUFFER_RING),
     }
-    Err(UringUnavailable::TooOld {
-        lacks: "receives into a buffer ring (Linux 5.19)",
-    })
 }
 
-fn require_operations(ring: &Ring) -> Result<(), UringUnavailable> {
+/// There is no way around this one.
+pub(super) const NO_BUFFER_RING: UringUnavailable = UringUnavailable::TooOld {
+    lacks: "receives into a buffer ring (Linux 5.19)",
+};
+
+fn known_operations(ring: &Ring) -> Result<Probe, UringUnavailable> {
     let mut probe = Probe::new();
-    ring.io().submitter().register_probe(&mut probe).map_err(
-        |error| match Errno::from_io_error(&error) {
+    match ring.io().submitter().register_probe(&mut probe) {
+        Ok(()) => Ok(probe),
+        Err(error) => Err(match Errno::from_io_error(&error) {
             Some(error @ (Errno::PERM | Errno::ACCESS | Errno::NOSYS)) => unavailable(error),
             _ => UringUnavailable::TooOld {
                 lacks: "a probe of its operations (Linux 5.6)",
             },
-        },
-    )?;
-    let needed = [
-        (opcode::AcceptMulti::CODE, "accept"),
-        (opcode::Recv::CODE, "receive"),
-        (opcode::Send::CODE, "send"),
-        (opcode::PollAdd::CODE, "poll"),
-        (opcode::AsyncCancel::CODE, "cancel"),
-    ];
-    for (code, name) in needed {
-        if !probe.is_supported(code) {
-            return Err(UringUnavailable::TooOld { lacks: name });
+        }),
+    }
+}
+
+/// The operations that every shard uses.
+const NEEDED: [(u8, &str); 5] = [
+    (opcode::Accept::CODE, "accept"),
+    (opcode::Recv::CODE, "receive"),
+    (opcode::Send::CODE, "send"),
+    (opcode::PollAdd::CODE, "poll"),
+    (opcode::AsyncCancel::CODE, "cancel"),
+];
+
+fn require_operations(is_known: impl Fn(u8) -> bool) -> Result<(), UringUnavailable> {
+    match NEEDED.into_iter().find(|(code, _)| !is_known(*code)) {
+        Some((_, lacks)) => Err(UringUnavailable::TooOld { lacks }),
+        None => Ok(()),
+    }
+}
+
+/// The self-test of accepting: one submission must take two connections. An accept that goes on
+/// has the number of any other, so that its name alone proves nothing.
+fn accepts_on(features: DriverFeatures) -> Result<bool, UringUnavailable> {
+    let refused = |error| UringUnavailable::OutOfResources { error };
+    let stream = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(refused)
+    };
+    let listener = stream()?;
+    // Without a name of ours the kernel gives it one that nobody has.
+    bind(&listener, &SocketAddrUnix::new_unnamed()).map_err(refused)?;
+    listen(&listener, 2).map_err(refused)?;
+    let name = getsockname(&listener).map_err(refused)?;
+    let peers = [stream()?, stream()?];
+    for peer in &peers {
+        connect(peer, &name).map_err(refused)?;
+    }
+    // One of its own, with which the accept ends.
+    let mut ring = Ring::new(features, 8)?;
+    // SAFETY: the entry points to no memory.
+    unsafe { ring.push(&accept_on_entry(listener.as_raw_fd())) };
+    let mut completions = Vec::new();
+    let mut accepted = 0;
+    let mut is_on = true;
+    let give_up_ns = monotonic_ns() + SELF_TEST_NS;
+    while is_on && accepted < peers.len() && monotonic_ns() < give_up_ns {
+        ring.enter(Wait::Until(give_up_ns)).map_err(unavailable)?;
+        ring.take_completions(&mut completions);
+        for completion in completions.drain(..) {
+            is_on = cqueue::more(completion.flags());
+            if completion.result() >= 0 {
+                // SAFETY: a successful accept hands out a new descriptor, which nobody else knows.
+                drop(unsafe { OwnedFd::from_raw_fd(completion.result()) });
+                accepted += 1;
+            }
         }
     }
-    Ok(())
+    Ok(accepted == peers.len())
 }
 
 /// The self-test of receiving: four messages on two sockets, written in turns, must arrive whole
@@ -155,7 +215,7 @@ fn delivers_in_order(ring: &mut Ring, features: DriverFeatures) -> Result<bool, 
     Ok(outcome)
 }
 
-type Pair = (rustix::fd::OwnedFd, rustix::fd::OwnedFd);
+type Pair = (OwnedFd, OwnedFd);
 
 fn stream_pair() -> Result<Pair, Errno> {
     socketpair(
@@ -187,7 +247,7 @@ fn exchange(
     let mut completions = Vec::new();
     arm(ring, 0);
     arm(ring, 1);
-    let give_up_ns = monotonic_ns() + 1_000_000_000;
+    let give_up_ns = monotonic_ns() + SELF_TEST_NS;
     for (round, text) in ROUNDS.iter().enumerate() {
         for pair in pairs {
             if send(&pair.0, text, SendFlags::NOSIGNAL) != Ok(text.len()) {
@@ -216,6 +276,21 @@ fn exchange(
     got.iter().all(|got| *got == ROUNDS.concat())
 }
 
+/// Accepts that go on.
+pub(super) fn accept_on_entry(listener: i32) -> io_uring::squeue::Entry {
+    opcode::AcceptMulti::new(types::Fd(listener))
+        .flags(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
+        .build()
+}
+
+/// One accept. Where its address is written to, nobody would wait for: see who asks for the name.
+pub(super) fn accept_once_entry(listener: i32) -> io_uring::squeue::Entry {
+    let nowhere = std::ptr::null_mut();
+    opcode::Accept::new(types::Fd(listener), nowhere, nowhere.cast())
+        .flags(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
+        .build()
+}
+
 /// Receives that go on, each into whichever buffer of the table comes next.
 #[inline]
 pub(super) fn receive_on_entry(fd: i32) -> io_uring::squeue::Entry {
@@ -233,50 +308,6 @@ pub(super) fn receive_once_entry(fd: i32, bytes_max: u32) -> io_uring::squeue::E
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: each way to be refused is told apart and says what to do.
-    #[test]
-    fn refusals_say_what_to_do() {
-        assert_eq!(unavailable(Errno::NOSYS), UringUnavailable::Absent);
-        assert_eq!(
-            unavailable(Errno::MFILE),
-            UringUnavailable::OutOfResources {
-                error: Errno::MFILE
-            }
-        );
-        let sentence = UringUnavailable::Disabled { value: 2 }.to_string();
-        assert!(
-            sentence.contains("sysctl kernel.io_uring_disabled=0"),
-            "{sentence}"
-        );
-        let sentence = unavailable(Errno::PERM).to_string();
-        assert!(
-            sentence.contains("seccomp") || sentence.contains("io_uring_disabled"),
-            "{sentence}"
-        );
-    }
-
-    /// Goal: each combination of receive features that the kernel takes delivers in order; the
-    /// probe must not hang on those it does not.
-    #[test]
-    fn every_way_of_receiving_is_tried() {
-        let Ok(found) = probe() else { return };
-        for without in [
-            &[][..],
-            &[DriverFeature::IncrementalBuffers],
-            &[
-                DriverFeature::IncrementalBuffers,
-                DriverFeature::MultishotReceive,
-            ],
-        ] {
-            let features = without.iter().fold(found, |set, f| set.without(*f));
-            let mut ring = Ring::new(features, 8).unwrap();
-            assert!(
-                delivers_in_order(&mut ring, features).unwrap(),
-                "{features}"
-            );
-        }
-    }
-}
+mod refusing;
+#[cfg(test)]
+mod tests;

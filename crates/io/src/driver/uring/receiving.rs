@@ -168,7 +168,11 @@ impl UringDriver {
             },
             _ => self.receive_failed(id, Errno::from_raw_os_error(-result), pools, handler),
         }
-        if was_turn && cqueue::sock_nonempty(completion.flags()) {
+        // Without submissions that go on each receive is a turn: asked again at once, those who
+        // flood would share the buffers among themselves.
+        if cqueue::sock_nonempty(completion.flags())
+            && (was_turn || !self.features.has(DriverFeature::MultishotReceive))
+        {
             self.wait_for_turn(id);
         }
         self.after_receive(id);

@@ -22,10 +22,13 @@ pub(super) const SUBMISSIONS_MAX: u32 = 1024;
 pub(super) const COMPLETIONS_MAX: u32 = 8192;
 
 /// `IORING_ENTER_ABS_TIMER` of Linux 6.12, which the library does not name yet.
-const ENTER_ABSOLUTE_TIMER: u32 = 1 << 5;
+pub(super) const ENTER_ABSOLUTE_TIMER: u32 = 1 << 5;
 
 /// `IORING_REGISTER_RING_FDS`.
 const REGISTER_RING_FDS: libc::c_uint = 20;
+
+/// `IORING_UNREGISTER_RING_FDS`.
+const UNREGISTER_RING_FDS: libc::c_uint = 21;
 
 /// `struct io_uring_rsrc_update`.
 #[repr(C)]
@@ -61,25 +64,7 @@ pub(super) struct Ring {
 impl Ring {
     /// A ring with those of `wanted` that concern set-up and that the kernel has.
     pub(super) fn new(wanted: DriverFeatures, entries: u32) -> Result<Self, UringUnavailable> {
-        let mut features = wanted;
-        // Newest first: what an older kernel refuses is left out, step by step.
-        let steps = [
-            DriverFeature::NoSubmissionArray,
-            DriverFeature::DeferredTaskRun,
-            DriverFeature::SingleIssuer,
-            DriverFeature::TaskRunFlag,
-        ];
-        let mut steps = steps.into_iter();
-        let io = loop {
-            match build(features, entries) {
-                Ok(io) => break io,
-                Err(Errno::INVAL) => match steps.next() {
-                    Some(step) => features = features.without(step),
-                    None => return Err(unavailable(Errno::INVAL)),
-                },
-                Err(error) => return Err(unavailable(error)),
-            }
-        };
+        let (io, mut features) = set_up(wanted, |features| build(features, entries))?;
         let params = io.params();
         if !params.is_feature_ext_arg() || !params.is_feature_nodrop() {
             return Err(UringUnavailable::TooOld {
@@ -120,28 +105,35 @@ impl Ring {
 
     /// Saves the kernel looking the descriptor up in every call; goes on without on refusal.
     fn register_itself(&mut self) {
-        let fd = self.io.as_raw_fd();
         let mut registration = RingRegistration {
             offset: u32::MAX,
             reserved: 0,
-            data: u64::from(fd.cast_unsigned()),
+            data: u64::from(self.io.as_raw_fd().cast_unsigned()),
         };
+        if self.change_registration(REGISTER_RING_FDS, &mut registration) {
+            self.registered_index = Some(registration.offset);
+        } else {
+            self.features = self.features.without(DriverFeature::RegisteredRing);
+        }
+    }
+
+    fn change_registration(
+        &self,
+        change: libc::c_uint,
+        registration: &mut RingRegistration,
+    ) -> bool {
         // SAFETY: one structure of the layout the kernel expects, alive and writable during the
         // call; the descriptor is the ring's own.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_register,
-                fd,
-                REGISTER_RING_FDS,
-                &raw mut registration,
+                self.io.as_raw_fd(),
+                change,
+                std::ptr::from_mut(registration),
                 1,
             )
         };
-        if count == 1 {
-            self.registered_index = Some(registration.offset);
-        } else {
-            self.features = self.features.without(DriverFeature::RegisteredRing);
-        }
+        count == 1
     }
 
     /// Puts a submission in; hands the others over first if there is no room.
@@ -263,6 +255,57 @@ impl Ring {
     }
 }
 
+impl Drop for Ring {
+    /// The thread's table holds the ring as a descriptor does: left in there it would live, with
+    /// what it still waits for, as long as the thread.
+    fn drop(&mut self) {
+        if let Some(index) = self.registered_index {
+            let mut registration = RingRegistration {
+                offset: index,
+                reserved: 0,
+                data: 0,
+            };
+            self.change_registration(UNREGISTER_RING_FDS, &mut registration);
+        }
+    }
+}
+
+/// What a set-up may leave out, the newest first.
+const SET_UP_STEPS: [DriverFeature; 4] = [
+    DriverFeature::NoSubmissionArray,
+    DriverFeature::DeferredTaskRun,
+    DriverFeature::SingleIssuer,
+    DriverFeature::TaskRunFlag,
+];
+
+/// Builds with as many of `wanted` as the kernel takes, and says which those are: what an older one
+/// refuses is left out, step by step.
+fn set_up<T>(
+    wanted: DriverFeatures,
+    build: impl Fn(DriverFeatures) -> Result<T, Errno>,
+) -> Result<(T, DriverFeatures), UringUnavailable> {
+    let mut features = wanted;
+    let mut steps = SET_UP_STEPS.into_iter();
+    loop {
+        if !features.has(DriverFeature::SingleIssuer) {
+            // Only one thread's work can wait for that thread.
+            features = features.without(DriverFeature::DeferredTaskRun);
+        }
+        match build(features) {
+            Ok(built) => return Ok((built, features)),
+            Err(Errno::INVAL) => match steps.next() {
+                Some(step) => features = features.without(step),
+                None => {
+                    return Err(UringUnavailable::TooOld {
+                        lacks: "cooperative task runs (Linux 5.19)",
+                    });
+                }
+            },
+            Err(error) => return Err(unavailable(error)),
+        }
+    }
+}
+
 fn build(features: DriverFeatures, entries: u32) -> Result<IoUring, Errno> {
     let mut builder = IoUring::builder();
     builder
@@ -275,10 +318,9 @@ fn build(features: DriverFeatures, entries: u32) -> Result<IoUring, Errno> {
     builder.setup_coop_taskrun();
     if features.has(DriverFeature::SingleIssuer) {
         builder.setup_single_issuer();
-        // Needs a single issuer.
-        if features.has(DriverFeature::DeferredTaskRun) {
-            builder.setup_defer_taskrun();
-        }
+    }
+    if features.has(DriverFeature::DeferredTaskRun) {
+        builder.setup_defer_taskrun();
     }
     if features.has(DriverFeature::TaskRunFlag) {
         builder.setup_taskrun_flag();
@@ -299,4 +341,63 @@ fn timespec_of_ns(time_ns: u64) -> Timespec {
 /// What the last call of this thread through libc failed with.
 pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn everything() -> DriverFeatures {
+        DriverFeature::ALL
+            .into_iter()
+            .fold(DriverFeatures::default(), DriverFeatures::with)
+    }
+
+    /// Goal: a kernel that does not know a flag of the set-up gets a ring without it and without
+    /// what is newer, and keeps what is older.
+    #[test]
+    fn a_refused_flag_is_left_out_with_what_is_newer() {
+        for (newer_count, refused) in SET_UP_STEPS.into_iter().enumerate() {
+            let older_kernel = |features: DriverFeatures| match features.has(refused) {
+                true => Err(Errno::INVAL),
+                false => Ok(()),
+            };
+            let ((), features) = set_up(everything(), older_kernel).unwrap();
+            for (position, step) in SET_UP_STEPS.into_iter().enumerate() {
+                assert_eq!(
+                    features.has(step),
+                    position > newer_count,
+                    "{refused:?}: {step:?}"
+                );
+            }
+            let left_out = SET_UP_STEPS[..=newer_count].iter();
+            assert_eq!(
+                features,
+                left_out.fold(everything(), |set, step| set.without(*step))
+            );
+        }
+    }
+
+    /// Goal: without a single issuer there are no deferred task runs, and nobody claims them.
+    #[test]
+    fn deferred_task_runs_need_a_single_issuer() {
+        let wanted = everything().without(DriverFeature::SingleIssuer);
+        let ((), features) = set_up(wanted, |_| Ok(())).unwrap();
+        assert!(!features.has(DriverFeature::DeferredTaskRun), "{features}");
+    }
+
+    /// Goal: a kernel that refuses whatever is left out is too old; one that refuses for another
+    /// reason is asked once.
+    #[test]
+    fn a_set_up_that_cannot_be_says_why() {
+        let outcome = set_up::<()>(everything(), |_| Err(Errno::INVAL));
+        let why = outcome.unwrap_err().to_string();
+        assert!(why.contains("Linux 5.19"), "{why}");
+        let calls = std::cell::Cell::new(0);
+        let outcome = set_up::<()>(everything(), |_| {
+            calls.set(calls.get() + 1);
+            Err(Errno::NOSYS)
+        });
+        assert_eq!((outcome, calls.get()), (Err(UringUnavailable::Absent), 1));
+    }
 }

@@ -1,0 +1,135 @@
+//! What the probe finds, and what it makes of a kernel that lacks or forbids something.
+//!
+//! Kernels lack things in three ways, and each is put on here as it is met: a system call that a
+//! filter refuses, an operation that the kernel does not name, and flags of the set-up that it does
+//! not know (those in `ring.rs`, since no filter can see them).
+
+use super::refusing::{Call, REGISTER_BUFFER_RING, REGISTER_PROBE, REGISTER_RINGS, Refusal};
+use super::*;
+
+/// Goal: each way to be refused is told apart and says what to do.
+#[test]
+fn refusals_say_what_to_do() {
+    assert_eq!(unavailable(Errno::NOSYS), UringUnavailable::Absent);
+    assert_eq!(
+        unavailable(Errno::MFILE),
+        UringUnavailable::OutOfResources {
+            error: Errno::MFILE
+        }
+    );
+    let sentence = UringUnavailable::Disabled { value: 2 }.to_string();
+    assert!(
+        sentence.contains("sysctl kernel.io_uring_disabled=0"),
+        "{sentence}"
+    );
+    let sentence = unavailable(Errno::PERM).to_string();
+    assert!(
+        sentence.contains("seccomp") || sentence.contains("io_uring_disabled"),
+        "{sentence}"
+    );
+}
+
+/// Goal: each combination of receive features that the kernel takes delivers in order; the
+/// probe must not hang on those it does not.
+#[test]
+fn every_way_of_receiving_is_tried() {
+    let Ok(found) = probe() else { return };
+    for without in [
+        &[][..],
+        &[DriverFeature::IncrementalBuffers],
+        &[
+            DriverFeature::IncrementalBuffers,
+            DriverFeature::MultishotReceive,
+        ],
+    ] {
+        let features = without.iter().fold(found, |set, f| set.without(*f));
+        let mut ring = Ring::new(features, 8).unwrap();
+        assert!(
+            delivers_in_order(&mut ring, features).unwrap(),
+            "{features}"
+        );
+    }
+}
+
+/// Goal: what the probe found is what a ring of these features does.
+#[test]
+fn accepts_that_go_on_are_tried() {
+    let Ok(found) = probe() else { return };
+    assert_eq!(
+        accepts_on(found).unwrap(),
+        found.has(DriverFeature::MultishotAccept)
+    );
+}
+
+/// Goal: each operation that a shard cannot do without is asked for, and named when it is missing.
+#[test]
+fn a_missing_operation_is_named() {
+    assert_eq!(require_operations(|_| true), Ok(()));
+    for (missing, lacks) in NEEDED {
+        let why = require_operations(|code| code != missing).unwrap_err();
+        assert_eq!(why, UringUnavailable::TooOld { lacks });
+        assert!(why.to_string().ends_with(lacks), "{why}");
+    }
+}
+
+/// What the probe says while `refusal` holds; `None`: no io_uring on this machine, or no filters.
+fn probe_under(refusal: Refusal) -> Option<Result<DriverFeatures, UringUnavailable>> {
+    probe().ok()?;
+    refusal.during(probe_kernel)
+}
+
+/// Goal: with one of its calls gone, as under a container's filter or on another kernel, there is
+/// no io_uring, and the reason is the right one.
+#[test]
+fn a_refused_call_is_no_io_uring() {
+    let too_old = |lacks| UringUnavailable::TooOld { lacks };
+    let forbidden = UringUnavailable::Forbidden { error: Errno::PERM };
+    for (call, error, expected) in [
+        (Call::Setup, Errno::NOSYS, UringUnavailable::Absent),
+        (Call::Setup, Errno::PERM, forbidden),
+        (
+            Call::Setup,
+            Errno::NOMEM,
+            UringUnavailable::OutOfResources {
+                error: Errno::NOMEM,
+            },
+        ),
+        (Call::Enter, Errno::PERM, forbidden),
+        (
+            Call::Register(REGISTER_PROBE),
+            Errno::INVAL,
+            too_old("a probe of its operations (Linux 5.6)"),
+        ),
+        (Call::Register(REGISTER_PROBE), Errno::PERM, forbidden),
+        (
+            Call::Register(REGISTER_BUFFER_RING),
+            Errno::INVAL,
+            NO_BUFFER_RING,
+        ),
+    ] {
+        let Some(outcome) = probe_under(Refusal { call, error }) else {
+            return;
+        };
+        assert_eq!(outcome, Err(expected), "{call:?} answers {error}");
+    }
+}
+
+/// Goal: what can be done without is left out, and nothing else.
+#[test]
+fn a_refused_extra_is_left_out() {
+    for (call, missing) in [
+        (
+            Call::Register(REGISTER_RINGS),
+            DriverFeature::RegisteredRing,
+        ),
+        (Call::EnterUntil, DriverFeature::AbsoluteTimeouts),
+    ] {
+        let Some(outcome) = probe_under(Refusal {
+            call,
+            error: Errno::INVAL,
+        }) else {
+            return;
+        };
+        assert_eq!(outcome, probe().map(|found| found.without(missing)));
+    }
+}
