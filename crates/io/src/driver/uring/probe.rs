@@ -283,7 +283,7 @@ pub(super) fn accept_on_entry(listener: i32) -> io_uring::squeue::Entry {
         .build()
 }
 
-/// One accept. Where its address is written to, nobody would wait for: see who asks for the name.
+/// One accept. No room for the address, as with those that go on: the driver asks for it.
 pub(super) fn accept_once_entry(listener: i32) -> io_uring::squeue::Entry {
     let nowhere = std::ptr::null_mut();
     opcode::Accept::new(types::Fd(listener), nowhere, nowhere.cast())
