@@ -6,6 +6,7 @@ mod bench;
 mod compare;
 mod compatible;
 mod connections;
+mod cookies;
 mod expectations;
 mod find_max;
 mod limits;

@@ -4,6 +4,7 @@
 use crate::abort::AbortRule;
 use crate::arrivals::{Arrivals, RATE_PER_S_MAX, Rate};
 use crate::connection_plan::ConnectionPlan;
+use crate::cookies::CookiePlan;
 use crate::error::LoadError;
 use crate::request_mix::RequestMix;
 use crate::schedule::Pace;
@@ -154,6 +155,9 @@ pub struct LoadConfig {
     pub receive_stamps: bool,
     /// What ends the run early.
     pub abort: Option<AbortRule>,
+    /// Each connection is a user that keeps the server's cookies and sends them back; `None`: they
+    /// are not looked at. Not for scripts, which write their requests themselves.
+    pub cookies: Option<CookiePlan>,
 }
 
 impl LoadConfig {
@@ -180,6 +184,7 @@ impl LoadConfig {
             busy_poll_ns: 0,
             receive_stamps: false,
             abort: None,
+            cookies: None,
         }
     }
 
@@ -246,6 +251,11 @@ impl LoadConfig {
                 "no request names a key: put {key} into the URL or the body, and give --keys"
                     .into(),
             );
+        }
+        if let Some(cookies) = &self.cookies {
+            cookies
+                .check()
+                .or_else(|problem| refuse("cookies", problem))?;
         }
         self.check_request()
     }

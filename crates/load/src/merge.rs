@@ -54,6 +54,7 @@ impl LoadRecord {
             sent_late: report.sent_late,
             unsent: report.unsent,
             tls: report.tls,
+            cookies: report.cookies,
             shed: report.shed,
             abandoned: report.abandoned,
             errors: report.errors,
@@ -161,6 +162,9 @@ impl LoadRecord {
         self.waiting.merge(&other.waiting);
         self.total.merge(&other.total);
         self.opening.merge(&other.opening);
+        if let Some(cookies) = other.cookies {
+            self.cookies = Some(cookies.plus(self.cookies.unwrap_or_default()));
+        }
         if let Some(tls) = &other.tls {
             self.tls.get_or_insert_default().add(tls);
         }

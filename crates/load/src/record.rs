@@ -2,8 +2,8 @@
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    ClassHistograms, FORMAT_VERSION, LoadClass, LoadErrors, LoadHistograms, LoadReport, LoadSecond,
-    LoadTls, LoadVerdict, WrongAnswers,
+    ClassHistograms, FORMAT_VERSION, LoadClass, LoadCookies, LoadErrors, LoadHistograms,
+    LoadReport, LoadSecond, LoadTls, LoadVerdict, WrongAnswers,
 };
 use std::collections::BTreeMap;
 
@@ -69,6 +69,8 @@ pub struct LoadRecord {
     pub errors: LoadErrors,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
+    /// What came of the cookies that the server set; `None`: nobody kept any.
+    pub cookies: Option<LoadCookies>,
     /// Each class of requests by itself; empty if there is one.
     pub classes: Vec<ClassRecord>,
     /// Answers by status code.
@@ -216,6 +218,7 @@ impl LoadRecord {
             wrong_answers: self.wrong_answers,
             opening_ns: self.opening.summary(),
             tls: self.tls,
+            cookies: self.cookies,
             classes: self.class_reports(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,

@@ -21,7 +21,7 @@ use millpond_io::tls::Tls;
 use millpond_io::{
     Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver,
 };
-use millpond_measure::record::LoadErrors;
+use millpond_measure::record::{LoadCookies, LoadErrors};
 use millpond_mempool::PoolMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -113,6 +113,12 @@ fn run_with(
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
+    if script.is_some() && config.cookies.is_some() {
+        return Err(LoadError::Setting {
+            name: "cookies",
+            problem: "a script writes its requests itself, cookies too".into(),
+        });
+    }
     let threads = config.threads.min(config.connections);
     let requests = Requests::new(config)?;
     let driver = config.driver.choose()?.kind;
@@ -153,6 +159,7 @@ struct WorkerEnd {
     cpu_share: f64,
     driver: DriverCounters,
     script: Option<Box<Runner>>,
+    cookies: Option<LoadCookies>,
 }
 
 type WorkerHandle<'scope> = ScopedJoinHandle<'scope, Result<WorkerEnd, LoadError>>;
@@ -238,14 +245,18 @@ fn work_on<D: Driver>(
     driver.set_busy_poll(shared.config.busy_poll_ns);
     let mut shard = Shard::new(config, driver);
     let mut worker = Worker::new(shared, index, connections);
-    worker.script = runner;
+    if let Some(runner) = runner {
+        worker.take_script(runner);
+    }
     let driver = shard.run(&mut worker)?.driver;
     if let Some(error) = worker.failure {
         return Err(error);
     }
     worker.end_seconds();
     let cpu_share = worker.cpu_share();
+    let cookies = worker.cookies.as_ref().map(|cookies| cookies.counts);
     Ok(WorkerEnd {
+        cookies,
         leftover: worker.leftover,
         outcome: worker.outcome,
         cpu_share,
@@ -317,6 +328,8 @@ fn assemble(
     record.wrong_answers = total.wrong;
     record.opening = total.opening.clone();
     record.tls = config.tls.as_ref().map(|_| total.tls);
+    let cookies = ends.iter().filter_map(|end| end.cookies);
+    record.cookies = cookies.reduce(LoadCookies::plus);
     record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;

@@ -15,8 +15,8 @@ mod state;
 mod stats;
 mod thread;
 
+pub(crate) use runner::Runner;
 pub use runner::ScriptErrors;
-pub(crate) use runner::{Listener, Runner};
 
 use crate::config::{LoadConfig, Mode};
 use crate::error::LoadError;

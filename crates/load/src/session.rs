@@ -3,9 +3,9 @@
 //! On the path: `worker` gives it arrivals and received bytes and does its socket calls; answers go
 //! to `outcome`. Absent on purpose: the driver and the schedule, so that this is a state machine;
 //! and allocation per request: the queue of stamps has room for the pipeline from the start.
+use crate::listener::Listener;
 use crate::outcome::{InFlight, Outcome};
 use crate::schedule::Arrival;
-use crate::script::Listener;
 use crate::validation::{AnswerCheck, Judgement, Validator};
 use crate::workload::{Asked, Requests};
 use millpond_http::{ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method};
@@ -169,6 +169,20 @@ impl Session {
         Ok(is_first)
     }
 
+    /// Appends a request that stands encoded, in parts; true if it is the first of the batch.
+    pub(crate) fn take_parts<const COUNT: usize>(
+        &mut self,
+        parts: [&[u8]; COUNT],
+        arrival: &Arrival,
+        asked: &Asked,
+        pool: &BlockPool,
+    ) -> Result<bool, PoolError> {
+        debug_assert!(self.can_take());
+        self.out.extend_from_slices(pool, parts)?;
+        self.expect(arrival, asked);
+        Ok(self.unwritten == 1)
+    }
+
     /// A request of the next batch will be answered.
     fn expect(&mut self, arrival: &Arrival, asked: &Asked) {
         let Arrival {
@@ -328,8 +342,10 @@ impl Answers<'_, '_> {
                 if self.desk.outcome.phases.server.is_none() {
                     self.desk.outcome.phases.first_head(head);
                 }
-                if let Some(Listener { runner, index }) = &mut self.desk.listener {
-                    runner.head(*index, head);
+                let desk = &mut *self.desk;
+                if let Some(listener) = &mut desk.listener {
+                    let request = self.in_flight.front();
+                    listener.head(request, head, desk.requests, desk.now_ns);
                 }
             }
             ClientEvent::BodyPart(part) => self.body_part(part),
@@ -346,8 +362,8 @@ impl Answers<'_, '_> {
         let Some(request) = self.in_flight.front() else {
             return;
         };
-        if let Some(Listener { runner, index }) = &mut self.desk.listener {
-            runner.part(*index, part);
+        if let Some(listener) = &mut self.desk.listener {
+            listener.part(part);
         }
         let validator = &self.desk.validators[usize::from(request.class)];
         if !validator.looks_at_bodies() {
@@ -380,8 +396,8 @@ impl Answers<'_, '_> {
         }
         *self.has_answered = true;
         *self.is_last |= !keep_alive;
-        if let Some(Listener { runner, index }) = &mut desk.listener {
-            runner.answered(*index, status);
+        if let Some(listener) = &mut desk.listener {
+            listener.answered(status);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A generator that was late, busy or stalled prints a healthy-looking p99 all the same; so each
 //! run says OK, SUSPECT (usable with care) or INVALID (something else was measured) and why.
 //! Absent on purpose: opinions about the target. A slow target measured well is OK.
+use crate::cookies::{COOKIE_BYTES_MAX, COOKIES_MAX};
 use crate::record::{Ended, LoadRecord};
 use millpond_measure::record::{LoadStatus, LoadVerdict};
 use millpond_measure::slo::SloFacts;
@@ -45,6 +46,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
     if record.rate_per_s.is_some() {
         judge_pacing(record, &mut verdict);
     }
+    judge_cookies(record, &mut verdict);
     judge_machine(record, &mut verdict);
     verdict
 }
@@ -191,6 +193,18 @@ fn judge_missed_rate(record: &LoadRecord, verdict: &mut LoadVerdict) {
         );
         note(verdict, graded(share, MISSED_SHARE_INVALID), reason);
     }
+}
+
+/// A server that misses its cookies is asked something else than was meant.
+fn judge_cookies(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let Some(cookies) = record.cookies.filter(|cookies| cookies.overflowed > 0) else {
+        return;
+    };
+    let reason = format!(
+        "{} cookies found no room: a user keeps {COOKIES_MAX} of {COOKIE_BYTES_MAX} bytes together",
+        cookies.overflowed
+    );
+    note(verdict, LoadStatus::Suspect, reason);
 }
 
 fn judge_machine(record: &LoadRecord, verdict: &mut LoadVerdict) {

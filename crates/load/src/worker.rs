@@ -9,18 +9,21 @@
 //! the timeout at most, for nothing per request.
 mod connections;
 mod housekeeping;
+mod listening;
 mod scripted;
 #[cfg(test)]
 mod simulated;
 
 use crate::arrivals::Cursor;
+use crate::cookies::Cookies;
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
 use crate::free::FreeSessions;
+use crate::listener::Listener;
 use crate::outcome::{InFlight, Outcome, Phase};
 use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
-use crate::script::{Listener, Runner};
+use crate::script::Runner;
 use crate::session::{Desk, Session, State};
 use crate::shared::Shared;
 use crate::timeline::Seconds;
@@ -93,6 +96,10 @@ pub(crate) struct Worker<'run> {
     is_done: bool,
     /// Where the requests come from, if not from the workload. On the heap: most runs have none.
     pub(crate) script: Option<Box<Runner>>,
+    /// What each connection keeps of what the server sets; `None`: nothing.
+    pub(crate) cookies: Option<Box<Cookies>>,
+    /// Whether anybody but the clocks looks at answers.
+    has_listener: bool,
     /// The arrivals of the string of requests in hand.
     batch: Vec<Arrival>,
     /// Why the run cannot go on.
@@ -146,10 +153,13 @@ impl<'run> Worker<'run> {
             stamps: None,
             is_done: false,
             script: None,
+            cookies: None,
+            has_listener: false,
             batch: Vec::new(),
             failure: None,
         };
         worker.hold_back_for_ramp();
+        worker.give_cookies();
         worker
     }
 
@@ -171,9 +181,13 @@ impl<'run> Worker<'run> {
             self.turn_second(now_ns);
         }
         let stamped = self.stamped(shard.driver, index);
-        let listener = self.script.as_deref_mut().and_then(|runner| {
-            let wants_answers = runner.wants_answers();
-            wants_answers.then_some(Listener { runner, index })
+        let listener = self.has_listener.then(|| Listener {
+            index,
+            script: self
+                .script
+                .as_deref_mut()
+                .filter(|runner| runner.wants_answers()),
+            cookies: self.cookies.as_deref_mut(),
         });
         let session = &mut self.sessions[index as usize];
         let before = session.in_flight_len();
@@ -284,7 +298,12 @@ impl<'run> Worker<'run> {
             let index = free.index;
             let session = &mut self.sessions[index as usize];
             let pool = &shard.pools.blocks;
-            match session.take(&owed.arrival, &self.shared.requests, pool, is_closed_loop) {
+            let (arrival, requests) = (&owed.arrival, &self.shared.requests);
+            let taken = match &mut self.cookies {
+                None => session.take(arrival, requests, pool, is_closed_loop),
+                Some(cookies) => cookies.take(session, index, arrival, requests, pool, self.now_ns),
+            };
+            match taken {
                 Ok(true) => self.dirty.push(index),
                 Ok(false) => {}
                 Err(error) => {

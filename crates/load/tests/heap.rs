@@ -7,8 +7,8 @@
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    Checksum, KeyDistribution, KeySpace, LoadConfig, Mode, RequestBody, RequestClass, RequestMix,
-    Stop, Target, Validation, Workload,
+    Checksum, CookiePlan, KeyDistribution, KeySpace, LoadConfig, Mode, RequestBody, RequestClass,
+    RequestMix, Stop, Target, Validation, Workload,
 };
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -181,6 +181,19 @@ fn requests_cost_no_heap_calls() {
     };
     open.mode = Mode::ConstantRate { per_s: 20_000.0 };
     check("constant rate", &open);
+
+    let address = start_server(
+        |address| format!("GET / HTTP/1.1\r\nHost: {address}\r\nCookie: a=b\r\n\r\n").len(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    );
+    let given = vec![("a".to_owned(), "b".to_owned())];
+    let users = LoadConfig {
+        target: config(address, "/", open.workload.clone()).target,
+        mode: Mode::ClosedLoop,
+        cookies: Some(CookiePlan { given }),
+        ..open
+    };
+    check("cookies", &users);
 
     let address = start_server(
         |address| {

@@ -9,6 +9,7 @@ mod measure;
 mod round;
 mod comparison;
 mod class;
+mod cookies;
 mod load;
 mod second;
 mod search;
@@ -18,6 +19,7 @@ pub use comparison::{
     Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
     Subject, Verdicts,
 };
+pub use cookies::LoadCookies;
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use round::{

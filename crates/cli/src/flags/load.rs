@@ -4,6 +4,7 @@ use super::accuracy::AccuracyFlags;
 use super::arrivals::ArrivalFlags;
 use super::compatible::CompatibleFlags;
 use super::connections::ConnectionFlags;
+use super::cookies::CookieFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
 use super::printing::{Finished, PrintFlags};
@@ -93,6 +94,8 @@ pub(crate) struct LoadFlags {
     #[command(flatten)]
     asked: RequestFlags,
     #[command(flatten)]
+    cookies: CookieFlags,
+    #[command(flatten)]
     expect: ExpectFlags,
     #[command(flatten)]
     script: ScriptFlags,
@@ -157,6 +160,7 @@ impl LoadFlags {
             busy_poll_ns: self.busy_poll,
             receive_stamps: self.accuracy.receive_stamps,
             abort: self.accuracy.abort_rule(),
+            cookies: self.cookies.plan(),
             warm_up_ns: self.accuracy.warm_up.unwrap_or(0),
             ..LoadConfig::new(target, workload)
         };
@@ -186,6 +190,8 @@ impl LoadFlags {
             .check(self.pipeline)
             .map_err(Failure::usage)?;
         self.asked.header.extend(self.compatible.fields());
+        let cookies = self.cookies.field(&self.asked.header)?;
+        self.asked.header.extend(cookies);
         let config = self.config()?;
         if let Some(slo) = self.search.find_max.clone() {
             let wishes = Wishes {

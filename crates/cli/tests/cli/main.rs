@@ -15,6 +15,7 @@ mod logs;
 mod files;
 mod load;
 mod requests;
+mod cookies;
 mod load_outputs;
 mod find_max;
 mod load_accuracy;

@@ -246,12 +246,6 @@ fn fields_of(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// A runner as one connection's answers see it.
-pub(crate) struct Listener<'a> {
-    pub(crate) runner: &'a mut Runner,
-    pub(crate) index: u32,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

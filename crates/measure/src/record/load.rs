@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoadClass, LoadTls, WrongAnswers};
+use super::{LoadClass, LoadCookies, LoadTls, WrongAnswers};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
 /// Failures by phase.
@@ -171,6 +171,9 @@ pub struct LoadReport {
     /// Handshakes; absent in clear text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LoadTls>,
+    /// What came of the cookies that the server set; absent if nobody kept any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookies: Option<LoadCookies>,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// Each class of requests by itself; empty if there is one.

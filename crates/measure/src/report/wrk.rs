@@ -5,7 +5,7 @@
 
 use super::classes;
 use crate::histogram::{LatencyHistogram, LatencySummary};
-use crate::record::{LoadReport, LoadTls};
+use crate::record::{LoadCookies, LoadReport, LoadTls};
 use crate::series::SampleSummary;
 
 /// wrk moves on to the next unit at this share of it.
@@ -121,6 +121,17 @@ pub fn clocks(report: &LoadReport) -> String {
     }) = report.tls
     {
         text += &format!("  TLS handshakes: full {full}, resumed {resumed}, failed {failed}\n");
+    }
+    if let Some(LoadCookies {
+        set,
+        deleted,
+        overflowed,
+        unusable,
+    }) = report.cookies
+    {
+        text += &format!(
+            "  Cookies: set {set}, deleted {deleted}, without room {overflowed}, unusable {unusable}\n"
+        );
     }
     text += &format!("  Verdict: {}", report.verdict.status.label());
     if !report.verdict.reasons.is_empty() {
