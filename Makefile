@@ -4,8 +4,8 @@
 #   make test      everything that has to hold before a change is taken
 #   make build     the release binary
 #   make bench     the figures of benches/, measured on this machine
-#   make allocators  builds those that Debian lacks (mimalloc 2 and 3, snmalloc, rpmalloc), for
-#                  make compare to find
+#   make allocators  builds those that Debian lacks (mimalloc 2 and 3, snmalloc, rpmalloc,
+#                  hardened), for make compare to find
 #   make help      this text
 #
 # ARGS=...         flags for millpond compare or cargo xtask bench:  make compare ARGS='--rounds 8'

@@ -37,7 +37,7 @@ Usage: cargo xtask check
 check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks;
             with a nightly toolchain installed, a moment of `miri` and `sanitize` too
 allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
-            snmalloc, rpmalloc) from their crates, for millpond compare to find
+            snmalloc, rpmalloc, hardened) from their crates, for millpond compare to find
             --only: this one alone
 bench       measures the figures in benches/README.md on this machine, with the release build
             --smoke: a moment of each with the development build, to see that they still run

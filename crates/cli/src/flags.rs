@@ -1,6 +1,7 @@
 //! The command line: one file for each command, with its flags, their help and their tests.
 
 mod accuracy;
+mod allocators;
 mod arrivals;
 mod bench;
 mod compare;
@@ -41,6 +42,7 @@ use std::sync::atomic::AtomicBool;
     about = "Which allocator gives a server the most throughput, the lowest latency, the least memory?",
     after_help = "Examples:
   millpond compare
+  millpond allocators
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond serve entity --data ./data
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
@@ -58,6 +60,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "a process has one")]
 enum Command {
+    Allocators(allocators::AllocatorsFlags),
     Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
     Load(merge::LoadJob),
@@ -68,6 +71,7 @@ impl Cli {
     /// Does what the command line says.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.command {
+            Command::Allocators(flags) => flags.run(),
             Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
             Command::Load(flags) => flags.run(),

@@ -6,19 +6,26 @@
 //! on without the library.
 //! Absent on purpose: building or downloading allocators (`cargo xtask allocators` does).
 
+mod error;
+mod known;
 mod system;
 mod built;
+mod user;
+mod tuning;
+mod version;
+mod catalogue;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::elf::Elf;
 use crate::embedded::{self, PrivateDirectory};
+use known::{KNOWN, USUAL};
 
 pub use built::DIRECTORY_VARIABLE;
+pub use catalogue::{CatalogueEntry, NOT_TO_BE_HAD, catalogue};
+pub use error::AllocatorError;
 
 /// An allocator a target can be given.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -28,6 +35,8 @@ pub struct Allocator {
     /// What is preloaded; `None` for what the target has by itself. A file of ours is there as long
     /// as this value or a clone of it.
     pub library: Option<PathBuf>,
+    /// Its settings, as variables of the target's environment; empty for what it does by itself.
+    pub environment: Vec<(String, String)>,
     /// Where `library` was written, if it is part of this program.
     written: Option<Arc<PrivateDirectory>>,
 }
@@ -39,6 +48,7 @@ impl Allocator {
         Self {
             name: name.to_owned(),
             library: None,
+            environment: Vec::new(),
             written: None,
         }
     }
@@ -50,23 +60,26 @@ impl Allocator {
         Self {
             name: name.to_owned(),
             library: Some(library),
+            environment: Vec::new(),
             written: None,
         }
     }
 
-    /// The version of the library, as far as it can be told without running it.
+    /// True for what a target has by itself, with no settings of ours.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.library.is_none() && self.environment.is_empty()
+    }
+
+    /// The version, as exactly as it can be told without running it.
     #[must_use]
     pub fn version(&self) -> Option<String> {
-        let library = self.library.as_deref()?;
-        if self.written.is_some() {
+        match &self.library {
+            None => version::of_c_library(),
             // Ours, and part of this program.
-            return Some(env!("CARGO_PKG_VERSION").to_owned());
+            Some(_) if self.written.is_some() => Some(env!("CARGO_PKG_VERSION").to_owned()),
+            Some(library) => version::of_library(library),
         }
-        built::version(library).or_else(|| {
-            // `libtcmalloc_minimal.so.4.5.10`: what follows `.so.` is the version, as far as it goes.
-            let file = library.file_name()?.to_str()?;
-            Some(file.split_once(".so.")?.1.to_owned())
-        })
     }
 
     /// The library as a report names it: the file of one that is part of this program is gone by
@@ -81,11 +94,11 @@ impl Allocator {
         })
     }
 
-    /// True for one that was built because somebody wants it compared: there may be many of them, so
-    /// a comparison that names no allocators takes them only if its time allows.
+    /// True for one that is not among the usual ones: there may be many of them, so a comparison
+    /// that names no allocators takes them only if its time allows.
     #[must_use]
     pub fn is_extra(&self) -> bool {
-        built::NAMES.contains(&self.name.as_str())
+        !USUAL.contains(&self.name.as_str())
     }
 }
 
@@ -98,102 +111,47 @@ pub const ALL: &str = "all";
 /// Our own pools as malloc.
 pub const MEMPOOL: &str = "mempool";
 
-/// A library of the distribution.
-struct Known {
-    name: &'static str,
-    /// File name prefixes, best first: a soname may be followed by more digits.
-    sonames: &'static [&'static str],
-    package: &'static str,
-}
-
-const KNOWN: &[Known] = &[
-    Known {
-        name: "jemalloc",
-        sonames: &["libjemalloc.so.2"],
-        package: "libjemalloc2",
-    },
-    Known {
-        name: "tcmalloc",
-        // The full library adds a heap profiler; malloc itself is the same.
-        sonames: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"],
-        package: "libtcmalloc-minimal4",
-    },
-    Known {
-        name: "mimalloc",
-        sonames: &["libmimalloc.so.3", "libmimalloc.so.2"],
-        package: "libmimalloc2.0",
-    },
-];
-
-/// Why an allocator cannot be used.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum AllocatorError {
-    /// Not a known name and not NAME=/PATH.
-    #[error(
-        "unknown allocator \"{name}\": this system has {found}; \
-         another one is given as NAME=/PATH/TO/LIBRARY.so"
-    )]
-    Unknown {
-        /// As given.
-        name: String,
-        /// What would work.
-        found: String,
-    },
-    /// A known allocator that is not here.
-    #[error("{name} is not here (this system has {found}): {remedy}")]
-    Missing {
-        /// As given.
-        name: String,
-        /// What would work.
-        found: String,
-        /// How to get it.
-        remedy: String,
-    },
-    /// The user's library cannot be preloaded.
-    #[error("allocator {name}: {} {reason}", path.display())]
-    Unusable {
-        /// As given.
-        name: String,
-        /// The file.
-        path: PathBuf,
-        /// The end of the sentence.
-        reason: String,
-    },
-    /// The same name twice would make results ambiguous.
-    #[error("allocator \"{name}\" is given twice")]
-    Twice {
-        /// The name.
-        name: String,
-    },
-}
-
 /// Every allocator found on this system, what the target has by itself first.
 #[must_use]
 pub fn discover() -> Vec<Allocator> {
     let mut found = vec![Allocator::native(GLIBC)];
-    found.extend(KNOWN.iter().filter_map(|known| {
-        let library = system::find_library(known.sonames)?;
-        Some(Allocator::preloaded(known.name, library))
-    }));
-    // If it cannot be written, `missing` says why.
-    found.extend(mempool());
-    found.extend(built::NAMES.iter().filter_map(|name| {
-        let library = built::find(name)?;
-        Some(Allocator::preloaded(name, library))
-    }));
+    for known in KNOWN {
+        if known.name == MEMPOOL {
+            // If it cannot be written, `missing` says why.
+            found.extend(mempool());
+            continue;
+        }
+        let library = system::find_library(known.sonames)
+            .or_else(|| system::find_pattern(known.patterns))
+            .or_else(|| built::find(known.name));
+        found.extend(library.map(|library| Allocator::preloaded(known.name, library)));
+    }
     found
 }
 
-/// The allocators of a `--allocators` list, in its order.
+/// The allocators of a list of names, in its order. Settings are refused: see
+/// [`select_with_settings`].
 pub fn select(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
+    let selected = select_with_settings(wanted)?;
+    match selected.iter().find(|one| !one.environment.is_empty()) {
+        None => Ok(selected),
+        Some(tuned) => Err(AllocatorError::NoSettingsHere {
+            word: tuned.name.clone(),
+            name: base_name(&tuned.name).to_owned(),
+        }),
+    }
+}
+
+/// The allocators of a `--allocators` list, in its order, with their settings: the words are what
+/// stood between commas, and so are the settings behind the first one of an allocator.
+pub fn select_with_settings(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
     let found = discover();
     let mut selected: Vec<Allocator> = Vec::with_capacity(wanted.len());
-    for word in wanted {
-        let word = word.trim();
+    for word in regroup(wanted) {
         let meant = if word == ALL {
             found.clone()
         } else {
-            vec![resolve(word, &found)?]
+            vec![resolve(&word, &found)?]
         };
         for allocator in meant {
             if selected
@@ -210,15 +168,40 @@ pub fn select(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
     Ok(selected)
 }
 
+/// Puts settings that a list was split at back to their allocator: `KEY=VALUE` behind a word with
+/// settings belongs to it, unless the value is a path, which makes it a library of the user's.
+fn regroup(words: &[String]) -> Vec<String> {
+    let mut grouped: Vec<String> = Vec::with_capacity(words.len());
+    for word in words.iter().map(|word| word.trim()) {
+        let is_setting = word
+            .split_once('=')
+            .is_some_and(|(key, value)| !key.contains(':') && !value.contains('/'));
+        match grouped.last_mut() {
+            Some(last) if is_setting && last.contains(':') => {
+                last.push(',');
+                last.push_str(word);
+            }
+            _ => grouped.push(word.to_owned()),
+        }
+    }
+    grouped
+}
+
+/// The allocator's name without its settings.
+fn base_name(name: &str) -> &str {
+    name.split(':').next().unwrap_or(name)
+}
+
 /// Known allocators that are not here and how to get them, for the report: `name (remedy)`.
 #[must_use]
 pub fn missing() -> Vec<String> {
     let found = discover();
     let is_missing = |name: &&str| found.iter().all(|allocator| allocator.name != *name);
+    let not_built = |known: &&known::Known| !built::NAMES.contains(&known.name);
     let mut lines: Vec<String> = KNOWN
         .iter()
+        .filter(not_built)
         .map(|known| known.name)
-        .chain([MEMPOOL])
         .filter(is_missing)
         .filter_map(|name| Some(format!("{name} ({})", remedy(name)?)))
         .collect();
@@ -234,11 +217,8 @@ const BUILD: &str = "cargo xtask allocators";
 
 /// How to get a known allocator that is not here; `None` for a name that is not known.
 fn remedy(name: &str) -> Option<String> {
-    if let Some(known) = KNOWN.iter().find(|known| known.name == name) {
-        return Some(format!("apt-get install {}", known.package));
-    }
-    if built::NAMES.contains(&name) {
-        return Some(format!("{BUILD} --only {name}"));
+    if let Some(remedy) = known::find(name)?.remedy() {
+        return Some(remedy);
     }
     let error = mempool().err().filter(|_| name == MEMPOOL)?;
     Some(format!("its object cannot be written: {error}"))
@@ -260,6 +240,7 @@ fn mempool() -> io::Result<Allocator> {
     Ok(Allocator {
         name: MEMPOOL.to_owned(),
         library: Some(embedded::MEMPOOL.path_in(&directory.path)),
+        environment: Vec::new(),
         written: Some(directory),
     })
 }
@@ -276,6 +257,7 @@ pub fn name_of_library(path: &Path) -> Option<&'static str> {
         "rpmalloc",
         "tbbmalloc",
         "scudo",
+        "hardened",
         "hoard",
     ]
     .into_iter()
@@ -283,9 +265,15 @@ pub fn name_of_library(path: &Path) -> Option<&'static str> {
 }
 
 fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
-    if let Some((name, path)) = word.split_once('=') {
-        return user_library(name, Path::new(path));
+    // Whichever comes first: `mine=/a.so:X=1` is a library, `jemalloc:narenas=2` has settings.
+    match word.find(['=', ':']).map(|at| word.split_at(at)) {
+        Some((name, rest)) if rest.starts_with('=') => user::resolve(word, name, &rest[1..]),
+        Some((name, rest)) => tuned(word, name, &rest[1..], found),
+        None => named(word, found),
     }
+}
+
+fn named(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
     if word == NATIVE || word == "malloc" {
         return Ok(Allocator::native(GLIBC));
     }
@@ -293,14 +281,51 @@ fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError>
         return Ok(allocator.clone());
     }
     let (name, found) = (word.to_owned(), names(found));
-    Err(match remedy(word) {
-        Some(remedy) => AllocatorError::Missing {
+    if let Some(remedy) = remedy(word) {
+        return Err(AllocatorError::Missing {
             name,
             found,
             remedy,
-        },
-        None => AllocatorError::Unknown { name, found },
-    })
+        });
+    }
+    if ["lockless", "llalloc"].contains(&word) {
+        return Err(AllocatorError::Missing {
+            name,
+            found,
+            remedy: NOT_TO_BE_HAD.to_owned(),
+        });
+    }
+    Err(AllocatorError::Unknown { name, found })
+}
+
+/// A known allocator with settings, once it has said that it takes them.
+fn tuned(
+    word: &str,
+    name: &str,
+    settings: &str,
+    found: &[Allocator],
+) -> Result<Allocator, AllocatorError> {
+    let mut allocator = named(name, found)?;
+    let parsed = tuning::parse(settings).map_err(|part| AllocatorError::NoSetting {
+        word: word.to_owned(),
+        part,
+    })?;
+    let Some(known) = known::find(&allocator.name) else {
+        return Err(AllocatorError::Unknown {
+            name: name.to_owned(),
+            found: names(found),
+        });
+    };
+    tuning::ask(known, allocator.library.as_deref(), &parsed).map_err(|reason| {
+        AllocatorError::Setting {
+            word: word.to_owned(),
+            name: allocator.name.clone(),
+            reason,
+        }
+    })?;
+    allocator.environment = tuning::environment(known.dialect, &parsed);
+    allocator.name = format!("{}:{settings}", allocator.name);
+    Ok(allocator)
 }
 
 fn names(found: &[Allocator]) -> String {
@@ -316,54 +341,10 @@ fn names(found: &[Allocator]) -> String {
     list
 }
 
-fn user_library(name: &str, path: &Path) -> Result<Allocator, AllocatorError> {
-    let unusable = |reason: &str| AllocatorError::Unusable {
-        name: name.to_owned(),
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-    };
-    if ["", GLIBC, NATIVE, ALL].contains(&name) {
-        return Err(unusable(
-            "needs a name of its own (NAME=/PATH/TO/LIBRARY.so)",
-        ));
-    }
-    if !is_expressible(path) {
-        return Err(unusable(
-            "has a colon or blank in its path, which LD_PRELOAD cannot express",
-        ));
-    }
-    let library =
-        fs::canonicalize(path).map_err(|error| unusable(&format!("cannot be opened: {error}")))?;
-    match Elf::read(&library) {
-        Err(error) => Err(unusable(&format!("cannot be read: {error}"))),
-        Ok(None) => Err(unusable("is not a 64-bit ELF shared object")),
-        Ok(Some(elf)) if !elf.is_for_this_machine() => {
-            Err(unusable("is made for another processor"))
-        }
-        Ok(Some(elf)) if !elf.is_shared() => Err(unusable("is a program, not a shared object")),
-        Ok(Some(elf)) if !elf.exports("malloc") || !elf.exports("free") => Err(unusable(
-            "does not export malloc and free, so preloading it would change nothing",
-        )),
-        Ok(Some(_)) => Ok(Allocator::preloaded(name, library)),
-    }
-}
-
-/// LD_PRELOAD splits at colons and blanks; such a path would be two wrong ones.
-fn is_expressible(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| !text.contains([':', ' ']))
-}
-
-/// True if preloading the file gives a program of this machine another malloc.
-fn can_be_malloc(path: &Path) -> bool {
-    let good = |elf: Elf| {
-        elf.is_for_this_machine() && elf.is_shared() && elf.exports("malloc") && elf.exports("free")
-    };
-    is_expressible(path) && Elf::read(path).is_ok_and(|elf| elf.is_some_and(good))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn select_one(word: &str) -> Result<Allocator, AllocatorError> {
         select(&[word.to_owned()]).map(|mut list| list.remove(0))
@@ -414,11 +395,7 @@ mod tests {
     fn what_is_not_here_says_how_to_get_it() {
         let found = discover();
         let lines = missing().join("\n");
-        for name in KNOWN
-            .iter()
-            .map(|known| known.name)
-            .chain(built::NAMES.iter().copied())
-        {
+        for name in KNOWN.iter().map(|known| known.name) {
             let here = found.iter().any(|allocator| allocator.name == name);
             let named = lines.split([' ', ',', '\n']).any(|word| word == name);
             assert_ne!(here, named, "{name}: {lines}");
@@ -491,6 +468,73 @@ mod tests {
             let word = format!("again={}", library.display());
             assert_eq!(select_one(&word).unwrap().library, Some(library));
         }
+    }
+
+    /// Goal: settings stay with their allocator wherever the list was split, and libraries do not
+    /// become settings.
+    #[test]
+    fn settings_stay_with_their_allocator() {
+        let words = "glibc,jemalloc:narenas=2,dirty_decay_ms=0,tcmalloc,mine=/a.so,x=/b.so:A=1,B=2";
+        let words: Vec<String> = words.split(',').map(str::to_owned).collect();
+        assert_eq!(
+            regroup(&words),
+            [
+                "glibc",
+                "jemalloc:narenas=2,dirty_decay_ms=0",
+                "tcmalloc",
+                "mine=/a.so",
+                "x=/b.so:A=1,B=2"
+            ]
+        );
+    }
+
+    /// Goal: a tuned allocator is another candidate, with its settings in name and environment; what
+    /// is not understood is refused, and so are settings where nothing would give them.
+    #[test]
+    fn a_tuned_allocator_is_a_candidate_of_its_own() {
+        let words = ["glibc", "glibc:arena_max=1", "trim_threshold=4096"].map(str::to_owned);
+        let selected = select_with_settings(&words).unwrap();
+        assert_eq!(selected.len(), 2);
+        assert!(selected[0].is_plain() && !selected[1].is_plain());
+        assert_eq!(selected[1].name, "glibc:arena_max=1,trim_threshold=4096");
+        let tunables = "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=4096";
+        assert_eq!(
+            selected[1].environment,
+            [("GLIBC_TUNABLES".to_owned(), tunables.to_owned())]
+        );
+        let refused = |word: &str| {
+            select_with_settings(&[word.to_owned()])
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refused("glibc:arena_min=1").contains("has no tunable"));
+        assert!(refused("glibc:arena_max").contains("is no setting"));
+        assert!(refused("frobnicator:x=1").contains("unknown allocator"));
+        let sentence = select(&words).unwrap_err().to_string();
+        assert!(sentence.contains("here it is glibc alone"), "{sentence}");
+    }
+
+    /// Goal: a library of the user's takes variables as they stand.
+    #[test]
+    fn a_users_library_takes_variables() {
+        let mempool = select_one(MEMPOOL).unwrap();
+        let library = mempool.library.as_ref().unwrap().display().to_string();
+        let word = format!("mine={library}:MEMPOOL_STATS=1");
+        let mine = select_with_settings(&[word, "OTHER=2".to_owned()]).unwrap();
+        assert_eq!(mine[0].name, "mine:MEMPOOL_STATS=1,OTHER=2");
+        assert_eq!(mine[0].library, mempool.library);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            mine[0].environment,
+            [pair("MEMPOOL_STATS", "1"), pair("OTHER", "2")]
+        );
+    }
+
+    /// Goal: who asks for the allocator that nobody packages is told so.
+    #[test]
+    fn lockless_is_in_no_registry() {
+        let sentence = select_one("lockless").unwrap_err().to_string();
+        assert!(sentence.contains("in no package registry"), "{sentence}");
     }
 
     #[test]

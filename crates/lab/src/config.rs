@@ -10,6 +10,7 @@ use crate::error::LabError;
 use crate::matrix;
 use crate::plan;
 use crate::subject::Launcher;
+use crate::suitability;
 use crate::target::Target;
 
 /// Ten rounds: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
@@ -104,10 +105,17 @@ impl CompareConfig {
                 let Some(program) = words.first() else {
                     return refuse("no command after --: nothing to start under each allocator");
                 };
-                if is_on_path(Path::new(program)) {
-                    return Ok(());
+                let Some(file) = on_path(Path::new(program)) else {
+                    return refuse(&format!("the command {} was not found", program.display()));
+                };
+                // A file that cannot be read may still run; its processes are looked at then.
+                match suitability::of_program(&file) {
+                    Ok(Some(reason)) => refuse(&format!(
+                        "allocators cannot be compared under {}: it {reason}",
+                        program.display()
+                    )),
+                    _ => Ok(()),
                 }
-                refuse(&format!("the command {} was not found", program.display()))
             }
         }
     }
@@ -132,7 +140,7 @@ impl CompareConfig {
                     "--allocators needs at least one name".to_owned(),
                 ));
             }
-            return Ok(allocator::select(names)?);
+            return Ok(allocator::select_with_settings(names)?);
         }
         let missing = allocator::missing();
         warnings.extend(
@@ -166,13 +174,15 @@ impl CompareConfig {
     }
 }
 
-/// True if a shell would find the program.
-fn is_on_path(program: &Path) -> bool {
+/// The file that a shell would run.
+fn on_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
-        return program.is_file();
+        return program.is_file().then(|| program.to_owned());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|file| file.is_file())
 }
 
 #[cfg(test)]

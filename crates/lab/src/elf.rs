@@ -4,16 +4,26 @@
 //! explains why a target ignored one. Absent on purpose: anything but 64-bit little-endian Linux
 //! files; others are reported as not understood.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const TYPE_EXECUTABLE: u16 = 2;
 const TYPE_SHARED: u16 = 3;
+const SEGMENT_LOAD: u32 = 1;
 const SEGMENT_INTERPRETER: u32 = 3;
+const SECTION_RELOCATIONS: u32 = 4;
 const SECTION_DYNAMIC_SYMBOLS: u32 = 11;
 const SECTION_SYMBOLS: u32 = 2;
 const SYMBOL_BYTES: usize = 24;
+const RELOCATION_BYTES: usize = 24;
+/// Those by which the dynamic linker writes a symbol's plain address: a global's, a function's that
+/// is called, and a pointer in the data.
+#[cfg(not(target_arch = "aarch64"))]
+const ADDRESS_RELOCATIONS: [u32; 3] = [6, 7, 1];
+#[cfg(target_arch = "aarch64")]
+const ADDRESS_RELOCATIONS: [u32; 3] = [1025, 1026, 257];
 
 #[cfg(target_arch = "x86_64")]
 const THIS_MACHINE: u16 = 62;
@@ -55,15 +65,140 @@ impl Elf {
         program && !self.has_interpreter()
     }
 
+    /// The dynamic linker that a program asks for.
+    #[must_use]
+    pub fn interpreter(&self) -> Option<PathBuf> {
+        let at = self.segments(SEGMENT_INTERPRETER).next()?;
+        let start = offset(self.u64(at + 8)?);
+        let path = self.bytes.get(start..)?.split(|&byte| byte == 0).next()?;
+        Some(PathBuf::from(str::from_utf8(path).ok()?))
+    }
+
     fn has_interpreter(&self) -> bool {
-        let (Some(start), Some(size), Some(count)) = (self.u64(32), self.u16(54), self.u16(56))
-        else {
-            return false;
-        };
-        (0..usize::from(count)).any(|index| {
-            let at = offset(start).saturating_add(index * usize::from(size));
-            self.u32(at) == Some(SEGMENT_INTERPRETER)
+        self.segments(SEGMENT_INTERPRETER).next().is_some()
+    }
+
+    /// The difference between an address in this file and in a process that has its part at
+    /// `file_offset` mapped at `start`.
+    #[must_use]
+    pub fn load_bias(&self, start: u64, file_offset: u64) -> Option<u64> {
+        self.segments(SEGMENT_LOAD).find_map(|at| {
+            let (in_file, address) = (self.u64(at + 8)?, self.u64(at + 16)?);
+            // Whole pages are mapped; both are off by the same part of one.
+            let within_page = in_file % rustix::param::page_size() as u64;
+            (in_file - within_page == file_offset)
+                .then(|| start.wrapping_sub(address.wrapping_sub(within_page)))
         })
+    }
+
+    /// Where the dynamic linker writes the address of `name` for this object's own use, as addresses
+    /// in this file.
+    #[must_use]
+    pub fn slots_of(&self, name: &str) -> Vec<u64> {
+        let mut slots = Vec::new();
+        for section in self.sections(SECTION_RELOCATIONS) {
+            let symbols = self.u32(section + 40).and_then(|link| self.section(link));
+            let names = symbols
+                .and_then(|at| self.u32(at + 40))
+                .and_then(|link| self.section(link))
+                .and_then(|at| self.section_bytes(at));
+            let (Some(symbols), Some(names)) =
+                (symbols.and_then(|at| self.section_bytes(at)), names)
+            else {
+                continue;
+            };
+            let relocations = self.section_bytes(section).unwrap_or_default();
+            for relocation in relocations.chunks_exact(RELOCATION_BYTES) {
+                let word = |at: usize| relocation.get(at..at + 8)?.try_into().ok();
+                let (Some(at), Some(info)) = (
+                    word(0).map(u64::from_le_bytes),
+                    word(8).map(u64::from_le_bytes),
+                ) else {
+                    continue;
+                };
+                let symbol = offset(info >> 32).saturating_mul(SYMBOL_BYTES);
+                let Some(symbol) = symbols.get(symbol..symbol.saturating_add(SYMBOL_BYTES)) else {
+                    continue;
+                };
+                let kind = u32::try_from(info & 0xffff_ffff).unwrap_or(0);
+                if ADDRESS_RELOCATIONS.contains(&kind)
+                    && symbol_name(symbol, names) == Some(name.as_bytes())
+                {
+                    slots.push(at);
+                }
+            }
+        }
+        slots
+    }
+
+    /// True if there is a section of that name.
+    #[must_use]
+    pub fn has_section(&self, name: &str) -> bool {
+        let names = self
+            .u16(62)
+            .and_then(|index| self.section(u32::from(index)))
+            .and_then(|at| self.section_bytes(at));
+        let Some(names) = names else { return false };
+        self.all_sections().any(|at| {
+            let start = self.u32(at).map(|start| offset(u64::from(start)));
+            let found = start.and_then(|start| names.get(start..)?.split(|&byte| byte == 0).next());
+            found == Some(name.as_bytes())
+        })
+    }
+
+    /// True if `name` is a symbol here, defined or wanted from elsewhere.
+    #[must_use]
+    pub fn mentions(&self, name: &str) -> bool {
+        [SECTION_DYNAMIC_SYMBOLS, SECTION_SYMBOLS]
+            .into_iter()
+            .any(|kind| {
+                self.any_symbol(kind, |symbol, names| {
+                    symbol_name(symbol, names) == Some(name.as_bytes())
+                })
+            })
+    }
+
+    /// The address in this file of a symbol that is defined here for others.
+    #[must_use]
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        let address = Cell::new(None);
+        self.any_symbol(SECTION_DYNAMIC_SYMBOLS, |symbol, names| {
+            let found = defined_name(symbol, names) == Some(name.as_bytes());
+            if found {
+                let value = symbol.get(8..16).and_then(|bytes| bytes.try_into().ok());
+                address.set(value.map(u64::from_le_bytes));
+            }
+            found
+        });
+        address.get()
+    }
+
+    /// Places of the program headers of that type.
+    fn segments(&self, wanted: u32) -> impl Iterator<Item = usize> + '_ {
+        let start = self.u64(32).map_or(usize::MAX / 2, offset);
+        let size = usize::from(self.u16(54).unwrap_or(0));
+        let count = usize::from(self.u16(56).unwrap_or(0));
+        (0..count)
+            .map(move |index| start.saturating_add(index * size))
+            .filter(move |&at| self.u32(at) == Some(wanted))
+    }
+
+    /// Places of all section headers.
+    fn all_sections(&self) -> impl Iterator<Item = usize> + '_ {
+        let count = u32::from(self.u16(60).unwrap_or(0));
+        (0..count).filter_map(|index| self.section(index))
+    }
+
+    /// Places of the section headers of that type.
+    fn sections(&self, wanted: u32) -> impl Iterator<Item = usize> + '_ {
+        self.all_sections()
+            .filter(move |&at| self.u32(at + 4) == Some(wanted))
+    }
+
+    fn section(&self, index: u32) -> Option<usize> {
+        let (start, size) = (self.u64(40)?, self.u16(58)?);
+        let index = usize::try_from(index).ok()?;
+        Some(offset(start).saturating_add(index.saturating_mul(usize::from(size))))
     }
 
     /// True if the dynamic linker finds a definition of `name` here.
@@ -79,27 +214,23 @@ impl Elf {
     }
 
     fn defines(&self, name: &str, table_kind: u32) -> bool {
-        let (Some(start), Some(size), Some(count)) = (self.u64(40), self.u16(58), self.u16(60))
-        else {
-            return false;
-        };
-        let section = |index: usize| offset(start).saturating_add(index * usize::from(size));
-        (0..usize::from(count))
-            .map(section)
-            .filter(|&at| self.u32(at + 4) == Some(table_kind))
-            .any(|at| {
-                let strings = self
-                    .u32(at + 40)
-                    .map(|link| section(offset(u64::from(link))));
-                let Some(names) = strings.and_then(|at| self.section_bytes(at)) else {
-                    return false;
-                };
-                self.section_bytes(at).is_some_and(|symbols| {
-                    symbols
-                        .chunks_exact(SYMBOL_BYTES)
-                        .any(|symbol| defined_name(symbol, names) == Some(name.as_bytes()))
-                })
+        self.any_symbol(table_kind, |symbol, names| {
+            defined_name(symbol, names) == Some(name.as_bytes())
+        })
+    }
+
+    fn any_symbol(&self, table_kind: u32, is_it: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        self.sections(table_kind).any(|at| {
+            let strings = self.u32(at + 40).and_then(|link| self.section(link));
+            let Some(names) = strings.and_then(|at| self.section_bytes(at)) else {
+                return false;
+            };
+            self.section_bytes(at).is_some_and(|symbols| {
+                symbols
+                    .chunks_exact(SYMBOL_BYTES)
+                    .any(|symbol| is_it(symbol, names))
             })
+        })
     }
 
     fn section_bytes(&self, header: usize) -> Option<&[u8]> {
@@ -140,11 +271,15 @@ fn offset(value: u64) -> usize {
 
 /// The name of a symbol that is defined (its section index is not zero).
 fn defined_name<'a>(symbol: &[u8], names: &'a [u8]) -> Option<&'a [u8]> {
-    let name_at = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
     let section = u16::from_le_bytes(symbol.get(6..8)?.try_into().ok()?);
     if section == 0 {
         return None;
     }
+    symbol_name(symbol, names)
+}
+
+fn symbol_name<'a>(symbol: &[u8], names: &'a [u8]) -> Option<&'a [u8]> {
+    let name_at = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
     names
         .get(offset(u64::from(name_at))..)?
         .split(|&byte| byte == 0)
@@ -165,6 +300,10 @@ mod tests {
         assert!(!elf.is_static_program());
         assert!(!elf.exports("malloc"));
         assert!(elf.contains("main"));
+        assert!(elf.interpreter().is_some_and(|path| path.is_file()));
+        assert!(elf.mentions("malloc") && !elf.mentions("frobnicate"));
+        assert!(elf.has_section(".dynsym") && !elf.has_section(".go.buildinfo"));
+        assert!(!elf.slots_of("malloc").is_empty() && elf.slots_of("frobnicate").is_empty());
     }
 
     /// Goal: truncated and foreign files are refused or harmless at every length.
@@ -178,7 +317,12 @@ mod tests {
         for keep in [64, 65, 200, 1000, whole.len() / 2, whole.len() - 1] {
             fs::write(&path, &whole[..keep]).unwrap();
             let elf = Elf::read(&path).unwrap().unwrap();
-            assert!(!elf.exports("malloc"));
+            assert!(!elf.exports("malloc") && !elf.has_section(".nothing"));
+            let _ = (
+                elf.slots_of("malloc"),
+                elf.interpreter(),
+                elf.load_bias(0, 0),
+            );
         }
         let mut absurd = whole;
         absurd[40..48].copy_from_slice(&u64::MAX.to_le_bytes());

@@ -10,7 +10,7 @@
 //! session          one candidate started fresh and proved:
 //!   launch           the child side: supervisor and second stage
 //!   subject          the lab's side: ready, alive, stopped, never left behind
-//!   presence         the allocator is really the one that serves
+//!   presence         the allocator is really the one that serves; suitability: where none can be
 //! scored, edge     one run's phases and the figures at their edges; sampler, drive, trace help
 //! heap_pass        heap calls per request, apart from scored runs
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
@@ -37,6 +37,7 @@ pub mod subject;
 pub mod probe;
 pub mod port;
 pub mod process_tree;
+pub mod suitability;
 pub mod presence;
 mod scored;
 mod edge;

@@ -50,7 +50,7 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
     }
     let plain = list
         .iter()
-        .position(|candidate| candidate.allocator.library.is_none());
+        .position(|candidate| candidate.allocator.is_plain());
     if list.is_empty() {
         return list;
     }
@@ -68,10 +68,7 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
 /// Calls the candidates without a preloaded library by what the target brings along.
 pub fn name_native(candidates: &mut [Candidate], native: &str) {
     let name = format!("{NATIVE} ({native})");
-    for candidate in candidates
-        .iter_mut()
-        .filter(|one| one.allocator.library.is_none())
-    {
+    for candidate in candidates.iter_mut().filter(|one| one.allocator.is_plain()) {
         rename(candidate, &name);
     }
 }

@@ -3,16 +3,25 @@
 //! The dynamic linker goes on without a library it cannot load, static programs never look at
 //! `LD_PRELOAD`, wrapper scripts drop it: each gives a run that is plain glibc under another name.
 //! So, for every process that holds the listening socket: the library's code must be mapped, the
-//! program must not define malloc itself (the linker would find that first), and with nothing
-//! preloaded no allocator may be there unnoticed.
-//! Absent on purpose: trust in the command line, in the environment, and in the target's words.
+//! program must not define malloc itself (the linker would find that first), every address of
+//! malloc, calloc, realloc and free that the dynamic linker wrote must lead into the library
+//! (`interposition`), its settings must have reached the process (`environment`), and with nothing
+//! preloaded no allocator may be there unnoticed. What cannot be proved is refused.
+//! Absent on purpose: trust in the command line, in the variables of the lab, and in the target's
+//! words.
+
+mod environment;
+mod image;
+mod interposition;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::allocator::{Allocator, name_of_library};
 use crate::elf::Elf;
+use crate::suitability::{self, Unsuitable};
+use image::Image;
+use interposition::{Call, Slots, is_c_library};
 
 /// Why a run may not be counted under its allocator's name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -43,6 +52,69 @@ pub enum PresenceError {
         /// The library that is mapped in vain.
         library: PathBuf,
     },
+    /// No preloaded library can serve this program.
+    #[error("allocator not in use: process {pid} runs {}, which {reason}", program.display())]
+    Unsuitable {
+        /// The serving process.
+        pid: i32,
+        /// Its program.
+        program: PathBuf,
+        /// Why.
+        reason: Unsuitable,
+    },
+    /// Calls get somewhere else.
+    #[error(
+        "allocator not in use everywhere: in process {pid}, {} calls {function} of {}",
+        from.display(), to.display()
+    )]
+    CallsElsewhere {
+        /// The serving process.
+        pid: i32,
+        /// The object that calls.
+        from: PathBuf,
+        /// What it calls.
+        function: &'static str,
+        /// Where that is.
+        to: PathBuf,
+    },
+    /// No call could be followed.
+    #[error(
+        "cannot prove that {} is in use: no call of malloc in process {pid} ({}) could be followed",
+        library.display(), program.display()
+    )]
+    NoCalls {
+        /// The library that should be called.
+        library: PathBuf,
+        /// The serving process.
+        pid: i32,
+        /// Its program.
+        program: PathBuf,
+    },
+    /// A setting did not arrive.
+    #[error(
+        "setting not in force: process {pid} ({}) cannot be shown to have been started with \
+         {variable}; does a wrapper script change the environment?",
+        program.display()
+    )]
+    SettingLost {
+        /// The serving process.
+        pid: i32,
+        /// Its program.
+        program: PathBuf,
+        /// `NAME=VALUE`.
+        variable: String,
+    },
+    /// Settings of the C library's malloc in a program that uses another one.
+    #[error(
+        "the settings are for the C library's malloc, but {} brings {native} along",
+        program.display()
+    )]
+    NotTheCLibrary {
+        /// Its program.
+        program: PathBuf,
+        /// What it uses.
+        native: String,
+    },
     /// The process ended, or belongs to somebody else.
     #[error("cannot look into process {pid}: {reason}")]
     Unreadable {
@@ -64,59 +136,165 @@ pub struct Presence {
 
 /// Looks into every process of `pids` (those that serve) and demands `allocator` there.
 pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceError> {
+    prove_behind(pids, allocator, None)
+}
+
+/// The same with another object preloaded in front of the allocator, which passes calls on to it.
+pub fn prove_behind(
+    pids: &[i32],
+    allocator: &Allocator,
+    front: Option<&Path>,
+) -> Result<Presence, PresenceError> {
     let mut presence = Presence {
         pids: pids.to_vec(),
         native: None,
     };
+    let mut slots = Slots::default();
     for &pid in pids {
-        let unreadable = |error: std::io::Error| PresenceError::Unreadable {
-            pid,
-            reason: error.to_string(),
-        };
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(unreadable)?;
-        let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(unreadable)?;
-        let code = code_files(&maps);
-        let elf = Elf::read(Path::new(&format!("/proc/{pid}/exe"))).map_err(unreadable)?;
-        if presence.native.is_none() {
-            let others = code
-                .iter()
-                .filter(|&&file| Some(file) != allocator.library.as_deref());
-            presence.native = native_allocator(others.copied(), elf.as_ref()).map(str::to_owned);
+        let process = Process::look(pid, &mut slots, front)?;
+        let native = process.native(allocator.library.as_deref());
+        match &allocator.library {
+            Some(library) => process.demand(library, front)?,
+            None => process.demand_plain(allocator, native.as_deref())?,
         }
-        let Some(library) = &allocator.library else {
-            continue;
-        };
-        if !code.contains(&library.as_path()) {
-            return Err(PresenceError::NotMapped {
-                library: library.clone(),
-                pid,
-                reason: why_not_mapped(&program, elf.as_ref()),
-                program,
-            });
+        for (name, value) in &allocator.environment {
+            if !environment::was_given(pid, name, value) {
+                return Err(PresenceError::SettingLost {
+                    pid,
+                    program: process.program,
+                    variable: format!("{name}={value}"),
+                });
+            }
         }
-        if elf.is_some_and(|elf| elf.exports("malloc")) {
-            return Err(PresenceError::OwnMalloc {
-                program,
-                library: library.clone(),
-            });
-        }
+        presence.native = presence.native.or(native);
     }
     Ok(presence)
 }
 
-/// The files a process executes code from.
-fn code_files(maps: &str) -> Vec<&Path> {
-    let mut files: Vec<&Path> = maps
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.splitn(6, ' ');
-            let permissions = fields.nth(1)?;
-            let file = fields.nth(3)?.trim_start();
-            (permissions.contains('x') && file.starts_with('/')).then(|| Path::new(file))
+/// What can be seen of one process.
+struct Process {
+    pid: i32,
+    program: PathBuf,
+    elf: Option<Elf>,
+    unsuitable: Option<Unsuitable>,
+    code: Vec<PathBuf>,
+    calls: Vec<Call>,
+}
+
+impl Process {
+    fn look(pid: i32, slots: &mut Slots, front: Option<&Path>) -> Result<Self, PresenceError> {
+        let unreadable = |error: std::io::Error| PresenceError::Unreadable {
+            pid,
+            reason: error.to_string(),
+        };
+        let image = Image::open(pid).map_err(unreadable)?;
+        let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+        let mut code: Vec<PathBuf> = Vec::new();
+        for mapping in image.mappings.iter().filter(|mapping| mapping.is_code) {
+            if !code.contains(&mapping.file) {
+                code.push(mapping.file.clone());
+            }
+        }
+        let mut calls = slots.calls(&image);
+        // What stands in front has its own business with the C library.
+        calls.retain(|call| Some(call.from.as_path()) != front);
+        Ok(Self {
+            pid,
+            program: fs::read_link(&exe).map_err(unreadable)?,
+            elf: Elf::read(&exe).map_err(unreadable)?,
+            unsuitable: suitability::of_program(&exe).map_err(unreadable)?,
+            code,
+            calls,
         })
-        .collect();
-    files.dedup();
-    files
+    }
+
+    /// The allocator that the program brings along, beside the one that was preloaded.
+    fn native(&self, preloaded: Option<&Path>) -> Option<String> {
+        let others = self.code.iter().map(PathBuf::as_path);
+        let others = others.filter(|&file| Some(file) != preloaded);
+        let known = native_allocator(others, self.elf.as_ref()).map(str::to_owned);
+        // One that we do not know by name is there as well, if nothing was preloaded over it.
+        known.or_else(|| {
+            let foreign = |call: &&Call| {
+                preloaded.is_none() && call.from == self.program && !is_c_library(&call.to)
+            };
+            let call = self.calls.iter().find(foreign)?;
+            Some(call.to.file_name()?.display().to_string())
+        })
+    }
+
+    /// Every call of malloc gets into `library`, or into what stands in front of it.
+    fn demand(&self, library: &Path, front: Option<&Path>) -> Result<(), PresenceError> {
+        let pid = self.pid;
+        if let Some(reason) = self.unsuitable {
+            let program = self.program.clone();
+            return Err(PresenceError::Unsuitable {
+                pid,
+                program,
+                reason,
+            });
+        }
+        if !self.code.iter().any(|file| file == library) {
+            return Err(PresenceError::NotMapped {
+                library: library.to_owned(),
+                pid,
+                reason:
+                    "its environment lost LD_PRELOAD (a wrapper script?) or the dynamic linker \
+                         could not load the library (see the log)"
+                        .to_owned(),
+                program: self.program.clone(),
+            });
+        }
+        if self.elf.as_ref().is_some_and(|elf| elf.exports("malloc")) {
+            return Err(PresenceError::OwnMalloc {
+                program: self.program.clone(),
+                library: library.to_owned(),
+            });
+        }
+        let gets_there = |call: &&Call| call.to == library || Some(call.to.as_path()) == front;
+        if let Some(call) = self.calls.iter().find(|call| !gets_there(call)) {
+            return Err(PresenceError::CallsElsewhere {
+                pid,
+                from: call.from.clone(),
+                function: call.function,
+                to: call.to.clone(),
+            });
+        }
+        if self.calls.is_empty() {
+            return Err(PresenceError::NoCalls {
+                library: library.to_owned(),
+                pid,
+                program: self.program.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Settings of the C library's malloc mean something only where that is in use.
+    fn demand_plain(
+        &self,
+        allocator: &Allocator,
+        native: Option<&str>,
+    ) -> Result<(), PresenceError> {
+        if allocator.is_plain() {
+            return Ok(());
+        }
+        if let Some(native) = native {
+            return Err(PresenceError::NotTheCLibrary {
+                program: self.program.clone(),
+                native: native.to_owned(),
+            });
+        }
+        match self.unsuitable {
+            // It has a C library of its own, or none.
+            Some(reason) => Err(PresenceError::Unsuitable {
+                pid: self.pid,
+                program: self.program.clone(),
+                reason,
+            }),
+            None => Ok(()),
+        }
+    }
 }
 
 fn native_allocator<'a>(
@@ -141,41 +319,9 @@ fn native_allocator<'a>(
     })
 }
 
-fn why_not_mapped(program: &Path, elf: Option<&Elf>) -> String {
-    let privileged = fs::metadata(program).is_ok_and(|m| m.permissions().mode() & 0o6000 != 0);
-    match elf {
-        Some(elf) if elf.is_static_program() => {
-            "the program is statically linked and never looks at LD_PRELOAD".to_owned()
-        }
-        _ if privileged => {
-            "the program is setuid or setgid, where the dynamic linker ignores LD_PRELOAD"
-                .to_owned()
-        }
-        _ => "its environment lost LD_PRELOAD (a wrapper script?) or the dynamic linker could not \
-              load the library (see the log)"
-            .to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Goal: only code mappings of files count; data mappings and names with blanks do not confuse.
-    #[test]
-    fn code_files_of_maps() {
-        let maps = "\
-55d0-55d1 r--p 00000000 fe:00 11   /usr/bin/a\n\
-55d1-55d2 r-xp 00000000 fe:00 11                  /usr/bin/my prog\n\
-7f00-7f01 rw-p 00000000 00:00 0 \n\
-7f02-7f03 r-xp 00000000 fe:00 12   /lib/libx.so\n\
-7f03-7f04 r--p 00000000 fe:00 13   /lib/libdata.so\n\
-7ffc-7ffd r-xp 00000000 00:00 0                          [vdso]\n";
-        assert_eq!(
-            code_files(maps),
-            [Path::new("/usr/bin/my prog"), Path::new("/lib/libx.so")]
-        );
-    }
 
     /// Goal: this very process, which has nothing preloaded, passes as plain and fails as another.
     #[test]

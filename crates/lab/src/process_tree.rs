@@ -40,6 +40,12 @@ pub fn is_alive(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| parent_in_stat(&stat).is_some())
 }
 
+/// The parent of `pid`; `None` for a process that is gone or a zombie.
+#[must_use]
+pub fn parent_of(pid: i32) -> Option<i32> {
+    parent_in_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
 /// The living direct children of `pid`.
 #[must_use]
 pub fn children_of(pid: i32) -> Vec<i32> {
@@ -128,6 +134,7 @@ mod tests {
         assert!(children_of(own).contains(&pid));
         assert!(tree_of(own).contains(&pid));
         assert!(is_alive(pid));
+        assert_eq!(parent_of(pid), Some(own));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!children_of(own).contains(&pid));

@@ -103,6 +103,8 @@ impl Workshop {
             environment.push((PATH_VARIABLE.into(), trace.counters().into()));
         }
         preload.extend(candidate.allocator.library.clone());
+        let settings = candidate.allocator.environment.iter();
+        environment.extend(settings.map(|(name, value)| (name.into(), value.into())));
         LaunchSpec {
             preload,
             cpus: placement.server.clone(),
@@ -163,7 +165,9 @@ impl Session {
         subject.go()?;
         subject.wait_ready(&probe, workshop.ready_bound, stop)?;
         let start_duration = began.elapsed();
-        let presence = presence::prove(&subject.serving(address.port()), &candidate.allocator)?;
+        let serving = subject.serving(address.port());
+        let front = trace.map(Trace::object);
+        let presence = presence::prove_behind(&serving, &candidate.allocator, front)?;
         Ok(Self {
             subject,
             address,

@@ -88,6 +88,16 @@ pub(crate) const ALL: &[Recipe] = &[
             "-Dpthread_create=millpond_rpmalloc_pthread_create",
         ],
     },
+    Recipe {
+        name: "hardened",
+        source: "hardened-malloc-sys",
+        language: Language::C,
+        // Releases of the allocator are dates, and the crate's third number is one.
+        version: VersionSource::Crate,
+        // Optimised as in its own makefile; its functions under names of their own (see
+        // `preload/allocators/hardened/src/lib.rs`); and a header that compilers before C23 need.
+        flags: &["-O3", "-DH_MALLOC_PREFIX", "-include", "stdalign.h"],
+    },
 ];
 
 #[cfg(test)]

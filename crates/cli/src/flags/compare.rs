@@ -22,11 +22,13 @@ use std::time::Duration;
   millpond compare
   millpond compare --rounds 20 --time-budget 15m
   millpond compare --allocators glibc,jemalloc --pools off
+  millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
 
-An allocator is glibc; mempool, which is millpond's pools as malloc; jemalloc, tcmalloc or mimalloc of
-the distribution; mimalloc2, mimalloc3, snmalloc or rpmalloc once `cargo xtask allocators` has built
-them; all of these: all; or your own: NAME=/path/to/library.so.")]
+An allocator is one that `millpond allocators` lists; all of these: all; or your
+own: NAME=/path/to/library.so. With settings it is another candidate:
+jemalloc:narenas=2,dirty_decay_ms=0 or glibc:arena_max=2. A library that cannot
+be proved to be in use in the processes that serve is refused.")]
 pub(crate) struct CompareFlags {
     /// Allocators to compare [default: all there are, as far as the time budget goes]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]

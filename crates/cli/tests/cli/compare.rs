@@ -28,3 +28,65 @@ fn a_missing_program_is_named() {
     assert!(finished.stderr.contains("/nowhere/server"), "{finished:?}");
     assert!(!out.join("results.json").exists());
 }
+
+/// Goal: the list names every allocator, with its version or the way to get it, and the one that
+/// nobody packages.
+#[test]
+fn allocators_are_listed() {
+    let finished = run(&mut millpond(&["allocators"]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let names = "glibc jemalloc tcmalloc mimalloc mempool scudo tbb mimalloc2 mimalloc3 snmalloc \
+                 rpmalloc hardened";
+    for name in names.split_whitespace() {
+        let line = finished
+            .stdout
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("{name}: {finished:?}"));
+        let is_told = line.contains("not here: ") || line.contains('.');
+        assert!(is_told, "{line}");
+    }
+    assert!(finished.stdout.contains("lockless"), "{finished:?}");
+}
+
+/// Goal: a setting that the allocator would pass over is refused before anything is started.
+#[test]
+fn an_unknown_setting_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("report");
+    let finished = compare(
+        &["--allocators", "glibc,glibc:arenas=2,tcache_count=0"],
+        &out,
+    );
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished
+            .sentence()
+            .contains("no tunable glibc.malloc.arenas"),
+        "{finished:?}"
+    );
+}
+
+/// Goal: a program that no preloaded library can serve is refused at once, with the reason.
+#[test]
+fn a_static_program_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (
+        directory.path().join("main.c"),
+        directory.path().join("main"),
+    );
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    let compiled = compiler.args(["-static", "-o"]).arg(&program).arg(&source);
+    assert!(compiled.status().unwrap().success());
+    let out = directory.path().join("report");
+    let program = program.display().to_string();
+    let words = ["--url", "http://127.0.0.1:9/", "--", &program];
+    let finished = compare(&words, &out);
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished.sentence().contains("statically linked"),
+        "{finished:?}"
+    );
+    assert!(!out.join("results.json").exists());
+}

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::can_be_malloc;
+use super::user::can_be_malloc;
 
 /// What is looked for, in the order of reports.
-pub(super) const NAMES: &[&str] = &["mimalloc2", "mimalloc3", "snmalloc", "rpmalloc"];
+pub(super) const NAMES: &[&str] = &["mimalloc2", "mimalloc3", "snmalloc", "rpmalloc", "hardened"];
 
 /// The variable that names a directory with more.
 pub const DIRECTORY_VARIABLE: &str = "MILLPOND_ALLOCATORS";
@@ -28,6 +28,9 @@ const DEPTH_MAX: usize = 4;
 
 /// The object of that name, if it is in one of the directories.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
+    if !NAMES.contains(&name) {
+        return None;
+    }
     directories()
         .iter()
         .find_map(|directory| find_in(directory, name))

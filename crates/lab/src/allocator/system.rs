@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::can_be_malloc;
+use super::user::can_be_malloc;
 
 const LIBRARY_DIRECTORIES: &[&str] = &[
     "/usr/local/lib",
@@ -27,6 +27,50 @@ pub(super) fn find_library(sonames: &[&str]) -> Option<PathBuf> {
             .or_else(|| in_linker_cache(soname))
             .filter(|path| can_be_malloc(path))
     })
+}
+
+/// The last file, in order of names, that matches one of `patterns`: parts of the path that hold a
+/// `*` match any directory that begins and ends so. The last one is the newest version.
+pub(super) fn find_pattern(patterns: &[&str]) -> Option<PathBuf> {
+    patterns
+        .iter()
+        .flat_map(|pattern| matches(Path::new("/"), pattern.trim_start_matches('/')))
+        .filter(|path| can_be_malloc(path))
+        .max_by_key(|path| version_order(path))
+        .and_then(|path| fs::canonicalize(path).ok())
+}
+
+fn matches(directory: &Path, pattern: &str) -> Vec<PathBuf> {
+    let (part, rest) = match pattern.split_once('/') {
+        Some((part, rest)) => (part, Some(rest)),
+        None => (pattern, None),
+    };
+    let here: Vec<PathBuf> = match part.split_once('*') {
+        None => vec![directory.join(part)],
+        Some((before, after)) => fs::read_dir(directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                let name = name.to_str().and_then(|name| name.strip_prefix(before));
+                name.is_some_and(|name| name.ends_with(after))
+            })
+            .map(|entry| entry.path())
+            .collect(),
+    };
+    match rest {
+        Some(rest) => here.iter().flat_map(|path| matches(path, rest)).collect(),
+        None => here.into_iter().filter(|path| path.is_file()).collect(),
+    }
+}
+
+/// The numbers in a path, so that `llvm-9` comes before `llvm-14`.
+fn version_order(path: &Path) -> Vec<u64> {
+    let text = path.to_string_lossy();
+    text.split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect()
 }
 
 fn in_directories(soname: &str) -> Option<PathBuf> {
@@ -71,4 +115,25 @@ fn in_linker_cache(soname: &str) -> Option<PathBuf> {
                 })
         })
         .and_then(|path| fs::canonicalize(path).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a pattern finds what a shell would find, and versions are ordered as numbers.
+    #[test]
+    fn patterns_match_directories() {
+        let directory = tempfile::tempdir().unwrap();
+        for version in ["llvm-9", "llvm-14", "other-20"] {
+            let place = directory.path().join(version).join("lib");
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("x.so"), "").unwrap();
+        }
+        let mut found = matches(directory.path(), "llvm-*/lib/x.so");
+        found.sort_by_key(|path| version_order(path));
+        let expected = ["llvm-9/lib/x.so", "llvm-14/lib/x.so"];
+        assert_eq!(found, expected.map(|path| directory.path().join(path)));
+        assert!(matches(directory.path(), "llvm-*/no.so").is_empty());
+    }
 }

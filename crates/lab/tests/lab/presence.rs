@@ -128,6 +128,99 @@ fn static_and_own_malloc_programs_are_caught() {
     assert!(sentence.contains("defines malloc itself"), "{sentence}");
 }
 
+/// Goal: an object that finds its malloc elsewhere, as a plugin loaded with its own scope does, is
+/// caught though the library is mapped and the program itself uses it.
+#[test]
+fn an_object_that_calls_elsewhere_is_caught() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(allocator) = preloadable().pop() else {
+        return;
+    };
+    let plugin = "#include <stdlib.h>\nvoid *take(void) { return malloc(10); }\n";
+    let plugin = compile_c(
+        directory.path(),
+        "plugin.so",
+        plugin,
+        &["-shared", "-fPIC", "-Wl,-z,now"],
+    );
+    let program = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <unistd.h>\n\
+        int main(int n, char **words) {\n\
+          if (!dlopen(words[1], RTLD_NOW | (n > 2 ? RTLD_DEEPBIND : 0))) return 1;\n\
+          write(1, \"up\\n\", 3); pause(); return 0; }";
+    let program = compile_c(directory.path(), "program", program, &[]);
+    let result = |words: &[&str]| {
+        let mut spec = spec(directory.path(), words);
+        spec.preload.extend(allocator.library.clone());
+        let subject = start(&spec);
+        eventually("the plugin", || {
+            fs::read_to_string(&spec.log).is_ok_and(|text| text.contains("up"))
+        });
+        let result = prove(&[subject.pid()], &allocator);
+        fs::remove_file(&spec.log).expect("log");
+        result.map_err(|error| error.to_string())
+    };
+    assert!(result(&[&program, &plugin]).is_ok());
+    let sentence = result(&[&program, &plugin, "deep"]).unwrap_err();
+    assert!(sentence.contains("plugin.so calls malloc of"), "{sentence}");
+    assert!(sentence.contains("libc"), "{sentence}");
+}
+
+/// Goal: settings are proved where they were given, also in nginx, whose title is written over its
+/// environment, and in its worker, which drops it; one that never arrived is caught, and so are
+/// settings of a malloc that the program does not use.
+#[test]
+fn settings_are_proved() {
+    let words = ["glibc:arena_max=1".to_owned()];
+    let tuned = allocator::select_with_settings(&words).unwrap().remove(0);
+    let directory = tempfile::tempdir().unwrap();
+    let serving = |words: &[String], is_given: bool| {
+        let address = free_address();
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| word.replace("PORT", &address.port().to_string()))
+            .collect();
+        let conf = directory.path().join("nginx.conf");
+        let text = format!(
+            "worker_processes 1; pid {0}/pid; error_log {0}/error.log; daemon off; events {{ }}\n\
+             http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p;\n\
+             fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\n\
+             server {{ listen {address}; location / {{ return 200 'hello'; }} }} }}\n",
+            directory.path().display()
+        );
+        fs::write(&conf, text).expect("write");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut spec = spec(directory.path(), &words);
+        if is_given {
+            let pairs = tuned.environment.iter();
+            spec.environment
+                .extend(pairs.map(|(name, value)| (name.into(), value.into())));
+        }
+        let subject = start(&spec);
+        eventually("it listens", || probe(address).address_taken());
+        let pids = subject.serving(address.port());
+        (
+            prove(&pids, &tuned).map_err(|error| error.to_string()),
+            subject,
+        )
+    };
+    let conf = directory.path().join("nginx.conf").display().to_string();
+    let nginx = ["nginx", "-c", &conf].map(str::to_owned);
+    if has_program("nginx") {
+        assert_eq!(
+            serving(&nginx, true).0.map(|presence| presence.native),
+            Ok(None)
+        );
+        let sentence = serving(&nginx, false).0.unwrap_err();
+        assert!(sentence.starts_with("setting not in force"), "{sentence}");
+        assert!(sentence.contains("glibc.malloc.arena_max=1"), "{sentence}");
+    }
+    if has_program("redis-server") {
+        let redis = ["redis-server", "--port", "PORT", "--save", ""].map(str::to_owned);
+        let sentence = serving(&redis, true).0.unwrap_err();
+        assert!(sentence.contains("brings jemalloc along"), "{sentence}");
+    }
+}
+
 /// Goal: Debian's redis brings jemalloc along; the baseline must not be called glibc.
 #[test]
 fn native_allocator_of_redis_is_named() {

@@ -1,0 +1,158 @@
+//! The allocators that have a name here: where the distribution has them, and how they are set up.
+//!
+//! On the path: discovery looks for these, `tuning` asks them about settings, and `millpond
+//! allocators` lists them. One entry each; those that are built from crates are in `built`.
+
+use super::built;
+use super::{BUILD, GLIBC, MEMPOOL};
+
+/// How an allocator is given its settings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dialect {
+    /// `GLIBC_TUNABLES=glibc.malloc.KEY=VALUE:...`
+    Glibc,
+    /// `MALLOC_CONF=KEY:VALUE,...`
+    Jemalloc,
+    /// `SCUDO_OPTIONS=KEY=VALUE:...`
+    Scudo,
+    /// `MIMALLOC_KEY=VALUE`, each option of which it lists when asked.
+    Mimalloc,
+    /// `PREFIXKEY=VALUE`, a variable for each.
+    Variables(&'static str),
+    /// It reads nothing.
+    None,
+}
+
+/// What is known of an allocator.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// File name prefixes, best first: a soname may be followed by more digits. None for what is
+    /// part of the system, of this program, or built.
+    pub(super) sonames: &'static [&'static str],
+    /// Where else it may be, with `*` for a directory's part.
+    pub(super) patterns: &'static [&'static str],
+    /// The package of Debian 12.
+    pub(super) package: Option<&'static str>,
+    pub(super) dialect: Dialect,
+    /// Settings that people change most, for help.
+    pub(super) settings: &'static str,
+}
+
+const fn built(name: &'static str, dialect: Dialect, settings: &'static str) -> Known {
+    Known {
+        name,
+        sonames: &[],
+        patterns: &[],
+        package: None,
+        dialect,
+        settings,
+    }
+}
+
+const MIMALLOC3_SETTINGS: &str = "purge_delay, arena_eager_commit, allow_large_os_pages";
+
+/// In the order of reports.
+pub(super) const KNOWN: &[Known] = &[
+    built(
+        GLIBC,
+        Dialect::Glibc,
+        "arena_max, tcache_count, trim_threshold, mmap_threshold, hugetlb",
+    ),
+    Known {
+        name: "jemalloc",
+        sonames: &["libjemalloc.so.2"],
+        patterns: &[],
+        package: Some("libjemalloc2"),
+        dialect: Dialect::Jemalloc,
+        settings: "narenas, dirty_decay_ms, muzzy_decay_ms, background_thread, thp",
+    },
+    Known {
+        name: "tcmalloc",
+        // The full library adds a heap profiler; malloc itself is the same.
+        sonames: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"],
+        patterns: &[],
+        package: Some("libtcmalloc-minimal4"),
+        dialect: Dialect::Variables("TCMALLOC_"),
+        settings: "release_rate, max_total_thread_cache_bytes, aggressive_decommit",
+    },
+    Known {
+        name: "mimalloc",
+        sonames: &["libmimalloc.so.3", "libmimalloc.so.2"],
+        patterns: &[],
+        package: Some("libmimalloc2.0"),
+        dialect: Dialect::Mimalloc,
+        settings: "decommit_delay, page_reset, large_os_pages",
+    },
+    built(MEMPOOL, Dialect::Variables("MEMPOOL_"), "checks"),
+    Known {
+        name: "scudo",
+        sonames: &[],
+        patterns: &[
+            #[cfg(target_arch = "x86_64")]
+            "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-x86_64.so",
+            #[cfg(target_arch = "aarch64")]
+            "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-aarch64.so",
+        ],
+        package: Some("libclang-rt-14-dev"),
+        dialect: Dialect::Scudo,
+        settings: "release_to_os_interval_ms, quarantine_size_kb",
+    },
+    Known {
+        name: "tbb",
+        sonames: &["libtbbmalloc_proxy.so.2"],
+        patterns: &[],
+        package: Some("libtbbmalloc2"),
+        dialect: Dialect::Variables("TBB_MALLOC_"),
+        settings: "use_huge_pages, set_huge_size_threshold",
+    },
+    built(
+        "mimalloc2",
+        Dialect::Mimalloc,
+        "purge_delay, allow_large_os_pages, eager_commit",
+    ),
+    built("mimalloc3", Dialect::Mimalloc, MIMALLOC3_SETTINGS),
+    built("snmalloc", Dialect::None, ""),
+    built("rpmalloc", Dialect::None, ""),
+    built("hardened", Dialect::None, ""),
+];
+
+/// Those of a comparison that names none, time or not. Everything else is there because somebody
+/// asked for it, and there may be many of them.
+pub(super) const USUAL: &[&str] = &[GLIBC, "jemalloc", "tcmalloc", "mimalloc", MEMPOOL];
+
+/// The entry of that name.
+pub(super) fn find(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+impl Known {
+    /// How to get it; `None` for what is always there.
+    pub(super) fn remedy(&self) -> Option<String> {
+        if let Some(package) = self.package {
+            return Some(format!("apt-get install {package}"));
+        }
+        built::NAMES
+            .contains(&self.name)
+            .then(|| format!("{BUILD} --only {}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the table is complete: what is built is in it, names are unique, and everything that
+    /// may be missing says how to get it.
+    #[test]
+    fn the_table_is_complete() {
+        for (index, known) in KNOWN.iter().enumerate() {
+            assert!(KNOWN[..index].iter().all(|other| other.name != known.name));
+            let is_always_there = [GLIBC, MEMPOOL].contains(&known.name);
+            assert_eq!(known.remedy().is_none(), is_always_there, "{}", known.name);
+            assert_eq!(known.settings.is_empty(), known.dialect == Dialect::None);
+        }
+        assert!(built::NAMES.iter().all(|name| find(name).is_some()));
+        assert!(USUAL.iter().all(|name| find(name).is_some()));
+    }
+}

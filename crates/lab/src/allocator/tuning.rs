@@ -1,0 +1,460 @@
+//! Settings of an allocator: `jemalloc:narenas=2,dirty_decay_ms=0`, as the environment that it reads.
+//!
+//! Allocators pass over what they do not understand, and a candidate named after a setting that was
+//! never in force would be a wrong result. So each is asked, with the settings, in a process of a
+//! moment: jemalloc and mimalloc say what they took, the dynamic linker lists the C library's
+//! tunables with their values, scudo complains, and of the others the object must at least know the
+//! variable's name. That the environment then arrives in the server is for `presence` to prove.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::known::{Dialect, Known};
+use crate::elf::Elf;
+
+/// A program that is on every system, does nothing, and calls malloc.
+const SHELL: &str = "/bin/sh";
+/// Bound on an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `KEY` and `VALUE` as given.
+pub(super) type Setting = (String, String);
+/// A variable and its value.
+pub(super) type Variable = (String, String);
+
+/// Splits `KEY=VALUE,KEY=VALUE`; `Err` is the part that is none.
+pub(super) fn parse(text: &str) -> Result<Vec<Setting>, String> {
+    text.split(',')
+        .map(|part| match part.split_once('=') {
+            Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+                Ok((key.to_owned(), value.to_owned()))
+            }
+            _ => Err(part.to_owned()),
+        })
+        .collect()
+}
+
+/// The environment that gives a known allocator its settings.
+pub(super) fn environment(dialect: Dialect, settings: &[Setting]) -> Vec<Variable> {
+    let joined = |variable: &str, separator: &str, pair: &dyn Fn(&Setting) -> String| {
+        let pairs: Vec<String> = settings.iter().map(pair).collect();
+        vec![(variable.to_owned(), pairs.join(separator))]
+    };
+    match dialect {
+        Dialect::Glibc => joined("GLIBC_TUNABLES", ":", &|(key, value)| {
+            format!("{}={value}", tunable(key))
+        }),
+        Dialect::Jemalloc => joined("MALLOC_CONF", ",", &|(key, value)| format!("{key}:{value}")),
+        Dialect::Scudo => joined("SCUDO_OPTIONS", ":", &|(key, value)| {
+            format!("{key}={value}")
+        }),
+        Dialect::Mimalloc => variables("MIMALLOC_", settings),
+        Dialect::Variables(prefix) => variables(prefix, settings),
+        Dialect::None => Vec::new(),
+    }
+}
+
+fn variables(prefix: &str, settings: &[Setting]) -> Vec<Variable> {
+    let variable =
+        |(key, value): &Setting| (format!("{prefix}{}", key.to_uppercase()), value.clone());
+    settings.iter().map(variable).collect()
+}
+
+/// `arena_max` is glibc.malloc's; `pthread.rseq` names its own part of glibc.
+fn tunable(key: &str) -> String {
+    if key.contains('.') {
+        format!("glibc.{key}")
+    } else {
+        format!("glibc.malloc.{key}")
+    }
+}
+
+/// Asks the allocator whether these settings mean something to it. `Err` is the end of a sentence
+/// that begins with its name.
+pub(super) fn ask(
+    known: &Known,
+    library: Option<&Path>,
+    settings: &[Setting],
+) -> Result<(), String> {
+    let environment = environment(known.dialect, settings);
+    let answer = match (known.dialect, library) {
+        (Dialect::None, _) => return Err("reads no settings from the environment".to_owned()),
+        (Dialect::Glibc, _) => ask_glibc(&environment, settings),
+        (Dialect::Variables(_), Some(library)) => look_for_names(library, &environment)
+            .and_then(|()| words_of(library, &environment))
+            .map(drop),
+        (Dialect::Jemalloc, Some(library)) => ask_jemalloc(library, settings),
+        (Dialect::Mimalloc, Some(library)) => ask_mimalloc(library, environment, settings),
+        (Dialect::Scudo, Some(library)) => ask_scudo(library, &environment),
+        (_, None) => Err("is not here".to_owned()),
+    };
+    answer.map_err(|reason| format!("{reason} (often used: {})", known.settings))
+}
+
+fn ask_jemalloc(library: &Path, settings: &[Setting]) -> Result<(), String> {
+    let mut conf = String::from("confirm_conf:true");
+    for (key, value) in settings {
+        let _ = write!(conf, ",{key}:{value}");
+    }
+    let said = words_of(library, &[("MALLOC_CONF".to_owned(), conf)])?;
+    for (key, value) in settings {
+        let taken = format!("Set conf value: {key}:{value}");
+        if said.lines().any(|line| line.ends_with(&taken)) {
+            continue;
+        }
+        let pair = format!("{key}:{value}");
+        let complaint = said
+            .lines()
+            .find(|line| line.contains("onf") && line.ends_with(&pair));
+        return Err(match complaint {
+            Some(line) => format!("does not take {key}={value}: it says \"{line}\""),
+            None => format!("does not say that it took {key}={value}"),
+        });
+    }
+    Ok(())
+}
+
+fn ask_mimalloc(
+    library: &Path,
+    mut environment: Vec<Variable>,
+    settings: &[Setting],
+) -> Result<(), String> {
+    environment.push(("MIMALLOC_VERBOSE".to_owned(), "1".to_owned()));
+    let said = words_of(library, &environment)?;
+    let options: Vec<&str> = said.lines().filter_map(mimalloc_option).collect();
+    for (key, value) in settings {
+        let key = key.to_lowercase();
+        if !options.contains(&key.as_str()) {
+            return Err(format!(
+                "has no setting \"{key}\"; it lists {}",
+                options.join(", ")
+            ));
+        }
+        let complaint = format!("mimalloc_{key} has an invalid value");
+        if said.contains(&complaint) {
+            return Err(format!(
+                "does not take {key}={value}: it calls the value invalid"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The name in `mimalloc: option 'purge_delay': 10 ms`.
+fn mimalloc_option(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("option '")?;
+    Some(rest.split_once('\'')?.0)
+}
+
+fn ask_scudo(library: &Path, environment: &[Variable]) -> Result<(), String> {
+    let said = words_of(library, environment)?;
+    let Some(at) = said.find("unrecognized flag") else {
+        return Ok(());
+    };
+    let flags = said
+        .get(at..)
+        .unwrap_or_default()
+        .lines()
+        .nth(1)
+        .unwrap_or_default();
+    Err(format!("does not know {}", flags.trim()))
+}
+
+/// An object that never names a variable cannot read it.
+fn look_for_names(library: &Path, environment: &[Variable]) -> Result<(), String> {
+    let mut objects = vec![library.to_owned()];
+    // The proxy of tbb only passes calls on.
+    objects.extend(behind_proxy(library));
+    let mut bytes = Vec::new();
+    for object in &objects {
+        bytes.extend(fs::read(object).map_err(|error| format!("cannot be read: {error}"))?);
+    }
+    for (name, value) in environment {
+        let is_word = |at: usize| {
+            let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+            let after = bytes.get(at + name.len());
+            // In a compiled object a name ends with a zero, or with the next string of a Rust one.
+            let ends = |byte: Option<&u8>| byte.is_none_or(|byte| !is_name_byte(*byte));
+            ends(before) && ends(after)
+        };
+        if !positions(&bytes, name.as_bytes()).any(is_word) {
+            return Err(format!("does not read a variable {name}"));
+        }
+        let is_number = value.parse::<f64>().is_ok();
+        if name.starts_with("TCMALLOC_") && !name.ends_with("_PATH") && !is_number {
+            return Err(format!("takes {name} as a number, and {value} is none"));
+        }
+    }
+    Ok(())
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte == b'_'
+}
+
+fn positions<'a>(bytes: &'a [u8], wanted: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let windows = bytes.windows(wanted.len()).enumerate();
+    windows
+        .filter(move |(_, window)| *window == wanted)
+        .map(|(at, _)| at)
+}
+
+fn behind_proxy(library: &Path) -> Option<PathBuf> {
+    let name = library.file_name()?.to_str()?;
+    let sibling = library.with_file_name(name.replace("_proxy", ""));
+    (sibling != library && sibling.is_file()).then_some(sibling)
+}
+
+/// The dynamic linker lists every tunable with the value it would have.
+fn ask_glibc(environment: &[Variable], settings: &[Setting]) -> Result<(), String> {
+    let interpreter = Elf::read(Path::new(SHELL))
+        .ok()
+        .flatten()
+        .and_then(|elf| elf.interpreter())
+        .ok_or_else(|| format!("cannot be asked: {SHELL} has no dynamic linker"))?;
+    let mut command = Command::new(interpreter);
+    command
+        .arg("--list-tunables")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let said = answer(&mut command, environment, |child| {
+        child
+            .stdout
+            .take()
+            .map(|out| Box::new(out) as Box<dyn Read + Send>)
+    })?;
+    for (key, value) in settings {
+        let name = tunable(key);
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        let Some(line) = line else {
+            return Err(format!("has no tunable {name} in this version"));
+        };
+        let shown = line.split(' ').next().unwrap_or_default();
+        if number(shown).is_none() || number(shown) != number(value) {
+            return Err(format!(
+                "does not take {key}={value}: {name} would be {line}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// `0x10` or `16`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// What the library writes to stderr in a program that does nothing.
+fn words_of(library: &Path, environment: &[Variable]) -> Result<String, String> {
+    let mut command = Command::new(SHELL);
+    command
+        .args(["-c", ":"])
+        .env("LD_PRELOAD", library)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    answer(&mut command, environment, |child| {
+        child
+            .stderr
+            .take()
+            .map(|out| Box::new(out) as Box<dyn Read + Send>)
+    })
+}
+
+/// Runs `command` with nothing but `environment` beside what is set already, and returns what it
+/// wrote where `output` says; an error if it does not end well.
+fn answer(
+    command: &mut Command,
+    environment: &[Variable],
+    output: fn(&mut std::process::Child) -> Option<Box<dyn Read + Send>>,
+) -> Result<String, String> {
+    let failed = |error: io::Error| format!("cannot be asked: {error}");
+    for name in ["MALLOC_CONF", "GLIBC_TUNABLES", "SCUDO_OPTIONS"] {
+        command.env_remove(name);
+    }
+    let pairs = environment.iter().map(|(name, value)| (name, value));
+    let mut child = command
+        .envs(pairs)
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let reader = output(&mut child).map(|mut out| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What came until an error is all there is.
+            let _ = out.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    });
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if Instant::now() >= deadline {
+            // It may have ended just now; either way it is collected.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err("hangs with these settings".to_owned());
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    let said = reader
+        .and_then(|reader| reader.join().ok())
+        .unwrap_or_default();
+    if status.success() {
+        return Ok(said);
+    }
+    let last = said
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default();
+    Err(format!(
+        "refuses these settings: \"{}\" ({status})",
+        last.trim()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocator::{discover, known};
+
+    fn settings(text: &str) -> Vec<Setting> {
+        parse(text).unwrap()
+    }
+
+    /// Goal: every dialect gets what its allocator reads, letter for letter.
+    #[test]
+    fn settings_become_variables() {
+        let variables = |dialect, text: &str| {
+            let list: Vec<String> = environment(dialect, &settings(text))
+                .into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            list.join(" ")
+        };
+        assert_eq!(
+            variables(Dialect::Jemalloc, "narenas=2,dirty_decay_ms=0"),
+            "MALLOC_CONF=narenas:2,dirty_decay_ms:0"
+        );
+        assert_eq!(
+            variables(Dialect::Glibc, "arena_max=2,pthread.rseq=0"),
+            "GLIBC_TUNABLES=glibc.malloc.arena_max=2:glibc.pthread.rseq=0"
+        );
+        assert_eq!(
+            variables(Dialect::Variables("TCMALLOC_"), "release_rate=10"),
+            "TCMALLOC_RELEASE_RATE=10"
+        );
+        assert_eq!(
+            variables(Dialect::Mimalloc, "purge_delay=0,verbose=0"),
+            "MIMALLOC_PURGE_DELAY=0 MIMALLOC_VERBOSE=0"
+        );
+        assert_eq!(
+            variables(Dialect::Scudo, "a=1,b=2"),
+            "SCUDO_OPTIONS=a=1:b=2"
+        );
+        assert_eq!(parse("a=1,b"), Err("b".to_owned()));
+        assert_eq!(parse("=1"), Err("=1".to_owned()));
+    }
+
+    /// Goal: the C library itself decides which of its tunables exist and which values they take.
+    #[test]
+    fn glibc_answers_for_its_tunables() {
+        let glibc = known::find("glibc").unwrap();
+        let ask = |text: &str| ask(glibc, None, &settings(text));
+        assert_eq!(ask("arena_max=2,tcache_count=0x10"), Ok(()));
+        let unknown = ask("arenas_max=2").unwrap_err();
+        assert!(
+            unknown.starts_with("has no tunable glibc.malloc.arenas_max"),
+            "{unknown}"
+        );
+        assert!(unknown.contains("often used: arena_max"), "{unknown}");
+        let refused = ask("arena_max=two").unwrap_err();
+        assert!(
+            refused.starts_with("does not take arena_max=two"),
+            "{refused}"
+        );
+        // Beyond its range a tunable keeps its default, without a word to the program.
+        let refused = ask("perturb=70000").unwrap_err();
+        assert!(
+            refused.starts_with("does not take perturb=70000"),
+            "{refused}"
+        );
+    }
+
+    /// Goal: each allocator that is here takes a good setting and is caught passing over a wrong one.
+    #[test]
+    fn allocators_answer_for_their_settings() {
+        let good = |name: &str| match name {
+            "jemalloc" => "narenas=2,dirty_decay_ms=0",
+            "tcmalloc" => "release_rate=10",
+            "mempool" => "checks=1",
+            "scudo" => "release_to_os_interval_ms=0",
+            "tbb" => "use_huge_pages=1",
+            _ => "show_errors=1",
+        };
+        let mut asked = 0;
+        for allocator in discover() {
+            let Some(library) = &allocator.library else {
+                continue;
+            };
+            let known = known::find(&allocator.name).unwrap();
+            let ask = |text: &str| ask(known, Some(library), &settings(text));
+            if known.dialect == Dialect::None {
+                assert!(ask("x=1").unwrap_err().contains("reads no settings"));
+                continue;
+            }
+            assert_eq!(ask(good(&allocator.name)), Ok(()), "{}", allocator.name);
+            let sentence = ask("no_such_setting=1").unwrap_err();
+            assert!(
+                sentence.to_lowercase().contains("no_such_setting"),
+                "{sentence}"
+            );
+            asked += 1;
+        }
+        // Our own is part of this program.
+        assert!(asked >= 1);
+    }
+
+    /// Goal: a value that an allocator would quietly replace by its default is refused.
+    #[test]
+    fn wrong_values_are_refused() {
+        let wrong = [
+            ("jemalloc", "narenas=many"),
+            ("tcmalloc", "release_rate=fast"),
+            ("mimalloc", "show_errors=perhaps"),
+            ("mimalloc3", "show_errors=perhaps"),
+            ("mempool", "checks=perhaps"),
+            ("scudo", "release_to_os_interval_ms=soon"),
+        ];
+        for (name, text) in wrong {
+            let Some(allocator) = discover().into_iter().find(|one| one.name == name) else {
+                continue;
+            };
+            let known = known::find(name).unwrap();
+            let answer = ask(known, allocator.library.as_deref(), &settings(text));
+            assert!(answer.is_err(), "{name}:{text}");
+        }
+    }
+
+    /// Goal: a program that does not end is ended.
+    #[test]
+    fn silence_is_bounded() {
+        let mut command = Command::new(SHELL);
+        command.args(["-c", "exec sleep 600"]);
+        let began = Instant::now();
+        let sentence = answer(&mut command, &[], |_| None).unwrap_err();
+        assert!(sentence.contains("hangs") && began.elapsed() < Duration::from_secs(60));
+    }
+}

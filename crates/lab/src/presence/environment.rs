@@ -1,0 +1,108 @@
+//! Did a setting of the allocator reach the process? It is read once, at the start of the program,
+//! from the environment that the program was started with.
+//!
+//! `/proc/PID/environ` is that environment, unless the program wrote its title over it, as nginx
+//! does. Then the variables that the program still has count, or those of its parent: a worker that
+//! was forked has its parent's heap.
+
+use std::fs;
+
+use super::image::Image;
+use super::interposition::is_c_library;
+use crate::elf::Elf;
+use crate::process_tree::parent_of;
+
+/// More parents than a target has.
+const PARENTS_MAX: usize = 16;
+/// More variables than a program has.
+const VARIABLES_MAX: u64 = 4096;
+/// More than the longest variable of ours.
+const VARIABLE_BYTES_MAX: usize = 8192;
+
+/// True if process `pid`, or the one it was forked from, was started with `name` set to `value`.
+pub(super) fn was_given(pid: i32, name: &str, value: &str) -> bool {
+    let wanted = format!("{name}={value}").into_bytes();
+    let mut pid = pid;
+    for _ in 0..PARENTS_MAX {
+        let given = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if is_intact(&given) {
+            return given
+                .split(|&byte| byte == 0)
+                .any(|variable| variable == wanted);
+        }
+        // What a program has now may be less than it was given, never more that is ours.
+        if present(pid).is_some_and(|variables| variables.contains(&wanted)) {
+            return true;
+        }
+        match parent_of(pid) {
+            Some(parent) if parent > 1 => pid = parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Text, with variables in it: not zeros, and not a title.
+fn is_intact(environment: &[u8]) -> bool {
+    environment
+        .split(|&byte| byte == 0)
+        .any(|variable| variable.contains(&b'='))
+}
+
+/// The variables that a program has now, where its C library keeps them.
+fn present(pid: i32) -> Option<Vec<Vec<u8>>> {
+    let image = Image::open(pid).ok()?;
+    let library = image
+        .objects()
+        .into_iter()
+        .find(|object| is_c_library(&object.file))?;
+    let elf = Elf::read(&library.file).ok()??;
+    let bias = elf.load_bias(library.start, library.file_offset)?;
+    let variable = elf
+        .address_of("__environ")
+        .or_else(|| elf.address_of("environ"))?;
+    let list = image.word(bias.wrapping_add(variable))?;
+    (0..VARIABLES_MAX)
+        .map(|index| image.word(list.checked_add(index * 8)?))
+        .map_while(|pointer| pointer.filter(|&pointer| pointer != 0))
+        .map(|pointer| image.text(pointer, VARIABLE_BYTES_MAX))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Goal: a variable is found where it was given, with its value, and nowhere else.
+    #[test]
+    fn variables_are_found_where_they_were_given() {
+        let mut child = Command::new("/bin/sleep")
+            .arg("60")
+            .env("MILLPOND_TEST", "a=1")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        // Until exec it has this process's, and for a moment none.
+        let has_begun = || {
+            let exe = fs::read_link(format!("/proc/{pid}/exe"));
+            let given = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            exe.is_ok_and(|exe| exe.ends_with("sleep")) && is_intact(&given)
+        };
+        while !has_begun() {
+            std::thread::yield_now();
+        }
+        let found = [
+            was_given(pid, "MILLPOND_TEST", "a=1"),
+            was_given(pid, "MILLPOND_TEST", "a=2"),
+            was_given(pid, "MILLPOND", "a=1"),
+        ];
+        let own = i32::try_from(std::process::id()).unwrap();
+        let (now, before) = (present(own), was_given(own, "MILLPOND_TEST", "a=1"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [true, false, false]);
+        assert!(!before && now.is_some_and(|variables| !variables.is_empty()));
+        assert!(!is_intact(b"nginx: worker process\0\0\0") && is_intact(b"\0A=\0"));
+    }
+}

@@ -1,0 +1,148 @@
+//! A process's memory as its own files lay it out: what is mapped where, and what is written there.
+//!
+//! On the path: `interposition` and `environment` read addresses that the dynamic linker wrote.
+//! Absent on purpose: stopping the process. What is read is written once, at its start.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// One line of `/proc/PID/maps` that has a file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) is_code: bool,
+    pub(super) file_offset: u64,
+    pub(super) inode: u64,
+    pub(super) file: PathBuf,
+}
+
+/// A running process.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) mappings: Vec<Mapping>,
+    memory: File,
+}
+
+impl Image {
+    /// Reads the map and opens the memory of `pid`.
+    pub(super) fn open(pid: i32) -> io::Result<Self> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(Self {
+            mappings: maps.lines().filter_map(parse).collect(),
+            memory: File::open(format!("/proc/{pid}/mem"))?,
+        })
+    }
+
+    /// The eight bytes at an address; `None` if nothing is there.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0_u8; 8];
+        self.memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// The bytes at an address up to a zero, no more than `bytes_max` of them.
+    pub(super) fn text(&self, address: u64, bytes_max: usize) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        let mut part = [0_u8; 256];
+        while text.len() < bytes_max {
+            let at = address.checked_add(text.len() as u64)?;
+            // Not across a page's end: the next page may not be there.
+            let in_page = usize::try_from(256 - at % 256).ok()?;
+            let piece = part.get_mut(..in_page)?;
+            self.memory.read_exact_at(piece, at).ok()?;
+            if let Some(end) = piece.iter().position(|&byte| byte == 0) {
+                text.extend_from_slice(piece.get(..end)?);
+                return Some(text);
+            }
+            text.extend_from_slice(piece);
+        }
+        Some(text)
+    }
+
+    /// The file that an address is in.
+    pub(super) fn file_at(&self, address: u64) -> Option<&Path> {
+        let mapping = self
+            .mappings
+            .iter()
+            .find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+        Some(&mapping.file)
+    }
+
+    /// The files with code in this process, each once, with the first of its mappings. A file that
+    /// was replaced since is left out: what is on the disk now is not what runs.
+    pub(super) fn objects(&self) -> Vec<&Mapping> {
+        let mut objects: Vec<&Mapping> = Vec::new();
+        for mapping in &self.mappings {
+            let is_new = objects.iter().all(|object| object.file != mapping.file);
+            let has_code = |other: &&Mapping| other.is_code && other.file == mapping.file;
+            let is_same = || {
+                fs::metadata(&mapping.file).is_ok_and(|metadata| metadata.ino() == mapping.inode)
+            };
+            if is_new && self.mappings.iter().any(|other| has_code(&other)) && is_same() {
+                objects.push(mapping);
+            }
+        }
+        objects
+    }
+}
+
+/// `start-end perms offset dev inode path`; the path is the rest of the line, blanks included.
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let file_offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let inode = fields.nth(1)?.parse().ok()?;
+    let file = fields.next()?.trim_start();
+    file.starts_with('/').then(|| Mapping {
+        start: u64::from_str_radix(start, 16).unwrap_or(0),
+        end: u64::from_str_radix(end, 16).unwrap_or(0),
+        is_code: permissions.contains('x'),
+        file_offset,
+        inode,
+        file: PathBuf::from(file),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: names with blanks, other inodes and anonymous memory do not confuse.
+    #[test]
+    fn maps_are_read() {
+        let line = "55d1-55d2 r-xp 00001000 fe:00 11                  /usr/bin/my prog";
+        let mapping = parse(line).unwrap();
+        assert_eq!((mapping.start, mapping.end), (0x55d1, 0x55d2));
+        assert_eq!((mapping.file_offset, mapping.inode), (0x1000, 11));
+        assert!(mapping.is_code && mapping.file == Path::new("/usr/bin/my prog"));
+        assert_eq!(parse("7f00-7f01 rw-p 00000000 00:00 0 "), None);
+        assert_eq!(
+            parse("7ffc-7ffd r-xp 00000000 00:00 0          [vdso]"),
+            None
+        );
+    }
+
+    /// Goal: a word of this very process is read from outside as it is, text up to its end, and
+    /// nothing where nothing is.
+    #[test]
+    fn own_memory_is_read() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let image = Image::open(own).unwrap();
+        let word = Box::new(0x1234_5678_9abc_def0_u64);
+        assert_eq!(image.word(&raw const *word as u64), Some(*word));
+        let text = format!("{}\0beyond", "x".repeat(1000)).into_bytes();
+        let found = image.text(text.as_ptr() as u64, 4096).unwrap();
+        assert_eq!(found, "x".repeat(1000).into_bytes());
+        assert_eq!(image.word(8), None);
+        let program = fs::canonicalize(std::env::current_exe().unwrap()).unwrap();
+        assert!(image.objects().iter().any(|object| object.file == program));
+        assert_eq!(
+            image.file_at(maps_are_read as fn() as usize as u64),
+            Some(program.as_path())
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! Where calls of malloc and its family really go: the addresses that the dynamic linker wrote into
+//! each object of a process.
+//!
+//! An object calls malloc through a slot of its own. The C library has slots too, for its own use of
+//! malloc, and they are written at the start; so there is an answer in every dynamic program, even
+//! before its first call. A slot that still leads into its own object waits for the first call and
+//! says nothing.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::image::{Image, Mapping};
+use crate::elf::Elf;
+
+/// What is looked at: an allocator has to have all of them, or memory of one meets another's free.
+const FAMILY: &[&str] = &["malloc", "free", "calloc", "realloc"];
+
+/// A slot that is filled.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Call {
+    /// The object that calls.
+    pub(super) from: PathBuf,
+    /// What it calls.
+    pub(super) function: &'static str,
+    /// The file it gets to.
+    pub(super) to: PathBuf,
+}
+
+/// Slots of the files seen so far: workers have the same files as their master.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    of_file: HashMap<(PathBuf, u64), Option<Found>>,
+}
+
+#[derive(Clone, Debug)]
+struct Found {
+    bias_of_first: u64,
+    slots: Vec<(&'static str, u64)>,
+}
+
+impl Slots {
+    /// Every filled slot of the process.
+    pub(super) fn calls(&mut self, image: &Image) -> Vec<Call> {
+        let mut calls = Vec::new();
+        for object in image.objects() {
+            let key = (object.file.clone(), object.inode);
+            let found = self.of_file.entry(key).or_insert_with(|| read(object));
+            let Some(found) = found else { continue };
+            // Relative to the first mapping, which is elsewhere in each process.
+            let bias = object.start.wrapping_sub(found.bias_of_first);
+            for &(function, slot) in &found.slots {
+                let address = image.word(bias.wrapping_add(slot)).unwrap_or(0);
+                match image.file_at(address) {
+                    Some(to) if to != object.file => calls.push(Call {
+                        from: object.file.clone(),
+                        function,
+                        to: to.to_owned(),
+                    }),
+                    _ => {}
+                }
+            }
+        }
+        calls
+    }
+}
+
+fn read(object: &Mapping) -> Option<Found> {
+    let elf = Elf::read(&object.file).ok()??;
+    let bias = elf.load_bias(object.start, object.file_offset)?;
+    let slots = FAMILY
+        .iter()
+        .flat_map(|&function| {
+            elf.slots_of(function)
+                .into_iter()
+                .map(move |at| (function, at))
+        })
+        .collect();
+    Some(Found {
+        bias_of_first: object.start.wrapping_sub(bias),
+        slots,
+    })
+}
+
+/// True for the C library of GNU, whose malloc is what a program has by itself.
+pub(super) fn is_c_library(file: &Path) -> bool {
+    let name = file
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    name.starts_with("libc.so") || name.starts_with("libc-2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: in this very process, where nothing is preloaded, every call ends in the C library.
+    #[test]
+    fn own_calls_end_in_the_c_library() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let image = Image::open(own).unwrap();
+        let calls = Slots::default().calls(&image);
+        for function in FAMILY {
+            assert!(
+                calls.iter().any(|call| call.function == *function),
+                "{function}: {calls:?}"
+            );
+        }
+        assert!(calls.iter().all(|call| is_c_library(&call.to)), "{calls:?}");
+    }
+}
