@@ -211,7 +211,10 @@ impl Process {
     /// The allocator that the program brings along, beside the one that was preloaded.
     fn native(&self, preloaded: Option<&Path>) -> Option<String> {
         let others = self.code.iter().map(PathBuf::as_path);
-        let others = others.filter(|&file| Some(file) != preloaded);
+        // What was preloaded may have brought a second library of its kind, as the proxy of tbb does.
+        let kind = preloaded.and_then(name_of_library);
+        let is_its = |file: &Path| kind.is_some() && name_of_library(file) == kind;
+        let others = others.filter(|&file| Some(file) != preloaded && !is_its(file));
         let known = native_allocator(others, self.elf.as_ref()).map(str::to_owned);
         // One that we do not know by name is there as well, if nothing was preloaded over it.
         known.or_else(|| {

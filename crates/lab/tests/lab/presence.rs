@@ -250,9 +250,13 @@ static void *work(void *rounds) {\n\
     posix_memalign(&c, 64, 64); void *d = aligned_alloc(64, 128); void *e = reallocarray(0, 4, 25);\n\
     free(a); free(b); free(c); free(d); free(e); free(0);\n\
   }\n  return 0;\n}\n\
+static pthread_barrier_t together;\n\
+/* All at once: a thread that begins when another has ended gets its stack, and allocates less. */\n\
+static void *thread(void *rounds) { pthread_barrier_wait(&together); return work(rounds); }\n\
 int main(int count, char **words) {\n\
   long rounds = count > 1 ? atol(words[1]) : 0; pthread_t threads[3];\n\
-  for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, work, (void *)rounds);\n\
+  pthread_barrier_init(&together, 0, 3);\n\
+  for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, thread, (void *)rounds);\n\
   for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);\n\
   if (fork() == 0) { work((void *)rounds); kill(getpid(), 9); }\n\
   wait(0); return 0;\n}\n";
