@@ -14,8 +14,9 @@ fn record(path: &Path) -> Value {
 fn the_pools_are_compared_with_malloc() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pools.json");
-    let words = "bench pools --programs objects,pair --iterations 200 --repetitions 2 --json";
-    let words: Vec<&str> = words.split(' ').collect();
+    let words = "bench pools --allocators glibc,mempool --programs objects,pair --iterations 200 \
+                 --repetitions 2 --json";
+    let words: Vec<&str> = words.split_whitespace().collect();
     let finished = run(millpond(&words).arg(&file));
     // 4 says that something else kept the machine busy, as other tests do.
     assert!([0, 4].contains(&finished.code()), "{finished:?}");
