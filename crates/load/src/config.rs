@@ -108,6 +108,32 @@ pub enum Workload {
     Mix(RequestMix),
 }
 
+/// What comes before the window, uncounted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WarmUp {
+    /// So much time; 0: none.
+    Lasting {
+        /// How long.
+        duration_ns: u64,
+    },
+    /// As long as it takes until throughput and median response time no longer change.
+    UntilSteady {
+        /// When it ends in any case; the verdict then says so.
+        limit_ns: u64,
+    },
+}
+
+impl WarmUp {
+    /// How long it takes, as far as that is known beforehand.
+    #[must_use]
+    pub const fn known_ns(self) -> u64 {
+        match self {
+            Self::Lasting { duration_ns } => duration_ns,
+            Self::UntilSteady { .. } => 0,
+        }
+    }
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
@@ -125,7 +151,7 @@ pub struct LoadConfig {
     /// counted apart. `None`: it is sent whenever there is a connection. Not for the closed loop.
     pub deadline_ns: Option<u64>,
     /// Uncounted time before the window.
-    pub warm_up_ns: u64,
+    pub warm_up: WarmUp,
     /// What ends the window.
     pub stop: Stop,
     /// What the requests are.
@@ -171,7 +197,7 @@ impl LoadConfig {
             pipeline: 1,
             mode: Mode::ClosedLoop,
             deadline_ns: None,
-            warm_up_ns: 0,
+            warm_up: WarmUp::Lasting { duration_ns: 0 },
             stop: Stop::after_ns(10_000_000_000),
             workload,
             validation,
@@ -239,7 +265,7 @@ impl LoadConfig {
                 "in a closed loop no request is ever late; give a rate".into(),
             );
         }
-        self.pace()?;
+        self.check_warm_up()?;
         self.plan.check()?;
         let keys = match &self.workload {
             Workload::Mix(mix) => mix.keys.as_ref(),
@@ -258,6 +284,28 @@ impl LoadConfig {
                 .or_else(|problem| refuse("cookies", problem))?;
         }
         self.check_request()
+    }
+
+    fn check_warm_up(&self) -> Result<(), LoadError> {
+        let pace = self.pace()?;
+        let WarmUp::UntilSteady { limit_ns } = self.warm_up else {
+            return Ok(());
+        };
+        let refuse = |problem: &str| {
+            Err(LoadError::Setting {
+                name: "warm-up",
+                problem: problem.to_owned(),
+            })
+        };
+        if limit_ns == 0 {
+            return refuse("a limit of zero time leaves nothing to judge");
+        }
+        match pace {
+            Pace::Open(arrivals) if arrivals.first_rate().is_none() => {
+                refuse("a trace has no rate that could become steady before it begins")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What makes requests due; refuses rates that cannot be kept.

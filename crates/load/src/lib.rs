@@ -38,6 +38,7 @@ mod class_outcome;
 mod outcome;
 mod phases;
 mod timeline;
+mod steadiness;
 mod shared;
 pub mod run;
 pub mod record;
@@ -48,7 +49,9 @@ pub mod error;
 
 pub use abort::AbortRule;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
-pub use config::{LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, Workload};
+pub use config::{
+    LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
+};
 pub use connection_plan::{ConnectionPlan, SourceRange};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};

@@ -55,6 +55,7 @@ impl LoadRecord {
             unsent: report.unsent,
             tls: report.tls,
             cookies: report.cookies,
+            warm_up: report.warm_up,
             shed: report.shed,
             abandoned: report.abandoned,
             errors: report.errors,
@@ -162,6 +163,9 @@ impl LoadRecord {
         self.waiting.merge(&other.waiting);
         self.total.merge(&other.total);
         self.opening.merge(&other.opening);
+        if let Some(warm_up) = other.warm_up {
+            self.warm_up = Some(warm_up.of_both(self.warm_up.unwrap_or(warm_up)));
+        }
         if let Some(cookies) = other.cookies {
             self.cookies = Some(cookies.plus(self.cookies.unwrap_or_default()));
         }

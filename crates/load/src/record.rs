@@ -3,7 +3,7 @@ use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     ClassHistograms, FORMAT_VERSION, LoadClass, LoadCookies, LoadErrors, LoadHistograms,
-    LoadReport, LoadSecond, LoadTls, LoadVerdict, WrongAnswers,
+    LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
 };
 use std::collections::BTreeMap;
 
@@ -69,6 +69,8 @@ pub struct LoadRecord {
     pub errors: LoadErrors,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
+    /// How the warm-up went; `None`: there was none.
+    pub warm_up: Option<LoadWarmUp>,
     /// What came of the cookies that the server set; `None`: nobody kept any.
     pub cookies: Option<LoadCookies>,
     /// Each class of requests by itself; empty if there is one.
@@ -219,6 +221,7 @@ impl LoadRecord {
             opening_ns: self.opening.summary(),
             tls: self.tls,
             cookies: self.cookies,
+            warm_up: self.warm_up,
             classes: self.class_reports(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,

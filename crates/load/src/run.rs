@@ -4,6 +4,7 @@
 //! connection has been tried, watches, and merges what the threads counted.
 //! Absent on purpose: signals (the caller raises the stop flag) and printing.
 mod watch;
+mod warm_up;
 
 use self::watch::{Watch, Watched, show_seconds};
 use crate::arrivals::Arrivals;
@@ -302,6 +303,7 @@ fn assemble(
         aborted: watched.aborted.clone(),
         ..LoadRecord::default()
     };
+    record.warm_up = watched.warm_up;
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
         record.offered = schedule.offered_until(watched.end_ns);

@@ -7,8 +7,11 @@
 //! completions. An arrival that could not be
 //! sent in time stays due at its intended start, which is what makes a stall visible.
 use crate::arrivals::{Arrivals, Cursor, Rate};
+use crate::steadiness::SLICE_NS;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// What makes a request due.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,18 +41,22 @@ pub struct Arrival {
 pub struct Schedule {
     pace: Pace,
     start_ns: u64,
-    window_start_ns: u64,
+    /// `u64::MAX` until it is known when the warm-up ends.
+    window_start_ns: AtomicU64,
     /// `u64::MAX` when only a count ends the run.
-    window_end_ns: u64,
+    duration_ns: u64,
+    /// What the warm-up is cut into.
+    warm_up_cut_ns: u64,
     /// `u64::MAX` when only time ends the run.
     requests_max: u64,
-    /// Open loop: evenly spaced arrivals before the window, at `warm_up_rate`.
-    warm_up_count: u64,
+    /// Open loop: evenly spaced arrivals before the window.
     warm_up_rate: Option<Rate>,
+    /// The next counted arrival.
     next: AtomicU64,
     warm_up_next: AtomicU64,
-    /// Open loop: the first index that is never handed out, as far as known.
+    /// Open loop: the first indices that are never handed out, as far as known.
     open_end: AtomicU64,
+    warm_up_end: AtomicU64,
 }
 
 impl Schedule {
@@ -63,13 +70,11 @@ impl Schedule {
         requests_max: Option<u64>,
     ) -> Self {
         let window_start_ns = start_ns.saturating_add(warm_up_ns);
-        let window_end_ns =
-            duration_ns.map_or(u64::MAX, |span| window_start_ns.saturating_add(span));
         let requests_max = requests_max.unwrap_or(u64::MAX);
-        let (mut warm_up_rate, mut warm_up_count, mut counted_max) = (None, 0, requests_max);
+        let (mut warm_up_rate, mut warm_up_end, mut counted_max) = (None, 0, requests_max);
         if let Pace::Open(arrivals) = &pace {
             warm_up_rate = arrivals.first_rate();
-            warm_up_count = warm_up_rate.map_or(0, |rate| rate.arrivals_before(warm_up_ns));
+            warm_up_end = warm_up_rate.map_or(0, |rate| rate.arrivals_before(warm_up_ns));
             // Of other processes the end is known when someone gets there.
             if let (Some(rate), Some(span_ns)) = (arrivals.steady_rate(), duration_ns) {
                 counted_max = counted_max.min(rate.arrivals_before(span_ns));
@@ -78,15 +83,47 @@ impl Schedule {
         Self {
             pace,
             start_ns,
-            window_start_ns,
-            window_end_ns,
+            window_start_ns: AtomicU64::new(window_start_ns),
+            duration_ns: duration_ns.unwrap_or(u64::MAX),
+            warm_up_cut_ns: SECOND_NS,
             requests_max,
-            warm_up_count,
             warm_up_rate,
             next: AtomicU64::new(0),
             warm_up_next: AtomicU64::new(0),
-            open_end: AtomicU64::new(warm_up_count.saturating_add(counted_max)),
+            open_end: AtomicU64::new(counted_max),
+            warm_up_end: AtomicU64::new(warm_up_end),
         }
+    }
+
+    /// The same with a warm-up that lasts until [`Self::begin_window`].
+    pub(crate) fn warming_up(self) -> Self {
+        let warm_up_end = if self.warm_up_rate.is_some() {
+            u64::MAX
+        } else {
+            0
+        };
+        Self {
+            window_start_ns: AtomicU64::new(u64::MAX),
+            warm_up_cut_ns: SLICE_NS,
+            warm_up_end: AtomicU64::new(warm_up_end),
+            ..self
+        }
+    }
+
+    /// Ends the warm-up of [`Self::warming_up`]: counting begins at the end of a slice, so far ahead
+    /// that every thread sees it before. Says when.
+    pub(crate) fn begin_window(&self, not_before_ns: u64) -> u64 {
+        let slices = (not_before_ns - self.start_ns).div_ceil(self.warm_up_cut_ns);
+        let window_start_ns = self.start_ns + slices * self.warm_up_cut_ns;
+        // A thread that sees it needs to see nothing else.
+        self.window_start_ns
+            .store(window_start_ns, Ordering::Relaxed);
+        window_start_ns
+    }
+
+    /// What the warm-up is cut into.
+    pub(crate) fn warm_up_cut_ns(&self) -> u64 {
+        self.warm_up_cut_ns
     }
 
     /// When warm-up begins.
@@ -94,14 +131,21 @@ impl Schedule {
         self.start_ns
     }
 
-    /// When counting begins.
+    /// When counting begins; `u64::MAX`: that is not known yet.
+    #[inline]
     pub fn window_start_ns(&self) -> u64 {
-        self.window_start_ns
+        self.window_start_ns.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn raw_window_end_ns(&self) -> u64 {
+        self.window_start_ns().saturating_add(self.duration_ns)
     }
 
     /// When the last arrival must have been due; `None` if only a count ends the run.
     pub fn window_end_ns(&self) -> Option<u64> {
-        (self.window_end_ns != u64::MAX).then_some(self.window_end_ns)
+        let window_end_ns = self.raw_window_end_ns();
+        (window_end_ns != u64::MAX).then_some(window_end_ns)
     }
 
     /// The number of counted requests that end the run; `None` if only time ends it.
@@ -126,7 +170,7 @@ impl Schedule {
     }
 
     fn claim_closed(&self, now_ns: u64) -> Option<Arrival> {
-        if now_ns < self.window_start_ns {
+        if now_ns < self.window_start_ns() {
             let number = self.warm_up_next.fetch_add(1, Ordering::Relaxed);
             return Some(Arrival {
                 number,
@@ -134,10 +178,10 @@ impl Schedule {
                 counted: false,
             });
         }
-        if now_ns >= self.window_end_ns {
+        if now_ns >= self.raw_window_end_ns() {
             return None;
         }
-        let number = self.take(self.requests_max)?;
+        let number = take(&self.next, self.requests_max)?;
         Some(Arrival {
             number,
             intended_ns: 0,
@@ -146,53 +190,60 @@ impl Schedule {
     }
 
     fn claim_open(&self, cursor: &mut Cursor<'_>) -> Option<Arrival> {
-        let index = self.take(self.open_end.load(Ordering::Relaxed))?;
-        if index < self.warm_up_count {
-            let offset_ns = self.warm_up_rate.map_or(0, |rate| rate.offset_ns(index));
-            return Some(Arrival {
-                number: index,
-                intended_ns: self.start_ns.saturating_add(offset_ns),
-                counted: false,
-            });
+        if let Some(arrival) = self.claim_warm_up() {
+            return Some(arrival);
         }
-        let arrival = self.counted_arrival(index - self.warm_up_count, cursor);
+        let index = take(&self.next, self.open_end.load(Ordering::Relaxed))?;
+        let arrival = self.counted_arrival(index, cursor);
         if arrival.is_none() {
             self.open_end.fetch_min(index, Ordering::Relaxed);
         }
         arrival
     }
 
+    /// The next arrival before the window, if there is one left.
+    fn claim_warm_up(&self) -> Option<Arrival> {
+        let number = take(&self.warm_up_next, self.warm_up_end.load(Ordering::Relaxed))?;
+        let offset_ns = self.warm_up_rate.map_or(0, |rate| rate.offset_ns(number));
+        let intended_ns = self.start_ns.saturating_add(offset_ns);
+        if intended_ns >= self.window_start_ns() {
+            self.warm_up_end.fetch_min(number, Ordering::Relaxed);
+            return None;
+        }
+        Some(Arrival {
+            number,
+            intended_ns,
+            counted: false,
+        })
+    }
+
+    /// Whether an arrival that was claimed during warm-up would now leave in the window.
+    pub(crate) fn is_outdated(&self, arrival: &Arrival) -> bool {
+        !arrival.counted && arrival.intended_ns >= self.window_start_ns()
+    }
+
     /// Arrival `number` of the window, if it lies in it.
     fn counted_arrival(&self, number: u64, cursor: &mut Cursor<'_>) -> Option<Arrival> {
         let intended_ns = self
-            .window_start_ns
+            .window_start_ns()
             .saturating_add(cursor.offset_ns(number)?);
-        (intended_ns < self.window_end_ns).then_some(Arrival {
+        (intended_ns < self.raw_window_end_ns()).then_some(Arrival {
             number,
             intended_ns,
             counted: true,
         })
     }
 
-    /// The next index below `end`. The plain load keeps a finished run from counting on for ever.
-    fn take(&self, end: u64) -> Option<u64> {
-        if self.next.load(Ordering::Relaxed) >= end {
-            return None;
-        }
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < end).then_some(index)
-    }
-
     /// Whether `now_ns` is inside the window.
     pub fn is_in_window(&self, now_ns: u64) -> bool {
-        self.window_start_ns <= now_ns && now_ns < self.window_end_ns
+        self.window_start_ns() <= now_ns && now_ns < self.raw_window_end_ns()
     }
 
     /// Whether a claim has nothing more to give, now or later.
     pub fn is_exhausted(&self, now_ns: u64) -> bool {
         let claimed = self.next.load(Ordering::Relaxed);
         match self.pace {
-            Pace::Closed => now_ns >= self.window_end_ns || claimed >= self.requests_max,
+            Pace::Closed => now_ns >= self.raw_window_end_ns() || claimed >= self.requests_max,
             Pace::Open(_) => claimed >= self.open_end.load(Ordering::Relaxed),
         }
     }
@@ -203,8 +254,8 @@ impl Schedule {
         let Pace::Open(arrivals) = &self.pace else {
             return None;
         };
-        let until_ns = now_ns.min(self.window_end_ns);
-        let span_ns = until_ns.saturating_sub(self.window_start_ns);
+        let until_ns = now_ns.min(self.raw_window_end_ns());
+        let span_ns = until_ns.saturating_sub(self.window_start_ns());
         Some(arrivals.count_before(span_ns, self.requests_max))
     }
 
@@ -228,17 +279,24 @@ impl Schedule {
     }
 
     fn first_unclaimed(&self) -> u64 {
-        let claimed = self.next.load(Ordering::Relaxed);
-        claimed.saturating_sub(self.warm_up_count)
+        self.next.load(Ordering::Relaxed)
     }
+}
+
+/// The next index below `end`. The plain load keeps a finished run from counting on for ever.
+#[inline]
+fn take(next: &AtomicU64, end: u64) -> Option<u64> {
+    if next.load(Ordering::Relaxed) >= end {
+        return None;
+    }
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    (index < end).then_some(index)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arrivals::{Profile, Spacing};
-
-    const SECOND_NS: u64 = 1_000_000_000;
 
     fn open(arrivals: Arrivals) -> Pace {
         Pace::Open(Arc::new(arrivals))

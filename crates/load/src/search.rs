@@ -198,7 +198,7 @@ impl Search<'_> {
             arrivals: self.plan.spacing.to_string(),
             closed_loop_per_s,
             step_ns: self.step_ns,
-            warm_up_ns: self.config.warm_up_ns,
+            warm_up_ns: self.config.warm_up.known_ns(),
             precision: self.plan.precision,
             rate_per_s: bracket.low(),
             missed_per_s: bracket.high(),

@@ -8,6 +8,7 @@
 //! Absent on purpose: waiting. A thread that finds no empty histograms makes new ones.
 use crate::outcome::{Outcome, add_errors};
 use crate::schedule::Schedule;
+use crate::steadiness::Steadiness;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{LoadErrors, LoadSecond, RunPart};
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub(crate) struct Span {
     /// Counts from 0 through all parts.
     pub(crate) index: u64,
     pub(crate) part: RunPart,
+    /// Whether it is shorter by design, and shown with others as a second.
+    is_slice: bool,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
 }
@@ -67,7 +70,10 @@ impl Span {
         let window_start_ns = schedule.window_start_ns();
         let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
         let now_ns = now_ns.max(schedule.start_ns());
-        let warm_up = Part::new(RunPart::WarmUp, 0, schedule.start_ns(), window_start_ns);
+        let warm_up = Part {
+            cut_ns: schedule.warm_up_cut_ns(),
+            ..Part::new(RunPart::WarmUp, 0, schedule.start_ns(), window_start_ns)
+        };
         let window = warm_up.next(RunPart::Window, window_end_ns);
         if now_ns < window_start_ns {
             warm_up.span(now_ns)
@@ -79,9 +85,10 @@ impl Span {
     }
 }
 
-/// A stretch of time cut into seconds.
+/// A stretch of time cut into seconds, or slices of seconds.
 struct Part {
     part: RunPart,
+    cut_ns: u64,
     first_index: u64,
     start_ns: u64,
     end_ns: u64,
@@ -91,6 +98,7 @@ impl Part {
     fn new(part: RunPart, first_index: u64, start_ns: u64, end_ns: u64) -> Self {
         Self {
             part,
+            cut_ns: SECOND_NS,
             first_index,
             start_ns,
             end_ns,
@@ -98,18 +106,19 @@ impl Part {
     }
 
     fn next(&self, part: RunPart, end_ns: u64) -> Self {
-        let seconds = (self.end_ns - self.start_ns).div_ceil(SECOND_NS);
-        Self::new(part, self.first_index + seconds, self.end_ns, end_ns)
+        let pieces = (self.end_ns - self.start_ns).div_ceil(self.cut_ns);
+        Self::new(part, self.first_index + pieces, self.end_ns, end_ns)
     }
 
     fn span(&self, now_ns: u64) -> Span {
-        let place = (now_ns - self.start_ns) / SECOND_NS;
-        let start_ns = self.start_ns + place * SECOND_NS;
+        let place = (now_ns - self.start_ns) / self.cut_ns;
+        let start_ns = self.start_ns + place * self.cut_ns;
         Span {
             index: self.first_index + place,
             part: self.part,
+            is_slice: self.cut_ns < SECOND_NS,
             start_ns,
-            end_ns: start_ns.saturating_add(SECOND_NS).min(self.end_ns),
+            end_ns: start_ns.saturating_add(self.cut_ns).min(self.end_ns),
         }
     }
 }
@@ -246,6 +255,10 @@ pub(crate) struct Timeline<'run> {
     /// Of each thread: the index from which on more may come, and its totals so far.
     workers: Vec<(u64, Counts)>,
     rows: BTreeMap<u64, Row>,
+    /// The slices so far of a second that is not over.
+    slices: Option<Row>,
+    /// What a warm-up that ends by itself is judged by.
+    pub(crate) steadiness: Steadiness,
     /// Sum of the rows that count.
     pub(crate) totals: Clocks,
     /// Of all that were completed, in order.
@@ -258,6 +271,8 @@ impl<'run> Timeline<'run> {
             exchange,
             workers: vec![(0, Counts::default()); threads],
             rows: BTreeMap::new(),
+            slices: None,
+            steadiness: Steadiness::default(),
             totals: Clocks::default(),
             seconds: Vec::new(),
         }
@@ -275,6 +290,41 @@ impl<'run> Timeline<'run> {
                 break;
             }
             let row = entry.remove();
+            self.join(row, start_ns, each);
+        }
+        if complete_below == Some(u64::MAX)
+            && let Some(row) = self.slices.take()
+        {
+            self.close(row, start_ns, each);
+        }
+    }
+
+    /// Slices of a warm-up are shown to its judge, and to everybody else as seconds.
+    fn join(&mut self, row: Row, start_ns: u64, each: &mut dyn FnMut(&Second<'_>)) {
+        let is_slice = row.span.is_slice;
+        if is_slice {
+            let duration_ns = row.end_ns - row.span.start_ns;
+            self.steadiness.quarter(duration_ns, &row.clocks);
+        }
+        let row = match self.slices.take() {
+            Some(mut second)
+                if is_slice && row.span.start_ns < second.span.start_ns + SECOND_NS =>
+            {
+                second.end_ns = row.end_ns;
+                second.clocks.merge(&row.clocks);
+                add(&mut second.counts, &row.counts);
+                self.recycle(row.clocks);
+                second
+            }
+            Some(second) => {
+                self.close(second, start_ns, each);
+                row
+            }
+            None => row,
+        };
+        if is_slice && row.end_ns - row.span.start_ns < SECOND_NS {
+            self.slices = Some(row);
+        } else {
             self.close(row, start_ns, each);
         }
     }

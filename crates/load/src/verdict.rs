@@ -47,6 +47,7 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
         judge_pacing(record, &mut verdict);
     }
     judge_cookies(record, &mut verdict);
+    judge_warm_up(record, &mut verdict);
     judge_machine(record, &mut verdict);
     verdict
 }
@@ -203,6 +204,22 @@ fn judge_cookies(record: &LoadRecord, verdict: &mut LoadVerdict) {
     let reason = format!(
         "{} cookies found no room: a user keeps {COOKIES_MAX} of {COOKIE_BYTES_MAX} bytes together",
         cookies.overflowed
+    );
+    note(verdict, LoadStatus::Suspect, reason);
+}
+
+/// What still changes when counting begins has no single rate and latency.
+fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let Some(warm_up) = record.warm_up else {
+        return;
+    };
+    if warm_up.until_steady.is_none_or(|one| one.became_steady) {
+        return;
+    }
+    let reason = format!(
+        "the warm-up was not steady after {}: rate or median response still changed, or too few \
+         answers came to tell; allow it more time",
+        format_duration_ns(warm_up.duration_ns as f64)
     );
     note(verdict, LoadStatus::Suspect, reason);
 }

@@ -4,7 +4,7 @@ mod support;
 
 use millpond_http::Method;
 use millpond_load::{
-    BodyCheck, Ended, LoadConfig, LoadError, LoadRecord, Progress, Stop, Workload,
+    BodyCheck, Ended, LoadConfig, LoadError, LoadRecord, Progress, Stop, WarmUp, Workload,
 };
 use millpond_measure::record::LoadStatus;
 use std::collections::{HashMap, HashSet};
@@ -68,7 +68,9 @@ fn time_ends_the_window_and_warm_up_is_not_counted() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));
     let mut config = get(server.address);
     config.connections = 2;
-    config.warm_up_ns = 200 * MS;
+    config.warm_up = WarmUp::Lasting {
+        duration_ns: 200 * MS,
+    };
     config.stop = Stop::after_ns(300 * MS);
     let record = run(&config);
     check_identities(&record);

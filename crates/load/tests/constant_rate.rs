@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 mod support;
 
-use millpond_load::{Arrivals, Ended, Mode, Profile, Rate, Spacing, Stop};
+use millpond_load::{Arrivals, Ended, Mode, Profile, Rate, Spacing, Stop, WarmUp};
 use millpond_measure::record::LoadStatus;
 use std::time::Duration;
 use support::{MS, Reply, TestServer, check_identities, get, run};
@@ -186,7 +186,9 @@ fn warm_up_is_sent_and_not_counted() {
     let mut config = get(server.address);
     config.connections = 2;
     config.mode = Mode::ConstantRate { per_s: 200.0 };
-    config.warm_up_ns = 250 * MS;
+    config.warm_up = WarmUp::Lasting {
+        duration_ns: 250 * MS,
+    };
     config.stop = Stop::after_requests(40);
     let record = run(&config);
     check_identities(&record);

@@ -42,7 +42,9 @@ fn shown_seconds_are_the_run() {
         config.mode = mode;
         config.threads = 2;
         config.connections = 3;
-        config.warm_up_ns = 300 * MS;
+        config.warm_up = millpond_load::WarmUp::Lasting {
+            duration_ns: 300 * MS,
+        };
         config.stop = Stop::after_ns(1_400 * MS);
         let keeper = Keeper::default();
         let record = run_observed(&config, &keeper, &AtomicBool::new(false)).unwrap();

@@ -12,6 +12,7 @@ mod class;
 mod cookies;
 mod load;
 mod second;
+mod warm_up;
 mod search;
 
 pub use class::{LoadClass, LoadTls, WrongAnswers};
@@ -28,6 +29,7 @@ pub use round::{
 };
 pub use search::{CurvePoint, SearchEnd, SearchReport, SearchStep, StepOutcome};
 pub use second::{LoadSecond, RunPart};
+pub use warm_up::{LoadSteadiness, LoadWarmUp};
 
 /// Version of the record's layout. Grows when a field changes meaning, not when one is added.
 pub const FORMAT_VERSION: u32 = 1;

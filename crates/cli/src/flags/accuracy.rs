@@ -4,7 +4,7 @@
 
 use super::parse_duration_ns;
 use clap::{ArgAction, Args};
-use millpond_load::{AbortRule, LoadRecord};
+use millpond_load::{AbortRule, LoadRecord, WarmUp};
 use millpond_measure::slo::Slo;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -18,9 +18,10 @@ pub(super) struct AccuracyFlags {
     #[arg(long, value_name = "on|off", value_parser = parse_switch, default_value = "on",
         action = ArgAction::Set)]
     pub(super) receive_stamps: bool,
-    /// Send for so long before requests count; --print ndjson shows it all the same
-    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
-    pub(super) warm_up: Option<u64>,
+    /// Send for so long before requests count; --print ndjson shows it all the same. auto: until
+    /// throughput and median response time no longer change, or for LIMIT [default limit: 30s]
+    #[arg(long, value_name = "TIME|auto[:LIMIT]", value_parser = parse_warm_up)]
+    warm_up: Option<WarmUp>,
     /// End the run early, with exit status 5, when one of these comes true over --abort-over:
     /// errors>5%, p99>1s, rate<100, written as the objectives of --slo; several with commas
     #[arg(long, value_name = "CONDITIONS", conflicts_with = "find_max")]
@@ -29,6 +30,21 @@ pub(super) struct AccuracyFlags {
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "5s",
         requires = "abort")]
     abort_over: u64,
+}
+
+/// When a warm-up ends that does not become steady.
+const LIMIT_NS_DEFAULT: u64 = 30 * SECOND_NS;
+
+fn parse_warm_up(text: &str) -> Result<WarmUp, String> {
+    let Some(limit) = text.strip_prefix("auto") else {
+        return parse_duration_ns(text).map(|duration_ns| WarmUp::Lasting { duration_ns });
+    };
+    let limit_ns = match limit.strip_prefix(':') {
+        Some(limit) => parse_duration_ns(limit)?,
+        None if limit.is_empty() => LIMIT_NS_DEFAULT,
+        None => return Err("write a time, auto, or auto:LIMIT".to_owned()),
+    };
+    Ok(WarmUp::UntilSteady { limit_ns })
 }
 
 fn parse_switch(text: &str) -> Result<bool, String> {
@@ -40,6 +56,11 @@ fn parse_switch(text: &str) -> Result<bool, String> {
 }
 
 impl AccuracyFlags {
+    /// What comes before the window.
+    pub(super) fn warm_up(&self) -> WarmUp {
+        self.warm_up.unwrap_or(WarmUp::Lasting { duration_ns: 0 })
+    }
+
     /// What ends the run early.
     pub(super) fn abort_rule(&self) -> Option<AbortRule> {
         let seconds = self.abort_over.div_ceil(SECOND_NS) as usize;
@@ -93,5 +114,17 @@ mod tests {
         stamped.wake_delay.record(1);
         assert_eq!(flags(true).missing(&stamped), None);
         assert!(parse_switch("maybe").is_err());
+    }
+
+    #[test]
+    fn warm_ups_last_or_end_by_themselves() {
+        let lasting = |duration_ns| Ok(WarmUp::Lasting { duration_ns });
+        let until_steady = |limit_ns| Ok(WarmUp::UntilSteady { limit_ns });
+        assert_eq!(parse_warm_up("2s"), lasting(2 * SECOND_NS));
+        assert_eq!(parse_warm_up("auto"), until_steady(30 * SECOND_NS));
+        assert_eq!(parse_warm_up("auto:5s"), until_steady(5 * SECOND_NS));
+        for bad in ["", "auto5s", "auto:", "automatic", "soon"] {
+            assert!(parse_warm_up(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use super::{Failure, interrupt_flag};
 use crate::output::{self, Exit, JsonFile, Progress};
 use clap::Args;
-use millpond_load::{LoadConfig, SearchNews, SearchPlan, Spacing, Stop, find_max};
+use millpond_load::{LoadConfig, SearchNews, SearchPlan, Spacing, Stop, WarmUp, find_max};
 use millpond_measure::record::{SearchEnd, SearchReport, SearchStep};
 use millpond_measure::report::curve;
 use millpond_measure::slo::{Slo, parse_share};
@@ -65,13 +65,18 @@ impl FindMaxFlags {
         wishes: Wishes,
     ) -> Result<Exit, Failure> {
         let step_ns = wishes.step_ns.unwrap_or(STEP_NS_DEFAULT);
-        let warm_up_ns = match config.warm_up_ns {
-            0 => step_ns / WARM_UP_SHARE,
-            given_ns => given_ns,
+        let duration_ns = match config.warm_up {
+            WarmUp::Lasting { duration_ns: 0 } => step_ns / WARM_UP_SHARE,
+            WarmUp::Lasting { duration_ns } => duration_ns,
+            WarmUp::UntilSteady { .. } => {
+                return Err(Failure::usage(
+                    "each step of --find-max has a warm-up of the same length: give --warm-up TIME",
+                ));
+            }
         };
         let config = LoadConfig {
             stop: Stop::after_ns(step_ns),
-            warm_up_ns,
+            warm_up: WarmUp::Lasting { duration_ns },
             ..config
         };
         let plan = SearchPlan {
@@ -118,7 +123,7 @@ fn announced(config: &LoadConfig, plan: &SearchPlan, url: &str) -> SearchReport 
         connections: narrow(config.connections),
         arrivals: plan.spacing.to_string(),
         step_ns: config.stop.duration_ns.unwrap_or_default(),
-        warm_up_ns: config.warm_up_ns,
+        warm_up_ns: config.warm_up.known_ns(),
         ..SearchReport::default()
     }
 }

@@ -161,7 +161,7 @@ impl LoadFlags {
             receive_stamps: self.accuracy.receive_stamps,
             abort: self.accuracy.abort_rule(),
             cookies: self.cookies.plan(),
-            warm_up_ns: self.accuracy.warm_up.unwrap_or(0),
+            warm_up: self.accuracy.warm_up(),
             ..LoadConfig::new(target, workload)
         };
         self.expect.apply(&mut config);

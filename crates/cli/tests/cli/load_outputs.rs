@@ -244,7 +244,17 @@ fn the_record_is_valid_by_its_schema() {
     load(
         &server,
         at,
-        &["-R", "300", "--requests", "100", "--json", "run.json"],
+        &[
+            "-R",
+            "300",
+            "--requests",
+            "100",
+            "--cookies",
+            "--warm-up",
+            "auto:500ms",
+            "--json",
+            "run.json",
+        ],
     );
     let schema_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load.schema.json");
     let schema: Value =

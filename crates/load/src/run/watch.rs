@@ -3,8 +3,10 @@
 //! On the path: `run` has started the workers and waits here until they are done, or until the caller,
 //! a condition or a target that is gone ends the run.
 //! Absent on purpose: what the threads counted, but for the seconds that are shown meanwhile.
+use super::warm_up::WarmUpWatch;
 use super::{Observer, Progress, WorkerHandle};
 use crate::abort::AbortWatch;
+use crate::config::WarmUp;
 use crate::error::{ConnectFailure, LoadError};
 use crate::outcome::add_errors;
 use crate::record::Ended;
@@ -14,7 +16,7 @@ use crate::timeline::Timeline;
 use millpond_io::monotonic_ns;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::{CpuTimes, MachineNoise};
-use millpond_measure::record::LoadErrors;
+use millpond_measure::record::{LoadErrors, LoadWarmUp};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, SystemTime};
@@ -35,6 +37,7 @@ pub(super) struct Watched {
     /// When all threads were done, or were told to be.
     pub(super) end_ns: u64,
     pub(super) steal_share: Option<f64>,
+    pub(super) warm_up: Option<LoadWarmUp>,
     pub(super) started: Option<SystemTime>,
     pub(super) thread_rates: LatencyHistogram,
 }
@@ -71,6 +74,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 aborted: None,
                 end_ns,
                 steal_share: None,
+                warm_up: None,
                 started: None,
                 thread_rates: LatencyHistogram::new(),
             });
@@ -83,6 +87,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let mut steal = StealWatch::default();
         let config = self.shared.config;
         let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
+        let mut warm_up = WarmUpWatch::new(config.warm_up);
         let mut ended = Ended::Complete;
         while !self.all_done() {
             std::thread::park_timeout(WATCH);
@@ -103,16 +108,19 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 self.observer.second(second);
                 abort.second(second);
             });
+            warm_up.look(schedule, &timeline.steadiness, now_ns);
             if abort.reason.is_some() {
                 ended = Ended::Aborted;
                 break;
             }
         }
+        let end_ns = monotonic_ns();
         Ok(Watched {
             ended,
             aborted: abort.reason,
-            end_ns: monotonic_ns(),
+            end_ns,
             steal_share: steal.share(),
+            warm_up: warm_up.outcome(schedule, end_ns),
             started: Some(started),
             thread_rates: reporter.thread_rates,
         })
@@ -156,13 +164,17 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         Some(schedule.get_or_init(|| {
             let start_ns = monotonic_ns() + START_DELAY_NS;
             let stop = config.stop;
-            Schedule::new(
+            let schedule = Schedule::new(
                 pace.clone(),
                 start_ns,
-                config.warm_up_ns,
+                config.warm_up.known_ns(),
                 stop.duration_ns,
                 stop.requests,
-            )
+            );
+            match config.warm_up {
+                WarmUp::Lasting { .. } => schedule,
+                WarmUp::UntilSteady { .. } => schedule.warming_up(),
+            }
         }))
     }
 

@@ -46,6 +46,10 @@ impl Worker<'_> {
             let every = sampling.every(shard.driver.counters().receives);
             shard.driver.stamp_receives(every);
         }
+        if self.held.is_some_and(|held| schedule.is_outdated(&held)) {
+            // The warm-up ends before it is due.
+            self.held = None;
+        }
         if schedule.is_in_window(now_ns) {
             self.cpu.sample(now_ns, shard.driver.counters().spun_ns);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoadClass, LoadCookies, LoadTls, WrongAnswers};
+use super::{LoadClass, LoadCookies, LoadTls, LoadWarmUp, WrongAnswers};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
 /// Failures by phase.
@@ -174,6 +174,9 @@ pub struct LoadReport {
     /// What came of the cookies that the server set; absent if nobody kept any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookies: Option<LoadCookies>,
+    /// How the warm-up went; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<LoadWarmUp>,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// Each class of requests by itself; empty if there is one.

@@ -5,8 +5,9 @@
 
 use super::classes;
 use crate::histogram::{LatencyHistogram, LatencySummary};
-use crate::record::{LoadCookies, LoadReport, LoadTls};
+use crate::record::{LoadCookies, LoadReport, LoadTls, LoadWarmUp};
 use crate::series::SampleSummary;
+use crate::units::format_duration_ns;
 
 /// wrk moves on to the next unit at this share of it.
 const NEXT_UNIT_SHARE: f64 = 0.85;
@@ -98,6 +99,19 @@ pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
     if let Some(arrivals) = &report.arrivals {
         text += &format!("  Arrivals: {arrivals}\n");
+    }
+    if let Some(LoadWarmUp {
+        duration_ns,
+        until_steady: Some(until_steady),
+    }) = report.warm_up
+    {
+        let found = if until_steady.became_steady {
+            "steady"
+        } else {
+            "NOT STEADY"
+        };
+        let length = format_duration_ns(duration_ns as f64);
+        text += &format!("  Warm-up: {found} after {length}\n");
     }
     if report.shed > 0 {
         text += &format!("  Later than the deadline, not sent: {}\n", report.shed);
