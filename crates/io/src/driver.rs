@@ -13,6 +13,7 @@ mod busy_poll;
 mod buffer_queue;
 mod linger;
 mod receiving;
+mod standing;
 mod turn;
 mod receive_stamps;
 pub mod choice;
@@ -190,6 +191,8 @@ pub struct DriverCounters {
     pub wakes: u64,
     /// Kernel events dropped because their socket was gone.
     pub stale_events: u64,
+    /// Events that were handled later because clients that are served already came first.
+    pub put_off: u64,
     /// Receives that found no buffer and were made again: of a ring.
     pub receive_starvations: u64,
     /// Sockets closed while the kernel still had operations on them: of a ring.

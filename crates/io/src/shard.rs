@@ -78,7 +78,8 @@ pub trait Protocol<D: Driver> {
     /// Something happened.
     fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>);
 
-    /// A timer of [`ShardContext::timers`] fired; `user` is what it was created with.
+    /// A timer of [`ShardContext::timers`] fired; `user` is what it was created with. At most a few
+    /// fire in a tick; the others do in the next ones, before anything sleeps.
     fn timer_expired(&mut self, _shard: &mut ShardContext<'_, D>, _user: u64) {}
 
     /// All events and timers of a tick are handled: flush dirty connections, hand batches over.
@@ -97,6 +98,10 @@ pub trait Protocol<D: Driver> {
         WaitPlan::default()
     }
 }
+
+/// Timers that fire in one tick. A crowd's deadlines pass together, and what each of them causes
+/// is some 25 us in a server; the rest fires in the next ticks, which do not sleep.
+const TIMERS_PER_TICK_MAX: usize = 4;
 
 const RUNNING: u8 = 0;
 const STOPPING: u8 = 1;
@@ -276,7 +281,10 @@ impl<D: Driver> Shard<D> {
         })?;
         self.pools.blocks.drain_remote();
         let now_ns = self.driver.now_ns();
-        while let Some((user, _)) = self.timers.pop_expired(now_ns) {
+        for _ in 0..TIMERS_PER_TICK_MAX {
+            let Some((user, _)) = self.timers.pop_expired(now_ns) else {
+                break;
+            };
             self.timers_fired += 1;
             protocol.timer_expired(&mut self.context(now_ns), user);
         }

@@ -208,7 +208,7 @@ fn write_driver(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
 type DriverMetric = (&'static str, &'static str, fn(&DriverCounters) -> u64);
 
 /// What a driver counts besides its calls.
-const DRIVER_METRICS: [DriverMetric; 12] = [
+const DRIVER_METRICS: [DriverMetric; 13] = [
     ("ticks_total", "Rounds of the event loop.", |driver| {
         driver.ticks
     }),
@@ -216,6 +216,11 @@ const DRIVER_METRICS: [DriverMetric; 12] = [
         "sends_blocked_total",
         "Sends that left something over.",
         |driver| driver.sends_blocked,
+    ),
+    (
+        "put_off_total",
+        "Events handled later because clients that are being served came first.",
+        |driver| driver.put_off,
     ),
     (
         "receive_starvations_total",

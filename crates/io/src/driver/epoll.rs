@@ -32,6 +32,7 @@ use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
+use super::standing::{Regulars, Standing, Turn};
 use super::turn::turn_bytes;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
@@ -64,6 +65,13 @@ const LISTENER_TOKEN: u64 = u64::MAX - 1;
 /// The flags that make a receive worthwhile. The last two are always watched by the kernel.
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
 
+/// Whether an event that was put off has its turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum IsTurn {
+    No,
+    Yes,
+}
+
 /// Sockets of one shard through epoll.
 pub struct EpollDriver {
     epoll: OwnedFd,
@@ -78,6 +86,9 @@ pub struct EpollDriver {
     /// How much each socket may receive in this tick.
     turn_bytes: usize,
     events: Box<[epoll::Event]>,
+    regulars: Regulars,
+    /// Ready in this tick, behind the regulars.
+    put_off: Vec<epoll::Event>,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
     closing_count: usize,
@@ -124,6 +135,8 @@ impl EpollDriver {
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
+            regulars: Regulars::default(),
+            put_off: Vec::with_capacity(EVENTS_PER_WAIT),
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
             busy_poll: BusyPoll::default(),
@@ -257,14 +270,37 @@ impl EpollDriver {
         }
         self.report_failing(pools, handler);
         self.turn_bytes = turn_bytes(events.len());
+        self.regulars.begin_tick(self.now_ns);
+        let lacks_memory = self.handle_sockets(events, pools, handler);
+        if self.takes_last_connections() {
+            self.accept_waiting(&mut Turn::endless(), pools, handler);
+            self.finish_accepting();
+        }
+        self.expire_deadlines();
+        self.io_buffer.take_if(|_| self.sockets.is_empty());
+        if lacks_memory {
+            // Peers wait: what is ready is reported again, at once, hence the pause.
+            thread::sleep(MEMORY_PAUSE);
+        }
+    }
+
+    /// True when there was no memory to receive into.
+    fn handle_sockets<H>(
+        &mut self,
+        events: &[epoll::Event],
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) -> bool
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
         let mut io_buffer = self.io_buffer.take();
-        let mut lacks_memory = false;
+        let (mut lacks_memory, mut is_listener_ready) = (false, false);
         for event in events {
-            let (flags, token) = (event.flags, event.data.u64());
-            match token {
+            match event.data.u64() {
                 WAKE_TOKEN => {}
-                LISTENER_TOKEN => self.accept_waiting(pools, handler),
-                bits => {
+                LISTENER_TOKEN => is_listener_ready = true,
+                _ => {
                     let buffer = match &mut io_buffer {
                         Some(buffer) => buffer,
                         None => match pools.io_buffers.lease() {
@@ -275,42 +311,55 @@ impl EpollDriver {
                             }
                         },
                     };
-                    self.handle_socket(SocketId::from_bits(bits), flags, buffer, pools, handler);
+                    self.handle_socket(event, IsTurn::No, buffer, pools, handler);
                 }
             }
         }
-        if self.takes_last_connections() {
-            self.accept_waiting(pools, handler);
-            self.finish_accepting();
+        // The kernel reports again who has no turn, behind those that it reports now.
+        let mut put_off = std::mem::take(&mut self.put_off);
+        self.counters.put_off += put_off.len() as u64;
+        let mut turn = self.regulars.turn_of_others();
+        for event in put_off.iter().take_while(|_| turn.goes_on()) {
+            if let Some(buffer) = &mut io_buffer {
+                self.handle_socket(event, IsTurn::Yes, buffer, pools, handler);
+            }
         }
-        self.expire_deadlines();
-        self.io_buffer = io_buffer.filter(|_| !self.sockets.is_empty());
-        if lacks_memory {
-            // Peers wait: what is ready is reported again, at once, hence the pause.
-            thread::sleep(MEMORY_PAUSE);
+        put_off.clear();
+        self.put_off = put_off;
+        self.io_buffer = io_buffer;
+        if is_listener_ready {
+            self.accept_waiting(&mut turn, pools, handler);
         }
+        lacks_memory
     }
 
     fn handle_socket<H>(
         &mut self,
-        id: SocketId,
-        flags: EventFlags,
+        event: &epoll::Event,
+        is_turn: IsTurn,
         buffer: &mut Lease,
         pools: &mut ShardPools,
         handler: &mut H,
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let turn_bytes = self.turn_bytes;
+        let (flags, id) = (event.flags, SocketId::from_bits(event.data.u64()));
+        let (turn_bytes, now_ns) = (self.turn_bytes, self.now_ns);
         let Self {
             sockets,
             receive_stamps,
+            regulars,
+            put_off,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             self.counters.stale_events += 1;
             return;
         };
+        if !regulars.is_first(socket.standing, now_ns) && is_turn == IsTurn::No {
+            put_off.push(*event);
+            return;
+        }
         match socket.stage {
             Stage::Open if !flags.contains(EventFlags::OUT) => {
                 if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
@@ -395,7 +444,7 @@ impl Driver for EpollDriver {
         if self.receive_stamps.is_on() {
             stamp_socket(fd.as_fd());
         }
-        let socket = Socket::new(fd, Stage::Connecting);
+        let socket = Socket::new(fd, Stage::Connecting, Standing::Ours);
         let id = self
             .register(socket, EventFlags::OUT)
             .map_err(|error| IoError::System {

@@ -48,6 +48,7 @@ use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::features::{DriverFeature, DriverFeatures};
+use super::standing::Regulars;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::Address;
 use crate::clock::monotonic_ns;
@@ -58,7 +59,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use io_uring::{cqueue, opcode, types};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ pub struct UringDriver {
     /// Abandoned ones included.
     sockets: Slab<Socket>,
     queued: Slab<QueuedBuffer>,
-    /// Sockets in `Stage::Failing`, to be reported; may hold dead ids, as the next five.
+    /// Sockets in `Stage::Failing`, to be reported; may hold dead ids, as the next six.
     failing: Vec<SocketId>,
     /// With a send for the next wait.
     due: Vec<SocketId>,
@@ -87,10 +88,15 @@ pub struct UringDriver {
     handed_over: Vec<SocketId>,
     /// Whose send turned out to be blocked in this tick.
     found_blocked: Vec<SocketId>,
+    /// Of which nobody receives, to be watched from the end of the tick on.
+    unwatched: Vec<SocketId>,
     /// That wait for their turn to receive, the first one first.
     waiting: VecDeque<SocketId>,
-    /// That receive again and have bytes held.
+    /// With bytes or a FIN held that are wanted: put off, or receiving again.
     resumed: Vec<SocketId>,
+    /// Accepted by the kernel, to be taken in when they have their turn.
+    accepted: VecDeque<OwnedFd>,
+    regulars: Regulars,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
@@ -145,8 +151,11 @@ impl UringDriver {
             due: list(),
             handed_over: list(),
             found_blocked: list(),
+            unwatched: list(),
             waiting: VecDeque::with_capacity(256),
             resumed: list(),
+            accepted: VecDeque::with_capacity(256),
+            regulars: Regulars::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
             alive_count: 0,
@@ -235,6 +244,7 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
+        self.regulars.begin_tick(self.now_ns);
         self.settle_sends();
         if self.wake.take() {
             self.counters.wakes += 1;
@@ -242,13 +252,15 @@ impl UringDriver {
         }
         self.report_failing(pools, handler);
         self.report_found_blocked(pools, handler);
-        self.deliver_held(pools, handler);
         // Out of `self`, which the handler borrows.
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
             self.handle_completion(&completion, pools, handler);
         }
         self.completions = completions;
+        let mut turn = self.regulars.turn_of_others();
+        self.deliver_held(&mut turn, pools, handler);
+        self.take_in_accepted(&mut turn, pools, handler);
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);
         }
@@ -383,6 +395,7 @@ impl Driver for UringDriver {
         self.counters.ticks += 1;
         self.provide_buffers(pools)?;
         self.give_turns();
+        self.arm_watches();
         self.wait(deadline_ns)?;
         self.handle_completions(pools, &mut handler);
         self.buffers.end_tick();

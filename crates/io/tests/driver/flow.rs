@@ -378,6 +378,67 @@ pub(crate) fn a_flood_leaves_everybody_a_turn<W: World>(world: &W) {
     );
 }
 
+/// 500 clients that connected, dribbled or hung up had all their events handled before the next
+/// request of one that had been served all along, which waited for 5 ms. Goal: it comes first, a
+/// few of them come per tick, and all come in the end.
+pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
+    const CROWD: usize = 100;
+    const ROUNDS: usize = 20;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(world.connect(&address).unwrap());
+        pond.accept();
+    }
+    let mut came_before = Vec::new();
+    for _ in 0..ROUNDS {
+        // Asks twice: who was answered and asks again is known.
+        for _ in 0..2 {
+            pond.seen.clear();
+            peer.write_all(b"hello").unwrap();
+            pond.run_with(echo, |seen, _| received_len(seen, regular) == 5);
+            pond.peer_receives(&mut peer, 5);
+        }
+        for other in &mut crowd {
+            other.write_all(b"x").unwrap();
+        }
+        peer.write_all(b"hello").unwrap();
+        pond.seen.clear();
+        let (mut before, mut others) = (None, 0);
+        while before.is_none() || others < CROWD {
+            pond.tick(0, &mut |_, _, event| match event {
+                Event::Received { socket, .. } if *socket == regular => before = Some(others),
+                Event::Received { .. } => others += 1,
+                _ => {}
+            });
+        }
+        came_before.push(before.unwrap());
+    }
+    // A machine that stood still for longer than a regular is remembered spoils a round, not all.
+    let good_rounds = came_before.iter().filter(|before| **before <= 12).count();
+    assert!(good_rounds >= ROUNDS / 2, "{came_before:?}");
+    assert!(pond.driver.counters().put_off > 0);
+}
+
+/// Goal: where nobody has been served for long, newcomers are not put off.
+pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
+    let (mut pond, address) = Pond::listening(world);
+    let mut crowd: Vec<_> = (0..100).map(|_| world.connect(&address).unwrap()).collect();
+    for peer in &mut crowd {
+        peer.write_all(b"x").unwrap();
+    }
+    let received = |seen: &[Seen]| {
+        let bytes = seen
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Received(..)));
+        bytes.count()
+    };
+    pond.run_until(|seen| received(seen) == 100);
+    assert_eq!(pond.driver.counters().put_off, 0);
+}
+
 /// Each peer writes until nobody takes more.
 fn pour(peers: &mut [impl Remote], bytes: &[u8]) {
     for peer in peers {

@@ -56,7 +56,8 @@ macro_rules! behaviours_on_a_kernel {
     ($is_here:expr, $make:expr) => {
         behaviours_everywhere!($is_here, crate::world::Kernel($make));
         tests_of!($is_here, crate::world::Kernel($make), {
-            flow: a_message_costs_one_receive_and_one_send a_flood_leaves_everybody_a_turn;
+            flow: a_message_costs_one_receive_and_one_send a_flood_leaves_everybody_a_turn
+                a_crowd_waits_behind_who_is_served nobody_waits_without_regulars;
             waiting: a_waker_ends_an_endless_wait a_spin_ends_for_a_reason;
         });
     };

@@ -9,6 +9,7 @@ use super::{EpollDriver, Event, LISTENER_TOKEN};
 use crate::driver::accept_limits::{
     ACCEPTS_AT_STOP_MAX, ACCEPTS_PER_TICK_MAX, RETRY_NS, RETRY_TIMER_USER,
 };
+use crate::driver::standing::{Standing, Turn};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now};
@@ -70,8 +71,12 @@ impl EpollDriver {
             .is_some_and(|accepting| accepting.is_last_round)
     }
 
-    pub(super) fn accept_waiting<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
-    where
+    pub(super) fn accept_waiting<H>(
+        &mut self,
+        turn: &mut Turn,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let is_last_round = self.takes_last_connections();
@@ -84,13 +89,16 @@ impl EpollDriver {
             let Some(accepting) = &self.accepting else {
                 return;
             };
+            if !turn.goes_on() {
+                return;
+            }
             self.counters.accepts += 1;
             let exhausted = match accept_now(accepting.listener.fd()) {
                 Accepted::NoneWaiting => return,
                 Accepted::PeerGone => continue,
                 Accepted::Exhausted(error) => error,
                 Accepted::Connection(fd, peer) => {
-                    let socket = Socket::new(fd, Stage::Open);
+                    let socket = Socket::new(fd, Stage::Open, Standing::Unknown);
                     match self.register(socket, EventFlags::IN) {
                         Ok(socket) => {
                             self.counters.accepted += 1;

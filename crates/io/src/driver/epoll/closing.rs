@@ -8,7 +8,7 @@ use super::sending::Flushed;
 use super::socket::Stage;
 use super::{EpollDriver, READABLE, SocketId, handle_of};
 use crate::driver::accept_limits::RETRY_TIMER_USER;
-use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::finish_sending;
 use crate::op::receive::{Received, receive_now};
@@ -48,8 +48,9 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
+        // Who finished before us is only to be closed, which sends our FIN as well.
         let is_over =
-            finish_sending(socket.fd()).is_err() || socket.receiving == Receiving::Finished;
+            socket.receiving == Receiving::Finished || finish_sending(socket.fd()).is_err();
         if is_over {
             return self.remove(id);
         }
@@ -131,7 +132,10 @@ impl EpollDriver {
 
     /// Ends what took too long; wakes the listener that rested.
     pub(super) fn expire_deadlines(&mut self) {
-        while let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) {
+        for _ in 0..CLOSED_LATE_PER_TICK_MAX {
+            let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
+                return;
+            };
             match user {
                 RETRY_TIMER_USER => self.resume_accepting(),
                 bits => self.remove(SocketId::from_bits(bits)),

@@ -149,18 +149,23 @@ impl EpollDriver {
 /// Receives, unless nobody wants bytes of this socket.
 #[inline]
 pub(super) fn receive_wanted(
-    socket: &Socket,
+    socket: &mut Socket,
     buffer: &mut Lease,
     turn_bytes: usize,
     stamps: &mut ReceiveStamps,
 ) -> Option<Received> {
-    (socket.receiving == Receiving::On).then(|| {
-        if stamps.turn() {
-            stamps.receive(socket.fd(), buffer, turn_bytes)
-        } else {
-            receive_now(socket.fd(), buffer, turn_bytes)
-        }
-    })
+    if socket.receiving != Receiving::On {
+        return None;
+    }
+    let received = if stamps.turn() {
+        stamps.receive(socket.fd(), buffer, turn_bytes)
+    } else {
+        receive_now(socket.fd(), buffer, turn_bytes)
+    };
+    if let Received::Bytes(count) = received {
+        socket.standing.received(count);
+    }
+    Some(received)
 }
 
 fn socket_finished(driver: &mut EpollDriver, id: SocketId) {

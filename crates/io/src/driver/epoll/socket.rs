@@ -4,6 +4,7 @@
 
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
+use crate::driver::standing::Standing;
 use crate::timer_wheel::TimerId;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,6 +36,7 @@ pub(super) struct Socket {
     fd: OwnedFd,
     pub(super) stage: Stage,
     pub(super) receiving: Receiving,
+    pub(super) standing: Standing,
     /// What epoll watches for; `None`: nothing, the socket is not registered.
     pub(super) watched: Option<EventFlags>,
     pub(super) queue: BufferQueue,
@@ -45,11 +47,12 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, stage: Stage) -> Self {
+    pub(super) fn new(fd: OwnedFd, stage: Stage, standing: Standing) -> Self {
         Self {
             fd,
             stage,
             receiving: Receiving::On,
+            standing,
             watched: None,
             queue: BufferQueue::default(),
             discard_bytes: 0,

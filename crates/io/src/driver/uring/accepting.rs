@@ -11,6 +11,7 @@ use super::{Event, UringDriver, id_of};
 use crate::address::Peer;
 use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS, RETRY_TIMER_USER};
 use crate::driver::features::DriverFeature;
+use crate::driver::standing::{Standing, Turn};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::{Accepted, accept_now, is_about_one_peer, peer_of};
@@ -104,7 +105,12 @@ impl UringDriver {
         if result >= 0 {
             // SAFETY: a successful accept hands out a new descriptor, which nobody else knows.
             let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            self.take_in(fd, pools, handler);
+            if self.regulars.are_about() {
+                self.counters.put_off += 1;
+                self.accepted.push_back(fd);
+            } else {
+                self.take_in(fd, pools, handler);
+            }
         } else {
             let error = Errno::from_raw_os_error(-result);
             if error != Errno::CANCELED && !is_about_one_peer(error) && error != Errno::AGAIN {
@@ -112,6 +118,23 @@ impl UringDriver {
             }
         }
         self.arm_accept();
+    }
+
+    /// Takes in as many as have their turn; when listening ends, all.
+    pub(super) fn take_in_accepted<H>(
+        &mut self,
+        turn: &mut Turn,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        while turn.goes_on() || self.takes_last_connections() {
+            let Some(fd) = self.accepted.pop_front() else {
+                return;
+            };
+            self.take_in(fd, pools, handler);
+        }
     }
 
     /// Makes a socket of an accepted descriptor, if its peer is still there.
@@ -139,7 +162,9 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let inserted = self.sockets.insert(Socket::new(fd, Stage::Open));
+        let inserted = self
+            .sockets
+            .insert(Socket::new(fd, Stage::Open, Standing::Unknown));
         let handle = match inserted {
             Ok(handle) if is_slot_nameable(handle.index()) => handle,
             Ok(handle) => {

@@ -10,7 +10,7 @@ use super::operation::Operation;
 use super::socket::{SendOperation, Stage};
 use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::accept_limits::RETRY_TIMER_USER;
-use crate::driver::linger::{DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
+use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
 use crate::op::close::finish_sending;
 use crate::pools::ShardPools;
@@ -180,8 +180,9 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
+        // Who finished before us is only to be closed, which sends our FIN as well.
         let is_over =
-            finish_sending(socket.fd()).is_err() || socket.receiving == Receiving::Finished;
+            socket.receiving == Receiving::Finished || finish_sending(socket.fd()).is_err();
         if is_over {
             return self.remove(id);
         }
@@ -206,7 +207,10 @@ impl UringDriver {
 
     /// Ends what took too long; wakes the listener that rested.
     pub(super) fn expire_deadlines(&mut self) {
-        while let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) {
+        for _ in 0..CLOSED_LATE_PER_TICK_MAX {
+            let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
+                return;
+            };
             match user {
                 RETRY_TIMER_USER => self.resume_accepting(),
                 bits => self.remove(SocketId::from_bits(bits)),

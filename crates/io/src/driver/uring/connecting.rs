@@ -5,6 +5,7 @@ use super::operation::{Operation, is_slot_nameable};
 use super::socket::{Socket, Stage};
 use super::{Event, SocketId, UringDriver, handle_of, id_of};
 use crate::address::Address;
+use crate::driver::standing::Standing;
 use crate::error::IoError;
 use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
@@ -24,7 +25,10 @@ impl UringDriver {
             call: "io_uring_enter",
             error: Errno::NOMEM,
         };
-        let Ok(handle) = self.sockets.insert(Socket::new(fd, Stage::Connecting)) else {
+        let Ok(handle) = self
+            .sockets
+            .insert(Socket::new(fd, Stage::Connecting, Standing::Ours))
+        else {
             return Err(no_memory);
         };
         if !is_slot_nameable(handle.index()) {

@@ -11,6 +11,9 @@
 //! waits for a turn, first come, first served; a turn is one receive of bounded length, and who
 //! leaves bytes behind waits for the next one. Once they are all taken, the submission goes on by
 //! itself again.
+//!
+//! While regulars are about (see `standing`), what others sent is put off: held as during a pause,
+//! and delivered in turns.
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
@@ -19,6 +22,7 @@ use super::socket::{ReceiveOperation, Stage};
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::receiving::Receiving;
+use crate::driver::standing::{Standing, Turn};
 use crate::driver::turn::{TURNS_BYTES, turn_bytes};
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
@@ -98,16 +102,32 @@ impl UringDriver {
             && socket.receive == ReceiveOperation::None
         {
             socket.receive = ReceiveOperation::Waiting;
-            self.waiting.push_back(id);
+            match socket.standing {
+                Standing::Regular => self.waiting.push_front(id),
+                _ => self.waiting.push_back(id),
+            }
         }
     }
 
-    /// Has the kernel tell when a socket fails of which nobody receives.
+    /// Has the kernel tell when a socket fails of which nobody receives: from the end of the tick on,
+    /// since most that finished are closed by then.
+    fn watch(&mut self, id: SocketId) {
+        self.unwatched.push(id);
+    }
+
+    /// Asks for what [`Self::watch`] wanted in this tick.
+    pub(super) fn arm_watches(&mut self) {
+        while let Some(id) = self.unwatched.pop() {
+            self.arm_watch(id);
+        }
+    }
+
     fn arm_watch(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.stage != Stage::Open || socket.has_watch || socket.has_receive() {
+        let is_heard = socket.has_watch || socket.has_receive();
+        if socket.stage != Stage::Open || is_heard || socket.receiving == Receiving::On {
             return;
         }
         socket.has_watch = true;
@@ -153,6 +173,11 @@ impl UringDriver {
                 let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
                 match stage {
                     Stage::Open if is_wanted => {
+                        if !self.regulars.is_first(socket.standing, self.now_ns) {
+                            self.hold(id, bytes, pools);
+                            return self.put_off(id);
+                        }
+                        socket.standing.received(bytes.len());
                         handler(self, pools, Event::Received { socket: id, bytes });
                     }
                     Stage::Open => self.hold(id, bytes, pools),
@@ -204,7 +229,7 @@ impl UringDriver {
             socket.receive = ReceiveOperation::Cancelled;
             return self.cancel(Operation::Receive.on(id));
         }
-        self.arm_watch(id);
+        self.watch(id);
     }
 
     /// Keeps bytes for which nobody is ready.
@@ -235,11 +260,28 @@ impl UringDriver {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.receiving == Receiving::On && socket.held.is_empty() {
+        let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
+        if is_wanted && self.regulars.is_first(socket.standing, self.now_ns) {
             socket.receiving = Receiving::Finished;
-            handler(self, pools, Event::PeerFinished { socket: id });
-        } else {
-            socket.has_held_finish = true;
+            return handler(self, pools, Event::PeerFinished { socket: id });
+        }
+        socket.has_held_finish = true;
+        if is_wanted {
+            self.put_off(id);
+        }
+    }
+
+    /// Something of it is held now, until it has its turn.
+    #[cold]
+    fn put_off(&mut self, id: SocketId) {
+        self.counters.put_off += 1;
+        self.resumed.push(id);
+        if let Some(socket) = self.sockets.get_mut(handle_of(id))
+            && socket.receive == ReceiveOperation::Multishot
+        {
+            // More of it would only be held as well.
+            socket.receive = ReceiveOperation::Cancelled;
+            self.cancel(Operation::Receive.on(id));
         }
     }
 
@@ -279,7 +321,7 @@ impl UringDriver {
             socket.receiving = Receiving::Paused;
             // With a receive in flight a failure is heard of; else somebody has to listen.
             if socket.receive == ReceiveOperation::None {
-                self.arm_watch(id);
+                self.watch(id);
             }
         }
     }
@@ -299,15 +341,21 @@ impl UringDriver {
         }
     }
 
-    /// Hands out what was held of sockets that receive again.
-    pub(super) fn deliver_held<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
-    where
+    /// Hands out what was held of sockets that receive again, or have their turn now.
+    pub(super) fn deliver_held<H>(
+        &mut self,
+        turn: &mut Turn,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Those that handlers resume meanwhile wait for the next tick, in the same vector.
-        let count = self.resumed.len();
-        for index in 0..count {
-            let id = self.resumed[index];
+        let waiting = self.resumed.len();
+        let mut count = 0;
+        while count < waiting && turn.goes_on() {
+            let id = self.resumed[count];
+            count += 1;
             while let Some(bytes) = self.next_held(id) {
                 let event = Event::Received {
                     socket: id,
@@ -320,7 +368,8 @@ impl UringDriver {
                 && socket.held.is_empty()
                 && std::mem::take(&mut socket.has_held_finish)
             {
-                self.finish_arrived(id, pools, handler);
+                socket.receiving = Receiving::Finished;
+                handler(self, pools, Event::PeerFinished { socket: id });
             }
             self.after_receive(id);
         }
@@ -335,7 +384,9 @@ impl UringDriver {
         if socket.stage != Stage::Open || socket.receiving != Receiving::On {
             return None;
         }
-        socket.held.pop(queued)
+        let bytes = socket.held.pop(queued)?;
+        socket.standing.received(bytes.len());
+        Some(bytes)
     }
 
     /// A socket of which nobody receives failed, or hung up, or its peer finished.

@@ -4,6 +4,7 @@
 
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
+use crate::driver::standing::Standing;
 use crate::timer_wheel::TimerId;
 use millpond_mempool::Buffer;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -68,6 +69,7 @@ pub(super) struct Socket {
     fd: OwnedFd,
     pub(super) stage: Stage,
     pub(super) receiving: Receiving,
+    pub(super) standing: Standing,
     pub(super) receive: ReceiveOperation,
     pub(super) send: SendOperation,
     /// The kernel watches the handshake's end.
@@ -76,7 +78,7 @@ pub(super) struct Socket {
     pub(super) has_watch: bool,
     /// Bytes have arrived before: it is worth asking for more than one message.
     pub(super) is_lasting: bool,
-    /// A FIN came during a pause and was not reported yet.
+    /// A FIN came during a pause, or was put off, and was not reported yet.
     pub(super) has_held_finish: bool,
     /// How much more is discarded before the socket closes anyway.
     pub(super) discard_bytes: u32,
@@ -84,18 +86,19 @@ pub(super) struct Socket {
     pub(super) sending: Buffer,
     /// What the kernel had no room for.
     pub(super) queue: BufferQueue,
-    /// What came during a pause.
+    /// What came during a pause, or was put off.
     pub(super) held: BufferQueue,
     /// Ends `Sending` and `Lingering`.
     pub(super) deadline: Option<TimerId>,
 }
 
 impl Socket {
-    pub(super) fn new(fd: OwnedFd, stage: Stage) -> Self {
+    pub(super) fn new(fd: OwnedFd, stage: Stage, standing: Standing) -> Self {
         Self {
             fd,
             stage,
             receiving: Receiving::On,
+            standing,
             receive: ReceiveOperation::None,
             send: SendOperation::None,
             has_connect: false,

@@ -16,11 +16,15 @@ use std::thread;
 /// Up to so many sends go out one by one before a spin; more are cheaper through the ring.
 const DIRECT_SENDS_MAX: usize = 2;
 
+/// Calls of one tick that look for regulars behind a crowd.
+const LOOKS_FOR_REGULARS_MAX: usize = 16;
+
 impl UringDriver {
     /// Hands everything over, waits, and takes the completions out.
     pub(super) fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
         let must_look_only = !self.failing.is_empty()
             || !self.resumed.is_empty()
+            || !self.accepted.is_empty()
             || !self.waiting.is_empty()
             || self.takes_last_connections()
             || self.ring.has_completions();
@@ -128,6 +132,7 @@ impl UringDriver {
     fn take_completions(&mut self) -> Result<(), IoError> {
         self.ring.take_completions(&mut self.completions);
         self.now_ns = monotonic_ns();
+        self.look_for_regulars()?;
         // Sends count as done when nothing is heard of them: so everything must have been said.
         let mut rounds_left = 1_000;
         while !self.ring.is_handed_over() || self.ring.is_overflowing() {
@@ -143,6 +148,23 @@ impl UringDriver {
             }
             self.enter(Wait::Look)?;
             self.ring.take_completions(&mut self.completions);
+        }
+        Ok(())
+    }
+
+    /// While others wait for their turns, takes all that the kernel has: it hands out about twenty
+    /// completions per call, and a regular's may be behind a crowd's.
+    fn look_for_regulars(&mut self) -> Result<(), IoError> {
+        if self.resumed.is_empty() && self.accepted.is_empty() || !self.regulars.are_about() {
+            return Ok(());
+        }
+        for _ in 0..LOOKS_FOR_REGULARS_MAX {
+            let before = self.completions.len();
+            self.wait_once(Wait::Look)?;
+            self.ring.take_completions(&mut self.completions);
+            if self.completions.len() == before {
+                break;
+            }
         }
         Ok(())
     }

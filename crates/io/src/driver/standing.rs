@@ -1,0 +1,207 @@
+//! Whose events come first when a tick has more of them than it should handle, the same for every
+//! driver.
+//!
+//! A client that asks and is answered, and asks again, loses most by a crowd of others who connect,
+//! dribble, hang up or flood: its next request would stand behind all of theirs. So while such
+//! clients are about, theirs is handled at once, and everybody else's in the order in which it came,
+//! [`TURN_OF_OTHERS_EVENTS`] per tick.
+//!
+//! Absent on purpose: any such order among connections of our own making. A generator that handled
+//! short answers before long ones would measure what it did itself.
+
+use crate::clock::monotonic_ns;
+
+/// Events of others in one tick. Each may end in sends and a close when the tick ends, some 25 us.
+const TURN_OF_OTHERS_EVENTS: usize = 6;
+
+/// A turn is over earlier when handling them alone takes so long: heads that are 16 KiB long do.
+const TURN_OF_OTHERS_NS: u64 = 100_000;
+
+/// More at once than this is not a message but a load.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// How long after a regular's last message the others are still put off: regulars come back.
+const REGULARS_NS: u64 = 100_000_000;
+
+/// What a socket is known for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Standing {
+    /// Nothing good: it came just now, or sends much, or without waiting for answers.
+    Unknown,
+    /// Its last message was short and is not answered yet.
+    Asking,
+    /// Its last message was short and was answered.
+    Regular,
+    /// We connected it.
+    Ours,
+}
+
+impl Standing {
+    #[inline]
+    pub(super) fn received(&mut self, bytes: usize) {
+        *self = match self {
+            Self::Ours => Self::Ours,
+            _ if bytes <= MESSAGE_BYTES_MAX => Self::Asking,
+            _ => Self::Unknown,
+        };
+    }
+
+    #[inline]
+    pub(super) fn sent(&mut self) {
+        if *self == Self::Asking {
+            *self = Self::Regular;
+        }
+    }
+}
+
+/// Whether there are regulars, and the others therefore wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Regulars {
+    seen_ns: u64,
+    are_about: bool,
+    /// One was served in this tick.
+    were_served: bool,
+    /// The last tick was theirs alone.
+    had_last_tick: bool,
+}
+
+impl Regulars {
+    #[inline]
+    pub(super) fn begin_tick(&mut self, now_ns: u64) {
+        self.are_about = now_ns.wrapping_sub(self.seen_ns) < REGULARS_NS;
+        self.were_served = false;
+    }
+
+    /// Whether an event of such a socket is handled at once.
+    #[inline]
+    pub(super) fn is_first(&mut self, standing: Standing, now_ns: u64) -> bool {
+        match standing {
+            Standing::Regular => {
+                self.seen_ns = now_ns;
+                self.were_served = true;
+                true
+            }
+            Standing::Ours => true,
+            Standing::Unknown | Standing::Asking => !self.are_about,
+        }
+    }
+
+    pub(super) fn are_about(self) -> bool {
+        self.are_about
+    }
+
+    /// How long the others may go on, once all regulars of the tick were handled. What those are
+    /// answered leaves when the tick ends, so every second tick that has any is theirs alone.
+    pub(super) fn turn_of_others(&mut self) -> Turn {
+        if !self.are_about {
+            return Turn::endless();
+        }
+        self.had_last_tick = self.were_served && !self.had_last_tick;
+        match self.had_last_tick {
+            true => Turn { left: 0, end_ns: 0 },
+            false => Turn {
+                left: TURN_OF_OTHERS_EVENTS,
+                end_ns: monotonic_ns() + TURN_OF_OTHERS_NS,
+            },
+        }
+    }
+}
+
+/// What the others have of one tick.
+#[derive(Debug)]
+pub(super) struct Turn {
+    left: usize,
+    end_ns: u64,
+}
+
+impl Turn {
+    /// For what must not wait.
+    pub(super) fn endless() -> Self {
+        Self {
+            left: usize::MAX,
+            end_ns: u64::MAX,
+        }
+    }
+
+    /// Whether the next of them is handled in this tick: if it is theirs at all, one is.
+    #[inline]
+    pub(super) fn goes_on(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        let is_first = self.left == TURN_OF_OTHERS_EVENTS;
+        self.left -= 1;
+        is_first || self.end_ns == u64::MAX || monotonic_ns() < self.end_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served() -> Standing {
+        let mut standing = Standing::Unknown;
+        standing.received(100);
+        standing.sent();
+        standing
+    }
+
+    /// Goal: only short messages, each answered before the next, make a regular; one that is none
+    /// takes it away until it is answered.
+    #[test]
+    fn a_regular_asks_shortly_and_waits_for_answers() {
+        assert_eq!(served(), Standing::Regular);
+        let mut dribbling = served();
+        dribbling.received(1);
+        assert_eq!(dribbling, Standing::Asking);
+        dribbling.received(1);
+        assert_eq!(dribbling, Standing::Asking);
+        let mut flooding = served();
+        flooding.received(MESSAGE_BYTES_MAX + 1);
+        flooding.sent();
+        assert_eq!(flooding, Standing::Unknown);
+        let mut only_told = Standing::Unknown;
+        only_told.sent();
+        assert_eq!(only_told, Standing::Unknown);
+        let mut ours = Standing::Ours;
+        ours.received(1 << 20);
+        ours.sent();
+        assert_eq!(ours, Standing::Ours);
+    }
+
+    /// Goal: others wait only while regulars are about, which they are for a while after they asked.
+    #[test]
+    fn others_wait_while_regulars_are_about() {
+        let mut regulars = Regulars::default();
+        let now_ns = 1_000 * REGULARS_NS;
+        regulars.begin_tick(now_ns);
+        assert!(regulars.is_first(Standing::Unknown, now_ns));
+        assert!(regulars.is_first(Standing::Regular, now_ns));
+        for later_ns in [1, REGULARS_NS - 1] {
+            regulars.begin_tick(now_ns + later_ns);
+            assert!(!regulars.is_first(Standing::Asking, now_ns + later_ns));
+            assert!(regulars.is_first(Standing::Ours, now_ns + later_ns));
+        }
+        regulars.begin_tick(now_ns + REGULARS_NS);
+        assert!(regulars.is_first(Standing::Unknown, now_ns + REGULARS_NS));
+    }
+
+    /// Goal: of two ticks in a row with a regular's request, the first is theirs alone, so that its
+    /// answer leaves at once, and in the second the others have their turn, which ends.
+    #[test]
+    fn ticks_alternate() {
+        let mut regulars = Regulars::default();
+        let now_ns = monotonic_ns();
+        regulars.is_first(Standing::Regular, now_ns);
+        for round in 0..4 {
+            regulars.begin_tick(now_ns);
+            regulars.is_first(Standing::Regular, now_ns);
+            let mut turn = regulars.turn_of_others();
+            assert_eq!(turn.goes_on(), round % 2 == 1, "{round}");
+        }
+        regulars.begin_tick(now_ns);
+        let mut turn = regulars.turn_of_others();
+        let handled = (0..1_000).take_while(|_| turn.goes_on()).count();
+        assert!((1..=TURN_OF_OTHERS_EVENTS).contains(&handled), "{handled}");
+    }
+}
