@@ -6,15 +6,21 @@
 //! Absent on purpose: requests (see `encode`), sockets, deadlines and reuse across connections.
 //! Nothing is copied while responses arrive whole; a head that is cut is kept in one pooled block.
 
+mod expected;
+mod last_head;
+
+pub use self::last_head::LastHead;
+
+use self::expected::Expected;
+use self::last_head::Meaning;
 use crate::body::BodyDecoder;
 use crate::error::{BodyError, ParseError};
-use crate::head::{Framing, HeadFields};
+use crate::head::Framing;
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
-use std::collections::VecDeque;
 
 /// What arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,6 +47,20 @@ pub enum ClientEvent<'a> {
         /// False: close the connection; requests still expected were not answered.
         keep_alive: bool,
     },
+    /// Instead of the three others for each of several responses: only from
+    /// [`ClientConnection::receive_counted`].
+    Alike(AlikeResponses),
+}
+
+/// Whole responses in a row whose heads are, byte for byte, that of one that was reported before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AlikeResponses {
+    /// How many.
+    pub count: usize,
+    /// The status of each.
+    pub status: StatusCode,
+    /// Length of the body of each.
+    pub body_bytes: u64,
 }
 
 /// Why a connection can no longer be used.
@@ -82,73 +102,11 @@ struct Arriving {
     decoder: BodyDecoder,
 }
 
-/// Longer heads are parsed each time.
-const LAST_HEAD_BYTES_MAX: usize = 512;
-
-/// The head that came last, on whichever connection of one owner, and what it meant.
-///
-/// A server's heads differ from one to the next in a date that changes once a second, if at all. One
-/// that begins as the last one did, to its empty line, means the same: it is compared, not parsed.
-#[derive(Clone, Debug)]
-pub struct LastHead {
-    fields: HeadFields,
-    bytes: [u8; LAST_HEAD_BYTES_MAX],
-    /// 0: none to compare with.
-    length: usize,
-    meaning: Meaning,
-}
-
-impl Default for LastHead {
-    fn default() -> Self {
-        Self {
-            fields: HeadFields::new(),
-            bytes: [0; LAST_HEAD_BYTES_MAX],
-            length: 0,
-            meaning: Meaning {
-                method: Method::Get,
-                status: StatusCode::OK,
-                keep_alive: false,
-                framing: Framing::None,
-            },
-        }
-    }
-}
-
-impl LastHead {
-    /// What the head at the beginning of `bytes` means, if it is the last one again.
-    #[inline]
-    fn again(&self, bytes: &[u8], method: Method) -> Option<(usize, Meaning)> {
-        let is_same = self.length > 0
-            && self.meaning.method == method
-            && bytes.starts_with(&self.bytes[..self.length]);
-        is_same.then_some((self.length, self.meaning))
-    }
-
-    fn remember(&mut self, head: &[u8], meaning: Meaning) {
-        self.length = 0;
-        if let Some(place) = self.bytes.get_mut(..head.len()) {
-            place.copy_from_slice(head);
-            self.length = head.len();
-            self.meaning = meaning;
-        }
-    }
-}
-
-/// What a final response's head says, as the answer to a request of this method.
-#[derive(Clone, Copy, Debug)]
-struct Meaning {
-    method: Method,
-    status: StatusCode,
-    keep_alive: bool,
-    framing: Framing,
-}
-
 /// One connection's reading side.
 #[derive(Debug)]
 pub struct ClientConnection {
     limits: Limits,
-    /// Methods of the requests not answered yet, oldest first.
-    expected: VecDeque<Method>,
+    expected: Expected,
     /// Bytes of a head whose end has not come.
     partial_head: Buffer,
     arriving: Option<Arriving>,
@@ -160,7 +118,7 @@ impl ClientConnection {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            expected: VecDeque::new(),
+            expected: Expected::default(),
             partial_head: Buffer::new(),
             arriving: None,
             is_finished: false,
@@ -169,7 +127,13 @@ impl ClientConnection {
 
     /// A request with this method was written.
     pub fn expect(&mut self, method: Method) {
-        self.expected.push_back(method);
+        self.expect_many(method, 1);
+    }
+
+    /// So many requests with this method were written.
+    #[inline]
+    pub fn expect_many(&mut self, method: Method, count: usize) {
+        self.expected.push(method, count);
     }
 
     /// Requests without a complete response.
@@ -195,18 +159,66 @@ impl ClientConnection {
         last: &mut LastHead,
         on: &mut impl FnMut(ClientEvent<'_>),
     ) -> Result<(), ClientError> {
-        if self.partial_head.is_empty() {
-            let consumed_bytes = self.consume(bytes, last, on)?;
-            if consumed_bytes == bytes.len() {
-                return Ok(());
-            }
-            return Ok(self
-                .partial_head
-                .extend_from_slice(pool, &bytes[consumed_bytes..])?);
+        self.receive_with::<false>(bytes, pool, last, on)
+    }
+
+    /// The same, for an owner who looks at neither heads nor bodies once a head is known: responses
+    /// that come whole and like the last one are compared and counted, [`ClientEvent::Alike`].
+    pub fn receive_counted(
+        &mut self,
+        bytes: &[u8],
+        pool: &BlockPool,
+        last: &mut LastHead,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
+        self.receive_with::<true>(bytes, pool, last, on)
+    }
+
+    /// Takes in what arrived if it is all of it such responses; else takes nothing, and it is for
+    /// [`Self::receive_counted`]. The shorter way for what is most often there.
+    #[inline]
+    pub fn receive_alike(&mut self, bytes: &[u8], last: &LastHead) -> Option<AlikeResponses> {
+        if self.is_finished || self.arriving.is_some() || !self.partial_head.is_empty() {
+            return None;
         }
+        let (alike, alike_bytes) = last.alike(bytes, &self.expected, &self.limits)?;
+        if alike_bytes != bytes.len() {
+            return None;
+        }
+        self.expected.take(alike.count);
+        Some(alike)
+    }
+
+    fn receive_with<const IS_COUNTED: bool>(
+        &mut self,
+        bytes: &[u8],
+        pool: &BlockPool,
+        last: &mut LastHead,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
+        if !self.partial_head.is_empty() {
+            return self.receive_joined::<IS_COUNTED>(bytes, pool, last, on);
+        }
+        let consumed_bytes = self.consume::<IS_COUNTED>(bytes, last, on)?;
+        if consumed_bytes < bytes.len() {
+            let rest = &bytes[consumed_bytes..];
+            self.partial_head.extend_from_slice(pool, rest)?;
+        }
+        Ok(())
+    }
+
+    /// Behind the beginning of a head.
+    #[inline(never)]
+    fn receive_joined<const IS_COUNTED: bool>(
+        &mut self,
+        bytes: &[u8],
+        pool: &BlockPool,
+        last: &mut LastHead,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<(), ClientError> {
         let mut joined = std::mem::take(&mut self.partial_head);
         joined.extend_from_slice(pool, bytes)?;
-        let consumed_bytes = self.consume(&joined, last, on)?;
+        let consumed_bytes = self.consume::<IS_COUNTED>(&joined, last, on)?;
         joined.consume_front(consumed_bytes);
         if !joined.is_empty() {
             self.partial_head = joined;
@@ -223,7 +235,7 @@ impl ClientConnection {
         if let Some(arriving) = self.arriving.take_if(|body| body.decoder.ends_with_close()) {
             self.complete(&arriving, on);
         }
-        if self.expected.is_empty() || self.is_finished {
+        if self.expected.count == 0 || self.is_finished {
             return Ok(());
         }
         Err(ClientError::ClosedEarly {
@@ -232,7 +244,8 @@ impl ClientConnection {
     }
 
     /// Works through `bytes`; what it leaves is the start of a head.
-    fn consume(
+    #[inline]
+    fn consume<const IS_COUNTED: bool>(
         &mut self,
         bytes: &[u8],
         last: &mut LastHead,
@@ -244,26 +257,50 @@ impl ClientConnection {
                 at += self.consume_body(&bytes[at..], on)?;
                 continue;
             }
-            let (false, Some(&method)) = (self.is_finished, self.expected.front()) else {
+            if self.is_finished || self.expected.count == 0 {
                 return Err(ClientError::Unasked {
                     count_bytes: bytes.len() - at,
                 });
-            };
+            }
             let rest = &bytes[at..];
-            let known = last.again(rest, method);
-            let known = match known {
-                Some(known) => Some(known),
-                None => self.parse_head(rest, method, last)?,
-            };
-            let Some((head_bytes, meaning)) = known else {
-                break;
-            };
-            at += head_bytes;
-            if !meaning.status.is_informational() {
-                at += self.begin(&meaning, &rest[..head_bytes], &bytes[at..], on);
+            if IS_COUNTED
+                && let Some((alike, alike_bytes)) = last.alike(rest, &self.expected, &self.limits)
+            {
+                at += alike_bytes;
+                self.expected.take(alike.count);
+                on(ClientEvent::Alike(alike));
+                continue;
+            }
+            match self.one(rest, last, on)? {
+                Some(consumed_bytes) => at += consumed_bytes,
+                None => break,
             }
         }
         Ok(at)
+    }
+
+    /// The response at the beginning of `bytes`, or only its head; how many bytes that was, if its
+    /// head is whole.
+    fn one(
+        &mut self,
+        bytes: &[u8],
+        last: &mut LastHead,
+        on: &mut impl FnMut(ClientEvent<'_>),
+    ) -> Result<Option<usize>, ClientError> {
+        let method = self.expected.method;
+        let known = match last.again(bytes, method) {
+            Some(known) => Some(known),
+            None => self.parse_head(bytes, method, last)?,
+        };
+        let Some((head_bytes, meaning)) = known else {
+            return Ok(None);
+        };
+        if meaning.status.is_informational() {
+            return Ok(Some(head_bytes));
+        }
+        let (head, behind) = bytes.split_at(head_bytes);
+        let body_bytes = self.begin(&meaning, head, behind, on);
+        Ok(Some(head_bytes + body_bytes))
     }
 
     /// The head at the beginning of `bytes`, if it is whole.
@@ -389,7 +426,7 @@ impl ClientConnection {
     }
 
     fn answered(&mut self, keep_alive: bool) {
-        self.expected.pop_front();
+        self.expected.take(1);
         self.is_finished |= !keep_alive;
     }
 }

@@ -46,7 +46,7 @@ pub mod client;
 pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
 pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
-pub use client::{ClientConnection, ClientError, ClientEvent, LastHead};
+pub use client::{AlikeResponses, ClientConnection, ClientError, ClientEvent, LastHead};
 pub use completions::Completions;
 pub use encode::encode_request;
 pub use error::{BodyError, ParseError};

@@ -2,7 +2,8 @@
 //!
 //! On the path: `outcome` reports here too when there are several classes. Absent on purpose:
 //! requests that were never sent, which belong to no class yet, and slip, which all share.
-use crate::outcome::{InFlight, add_errors, count_judgement};
+use crate::flights::Flight;
+use crate::outcome::{add_errors, count_judgements};
 use crate::validation::Judgement;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::LoadErrors;
@@ -16,15 +17,16 @@ pub(crate) struct ClassOutcome {
 }
 
 impl ClassOutcome {
-    /// A counted answer is complete.
-    pub(crate) fn answered(&mut self, request: &InFlight, judgement: Judgement, last_byte_ns: u64) {
+    /// Counted answers are complete.
+    pub(crate) fn answered(&mut self, flight: &Flight, judgement: Judgement, last_byte_ns: u64) {
+        let (request, count) = (&flight.request, flight.count as u64);
         if judgement == Judgement::Right {
-            self.response
-                .record(last_byte_ns.saturating_sub(request.intended_ns));
-            self.service
-                .record(last_byte_ns.saturating_sub(request.written_ns));
+            let response_ns = last_byte_ns.saturating_sub(request.intended_ns);
+            let service_ns = last_byte_ns.saturating_sub(request.written_ns);
+            self.response.record_many(response_ns, count);
+            self.service.record_many(service_ns, count);
         } else {
-            count_judgement(&mut self.errors, judgement);
+            count_judgements(&mut self.errors, judgement, count);
         }
     }
 

@@ -10,8 +10,10 @@
 //! Invariant, asserted per request: slip + service == response. Absent on purpose: failed requests
 //! in the three clocks. A failure is no latency; how long it was waited for is kept apart.
 use crate::class_outcome::ClassOutcome;
+use crate::flights::Flight;
 use crate::phases::Phases;
 use crate::schedule::Arrival;
+use crate::tally::Tally;
 use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
 use crate::wake::WakeDelays;
@@ -49,7 +51,7 @@ pub(crate) struct Outcome {
     pub(crate) slip: LatencyHistogram,
     /// Service times that are response times too, of requests without slip: all of a closed loop.
     /// One histogram to record in and not three; [`Self::change`] shares them out.
-    punctual: LatencyHistogram,
+    punctual: Tally,
     /// The part of slip that is the generator's own: a connection was free and the time had come.
     pub(crate) lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
@@ -100,7 +102,7 @@ impl Outcome {
             response: LatencyHistogram::new(),
             service: LatencyHistogram::new(),
             slip: LatencyHistogram::new(),
-            punctual: LatencyHistogram::new(),
+            punctual: Tally::default(),
             lateness: LatencyHistogram::new(),
             blocked: LatencyHistogram::new(),
             wake: WakeDelays::default(),
@@ -135,63 +137,68 @@ impl Outcome {
         }
     }
 
-    /// An answer is complete.
+    /// Answers are complete, to requests that have everything but their numbers in common.
+    #[inline]
     pub(crate) fn answered(
         &mut self,
-        request: &InFlight,
+        flight: &Flight,
         status: u16,
         judgement: Judgement,
         last_byte_ns: u64,
         in_window: bool,
     ) {
+        let Flight { request, count } = flight;
+        let count = *count as u64;
         if judgement == Judgement::Right && in_window {
-            self.answered_in_window += 1;
+            self.answered_in_window += count;
         }
         if !request.counted {
-            return self.answered_uncounted(request, judgement, last_byte_ns);
+            return self.answered_uncounted(flight, judgement, last_byte_ns);
         }
         self.last_answer_ns = self.last_answer_ns.max(last_byte_ns);
-        if let Some(count) = self.statuses.get_mut(usize::from(status)) {
-            *count += 1;
+        if let Some(answers) = self.statuses.get_mut(usize::from(status)) {
+            *answers += count;
         }
         if judgement == Judgement::Right {
-            self.record_clocks(request, last_byte_ns);
+            self.record_clocks(flight, last_byte_ns);
         } else {
-            self.wrong_answer(judgement);
+            self.wrong_answers(judgement, count);
         }
         if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
-            class.answered(request, judgement, last_byte_ns);
+            class.answered(flight, judgement, last_byte_ns);
         }
     }
 
     #[cold]
-    fn wrong_answer(&mut self, judgement: Judgement) {
-        count_judgement(&mut self.errors, judgement);
+    fn wrong_answers(&mut self, judgement: Judgement, count: u64) {
+        count_judgements(&mut self.errors, judgement, count);
         match judgement {
             Judgement::Right => {}
-            Judgement::WrongStatus => self.wrong.status += 1,
-            Judgement::WrongBody => self.wrong.content += 1,
-            Judgement::WrongLength => self.wrong.length += 1,
-            Judgement::WrongChecksum => self.wrong.checksum += 1,
-            Judgement::NoEcho => self.wrong.echo += 1,
+            Judgement::WrongStatus => self.wrong.status += count,
+            Judgement::WrongBody => self.wrong.content += count,
+            Judgement::WrongLength => self.wrong.length += count,
+            Judgement::WrongChecksum => self.wrong.checksum += count,
+            Judgement::NoEcho => self.wrong.echo += count,
         }
     }
 
     /// Warm-up's answers are shown as its own, those that came after it nowhere.
-    fn answered_uncounted(&mut self, request: &InFlight, judgement: Judgement, now_ns: u64) {
+    fn answered_uncounted(&mut self, flight: &Flight, judgement: Judgement, now_ns: u64) {
         match judgement {
             _ if !self.is_warm_up => {}
-            Judgement::Right => self.record_clocks(request, now_ns),
-            _ => count_judgement(&mut self.warm_up_errors, judgement),
+            Judgement::Right => self.record_clocks(flight, now_ns),
+            _ => count_judgements(&mut self.warm_up_errors, judgement, flight.count as u64),
         }
     }
 
-    fn record_clocks(&mut self, request: &InFlight, last_byte_ns: u64) {
+    #[inline]
+    fn record_clocks(&mut self, flight: &Flight, last_byte_ns: u64) {
         let InFlight {
             intended_ns,
             written_ns,
             ..
-        } = *request;
+        } = flight.request;
+        let count = flight.count as u64;
         assert!(
             intended_ns <= written_ns && written_ns <= last_byte_ns,
             "time runs forward: due {intended_ns}, written {written_ns}, answered {last_byte_ns}"
@@ -205,11 +212,11 @@ impl Outcome {
             "no time is lost between the clocks"
         );
         if slip_ns == 0 {
-            return self.punctual.record(service_ns);
+            return self.punctual.record_many(service_ns, count);
         }
-        self.slip.record(slip_ns);
-        self.service.record(service_ns);
-        self.response.record(response_ns);
+        self.slip.record_many(slip_ns, count);
+        self.service.record_many(service_ns, count);
+        self.response.record_many(response_ns, count);
     }
 
     /// A request will not be answered.
@@ -275,12 +282,16 @@ impl Outcome {
 
     /// Puts what was recorded once where it belongs.
     fn share_out(&mut self) {
-        if !self.punctual.is_empty() {
-            self.response.merge(&self.punctual);
-            self.service.merge(&self.punctual);
-            self.slip.record_many(0, self.punctual.count());
-            self.punctual.clear();
-        }
+        let Self {
+            punctual,
+            response,
+            service,
+            slip,
+            ..
+        } = self;
+        punctual.add_to(response, service);
+        slip.record_many(0, punctual.count());
+        punctual.clear();
     }
 
     /// Takes the clocks away and goes on with empty ones.
@@ -312,11 +323,8 @@ impl Outcome {
     /// Adds what another thread counted.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.share_out();
-        if !other.punctual.is_empty() {
-            self.response.merge(&other.punctual);
-            self.service.merge(&other.punctual);
-            self.slip.record_many(0, other.punctual.count());
-        }
+        other.punctual.add_to(&mut self.response, &mut self.service);
+        self.slip.record_many(0, other.punctual.count());
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.slip.merge(&other.slip);
@@ -347,11 +355,11 @@ impl Outcome {
     }
 }
 
-pub(crate) fn count_judgement(errors: &mut LoadErrors, judgement: Judgement) {
+pub(crate) fn count_judgements(errors: &mut LoadErrors, judgement: Judgement, count: u64) {
     match judgement {
         Judgement::Right => {}
-        Judgement::WrongStatus => errors.status += 1,
-        _ => errors.validation += 1,
+        Judgement::WrongStatus => errors.status += count,
+        _ => errors.validation += count,
     }
 }
 
@@ -388,6 +396,10 @@ mod tests {
         }
     }
 
+    fn flight(intended_ns: u64, written_ns: u64) -> Flight {
+        Flight::one(request(intended_ns, written_ns))
+    }
+
     proptest! {
         /// Goal: whatever the stamps, each request adds one sample to each clock and they add up.
         #[test]
@@ -399,7 +411,7 @@ mod tests {
             for &(intended_ns, slip_ns, service_ns) in &stamps {
                 let written_ns = intended_ns + slip_ns;
                 let last_ns = written_ns + service_ns;
-                outcome.answered(&request(intended_ns, written_ns), 200, Judgement::Right, last_ns, true);
+                outcome.answered(&flight(intended_ns, written_ns), 200, Judgement::Right, last_ns, true);
                 sum += slip_ns + service_ns;
             }
             prop_assert_eq!(outcome.requests(), stamps.len() as u64);
@@ -412,15 +424,15 @@ mod tests {
     #[test]
     #[should_panic(expected = "time runs forward")]
     fn an_answer_before_its_request_is_a_bug() {
-        Outcome::new().answered(&request(10, 20), 200, Judgement::Right, 19, true);
+        Outcome::new().answered(&flight(10, 20), 200, Judgement::Right, 19, true);
     }
 
     /// Goal: failures and wrong answers leave no latency sample, and each is counted once.
     #[test]
     fn failures_are_no_samples() {
         let mut outcome = Outcome::new();
-        outcome.answered(&request(1, 2), 503, Judgement::WrongStatus, 9, true);
-        outcome.answered(&request(1, 2), 200, Judgement::WrongBody, 9, true);
+        outcome.answered(&flight(1, 2), 503, Judgement::WrongStatus, 9, true);
+        outcome.answered(&flight(1, 2), 200, Judgement::WrongBody, 9, true);
         outcome.failed(&request(1, 2), Phase::Read, 9);
         outcome.failed(&request(1, 2), Phase::Write, 9);
         outcome.failed(&request(1_000, 2_000), Phase::Timeout, 9_000);
@@ -450,8 +462,9 @@ mod tests {
             counted: false,
             ..request(1, 2)
         };
-        outcome.answered(&warm, 200, Judgement::Right, 9, false);
-        outcome.answered(&warm, 200, Judgement::Right, 10, true);
+        let warm_flight = Flight::one(warm);
+        outcome.answered(&warm_flight, 200, Judgement::Right, 9, false);
+        outcome.answered(&warm_flight, 200, Judgement::Right, 10, true);
         outcome.failed(&warm, Phase::Timeout, 9);
         outcome.cut_off(&warm, 9);
         assert_eq!((outcome.requests(), outcome.answered_in_window), (0, 1));
@@ -465,9 +478,9 @@ mod tests {
     #[test]
     fn merging_adds_every_counter() {
         let mut one = Outcome::new();
-        one.answered(&request(1, 2), 200, Judgement::Right, 9, true);
+        one.answered(&flight(1, 2), 200, Judgement::Right, 9, true);
         let mut two = Outcome::new();
-        two.answered(&request(1, 2), 200, Judgement::Right, 19, true);
+        two.answered(&flight(1, 2), 200, Judgement::Right, 19, true);
         two.failed(&request(1, 2), Phase::Read, 5);
         two.errors.connect = 3;
         two.sent = 2;

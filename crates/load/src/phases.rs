@@ -62,12 +62,13 @@ impl Phases {
         self.server = Some(server.map_or(String::new(), |(_, value)| value.trim().to_owned()));
     }
 
-    /// A body is complete.
-    pub(crate) fn body(&mut self, bytes: u64) {
+    /// So many bodies are complete, each of so many bytes.
+    #[inline]
+    pub(crate) fn bodies(&mut self, bytes: u64, count: u64) {
         if self.body_bytes == 0 {
             self.first_body_bytes = bytes;
         }
-        self.body_bytes += bytes;
+        self.body_bytes += bytes * count;
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -147,12 +148,12 @@ mod tests {
         phases.first_head(b"HTTP/1.1 200 OK\r\nDate: x\r\nsErver:  nginx/1.2 \r\n\r\n");
         let mut other = Phases::default();
         other.first_head(b"HTTP/1.1 200 OK\r\n\r\n");
-        other.body(0);
-        other.body(12);
-        other.body(13);
+        other.bodies(0, 2);
+        other.bodies(12, 1);
+        other.bodies(13, 2);
         assert_eq!(other.server.as_deref(), Some(""));
         phases.merge(&other);
         assert_eq!(phases.server.as_deref(), Some("nginx/1.2"));
-        assert_eq!((phases.first_body_bytes, phases.body_bytes), (12, 25));
+        assert_eq!((phases.first_body_bytes, phases.body_bytes), (12, 38));
     }
 }

@@ -33,6 +33,13 @@ pub struct Arrival {
     pub counted: bool,
 }
 
+/// Requests of a closed loop that are due at once, numbered in a row.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) first: Arrival,
+    pub(crate) count: u64,
+}
+
 /// Warm-up and window in absolute time, and the one index all threads share.
 ///
 /// Invariant: an index is handed out at most once, and in an open loop the intended start is a pure
@@ -170,23 +177,33 @@ impl Schedule {
     }
 
     fn claim_closed(&self, now_ns: u64) -> Option<Arrival> {
-        if now_ns < self.window_start_ns() {
-            let number = self.warm_up_next.fetch_add(1, Ordering::Relaxed);
-            return Some(Arrival {
-                number,
-                intended_ns: 0,
-                counted: false,
-            });
-        }
-        if now_ns >= self.raw_window_end_ns() {
+        let run = self.claim_run(now_ns, 1)?;
+        Some(run.first)
+    }
+
+    /// Takes up to `count_max` requests of a closed loop, at least one. `None`: no more will come.
+    pub(crate) fn claim_run(&self, now_ns: u64, count_max: u64) -> Option<Run> {
+        let counted = now_ns >= self.window_start_ns();
+        let (number, count) = if !counted {
+            let number = self.warm_up_next.fetch_add(count_max, Ordering::Relaxed);
+            (number, count_max)
+        } else if now_ns < self.raw_window_end_ns() {
+            take_many(&self.next, self.requests_max, count_max)?
+        } else {
             return None;
-        }
-        let number = take(&self.next, self.requests_max)?;
-        Some(Arrival {
+        };
+        let first = Arrival {
             number,
             intended_ns: 0,
-            counted: true,
-        })
+            counted,
+        };
+        Some(Run { first, count })
+    }
+
+    /// Whether `count` requests of a closed loop can be claimed, as far as their number goes.
+    pub(crate) fn has_plenty(&self, count: u64) -> bool {
+        let claimed = self.next.load(Ordering::Relaxed);
+        self.requests_max.saturating_sub(claimed) >= count
     }
 
     fn claim_open(&self, cursor: &mut Cursor<'_>) -> Option<Arrival> {
@@ -286,11 +303,16 @@ impl Schedule {
 /// The next index below `end`. The plain load keeps a finished run from counting on for ever.
 #[inline]
 fn take(next: &AtomicU64, end: u64) -> Option<u64> {
+    take_many(next, end, 1).map(|(index, _)| index)
+}
+
+/// The same of several in a row: the first, and how many lie below `end`.
+fn take_many(next: &AtomicU64, end: u64, count_max: u64) -> Option<(u64, u64)> {
     if next.load(Ordering::Relaxed) >= end {
         return None;
     }
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    (index < end).then_some(index)
+    let index = next.fetch_add(count_max, Ordering::Relaxed);
+    (index < end).then(|| (index, count_max.min(end - index)))
 }
 
 #[cfg(test)]

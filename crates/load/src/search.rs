@@ -8,6 +8,8 @@
 //! Absent on purpose: interpolation. The answer is a rate that was offered and held, twice.
 mod bracket;
 mod step;
+#[cfg(test)]
+mod simulated;
 
 use crate::arrivals::{Arrivals, Profile, Rate, Spacing};
 use crate::config::{LoadConfig, Mode, Stop};
@@ -152,7 +154,8 @@ impl Search<'_> {
         });
         let config = self.at(per_s, number)?;
         let record = self.run(&config)?;
-        let (outcome, reasons) = step::judge(&record, &self.plan.slo);
+        let warm_up_ns = config.warm_up.known_ns();
+        let (outcome, reasons) = step::judge(&record, &self.plan.slo, warm_up_ns);
         Ok((record.ended, summary(&record, per_s, outcome, reasons)))
     }
 

@@ -3,15 +3,18 @@
 //! On the path: `worker` gives it arrivals and received bytes and does its socket calls; answers go
 //! to `outcome`. Absent on purpose: the driver and the schedule, so that this is a state machine;
 //! and allocation per request: the queue of stamps has room for the pipeline from the start.
-use crate::listener::Listener;
-use crate::outcome::{InFlight, Outcome};
-use crate::schedule::Arrival;
-use crate::validation::{AnswerCheck, Judgement, Validator};
+mod answering;
+
+pub(crate) use self::answering::Desk;
+
+use self::answering::Answering;
+use crate::flights::Flight;
+use crate::outcome::InFlight;
+use crate::schedule::{Arrival, Run};
 use crate::workload::{Asked, Requests};
 use millpond_http::{ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method};
 use millpond_io::SocketId;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
-use std::collections::VecDeque;
 
 /// First wait before connecting again after a connection that answered nothing; doubles.
 const BACKOFF_NS_FIRST: u64 = 10_000_000;
@@ -29,20 +32,7 @@ pub(crate) enum State {
     Open { socket: SocketId },
 }
 
-/// What answers are judged by and counted in; lent by the worker for one call.
-pub(crate) struct Desk<'a> {
-    pub(crate) requests: &'a Requests,
-    /// By class.
-    pub(crate) validators: &'a [Validator],
-    pub(crate) outcome: &'a mut Outcome,
-    pub(crate) now_ns: u64,
-    pub(crate) in_window: bool,
-    /// Who else looks at each answer.
-    pub(crate) listener: Option<Listener<'a>>,
-}
-
-/// One connection. Invariant: `in_flight` is in the order of writing, and its last `unwritten`
-/// entries are exactly the requests in `out`.
+/// One connection. Invariant: the requests on their way that are not written yet are those in `out`.
 pub(crate) struct Session {
     pub(crate) state: State,
     /// Whether the first attempt to connect has ended, well or badly.
@@ -51,24 +41,15 @@ pub(crate) struct Session {
     pub(crate) is_queued: [bool; 2],
     /// The kernel has not taken all of the last batch, or no more may be asked.
     pub(crate) is_blocked: bool,
-    /// The server announced that it closes; requests behind the last answer will not be answered.
-    pub(crate) is_last: bool,
     /// Since when there has been room for a request.
     pub(crate) free_since_ns: u64,
     http: ClientConnection,
-    check: AnswerCheck,
-    in_flight: VecDeque<InFlight>,
+    answering: Answering,
     out: Buffer,
-    unwritten: usize,
     pipeline: usize,
     /// Requests that may still be sent on this connection, and on a fresh one.
     requests_left: u64,
     requests_max: u64,
-    has_answered: bool,
-    /// How long connecting took, until a request that counts has been charged with it; then 0.
-    connect_ns: u64,
-    /// When the head of the answer that is arriving was complete.
-    head_ns: u64,
     /// Connections in a row that ended without an answer.
     failures: u32,
 }
@@ -81,19 +62,13 @@ impl Session {
             has_settled: false,
             is_queued: [false; 2],
             is_blocked: false,
-            is_last: false,
             free_since_ns: 0,
             http: ClientConnection::new(client_limits()),
-            check: AnswerCheck::default(),
-            in_flight: VecDeque::with_capacity(pipeline),
+            answering: Answering::new(pipeline),
             out: Buffer::new(),
-            unwritten: 0,
             pipeline,
             requests_left: requests_max,
             requests_max,
-            has_answered: false,
-            connect_ns: 0,
-            head_ns: 0,
             failures: 0,
         }
     }
@@ -109,23 +84,41 @@ impl Session {
         matches!(self.state, State::Open { .. })
     }
 
+    #[inline]
     pub(crate) fn in_flight_len(&self) -> usize {
-        self.in_flight.len()
+        self.answering.flights.len()
     }
 
     /// Whether all requests that it was for are answered.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.requests_left == 0 && self.in_flight.is_empty()
+        self.requests_left == 0 && self.answering.flights.is_empty()
+    }
+
+    /// The server announced that it closes; requests behind the last answer will not be answered.
+    #[inline]
+    pub(crate) fn is_last(&self) -> bool {
+        self.answering.is_last
     }
 
     /// Whether the next request may leave here.
+    #[inline]
     pub(crate) fn can_take(&self) -> bool {
-        self.is_open() && !self.is_blocked && !self.is_last && self.in_flight.len() < self.pipeline
+        self.is_open()
+            && !self.is_blocked
+            && !self.is_last()
+            && self.answering.flights.len() < self.pipeline
+    }
+
+    /// How many more may, if any may.
+    #[inline]
+    pub(crate) fn room(&self) -> u64 {
+        let room = self.pipeline.saturating_sub(self.answering.flights.len()) as u64;
+        room.min(self.requests_left)
     }
 
     /// The connection stands.
     pub(crate) fn opened(&mut self, socket: SocketId, now_ns: u64) {
-        self.connect_ns = match self.state {
+        self.answering.connect_ns = match self.state {
             // At least something: 0 is for no connecting at all.
             State::Connecting { since_ns, .. } => now_ns.saturating_sub(since_ns).max(1),
             _ => 0,
@@ -143,14 +136,23 @@ impl Session {
         expect_full: bool,
     ) -> Result<bool, PoolError> {
         debug_assert!(self.can_take());
+        let is_first = !self.answering.flights.has_unwritten();
         let ahead = if expect_full {
-            self.pipeline - self.in_flight.len()
+            self.pipeline - self.answering.flights.len()
         } else {
             1
         };
         let asked = requests.append(arrival.number, pool, &mut self.out, ahead)?;
-        self.expect(arrival, &asked);
-        Ok(self.unwritten == 1)
+        self.expect(arrival, &asked, 1);
+        Ok(is_first)
+    }
+
+    /// A run of requests leaves by itself, now; nothing is in the next batch.
+    #[inline]
+    pub(crate) fn expect_run(&mut self, run: &Run, asked: &Asked, now_ns: u64) {
+        debug_assert!(self.can_take() && run.count <= self.room() && self.out.is_empty());
+        self.expect(&run.first, asked, run.count);
+        self.answering.flights.written(now_ns, true, |_| {});
     }
 
     /// Appends requests that stand encoded to the next batch, one for each of `arrivals`; true if
@@ -161,10 +163,10 @@ impl Session {
         arrivals: impl Iterator<Item = (&'o Arrival, Method)>,
         pool: &BlockPool,
     ) -> Result<bool, PoolError> {
-        let is_first = self.unwritten == 0;
+        let is_first = !self.answering.flights.has_unwritten();
         self.out.extend_from_slice(pool, bytes)?;
         for (arrival, method) in arrivals {
-            self.expect(arrival, &Asked { method, class: 0 });
+            self.expect(arrival, &Asked { method, class: 0 }, 1);
         }
         Ok(is_first)
     }
@@ -178,49 +180,48 @@ impl Session {
         pool: &BlockPool,
     ) -> Result<bool, PoolError> {
         debug_assert!(self.can_take());
+        let is_first = !self.answering.flights.has_unwritten();
         self.out.extend_from_slices(pool, parts)?;
-        self.expect(arrival, asked);
-        Ok(self.unwritten == 1)
+        self.expect(arrival, asked, 1);
+        Ok(is_first)
     }
 
-    /// A request of the next batch will be answered.
-    fn expect(&mut self, arrival: &Arrival, asked: &Asked) {
+    /// Requests of the next batch will be answered.
+    #[inline]
+    fn expect(&mut self, first: &Arrival, asked: &Asked, count: u64) {
         let Arrival {
             number,
             intended_ns,
             counted,
-        } = *arrival;
-        self.in_flight.push_back(InFlight {
+        } = *first;
+        let request = InFlight {
             number,
             intended_ns,
             written_ns: 0,
             counted,
             class: asked.class,
+        };
+        self.answering.flights.push(Flight {
+            request,
+            count: count as usize,
         });
-        self.http.expect(asked.method);
-        self.unwritten += 1;
+        self.http.expect_many(asked.method, count as usize);
         // A script may send more at once than were left.
-        self.requests_left = self.requests_left.saturating_sub(1);
+        self.requests_left = self.requests_left.saturating_sub(count);
         // A connection that is used up takes no more, as one whose kernel is full.
         self.is_blocked |= self.requests_left == 0;
     }
 
     /// The batch leaves now: stamps its requests and gives out its bytes. In a closed loop the
     /// write is the intended start.
+    #[inline]
     pub(crate) fn written(
         &mut self,
         now_ns: u64,
         is_closed_loop: bool,
-        mut each: impl FnMut(&InFlight),
+        each: impl FnMut(&Flight),
     ) -> Buffer {
-        for request in self.in_flight.iter_mut().rev().take(self.unwritten) {
-            request.written_ns = now_ns;
-            if is_closed_loop {
-                request.intended_ns = now_ns;
-            }
-            each(request);
-        }
-        self.unwritten = 0;
+        self.answering.flights.written(now_ns, is_closed_loop, each);
         std::mem::take(&mut self.out)
     }
 
@@ -228,6 +229,26 @@ impl Session {
     pub(crate) fn drained(&mut self, now_ns: u64) {
         self.is_blocked = self.requests_left == 0;
         self.free_since_ns = now_ns;
+    }
+
+    /// Takes in what arrived if it is nothing but whole answers like the last one, and of answers
+    /// nothing but the status matters; says how many. `None`: nothing is done.
+    #[inline]
+    pub(crate) fn receive_alike(
+        &mut self,
+        bytes: &[u8],
+        last_heads: &[LastHead],
+        desk: &mut Desk<'_>,
+    ) -> Option<usize> {
+        let class = self.answering.flights.oldest()?.class;
+        let last_head = &last_heads[usize::from(class)];
+        let was_full = self.answering.flights.len() >= self.pipeline;
+        let alike = self.http.receive_alike(bytes, last_head)?;
+        self.answering.alike(&alike, desk);
+        if was_full {
+            self.free_since_ns = desk.now_ns;
+        }
+        Some(alike.count)
     }
 
     /// Takes in what arrived. After an error the connection is of no use.
@@ -238,63 +259,60 @@ impl Session {
         last_heads: &mut [LastHead],
         desk: &mut Desk<'_>,
     ) -> Result<(), ClientError> {
-        let class = self.in_flight.front().map_or(0, |request| request.class);
+        let class = self
+            .answering
+            .flights
+            .oldest()
+            .map_or(0, |request| request.class);
         let last_head = &mut last_heads[usize::from(class)];
-        let was_full = self.in_flight.len() >= self.pipeline;
-        let (http, mut answers) = self.split(desk);
-        let result = http.receive_like(bytes, pool, last_head, &mut |event| answers.on(&event));
-        if was_full && self.in_flight.len() < self.pipeline {
-            self.free_since_ns = desk.now_ns;
+        let was_full = self.answering.flights.len() >= self.pipeline;
+        let (now_ns, wants_status_only) = (desk.now_ns, desk.wants_status_only);
+        let answering = &mut self.answering;
+        let mut on = |event: ClientEvent<'_>| answering.on(&event, desk);
+        let result = if wants_status_only {
+            self.http.receive_counted(bytes, pool, last_head, &mut on)
+        } else {
+            self.http.receive_like(bytes, pool, last_head, &mut on)
+        };
+        if was_full && self.answering.flights.len() < self.pipeline {
+            self.free_since_ns = now_ns;
         }
         result
     }
 
     /// The peer sends nothing more; an answer that ends so is complete now.
     pub(crate) fn peer_finished(&mut self, desk: &mut Desk<'_>) -> Result<(), ClientError> {
-        let (http, mut answers) = self.split(desk);
-        http.peer_finished(&mut |event| answers.on(&event))
-    }
-
-    fn split<'s, 'd>(
-        &'s mut self,
-        desk: &'s mut Desk<'d>,
-    ) -> (&'s mut ClientConnection, Answers<'s, 'd>) {
-        let answers = Answers {
-            in_flight: &mut self.in_flight,
-            check: &mut self.check,
-            is_last: &mut self.is_last,
-            has_answered: &mut self.has_answered,
-            connect_ns: &mut self.connect_ns,
-            head_ns: &mut self.head_ns,
-            desk,
-        };
-        (&mut self.http, answers)
+        let answering = &mut self.answering;
+        self.http
+            .peer_finished(&mut |event| answering.on(&event, desk))
     }
 
     /// The request that the next answer belongs to.
     pub(crate) fn oldest(&self) -> Option<InFlight> {
-        self.in_flight.front().copied()
+        self.answering.flights.oldest().copied()
     }
 
     /// The oldest request's write, if it was written.
     pub(crate) fn oldest_written_ns(&self) -> Option<u64> {
-        self.in_flight.front().map(|request| request.written_ns)
+        self.answering
+            .flights
+            .oldest()
+            .map(|request| request.written_ns)
     }
 
     /// Empties the queue: the connection is over. The caller says what becomes of each.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = InFlight> + '_ {
-        self.unwritten = 0;
         self.out = Buffer::new();
-        self.in_flight.drain(..)
+        self.answering.flights.drain()
     }
 
     /// The connection is gone; says when to try again. One that answered is replaced at once.
     pub(crate) fn closed(&mut self, now_ns: u64) {
         debug_assert!(
-            self.in_flight.is_empty(),
+            self.answering.flights.is_empty(),
             "requests of a lost connection are accounted for"
         );
-        let wait_ns = if self.has_answered {
+        let wait_ns = if self.answering.has_answered {
             self.failures = 0;
             0
         } else {
@@ -305,10 +323,10 @@ impl Session {
         self.state = State::Closed {
             retry_ns: now_ns + wait_ns,
         };
-        self.has_answered = false;
+        self.answering.has_answered = false;
+        self.answering.is_last = false;
         self.requests_left = self.requests_max;
         self.is_blocked = false;
-        self.is_last = false;
         self.http = ClientConnection::new(client_limits());
     }
 }
@@ -318,86 +336,5 @@ fn client_limits() -> Limits {
     Limits {
         body_bytes_max: u64::MAX,
         ..Limits::default()
-    }
-}
-
-/// The parts of a session that answers touch, apart from the parser that calls back.
-struct Answers<'s, 'd> {
-    in_flight: &'s mut VecDeque<InFlight>,
-    check: &'s mut AnswerCheck,
-    is_last: &'s mut bool,
-    has_answered: &'s mut bool,
-    connect_ns: &'s mut u64,
-    head_ns: &'s mut u64,
-    desk: &'s mut Desk<'d>,
-}
-
-impl Answers<'_, '_> {
-    #[inline]
-    fn on(&mut self, event: &ClientEvent<'_>) {
-        match *event {
-            ClientEvent::Head { status, head, .. } => {
-                self.check.begin(status.code());
-                *self.head_ns = self.desk.now_ns;
-                if self.desk.outcome.phases.server.is_none() {
-                    self.desk.outcome.phases.first_head(head);
-                }
-                let desk = &mut *self.desk;
-                if let Some(listener) = &mut desk.listener {
-                    let request = self.in_flight.front();
-                    listener.head(request, head, desk.requests, desk.now_ns);
-                }
-            }
-            ClientEvent::BodyPart(part) => self.body_part(part),
-            ClientEvent::Complete {
-                status,
-                keep_alive,
-                body_bytes,
-                ..
-            } => self.complete(status.code(), keep_alive, body_bytes),
-        }
-    }
-
-    fn body_part(&mut self, part: &[u8]) {
-        let Some(request) = self.in_flight.front() else {
-            return;
-        };
-        if let Some(listener) = &mut self.desk.listener {
-            listener.part(part);
-        }
-        let validator = &self.desk.validators[usize::from(request.class)];
-        if !validator.looks_at_bodies() {
-            return self.check.skip(part);
-        }
-        let expected = self.desk.requests.expected(request.number, request.class);
-        self.check.part(validator, expected.as_ref(), part);
-    }
-
-    fn complete(&mut self, status: u16, keep_alive: bool, body_bytes: u64) {
-        let Some(request) = self.in_flight.pop_front() else {
-            return;
-        };
-        let desk = &mut *self.desk;
-        let expected = desk.requests.expected(request.number, request.class);
-        let validator = &desk.validators[usize::from(request.class)];
-        let judgement = self.check.finish(validator, expected.as_ref());
-        let (now_ns, in_window) = (desk.now_ns, desk.in_window);
-        desk.outcome
-            .answered(&request, status, judgement, now_ns, in_window);
-        if request.counted {
-            let phases = &mut desk.outcome.phases;
-            phases.body(body_bytes);
-            phases.last_answers += u64::from(!keep_alive);
-            let is_exception = *self.connect_ns != 0 || *self.head_ns != now_ns;
-            if is_exception && judgement == Judgement::Right {
-                let connect_ns = std::mem::take(self.connect_ns);
-                phases.exception(&request, connect_ns, *self.head_ns, now_ns);
-            }
-        }
-        *self.has_answered = true;
-        *self.is_last |= !keep_alive;
-        if let Some(listener) = &mut desk.listener {
-            listener.answered(status);
-        }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Shared<'run> {
     pub(crate) requests: Requests,
     /// By class.
     pub(crate) validators: Box<[Validator]>,
+    /// Of every answer nothing but its status matters.
+    pub(crate) is_status_only: bool,
     /// Set once every connection has been tried; requests leave from its start on.
     pub(crate) schedule: OnceLock<Schedule>,
     /// Ends every thread at its next housekeeping.
@@ -36,11 +38,13 @@ impl<'run> Shared<'run> {
         requests: Requests,
         threads: usize,
     ) -> Self {
+        let validators = validators_of(config);
         Self {
             config,
             pace,
             requests,
-            validators: validators_of(config),
+            is_status_only: validators.iter().all(Validator::is_status_only),
+            validators,
             schedule: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             doors: Doors::default(),
@@ -51,6 +55,11 @@ impl<'run> Shared<'run> {
 }
 
 impl Shared<'_> {
+    /// Requests that can be on their way at once, of all threads.
+    pub(crate) fn places(&self) -> u64 {
+        (self.config.connections * self.config.pipeline) as u64
+    }
+
     /// Classes that are counted apart; 0: there is only one.
     pub(crate) fn classes(&self) -> usize {
         let classes = self.validators.len();

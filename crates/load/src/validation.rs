@@ -154,6 +154,21 @@ impl Validator {
         self.looks_at_bodies
     }
 
+    /// Whether nothing but the status matters.
+    pub(crate) fn is_status_only(&self) -> bool {
+        self.is_status_only
+    }
+
+    /// What an answer is of which nothing but this matters.
+    #[inline]
+    pub(crate) fn judge_status(&self, status: u16) -> Judgement {
+        if self.validation.statuses.contains(status) {
+            Judgement::Right
+        } else {
+            Judgement::WrongStatus
+        }
+    }
+
     pub(crate) fn new(validation: Validation) -> Self {
         Self {
             looks_at_bodies: validation.looks_at_bodies(),

@@ -8,30 +8,30 @@
 //! Absent on purpose: timers per request. Timeouts are found by a sweep: late by a sixteenth of
 //! the timeout at most, for nothing per request.
 mod connections;
-mod housekeeping;
+mod sending;
 mod listening;
 mod scripted;
+mod receiving;
+mod housekeeping;
 #[cfg(test)]
 mod simulated;
 
+use self::receiving::Input;
 use crate::arrivals::Cursor;
 use crate::cookies::Cookies;
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
 use crate::free::FreeSessions;
-use crate::listener::Listener;
-use crate::outcome::{InFlight, Outcome, Phase};
+use crate::outcome::{Outcome, Phase};
 use crate::pacing::SpinWindow;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::Runner;
-use crate::session::{Desk, Session, State};
+use crate::session::Session;
 use crate::shared::Shared;
 use crate::timeline::Seconds;
 use crate::wake::Sampling;
-use millpond_http::{ClientError, LastHead};
-use millpond_io::{
-    Driver, Errno, Event, IoError, Protocol, SendOutcome, ShardContext, SocketId, WaitPlan,
-};
+use millpond_http::LastHead;
+use millpond_io::{Driver, Errno, Event, IoError, Protocol, ShardContext, WaitPlan};
 use std::collections::VecDeque;
 
 /// How often flags are looked at and totals published.
@@ -44,13 +44,6 @@ const TRIM_NS: u64 = 1_000_000_000;
 const CONNECTING_MAX: usize = 128;
 /// No slot of the driver belongs to this session index.
 const NOBODY: u32 = u32::MAX;
-
-/// A request to write: new, or again because its connection was closed under it by announcement.
-#[derive(Clone, Copy, Debug)]
-struct Owed {
-    arrival: Arrival,
-    is_repeat: bool,
-}
 
 /// One thread's connections and counts.
 pub(crate) struct Worker<'run> {
@@ -94,6 +87,13 @@ pub(crate) struct Worker<'run> {
     /// `None`: receives are not stamped.
     stamps: Option<Sampling>,
     is_done: bool,
+    is_closed_loop: bool,
+    /// Answers need no more than a comparison with the last one, if nobody listens and no script made
+    /// their requests: nothing but their status matters, and connections are not closed after a number
+    /// of them.
+    takes_alike: bool,
+    /// A closed loop whose requests differ in nothing but their numbers, without script and cookies.
+    has_equal_requests: bool,
     /// Where the requests come from, if not from the workload. On the heap: most runs have none.
     pub(crate) script: Option<Box<Runner>>,
     /// What each connection keeps of what the server sets; `None`: nothing.
@@ -152,6 +152,9 @@ impl<'run> Worker<'run> {
                 .collect(),
             stamps: None,
             is_done: false,
+            takes_alike: shared.is_status_only && shared.config.plan.requests_max.is_none(),
+            is_closed_loop: shared.pace == Pace::Closed,
+            has_equal_requests: shared.pace == Pace::Closed && shared.requests.fixed().is_some(),
             script: None,
             cookies: None,
             has_listener: false,
@@ -166,76 +169,6 @@ impl<'run> Worker<'run> {
     /// CPU this thread used inside the window, as a share of one CPU.
     pub(crate) fn cpu_share(&self) -> f64 {
         self.cpu.share()
-    }
-
-    /// Feeds a session; afterwards it is free, still waiting, or over.
-    fn feed<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        index: u32,
-        socket: SocketId,
-        input: Input<'_>,
-    ) {
-        let (now_ns, in_window) = (shard.now_ns, self.is_in_window(shard.now_ns));
-        if now_ns >= self.seconds.next_ns {
-            self.turn_second(now_ns);
-        }
-        let stamped = self.stamped(shard.driver, index);
-        let listener = self.has_listener.then(|| Listener {
-            index,
-            script: self
-                .script
-                .as_deref_mut()
-                .filter(|runner| runner.wants_answers()),
-            cookies: self.cookies.as_deref_mut(),
-        });
-        let session = &mut self.sessions[index as usize];
-        let before = session.in_flight_len();
-        let mut desk = Desk {
-            requests: &self.shared.requests,
-            validators: &self.shared.validators,
-            outcome: &mut self.outcome,
-            now_ns,
-            in_window,
-            listener,
-        };
-        let result: Result<(), ClientError> = match input {
-            Input::Bytes(bytes) => {
-                let heads = &mut self.last_heads[..];
-                session.receive(bytes, &shard.pools.blocks, heads, &mut desk)
-            }
-            Input::End => session.peer_finished(&mut desk),
-        };
-        let answers = before - session.in_flight_len();
-        self.in_flight -= answers;
-        if let Some(stamped) = stamped {
-            stamped.note(&mut self.outcome, answers, now_ns);
-        }
-        if let Input::Bytes(bytes) = input
-            && in_window
-        {
-            self.outcome.received_bytes += bytes.len() as u64;
-        }
-        let is_over = result.is_err()
-            || session.is_last
-            || session.is_used_up()
-            || matches!(input, Input::End);
-        if is_over {
-            shard.driver.close(socket);
-            self.lost(index, Phase::Read, now_ns);
-        } else {
-            self.offer(index);
-        }
-    }
-
-    /// What a receive that was stamped found waiting for its answer.
-    fn stamped<D: Driver>(&self, driver: &D, index: u32) -> Option<Stamped> {
-        let stamp_ns = driver.received_at_ns()?;
-        Some(Stamped {
-            stamp_ns,
-            request: self.sessions[index as usize].oldest()?,
-            right_before: self.outcome.requests(),
-        })
     }
 
     /// A second is over. Called for events too, so that each is counted in its own.
@@ -253,129 +186,6 @@ impl<'run> Worker<'run> {
         let exchange = &self.shared.exchange;
         self.seconds.end(self.now_ns, exchange, &mut self.outcome);
     }
-
-    fn is_in_window(&self, now_ns: u64) -> bool {
-        self.shared
-            .schedule
-            .get()
-            .is_some_and(|schedule| schedule.is_in_window(now_ns))
-    }
-
-    /// The next request that is due, if any.
-    fn next_due(&mut self, schedule: &Schedule, now_ns: u64) -> Option<Owed> {
-        if let Some(arrival) = self.repeats.pop_front() {
-            return Some(Owed {
-                arrival,
-                is_repeat: true,
-            });
-        }
-        let deadline_ns = self.shared.config.deadline_ns.unwrap_or(u64::MAX);
-        loop {
-            if self.held.is_none() {
-                self.held = schedule.claim(now_ns, self.cursor.as_mut());
-            }
-            let arrival = self.held.take_if(|arrival| arrival.intended_ns <= now_ns)?;
-            // A closed loop has no intended start, and no deadline.
-            if now_ns.saturating_sub(arrival.intended_ns) <= deadline_ns {
-                return Some(Owed {
-                    arrival,
-                    is_repeat: false,
-                });
-            }
-            self.outcome.shed(&arrival, now_ns);
-        }
-    }
-
-    /// Spreads due requests over free connections, the longest free first.
-    fn dispatch<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, schedule: &Schedule) {
-        let is_closed_loop = self.shared.pace == Pace::Closed;
-        let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
-        while let Some(free) = self.free.first(&mut self.sessions) {
-            let Some(owed) = self.next_due(schedule, self.now_ns) else {
-                break;
-            };
-            self.free.take_first(&mut self.sessions, free);
-            let index = free.index;
-            let session = &mut self.sessions[index as usize];
-            let pool = &shard.pools.blocks;
-            let (arrival, requests) = (&owed.arrival, &self.shared.requests);
-            let taken = match &mut self.cookies {
-                None => session.take(arrival, requests, pool, is_closed_loop),
-                Some(cookies) => cookies.take(session, index, arrival, requests, pool, self.now_ns),
-            };
-            match taken {
-                Ok(true) => self.dirty.push(index),
-                Ok(false) => {}
-                Err(error) => {
-                    // Without memory nothing can be measured; the arrival ends as cut off.
-                    self.fail(error.into());
-                    return;
-                }
-            }
-            self.in_flight += 1;
-            if owed.is_repeat {
-                self.outcome.resent += 1;
-            } else if owed.arrival.counted {
-                self.outcome.sent += 1;
-                self.outcome.sent_late += u64::from(self.now_ns >= window_end_ns);
-            }
-            self.offer(index);
-        }
-    }
-
-    /// One send per connection with a batch, stamped just before.
-    fn flush<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        let is_closed_loop = self.shared.pace == Pace::Closed;
-        for position in 0..self.dirty.len() {
-            let index = self.dirty[position] as usize;
-            let session = &mut self.sessions[index];
-            let State::Open { socket } = session.state else {
-                continue;
-            };
-            self.now_ns = shard.driver.clock_ns();
-            let (now_ns, free_since_ns) = (self.now_ns, session.free_since_ns);
-            let Outcome {
-                lateness, blocked, ..
-            } = &mut self.outcome;
-            let batch = session.written(now_ns, is_closed_loop, |request| {
-                if request.counted && !is_closed_loop {
-                    let intended_ns = request.intended_ns;
-                    lateness.record(now_ns - intended_ns.max(free_since_ns));
-                    blocked.record(free_since_ns.saturating_sub(intended_ns));
-                }
-            });
-            if shard.driver.send(socket, batch) == SendOutcome::Blocked {
-                session.is_blocked = true;
-            }
-        }
-        self.dirty.clear();
-    }
-}
-
-/// A receive with the kernel's stamp, before its bytes are looked at.
-struct Stamped {
-    stamp_ns: u64,
-    /// The request whose answer may be in it.
-    request: InFlight,
-    /// Right answers until then.
-    right_before: u64,
-}
-
-impl Stamped {
-    /// The stamp is that of the last byte: of several answers, the first ones came earlier.
-    fn note(self, outcome: &mut Outcome, answers: usize, now_ns: u64) {
-        let is_right = outcome.requests() == self.right_before + 1;
-        if answers == 1 && is_right && self.request.counted {
-            outcome.wake.record(&self.request, self.stamp_ns, now_ns);
-        }
-    }
-}
-
-/// What a session is fed with.
-#[derive(Clone, Copy)]
-enum Input<'a> {
-    Bytes(&'a [u8]),
-    End,
 }
 
 impl<D: Driver> Protocol<D> for Worker<'_> {
@@ -402,13 +212,12 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
                     self.cannot_connect(error);
                 }
             }
-            Event::Received { socket, bytes } => {
-                if let Some(index) = self.session_of(socket) {
-                    self.feed(shard, index, socket, Input::Bytes(bytes));
-                }
-            }
+            Event::Received { socket, bytes } => self.received(shard, socket, bytes),
             Event::PeerFinished { socket } => {
                 if let Some(index) = self.session_of(socket) {
+                    if now_ns >= self.seconds.next_ns {
+                        self.turn_second(now_ns);
+                    }
                     self.feed(shard, index, socket, Input::End);
                 }
             }
@@ -468,12 +277,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             && !self.is_done
             && self.now_ns >= schedule.start_ns()
         {
-            if self.script.is_some() {
-                self.dispatch_scripted(shard, schedule);
-            } else {
-                self.dispatch(shard, schedule);
-            }
-            self.flush(shard);
+            self.send_due(shard, schedule);
             // Lets the last answer end the run at once instead of at the next housekeeping.
             if self.in_flight == 0 && self.held.is_none() {
                 self.next_housekeeping_ns = self

@@ -9,12 +9,14 @@
 //! ```text
 //! number -> mix (class, ordinal) -> keys (key) -> template (bytes) <- sources (ids, values, lines)
 //! ```
+mod fixed;
 pub(crate) mod keys;
 mod lines;
 pub(crate) mod mix;
 pub(crate) mod sources;
 pub(crate) mod template;
 
+pub(crate) use self::fixed::FixedRequest;
 use self::keys::{Draws, KeyDistribution, KeyPicker};
 use self::mix::{Choice, Dealer, Share, WEIGHTS_SUM_MAX};
 pub(crate) use self::sources::{Expected, KEY_BYTES_MAX};
@@ -47,11 +49,7 @@ pub(crate) struct Requests {
 
 #[derive(Debug)]
 enum Kind {
-    /// The same each time.
-    Fixed {
-        method: Method,
-        wire: Box<[u8]>,
-    },
+    Fixed(FixedRequest),
     Varied(Box<Varied>),
 }
 
@@ -62,10 +60,10 @@ impl Requests {
                 method,
                 fields,
                 body,
-            } => Kind::Fixed {
-                method: *method,
-                wire: encode(config, *method, fields, body)?,
-            },
+            } => {
+                let wire = encode(config, *method, fields, body)?;
+                Kind::Fixed(FixedRequest::new(*method, &wire, config.pipeline))
+            }
             &Workload::EntityPut {
                 keys,
                 value_bytes,
@@ -132,14 +130,7 @@ impl Requests {
         ahead: usize,
     ) -> Result<Asked, PoolError> {
         match &self.kind {
-            Kind::Fixed { method, wire } => {
-                make_room(pool, out, wire.len(), ahead)?;
-                out.append_within_capacity(wire);
-                Ok(Asked {
-                    method: *method,
-                    class: 0,
-                })
-            }
+            Kind::Fixed(request) => request.append(pool, out, ahead),
             Kind::Varied(varied) => varied.append(number, pool, out, ahead),
         }
     }
@@ -147,8 +138,16 @@ impl Requests {
     /// What is known of the answer to request `number` of this class, if that is looked at.
     pub(crate) fn expected(&self, number: u64, class: u16) -> Option<Expected<'_>> {
         match &self.kind {
-            Kind::Fixed { .. } => None,
+            Kind::Fixed(_) => None,
             Kind::Varied(varied) => varied.expected(number, class),
+        }
+    }
+
+    /// The one request that all are, if they are.
+    pub(crate) fn fixed(&self) -> Option<&FixedRequest> {
+        match &self.kind {
+            Kind::Fixed(request) => Some(request),
+            Kind::Varied(_) => None,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::support::pool_mode;
 use millpond_http::{
-    BodyError, ClientConnection, ClientError, ClientEvent, LastHead, Limits, Method, encode_request,
+    AlikeResponses, BodyError, ClientConnection, ClientError, ClientEvent, LastHead, Limits,
+    Method, StatusCode, encode_request,
 };
 use millpond_mempool::{BlockPool, Buffer};
 
@@ -41,6 +42,7 @@ fn record(seen: &mut Vec<Seen>, event: ClientEvent<'_>) {
                 keep_alive,
             ));
         }
+        ClientEvent::Alike(_) => unreachable!("nobody asked for responses to be counted"),
     }
 }
 
@@ -83,6 +85,163 @@ fn feed_like(
     }
     outcome = outcome.and(connection.peer_finished(&mut |event| record(&mut seen, event)));
     (seen, outcome)
+}
+
+/// What is left of each response when only its status and length are wanted.
+type Counted = Vec<(u16, u64)>;
+
+/// Feeds the pieces to an owner who wants no more than that; also how many came as alike.
+fn feed_counted(
+    methods: &[Method],
+    pieces: &[&[u8]],
+    limits: Limits,
+    last: &mut LastHead,
+) -> (Counted, usize, Result<(), ClientError>) {
+    let pool = BlockPool::new("test", pool_mode());
+    let mut connection = ClientConnection::new(limits);
+    methods.iter().for_each(|&method| connection.expect(method));
+    let (mut seen, mut alike) = (Vec::new(), 0);
+    let mut on = |event: ClientEvent<'_>| match event {
+        ClientEvent::Alike(run) => {
+            alike += run.count;
+            let one = (run.status.code(), run.body_bytes);
+            seen.extend(std::iter::repeat_n(one, run.count));
+        }
+        ClientEvent::Complete {
+            status, body_bytes, ..
+        } => seen.push((status.code(), body_bytes)),
+        _ => {}
+    };
+    let mut outcome = Ok(());
+    for piece in pieces {
+        outcome = outcome.and_then(|()| connection.receive_counted(piece, &pool, last, &mut on));
+    }
+    outcome = outcome.and_then(|()| connection.peer_finished(&mut on));
+    (seen, alike, outcome)
+}
+
+/// Two statuses in runs, an informational one between them, and a last one of another length.
+const ALIKE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\
+    HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld\
+    HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/\
+    HTTP/1.1 100 Continue\r\n\r\n\
+    HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n\
+    HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n\
+    HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!";
+
+/// Goal: counted responses are those that are taken apart one by one, wherever the bytes are cut and
+/// whatever head was the last; most of those that are alike are counted so.
+#[test]
+fn alike_responses_are_counted_as_single_ones_are() {
+    for (methods, bytes, alike_least) in [
+        (&[Method::Get; 6], ALIKE, 3),
+        (&METHODS, PIPELINE, 0),
+        // What follows a HEAD request's answer would be a body's beginning to another method.
+        (&[Method::Head; 6], &ALIKE[..38], 0),
+    ] {
+        let mut last = LastHead::default();
+        for cut in 0..bytes.len() {
+            let (front, back) = bytes.split_at(cut);
+            let (events, expected) = feed(methods, &[front, back]);
+            let completed = |seen: &Seen| match *seen {
+                Seen::Complete(status, body_bytes, ..) => Some((status, body_bytes)),
+                _ => None,
+            };
+            let completed: Counted = events.iter().filter_map(completed).collect();
+            let (seen, alike, outcome) =
+                feed_counted(methods, &[front, back], Limits::default(), &mut last);
+            assert_eq!((&seen, &outcome), (&completed, &expected), "cut at {cut}");
+            assert!(cut != 0 || alike >= alike_least, "{alike}");
+        }
+    }
+}
+
+/// Goal: the short way takes what is nothing but whole responses like the last one, and leaves all
+/// else as if it had not been asked.
+#[test]
+fn the_short_way_takes_all_or_nothing() {
+    let pool = BlockPool::new("test", pool_mode());
+    let one = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let mut last = LastHead::default();
+    let expecting = |count| {
+        let mut connection = ClientConnection::new(Limits::default());
+        connection.expect_many(Method::Get, count);
+        connection
+    };
+    let mut connection = expecting(1);
+    assert_eq!(
+        connection.receive_alike(one, &last),
+        None,
+        "no head is known"
+    );
+    let received = connection.receive_counted(one, &pool, &mut last, &mut |_| {});
+    assert_eq!((received, connection.unanswered()), (Ok(()), 0));
+    let three = one.repeat(3);
+    let mut connection = expecting(3);
+    let all = AlikeResponses {
+        count: 3,
+        status: StatusCode::OK,
+        body_bytes: 5,
+    };
+    assert_eq!(connection.receive_alike(&three, &last), Some(all));
+    assert_eq!(connection.unanswered(), 0);
+    for cut in (1..three.len()).filter(|cut| cut % one.len() != 0) {
+        let (front, back) = three.split_at(cut);
+        let mut connection = expecting(3);
+        for part in [front, back] {
+            assert_eq!(connection.receive_alike(part, &last), None, "cut at {cut}");
+            let received = connection.receive_counted(part, &pool, &mut last, &mut |_| {});
+            assert_eq!(received, Ok(()));
+        }
+        assert_eq!(connection.unanswered(), 0, "cut at {cut}");
+    }
+    let mut connection = expecting(1);
+    connection.expect(Method::Head);
+    assert_eq!(
+        connection.receive_alike(&one.repeat(2), &last),
+        None,
+        "one is for HEAD"
+    );
+    assert_eq!(
+        expecting(2).receive_alike(&three, &last),
+        None,
+        "one is for nobody"
+    );
+}
+
+/// Goal: a response that nobody asked for, one behind a last one, and a body beyond the limit of this
+/// connection are refused as they are without a head to compare with.
+#[test]
+fn alike_responses_keep_to_what_was_asked() {
+    let one = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let mut last = LastHead::default();
+    let mut feed = |methods: &[Method], bytes: &[u8], limits| {
+        feed_counted(methods, &[bytes], limits, &mut last)
+    };
+    let get = [Method::Get; 3];
+    let (seen, alike, outcome) = feed(&get, &one.repeat(3), Limits::default());
+    assert_eq!((seen.len(), alike, outcome), (3, 2, Ok(())));
+    let (seen, _, outcome) = feed(&get, &one.repeat(4), Limits::default());
+    assert_eq!(seen.len(), 3);
+    assert_eq!(
+        outcome,
+        Err(ClientError::Unasked {
+            count_bytes: one.len()
+        })
+    );
+    let tight = Limits {
+        body_bytes_max: 4,
+        ..Limits::default()
+    };
+    let (seen, _, outcome) = feed(&get, one, tight);
+    assert_eq!((seen.len(), outcome.is_err()), (0, true));
+    let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let (seen, alike, outcome) = feed(&get, &closing.repeat(2), Limits::default());
+    assert_eq!((seen.len(), alike), (1, 0));
+    assert!(
+        matches!(outcome, Err(ClientError::Unasked { .. })),
+        "{outcome:?}"
+    );
 }
 
 const PIPELINE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n\

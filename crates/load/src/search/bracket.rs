@@ -3,7 +3,9 @@
 //! On the path: `search` asks for a rate, makes a run and reports the outcome, until this says that
 //! it is over. A noisy machine makes a good rate fail now and then, and nothing makes a rate above
 //! the limit hold; so a miss counts when it has happened twice, a rate that held once may be built
-//! upon at once, and the one that is given out in the end has held twice.
+//! upon at once, and the one that is given out in the end has held twice. The one above it, which
+//! says that there is no more, is asked again at the end: if it holds twice after all, the search goes
+//! on above it.
 //!
 //! Absent on purpose: runs, clocks and objectives, so that a search over a simulated target takes no
 //! time.
@@ -12,6 +14,8 @@ use millpond_measure::record::{SearchEnd, StepOutcome};
 
 /// Equal votes that decide about a rate.
 const VOTES: u32 = 2;
+/// Misses of the rate above the answer, unless it has held twice before the last of them.
+const VOTES_ABOVE: u32 = 3;
 /// From one step up to the next, while none has failed.
 const CLIMB: f64 = std::f64::consts::SQRT_2;
 /// From one step down to the next, while none has held.
@@ -119,6 +123,7 @@ impl Bracket {
         }
         match (held.decided(), failed.decided()) {
             (None, _) => Ok(held.per_s),
+            _ if failed.missed + failed.rejected < VOTES_ABOVE => Ok(failed.per_s),
             (_, Some(StepOutcome::Rejected)) => Err(SearchEnd::GeneratorLimit),
             _ => Err(SearchEnd::Found),
         }
@@ -308,6 +313,27 @@ mod tests {
         assert!(was_lucky);
         let low = bracket.low().unwrap();
         assert!((985.0..=1_000.0).contains(&low), "{low}");
+    }
+
+    /// Goal: a rate far below the limit that failed twice by accident is not the end of the search.
+    #[test]
+    fn two_bad_votes_are_outvoted() {
+        let mut target = limit(1_000.0);
+        for first_per_s in [700.0, 800.0, 900.0] {
+            let mut bad = 2;
+            let (bracket, ended) = search(first_per_s, |per_s| {
+                let is_bad = bad > 0 && per_s > 705.0 && per_s < 990.0;
+                bad -= i32::from(is_bad);
+                if is_bad {
+                    StepOutcome::Missed
+                } else {
+                    target(per_s)
+                }
+            });
+            assert_eq!((ended, bad), (SearchEnd::Found, 0));
+            let low = bracket.low().unwrap();
+            assert!((985.0..=1_000.0).contains(&low), "{first_per_s}: {low}");
+        }
     }
 
     /// Goal: the generator's own limit is not given out as the target's.

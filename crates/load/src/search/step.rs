@@ -12,16 +12,20 @@ use millpond_measure::units::{format_duration_ns, format_percent};
 /// Share of the offered requests that may leave after the window before the rate counts as missed:
 /// a target that keeps up leaves none behind, save for a stall at the very end.
 const LATE_SHARE_MAX: f64 = 0.01;
+/// Share of the offered requests by which those on their way may have become more in the window.
+const GROWTH_SHARE_MAX: f64 = 0.005;
+/// What is on its way at one moment varies by its root; by so many times that, it does by chance.
+const GROWTH_ROOTS: f64 = 2.0;
 
-/// Judges a finished step.
-pub(super) fn judge(record: &LoadRecord, slo: &Slo) -> (StepOutcome, Vec<String>) {
+/// Judges a finished step, before whose window the rate was offered for `warm_up_ns`.
+pub(super) fn judge(record: &LoadRecord, slo: &Slo, warm_up_ns: u64) -> (StepOutcome, Vec<String>) {
     let mut reasons: Vec<String> = slo
         .judge(&facts_of(record))
         .into_iter()
         .filter(|outcome| !outcome.is_met)
         .map(|outcome| format!("{}: {}", outcome.objective, outcome.measured))
         .collect();
-    reasons.extend(missed_rate(record));
+    reasons.extend(missed_rate(record).or_else(|| growing_backlog(record, warm_up_ns)));
     if reasons.is_empty() {
         return (StepOutcome::Met, reasons);
     }
@@ -40,6 +44,31 @@ fn missed_rate(record: &LoadRecord) -> Option<String> {
         format!(
             "the rate was not kept: {} of the requests found no connection in time",
             format_percent(share)
+        )
+    })
+}
+
+/// A target that cannot keep up falls behind a little more every moment, and it takes until the end of
+/// a long step for that to show in the latencies: the looser the objective and the shorter the step,
+/// the further above the limit a rate would hold.
+///
+/// What came in and did not go out is the growth. By Little's law, rate times mean response time is
+/// what is on its way at a usual moment; as far as the warm-up was too short for that to build up, the
+/// window has to.
+fn growing_backlog(record: &LoadRecord, warm_up_ns: u64) -> Option<String> {
+    let offered = record.offered.filter(|&offered| offered > 0)? as f64;
+    let errors = &record.errors;
+    let failed = errors.read + errors.write + errors.status + errors.validation;
+    let gone = record.answered_in_window + failed + record.shed;
+    let (per_ns, mean_ns) = (record.rate_per_s? / 1e9, record.response.mean());
+    let (usual, built_up) = (per_ns * mean_ns, per_ns * warm_up_ns as f64);
+    let growth = offered - gone as f64 - (usual - built_up).max(0.0);
+    // At both ends of the window.
+    let by_chance = GROWTH_ROOTS * (2.0 * usual + 1.0).sqrt();
+    (growth > by_chance.max(GROWTH_SHARE_MAX * offered)).then(|| {
+        format!(
+            "the rate was not kept: {growth:.0} more requests were on their way at the end than at \
+             the beginning"
         )
     })
 }
@@ -78,6 +107,7 @@ mod tests {
         let mut record = LoadRecord {
             rate_per_s: Some(1_000.0),
             requests: 1_000,
+            answered_in_window: 997,
             offered: Some(1_000),
             requests_per_s: 1_000.0,
             ..LoadRecord::default()
@@ -92,7 +122,7 @@ mod tests {
     fn outcome(slo: &str, change: impl FnOnce(&mut LoadRecord)) -> (StepOutcome, String) {
         let mut record = good();
         change(&mut record);
-        let (outcome, reasons) = judge(&record, &slo.parse().unwrap());
+        let (outcome, reasons) = judge(&record, &slo.parse().unwrap(), 100 * MS_NS);
         (outcome, reasons.join("; "))
     }
 
@@ -116,6 +146,37 @@ mod tests {
         assert!(reason.contains("2 % of the requests"), "{reason}");
         let (met, _) = outcome("errors<1%", |record| record.sent_late = 10);
         assert_eq!(met, StepOutcome::Met);
+    }
+
+    /// Goal: a rate whose latencies still hold, but not for longer, is a miss; what is on its way
+    /// because answers take longer than the warm-up, or at one moment by chance, is none.
+    #[test]
+    fn a_growing_backlog_is_a_miss() {
+        let left =
+            |count: u64| move |record: &mut LoadRecord| record.answered_in_window = 1_000 - count;
+        let (missed, reason) = outcome("p99<5ms", left(6));
+        assert_eq!(missed, StepOutcome::Missed);
+        assert!(
+            reason.contains("6 more requests were on their way"),
+            "{reason}"
+        );
+        assert_eq!(outcome("p99<5ms", left(5)).0, StepOutcome::Met);
+        // 200 on their way at a usual moment, 100 of them since the warm-up.
+        let slow = |left: u64| {
+            move |record: &mut LoadRecord| {
+                record.response.clear();
+                record.response.record_many(200 * MS_NS, 1_000);
+                record.answered_in_window = 1_000 - left;
+            }
+        };
+        assert_eq!(outcome("p99<500ms", slow(138)).0, StepOutcome::Met);
+        assert_eq!(outcome("p99<500ms", slow(142)).0, StepOutcome::Missed);
+        // Answers that failed are no backlog.
+        let failed = |record: &mut LoadRecord| {
+            record.answered_in_window = 900;
+            record.errors.status = 97;
+        };
+        assert_eq!(outcome("p99<5ms", failed).0, StepOutcome::Met);
     }
 
     /// Goal: what the generator or the machine may have caused is not held against the target, and

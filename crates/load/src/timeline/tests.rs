@@ -1,4 +1,5 @@
 use super::*;
+use crate::flights::Flight;
 use crate::outcome::InFlight;
 use crate::schedule::Pace;
 use crate::validation::Judgement;
@@ -65,7 +66,7 @@ fn work(worker: usize, answers_ms: &[u64], schedule: &Schedule, exchange: &Excha
             counted: written_ns >= schedule.window_start_ns() + 500,
             ..InFlight::default()
         };
-        outcome.answered(&request, 200, Judgement::Right, now_ns, true);
+        outcome.answered(&Flight::one(request), 200, Judgement::Right, now_ns, true);
     }
     seconds.end(now_ns, exchange, &mut outcome);
     outcome
@@ -215,7 +216,8 @@ fn what_the_warm_up_leaves_behind_is_not_the_window_s() {
         if now_ns >= seconds.next_ns {
             seconds.turn(now_ns, &schedule, &exchange, &mut outcome);
         }
-        outcome.answered(&of_warm_up, 500, Judgement::WrongStatus, now_ns, false);
+        let flight = Flight::one(of_warm_up);
+        outcome.answered(&flight, 500, Judgement::WrongStatus, now_ns, false);
         outcome.failed(&of_warm_up, crate::outcome::Phase::Read, now_ns);
     }
     seconds.end(start_ns + 2_000 * MS_NS, &exchange, &mut outcome);

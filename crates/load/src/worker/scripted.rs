@@ -5,7 +5,8 @@
 //! the write. So a rate counts requests and not strings, and each is timed by itself.
 //! Absent on purpose: cutting a string where a count or the window ends. What is left of it then
 //! leaves uncounted.
-use super::{Owed, Worker};
+use super::Worker;
+use super::sending::Owed;
 use crate::outcome::{InFlight, Phase};
 use crate::schedule::{Arrival, Schedule};
 use crate::script::Runner;

@@ -1,0 +1,165 @@
+//! A worker's answers: received bytes go through their session, which is free, waiting or over then.
+//!
+//! All answers of one receive are complete at the same moment, the one at which its tick's wait ended;
+//! each is timed from the write of its own request.
+//! Absent on purpose: judging (`validation`) and counting (`outcome`).
+use super::Worker;
+use crate::listener::Listener;
+use crate::outcome::{InFlight, Outcome, Phase};
+use crate::session::Desk;
+use millpond_http::ClientError;
+use millpond_io::{Driver, ShardContext, SocketId};
+
+impl Worker<'_> {
+    /// Bytes arrived.
+    #[inline]
+    pub(super) fn received<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+        bytes: &[u8],
+    ) {
+        let Some(index) = self.session_of(socket) else {
+            return;
+        };
+        let now_ns = shard.now_ns;
+        if now_ns >= self.seconds.next_ns {
+            self.turn_second(now_ns);
+        }
+        if self.takes_alike
+            && self.script.is_none()
+            && !self.has_listener
+            && shard.driver.received_at_ns().is_none()
+            && self.received_alike(index, now_ns, bytes)
+        {
+            return;
+        }
+        self.feed(shard, index, socket, Input::Bytes(bytes));
+    }
+
+    /// Most of what arrives is whole answers like the last one; true if this is, and it is counted.
+    #[inline]
+    fn received_alike(&mut self, index: u32, now_ns: u64, bytes: &[u8]) -> bool {
+        let in_window = self.is_in_window(now_ns);
+        let session = &mut self.sessions[index as usize];
+        let mut desk = Desk {
+            shared: self.shared,
+            outcome: &mut self.outcome,
+            now_ns,
+            in_window,
+            wants_status_only: true,
+            listener: None,
+        };
+        let Some(answers) = session.receive_alike(bytes, &self.last_heads, &mut desk) else {
+            return false;
+        };
+        self.in_flight -= answers;
+        if in_window {
+            self.outcome.received_bytes += bytes.len() as u64;
+        }
+        self.free.offer(&mut self.sessions, index);
+        true
+    }
+
+    /// Feeds a session; afterwards it is free, still waiting, or over.
+    #[inline(never)]
+    pub(super) fn feed<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        index: u32,
+        socket: SocketId,
+        input: Input<'_>,
+    ) {
+        let (now_ns, in_window) = (shard.now_ns, self.is_in_window(shard.now_ns));
+        let stamped = self.stamped(shard.driver, index);
+        let listener = self.has_listener.then(|| Listener {
+            index,
+            script: self
+                .script
+                .as_deref_mut()
+                .filter(|runner| runner.wants_answers()),
+            cookies: self.cookies.as_deref_mut(),
+        });
+        let session = &mut self.sessions[index as usize];
+        let before = session.in_flight_len();
+        let mut desk = Desk {
+            shared: self.shared,
+            outcome: &mut self.outcome,
+            now_ns,
+            in_window,
+            wants_status_only: self.shared.is_status_only && listener.is_none(),
+            listener,
+        };
+        let result: Result<(), ClientError> = match input {
+            Input::Bytes(bytes) => {
+                let heads = &mut self.last_heads[..];
+                session.receive(bytes, &shard.pools.blocks, heads, &mut desk)
+            }
+            Input::End => session.peer_finished(&mut desk),
+        };
+        let answers = before - session.in_flight_len();
+        self.in_flight -= answers;
+        if let Some(stamped) = stamped {
+            stamped.note(&mut self.outcome, answers, now_ns);
+        }
+        if let Input::Bytes(bytes) = input
+            && in_window
+        {
+            self.outcome.received_bytes += bytes.len() as u64;
+        }
+        let is_over = result.is_err()
+            || session.is_last()
+            || session.is_used_up()
+            || matches!(input, Input::End);
+        if is_over {
+            shard.driver.close(socket);
+            self.lost(index, Phase::Read, now_ns);
+        } else {
+            self.offer(index);
+        }
+    }
+
+    /// What a receive that was stamped found waiting for its answer.
+    fn stamped<D: Driver>(&self, driver: &D, index: u32) -> Option<Stamped> {
+        let stamp_ns = driver.received_at_ns()?;
+        Some(Stamped {
+            stamp_ns,
+            request: self.sessions[index as usize].oldest()?,
+            right_before: self.outcome.requests(),
+        })
+    }
+
+    #[inline]
+    pub(super) fn is_in_window(&self, now_ns: u64) -> bool {
+        self.shared
+            .schedule
+            .get()
+            .is_some_and(|schedule| schedule.is_in_window(now_ns))
+    }
+}
+
+/// A receive with the kernel's stamp, before its bytes are looked at.
+struct Stamped {
+    stamp_ns: u64,
+    /// The request whose answer may be in it.
+    request: InFlight,
+    /// Right answers until then.
+    right_before: u64,
+}
+
+impl Stamped {
+    /// The stamp is that of the last byte: of several answers, the first ones came earlier.
+    fn note(self, outcome: &mut Outcome, answers: usize, now_ns: u64) {
+        let is_right = outcome.requests() == self.right_before + 1;
+        if answers == 1 && is_right && self.request.counted {
+            outcome.wake.record(&self.request, self.stamp_ns, now_ns);
+        }
+    }
+}
+
+/// What a session is fed with.
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    Bytes(&'a [u8]),
+    End,
+}
