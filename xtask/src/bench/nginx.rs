@@ -3,6 +3,7 @@
 use super::Bench;
 use super::command::lasting;
 use super::server::{START_MAX, Server, free_address};
+use super::serving::encrypted::Identity;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ http {
     uwsgi_temp_path DIRECTORY/uwsgi;
     scgi_temp_path DIRECTORY/scgi;
     server {
-        listen ADDRESS backlog=4096;
+        listen ADDRESS ENCRYPTED backlog=4096;
+        IDENTITY
         default_type text/plain;
         location / { LOCATION }
     }
@@ -34,16 +36,25 @@ http {
 struct Site<'a> {
     location: &'a str,
     connections: usize,
+    /// Over TLS 1.3 alone.
+    identity: Option<&'a Identity>,
 }
 
 const HELLO: Site<'static> = Site {
     location: "return 200 'Hello, World!';",
     connections: 4096,
+    identity: None,
 };
 
 /// Starts it with master and worker; the value's process is the worker.
 pub(super) fn start(bench: &Bench) -> Result<Server, String> {
     start_worker(bench, &HELLO)
+}
+
+/// The same over TLS.
+pub(super) fn start_encrypted(bench: &Bench, identity: &Identity) -> Result<Server, String> {
+    let identity = Some(identity);
+    start_worker(bench, &Site { identity, ..HELLO })
 }
 
 /// Starts it over a directory, with places for so many connections and with its cache of open files.
@@ -62,6 +73,7 @@ pub(super) fn start_files(
         &Site {
             location,
             connections,
+            identity: None,
         },
     )
 }
@@ -119,6 +131,17 @@ fn start_as(
         .replace("ADDRESS", &address.to_string())
         .replace("CONNECTIONS", &site.connections.to_string())
         .replace("LOCATION", site.location);
+    let (encrypted, identity) = match site.identity {
+        None => ("", String::new()),
+        Some(Identity { certificate, key }) => {
+            let (certificate, key) = (certificate.display(), key.display());
+            let files = format!("ssl_certificate {certificate}; ssl_certificate_key {key};");
+            ("ssl", format!("{files} ssl_protocols TLSv1.3;"))
+        }
+    };
+    let text = text
+        .replace("ENCRYPTED", encrypted)
+        .replace("IDENTITY", &identity);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, text).map_err(failed)?;
     let mut command = lasting(bench.machine.server_cpu);

@@ -1,5 +1,5 @@
 //! The server core: what a request, a pipelined request, an idle connection and a connection for
-//! one request cost, on both drivers and beside nginx.
+//! one request cost, on both drivers and beside nginx; requests and handshakes over TLS beside nginx.
 //!
 //! Absent on purpose: latencies. A closed loop without a rate has none that mean anything; what
 //! `ab` tells of them is the one exception, since all its connections wait at once.
@@ -9,6 +9,7 @@ mod pipelined;
 mod instructions;
 mod idle;
 mod short_lived;
+pub(super) mod encrypted;
 
 use super::figure::Figure;
 use super::lean::{Lean, Shape};
@@ -22,12 +23,13 @@ const WINDOW_OF_SMOKE: Duration = Duration::from_millis(100);
 
 type Part = fn(&Bench, &Lean<'_>) -> Result<Vec<Figure>, String>;
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("drivers", drivers::measure),
     ("pipelined", pipelined::measure),
     ("instructions", instructions::measure),
     ("idle", idle::measure),
     ("short-lived", short_lived::measure),
+    ("encrypted", encrypted::measure),
 ];
 
 /// All of it.
