@@ -18,10 +18,16 @@ use rustix::net::{
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Connections that may wait for acceptance. A short queue drops SYNs, and a client that lost
 /// one waits a second before the next: the usual cause of latency tails at 1, 3 and 7 s.
 pub const BACKLOG: i32 = 4096;
+
+/// How long what is left of a killed process may keep an address, and how often that is looked at.
+const LEFTOVER_MAX: Duration = Duration::from_secs(1);
+const LEFTOVER_STEP: Duration = Duration::from_millis(20);
 
 /// How to listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,7 +73,23 @@ impl Listener {
     ///
     /// Unlike [`Self::bind`] with `reuse_port` this refuses a port on which another program,
     /// perhaps an older run of the same one, listens with `SO_REUSEPORT` too.
+    ///
+    /// An address that is taken is asked for again for up to a second. The kernel takes the ring of
+    /// a killed process apart some time after the process is gone, and as long as the ring accepts,
+    /// the address is taken: by nobody who could be stopped, and for 90 ms on a busy machine.
     pub fn bind_group(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
+        let give_up = Instant::now() + LEFTOVER_MAX;
+        loop {
+            match Self::bind_group_now(address, count, backlog) {
+                Err(IoError::AddressTaken { .. }) if Instant::now() < give_up => {
+                    thread::sleep(LEFTOVER_STEP);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn bind_group_now(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
         let options = ListenOptions {
             // The shards of a unix address share one socket.
             reuse_port: count > 1 && address.inet().is_some(),

@@ -4,6 +4,8 @@
 use millpond_io::{Address, IoError, ListenOptions, Listener};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+use std::time::Duration;
 
 fn loopback() -> Address {
     "127.0.0.1:0".parse().unwrap()
@@ -49,6 +51,29 @@ fn a_taken_port_is_named() {
             );
         }
     }
+}
+
+/// Goal: an address that is let go of within a moment, as a killed server's is, can be had.
+#[test]
+fn an_address_about_to_be_free_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pond.sock");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
+    let addresses = [
+        Address::Inet(port.local_addr().unwrap()),
+        Address::Unix(path),
+    ];
+    thread::scope(|scope| {
+        let waiting = addresses.map(|address| {
+            scope.spawn(move || Listener::bind_group(&address, 2, 16).map(|group| group.len()))
+        });
+        thread::sleep(Duration::from_millis(100));
+        drop((port, unix));
+        for outcome in waiting {
+            assert_eq!(outcome.join().unwrap(), Ok(2));
+        }
+    });
 }
 
 /// Goal: an address of another machine is refused as such.

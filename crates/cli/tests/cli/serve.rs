@@ -134,6 +134,25 @@ fn a_data_directory_without_a_parent_is_named() {
     assert!(!data.exists());
 }
 
+/// Goal: a server that was killed can be started again at once, whatever the kernel still keeps of it.
+#[test]
+fn a_killed_server_is_started_again_at_once() {
+    for driver in ["auto", "epoll"] {
+        let mut listen = "127.0.0.1:0".to_owned();
+        for _ in 0..5 {
+            let words = ["serve", "plaintext", "--shards", "2", "--driver", driver];
+            let mut process = Running::start(millpond(&words).args(["--listen", &listen]));
+            let line = process.first_line();
+            match line.trim().strip_prefix("listening on ") {
+                Some(address) => listen = address.to_owned(),
+                None => panic!("{listen}: {:?}", process.finish()),
+            }
+            process.signal("KILL");
+            assert!(!process.finish().status.success());
+        }
+    }
+}
+
 /// Goal: a unix socket serves every client that can speak to one, only its owner may use it if the
 /// umask says so, a file left behind by a dead server is no obstacle, and a stop removes it.
 #[test]
