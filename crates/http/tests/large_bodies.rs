@@ -12,7 +12,7 @@ use millpond_http::{
     Wants,
 };
 use std::io::{Read, Write};
-use support::TestServer;
+use support::{TestServer, pass_body};
 
 /// Beyond the limit on bodies that are kept in memory, by default 64 MiB.
 const BODY_BYTES: u64 = 384 << 20;
@@ -47,31 +47,10 @@ impl Service for Large {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        match event {
-            StreamEvent::Body(bytes) => {
-                assert!(bytes.iter().all(|&byte| byte == b'u'));
-                context.state += bytes.len() as u64;
-                Flow::Stream(Wants::BODY)
-            }
-            StreamEvent::BodyEnd { .. } => {
-                let text = context.state.to_string();
-                response
-                    .send(StatusCode::OK, None, text.as_bytes())
-                    .unwrap();
-                Flow::Done
-            }
-            StreamEvent::Room | StreamEvent::Resumed => {
-                let left = (BODY_BYTES - context.state) as usize;
-                let part = [b'd'; 32 * 1024];
-                let part = &part[..response.room_bytes().min(left)];
-                response.write(part).unwrap();
-                context.state += part.len() as u64;
-                match context.state {
-                    BODY_BYTES => Flow::Done,
-                    _ => Flow::Stream(Wants::ROOM),
-                }
-            }
+        if let StreamEvent::Body(bytes) = &event {
+            assert!(bytes.iter().all(|&byte| byte == b'u'));
         }
+        pass_body(&event, response, context, BODY_BYTES)
     }
 }
 

@@ -4,7 +4,7 @@
 mod hostile;
 mod obstacles;
 
-use crate::support::{PATIENCE, RawClient, TestServer, config, pool_mode};
+use crate::support::{PATIENCE, RawClient, TestServer, config, pass_body, pool_mode};
 use millpond_http::{
     AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, Limits, Request, Response,
     ServeConfig, Service, ServiceContext, StatusCode, StreamEvent, Wants,
@@ -65,29 +65,7 @@ impl Service for Ways {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        match event {
-            StreamEvent::Body(part) => {
-                context.state += part.len() as u64;
-                Flow::Stream(Wants::BODY)
-            }
-            StreamEvent::BodyEnd { .. } => {
-                let text = context.state.to_string();
-                response
-                    .send(StatusCode::OK, None, text.as_bytes())
-                    .unwrap();
-                Flow::Done
-            }
-            StreamEvent::Room | StreamEvent::Resumed => {
-                let left_bytes = DOWNLOAD_BYTES - context.state;
-                let part = vec![b'x'; response.room_bytes().min(left_bytes as usize)];
-                response.write(&part).unwrap();
-                context.state += part.len() as u64;
-                match context.state {
-                    DOWNLOAD_BYTES => Flow::Done,
-                    _ => Flow::Stream(Wants::ROOM),
-                }
-            }
-        }
+        pass_body(&event, response, context, DOWNLOAD_BYTES)
     }
 }
 

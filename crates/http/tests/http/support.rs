@@ -2,7 +2,7 @@
 
 use millpond_http::{
     DriverChoice, Flow, Limits, Request, Response, Running, ServeConfig, ServeReport, Service,
-    ServiceContext, ShardStart, StatusCode, serve_with,
+    ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, serve_with,
 };
 use millpond_mempool::{Checks, PoolMode};
 use std::convert::Infallible;
@@ -330,5 +330,48 @@ impl Service for Echo {
             .send(StatusCode::OK, Some("application/octet-stream"), text)
             .unwrap();
         Flow::Done
+    }
+}
+
+/// The byte at any place of every large body here, so that a lost or doubled part shows.
+fn byte_at(place: u64) -> u8 {
+    (place ^ place >> 8 ^ place >> 17) as u8
+}
+
+pub(crate) fn pattern(start: u64, len: usize) -> Vec<u8> {
+    (start..).take(len).map(byte_at).collect()
+}
+
+/// Counts an upload and answers with its length, or goes on with a download of so many bytes. The
+/// state of the request is how many have passed.
+pub(crate) fn pass_body(
+    event: &StreamEvent<'_>,
+    response: &mut Response<'_>,
+    context: &mut ServiceContext<'_>,
+    download_bytes: u64,
+) -> Flow {
+    match event {
+        StreamEvent::Body(bytes) => {
+            context.state += bytes.len() as u64;
+            Flow::Stream(Wants::BODY)
+        }
+        StreamEvent::BodyEnd { .. } => {
+            let text = context.state.to_string();
+            response
+                .send(StatusCode::OK, None, text.as_bytes())
+                .unwrap();
+            Flow::Done
+        }
+        StreamEvent::Room | StreamEvent::Resumed => {
+            let left_bytes = (download_bytes - context.state) as usize;
+            let part = [b'd'; 32 << 10];
+            let part = &part[..response.room_bytes().min(left_bytes).min(part.len())];
+            response.write(part).unwrap();
+            context.state += part.len() as u64;
+            match context.state == download_bytes {
+                true => Flow::Done,
+                false => Flow::Stream(Wants::ROOM),
+            }
+        }
     }
 }
