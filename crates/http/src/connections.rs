@@ -65,6 +65,11 @@ impl Connections {
         self.slab.is_empty()
     }
 
+    /// Whether each client may have but so many, so that somebody has to say who connects.
+    pub(crate) fn counts_addresses(&self) -> bool {
+        self.addresses.has_cap()
+    }
+
     /// Whether this client has all the connections it may have.
     pub(crate) fn is_full_for(&self, peer: Peer) -> bool {
         self.addresses.is_full(peer)
@@ -73,7 +78,7 @@ impl Connections {
     pub(crate) fn insert(
         &mut self,
         mut connection: Connection,
-        peer: Peer,
+        peer: Option<Peer>,
         now_ns: u64,
     ) -> Result<(), PoolError> {
         let slot = connection.socket.slot();
@@ -86,7 +91,9 @@ impl Connections {
         }
         self.by_slot[slot] = handle;
         self.ages.push(slot);
-        self.addresses.add(slot, peer);
+        if let Some(peer) = peer {
+            self.addresses.add(slot, peer);
+        }
         Ok(())
     }
 

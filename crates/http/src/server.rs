@@ -37,9 +37,7 @@ use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{RequestToken, Service};
 use deadline::IdleSweep;
-use millpond_io::{
-    Driver, Event, IoError, Peer, Protocol, ShardContext, SocketId, TimerId, WaitPlan,
-};
+use millpond_io::{Driver, Event, IoError, Protocol, ShardContext, SocketId, TimerId, WaitPlan};
 use millpond_mempool::{BlockPool, PoolMode, PoolStats};
 use observe::Heartbeat;
 use std::sync::Arc;
@@ -135,12 +133,18 @@ impl<S: Service> Server<S> {
         self.is_drain_over
     }
 
-    fn accepted<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        socket: SocketId,
-        peer: Peer,
-    ) {
+    fn accepted<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        let peer = if self.asks_for_peers() {
+            let peer = shard.driver.peer(socket);
+            if peer.is_none() {
+                // Reset while it waited: there is nobody to serve.
+                shard.driver.close(socket);
+                return;
+            }
+            peer
+        } else {
+            None
+        };
         if let Some(refusal) = self.lacks_room(shard, peer) {
             self.exchange
                 .refuse_connection(shard.driver, (socket, peer), refusal, shard.now_ns);
@@ -153,7 +157,7 @@ impl<S: Service> Server<S> {
             return;
         }
         self.exchange.counters.connections_accepted += 1;
-        if let Some(log) = self.exchange.access_log.as_deref_mut() {
+        if let (Some(log), Some(peer)) = (self.exchange.access_log.as_deref_mut(), peer) {
             log.accepted(socket.slot(), peer);
         }
         self.connections_changed();
@@ -230,7 +234,7 @@ impl<S: Service> Server<S> {
     #[inline(never)]
     fn other_event<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, event: &Event<'_>) {
         match *event {
-            Event::Accepted { socket, peer } => self.accepted(shard, socket, peer),
+            Event::Accepted { socket } => self.accepted(shard, socket),
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
             Event::Failed { socket, error } => {
                 self.forget(shard, socket);

@@ -92,12 +92,10 @@ fn handle_of<T>(id: SocketId) -> Handle<T> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A peer connected to the listener. Receiving is on.
+    /// A peer connected to the listener: [`Driver::peer`] says which. Receiving is on.
     Accepted {
         /// The new socket.
         socket: SocketId,
-        /// Who connected.
-        peer: Peer,
     },
     /// A connection waits but cannot be taken, most often for want of file descriptors. The
     /// driver accepts again by itself, at once when a socket of its own closes, else a little
@@ -233,6 +231,12 @@ pub trait Driver: Sized {
     /// Takes the connections that already wait for acceptance (they arrive in the next tick),
     /// then closes the listener.
     fn stop_listening(&mut self);
+
+    /// Who is at the other end of an accepted socket; `None`: nobody any more.
+    ///
+    /// Not a part of [`Event::Accepted`], because a kernel that accepts by itself writes no
+    /// addresses: it is asked by whoever wants to know, which is one system call.
+    fn peer(&self, socket: SocketId) -> Option<Peer>;
 
     /// Starts connecting. [`Event::Connected`] or [`Event::Failed`] follows in a later tick; an
     /// error here means that no socket exists. Sending may start at once.

@@ -30,6 +30,11 @@ impl AddressCounts {
         }
     }
 
+    /// Whether there is anything to count.
+    pub(super) fn has_cap(&self) -> bool {
+        self.count_max != usize::MAX
+    }
+
     /// Whether this client has all it may have.
     pub(super) fn is_full(&self, peer: Peer) -> bool {
         self.key(peer)
@@ -68,7 +73,7 @@ impl AddressCounts {
     }
 
     fn key(&self, peer: Peer) -> Option<Key> {
-        if self.count_max == usize::MAX {
+        if !self.has_cap() {
             return None;
         }
         match peer {

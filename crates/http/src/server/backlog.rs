@@ -40,7 +40,7 @@ impl<S: Service> Server<S> {
 mod tests {
     use super::*;
     use crate::server::bench::Bench;
-    use millpond_io::{EpollDriver, Event, Peer, Protocol, SocketId};
+    use millpond_io::{EpollDriver, Event, Protocol, SocketId};
 
     /// 500 clients that read nothing of a large file, or send requests without end, were all served
     /// in each tick: everybody else waited for 500 shares, 70 ms. Goal: a tick serves the shares of
@@ -53,8 +53,8 @@ mod tests {
         let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3 * share as usize);
         let socket = |slot: u64| SocketId::from_bits(slot | 1 << 32);
         for slot in 0..CROWD {
-            let (socket, peer) = (socket(slot), Peer::Unix);
-            bench.event(Event::Accepted { socket, peer });
+            let socket = socket(slot);
+            bench.event(Event::Accepted { socket });
             let bytes = &requests[..];
             bench.event(Event::Received { socket, bytes });
         }

@@ -6,13 +6,18 @@ use crate::service::Service;
 use millpond_io::{Driver, Errno, Peer, ShardContext};
 
 impl<S: Service> Server<S> {
+    /// Whether anybody wants to know who connects, which costs a system call each time.
+    pub(super) fn asks_for_peers(&self) -> bool {
+        self.connections.counts_addresses() || self.exchange.access_log.is_some()
+    }
+
     /// Why a new connection of this peer has no place, after whoever can go has made room.
     pub(super) fn lacks_room<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
-        peer: Peer,
+        peer: Option<Peer>,
     ) -> Option<Refusal> {
-        if self.connections.is_full_for(peer) {
+        if peer.is_some_and(|peer| self.connections.is_full_for(peer)) {
             return Some(Refusal::CrowdedAddress);
         }
         let limits = &self.exchange.limits;

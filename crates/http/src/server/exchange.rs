@@ -597,7 +597,7 @@ impl Exchange {
     pub(super) fn refuse_connection<D: Driver>(
         &mut self,
         driver: &mut D,
-        (socket, peer): (SocketId, Peer),
+        (socket, peer): (SocketId, Option<Peer>),
         refusal: Refusal,
         now_ns: u64,
     ) {
@@ -609,7 +609,7 @@ impl Exchange {
         if self.encode_refusal(&mut output, refusal, false).is_ok() {
             self.counters
                 .count_response(StatusCode::SERVICE_UNAVAILABLE);
-            if let Some(log) = self.access_log.as_deref_mut() {
+            if let (Some(log), Some(peer)) = (self.access_log.as_deref_mut(), peer) {
                 log.turned_away(peer, refusal.status().code(), body_bytes(&output));
             }
             // Blocked or not: the driver sends what it can before it closes.

@@ -164,7 +164,7 @@ impl<S: Service> Server<S> {
 mod tests {
     use super::*;
     use crate::server::bench::{Bench, CHUNK_BYTES};
-    use millpond_io::{Event, Peer, SocketId};
+    use millpond_io::{Event, SocketId};
 
     const CONNECTIONS: u64 = 1000;
 
@@ -181,8 +181,8 @@ mod tests {
         // Half a head each, which the connections keep.
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(900));
         for slot in 0..CONNECTIONS {
-            let (socket, peer) = (socket(slot), Peer::Unix);
-            bench.event(Event::Accepted { socket, peer });
+            let socket = socket(slot);
+            bench.event(Event::Accepted { socket });
             let bytes = head.as_bytes();
             bench.event(Event::Received { socket, bytes });
         }

@@ -35,10 +35,11 @@ use super::receive_stamps::{ReceiveStamps, stamp_socket};
 use super::standing::{Regulars, Standing, Turn};
 use super::turn::turn_bytes;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
-use crate::address::Address;
+use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
+use crate::op::accept::peer_of;
 use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
@@ -436,6 +437,10 @@ impl Driver for EpollDriver {
 
     fn stop_listening(&mut self) {
         self.stop_accepting();
+    }
+
+    fn peer(&self, socket: SocketId) -> Option<Peer> {
+        peer_of(self.sockets.get(handle_of(socket))?.fd())
     }
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {

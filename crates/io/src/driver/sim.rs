@@ -126,13 +126,6 @@ impl SimDriver {
         self.socket(id).map(|socket| socket.stage)
     }
 
-    fn name_of(&mut self, id: SocketId) -> Peer {
-        match self.socket(id).map(|socket| socket.end) {
-            Some(end) => self.network.state().wire(end).name,
-            None => Peer::Unix,
-        }
-    }
-
     /// Marks a socket whose failure its owner learns of in the next tick.
     fn fail_later(&mut self, id: SocketId, error: Errno) {
         let Some(socket) = self.socket(id) else {
@@ -232,6 +225,14 @@ impl Driver for SimDriver {
 
     fn stop_listening(&mut self) {
         self.stop_accepting();
+    }
+
+    fn peer(&self, socket: SocketId) -> Option<Peer> {
+        let socket = self.sockets.get(handle_of(socket))?;
+        if matches!(socket.stage, Stage::Gone { .. }) {
+            return None;
+        }
+        Some(self.network.state().wire(socket.end).name)
     }
 
     fn connect_from(&mut self, to: &Address, _source: Option<IpAddr>) -> Result<SocketId, IoError> {

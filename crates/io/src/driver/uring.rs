@@ -50,10 +50,11 @@ use super::busy_poll::BusyPoll;
 use super::features::{DriverFeature, DriverFeatures};
 use super::standing::Regulars;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
-use crate::address::Address;
+use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
+use crate::op::accept::peer_of;
 use crate::pools::{IO_BUFFER_BYTES, ShardPools};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
@@ -327,6 +328,14 @@ impl Driver for UringDriver {
 
     fn stop_listening(&mut self) {
         self.stop_accepting();
+    }
+
+    fn peer(&self, socket: SocketId) -> Option<Peer> {
+        let socket = self.sockets.get(handle_of(socket))?;
+        if socket.stage == Stage::Abandoned {
+            return None;
+        }
+        peer_of(socket.fd())
     }
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {

@@ -3,13 +3,13 @@
 use crate::address::Peer;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
+use rustix::net::{SocketFlags, accept_with, getpeername};
 use std::net::SocketAddr;
 
 /// What one accept found.
 pub(crate) enum Accepted {
     /// A connection, non-blocking, not inherited by children.
-    Connection(OwnedFd, Peer),
+    Connection(OwnedFd),
     /// The queue is empty.
     NoneWaiting,
     /// This connection died while it waited; the next may be well.
@@ -19,19 +19,21 @@ pub(crate) enum Accepted {
 }
 
 pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted {
-    match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-        Ok((fd, address)) => Accepted::Connection(fd, peer_of(address)),
+    match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+        Ok(fd) => Accepted::Connection(fd),
         Err(Errno::AGAIN) => Accepted::NoneWaiting,
         Err(error) if is_about_one_peer(error) => Accepted::PeerGone,
         Err(error) => Accepted::Exhausted(error),
     }
 }
 
-pub(crate) fn peer_of(address: Option<SocketAddrAny>) -> Peer {
-    match address.map(SocketAddr::try_from) {
+/// Who is at the other end; `None` once that was reset.
+pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Option<Peer> {
+    let address = getpeername(socket).ok()?;
+    Some(match address.map(SocketAddr::try_from) {
         Some(Ok(inet)) => Peer::Inet(inet),
         _ => Peer::Unix,
-    }
+    })
 }
 
 /// Linux passes network errors of the new connection on through accept(2); its manual page asks

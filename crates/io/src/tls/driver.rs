@@ -6,7 +6,7 @@ use super::intake::Queued;
 use super::layer::{Closing, Layer};
 use super::server::TlsServer;
 use super::step::Step;
-use crate::address::Address;
+use crate::address::{Address, Peer};
 use crate::driver::features::DriverFeatures;
 use crate::driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
 use crate::error::IoError;
@@ -80,7 +80,7 @@ impl<D: Driver> Tls<D> {
                     continue;
                 }
                 Queued::Connected(socket) if self.layer.find(socket).is_none() => continue,
-                Queued::Accepted { socket, peer } => Event::Accepted { socket, peer },
+                Queued::Accepted(socket) => Event::Accepted { socket },
                 Queued::AcceptFailed(error) => Event::AcceptFailed { error },
                 Queued::Connected(socket) => Event::Connected { socket },
                 Queued::Failed { socket, error } => Event::Failed { socket, error },
@@ -129,6 +129,10 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn stop_listening(&mut self) {
         self.inner.stop_listening();
+    }
+
+    fn peer(&self, socket: SocketId) -> Option<Peer> {
+        self.inner.peer(socket)
     }
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {

@@ -2,17 +2,13 @@
 
 use super::counters::TlsFailure;
 use super::layer::Layer;
-use crate::address::Peer;
 use crate::driver::{Driver, Event, SocketId};
 use rustix::io::Errno;
 
 /// Something to tell the owner, or to look at first.
 #[derive(Debug)]
 pub(super) enum Queued {
-    Accepted {
-        socket: SocketId,
-        peer: Peer,
-    },
+    Accepted(SocketId),
     AcceptFailed(Errno),
     Connected(SocketId),
     /// Bytes or the end of them came, or their owner wants them again.
@@ -30,7 +26,7 @@ impl Layer {
     /// Keeps one event of the driver below.
     pub(super) fn note<D: Driver>(&mut self, inner: &mut D, event: &Event<'_>) {
         match *event {
-            Event::Accepted { socket, peer } => self.accept(inner, socket, peer),
+            Event::Accepted { socket } => self.accept(inner, socket),
             Event::AcceptFailed { error } => self.queue.push_back(Queued::AcceptFailed(error)),
             Event::Connected { socket } => self.note_connected(inner, socket),
             Event::Received { socket, bytes } => self.note_received(inner, socket, bytes),

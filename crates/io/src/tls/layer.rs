@@ -6,7 +6,6 @@ use super::intake::Queued;
 use super::records::Records;
 use super::server::ServerSource;
 use super::session::{SealError, Session};
-use crate::address::Peer;
 use crate::driver::{Driver, SendOutcome, SocketId};
 use crate::timer_wheel::TimerWheel;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
@@ -92,10 +91,10 @@ impl Layer {
 
     /// Takes in a socket whose peer is to speak TLS; without a session for it, it is closed and
     /// nobody hears of it.
-    pub(super) fn accept<D: Driver>(&mut self, inner: &mut D, socket: SocketId, peer: Peer) {
+    pub(super) fn accept<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
         let Some(source) = &mut self.source else {
             match self.take_clear(socket) {
-                Ok(()) => self.queue.push_back(Queued::Accepted { socket, peer }),
+                Ok(()) => self.queue.push_back(Queued::Accepted(socket)),
                 Err(_) => inner.close(socket),
             }
             return;
@@ -110,7 +109,7 @@ impl Layer {
             }
         };
         match begun {
-            Ok(()) => self.queue.push_back(Queued::Accepted { socket, peer }),
+            Ok(()) => self.queue.push_back(Queued::Accepted(socket)),
             Err(failure) => {
                 self.counters.failed[failure as usize] += 1;
                 inner.close(socket);

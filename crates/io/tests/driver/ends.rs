@@ -139,6 +139,7 @@ pub(crate) fn dead_ids_are_ignored<W: World>(world: &W) {
     pond.driver.close_after_send(dead);
     pond.driver.close(dead);
     pond.driver.close(dead);
+    assert_eq!(pond.driver.peer(dead), None);
     assert_eq!(
         (pond.driver.socket_count(), pond.driver.closing_count()),
         (1, 0)
@@ -161,7 +162,7 @@ pub(crate) fn a_socket_closed_by_another_handler_stays_silent<W: World>(world: &
         .seen
         .drain(..)
         .map(|seen| match seen {
-            Seen::Accepted(socket, _) => socket,
+            Seen::Accepted(socket) => socket,
             other => panic!("{other:?}"),
         })
         .collect();

@@ -2,8 +2,8 @@
 
 use crate::world::{Remote, World};
 use millpond_io::{
-    Address, Driver, Errno, Event, ListenOptions, Listener, Peer, SendOutcome, ShardPools,
-    SocketId, monotonic_ns,
+    Address, Driver, Errno, Event, ListenOptions, Listener, SendOutcome, ShardPools, SocketId,
+    monotonic_ns,
 };
 use millpond_mempool::{Buffer, PoolMode};
 use std::io::{Error, ErrorKind, Result};
@@ -17,7 +17,7 @@ const TURN_NS: u64 = 1_000_000;
 /// An event that outlives its handler. Receives of one socket in a row are joined.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Seen {
-    Accepted(SocketId, Peer),
+    Accepted(SocketId),
     AcceptFailed(Errno),
     Connected(SocketId),
     Received(SocketId, Vec<u8>),
@@ -60,14 +60,15 @@ impl<'w, W: World> Pond<'w, W> {
         let (mut pond, address) = Self::listening(world);
         let peer = world.connect(&address).unwrap();
         let socket = pond.accept();
-        assert_eq!(pond.seen.pop(), Some(Seen::Accepted(socket, peer.name())));
+        assert_eq!(pond.seen.pop(), Some(Seen::Accepted(socket)));
+        assert_eq!(pond.driver.peer(socket), Some(peer.name()));
         (pond, socket, peer)
     }
 
     /// The next accepted socket.
     pub(crate) fn accept(&mut self) -> SocketId {
         let from = self.seen.len();
-        self.run_until(|seen| matches!(seen[from..], [.., Seen::Accepted(..)]));
+        self.run_until(|seen| matches!(seen[from..], [.., Seen::Accepted(_)]));
         // Whoever accepts means a connection that can be used at once.
         let is_handshaking = |driver: &W::Driver| {
             let tls = driver.tls_counters();
@@ -77,7 +78,7 @@ impl<'w, W: World> Pond<'w, W> {
             self.tick(self.world.now_ns() + TURN_NS, &mut |_, _, _| {});
         }
         match self.seen[from..] {
-            [Seen::Accepted(socket, _)] => socket,
+            [Seen::Accepted(socket)] => socket,
             ref other => panic!("expected one accepted socket, saw {other:?}"),
         }
     }
@@ -87,7 +88,7 @@ impl<'w, W: World> Pond<'w, W> {
         let mut found = None;
         self.run_until(|seen| {
             found = seen.iter().find_map(|seen| match seen {
-                Seen::Accepted(socket, _) => Some(*socket),
+                Seen::Accepted(socket) => Some(*socket),
                 _ => None,
             });
             found.is_some()
@@ -326,7 +327,7 @@ pub(crate) fn received_len(seen: &[Seen], socket: SocketId) -> usize {
 
 fn remember(seen: &mut Vec<Seen>, event: &Event<'_>) {
     let new = match *event {
-        Event::Accepted { socket, peer } => Seen::Accepted(socket, peer),
+        Event::Accepted { socket } => Seen::Accepted(socket),
         Event::AcceptFailed { error } => Seen::AcceptFailed(error),
         Event::Connected { socket } => Seen::Connected(socket),
         Event::Received { socket, bytes } => {

@@ -33,7 +33,7 @@ pub(crate) trait World {
 /// The other end of a driver's socket. Reads and writes answer `WouldBlock` instead of waiting;
 /// dropping it closes it.
 pub(crate) trait Remote: Read + Write {
-    /// What [`millpond_io::Event::Accepted`] calls it.
+    /// What [`millpond_io::Driver::peer`] calls it.
     fn name(&self) -> Peer;
 
     /// Sends a FIN; reading goes on.

@@ -97,12 +97,12 @@ impl EpollDriver {
                 Accepted::NoneWaiting => return,
                 Accepted::PeerGone => continue,
                 Accepted::Exhausted(error) => error,
-                Accepted::Connection(fd, peer) => {
+                Accepted::Connection(fd) => {
                     let socket = Socket::new(fd, Stage::Open, Standing::Unknown);
                     match self.register(socket, EventFlags::IN) {
                         Ok(socket) => {
                             self.counters.accepted += 1;
-                            handler(self, pools, Event::Accepted { socket, peer });
+                            handler(self, pools, Event::Accepted { socket });
                             continue;
                         }
                         Err(error) => error,

@@ -100,8 +100,7 @@ impl SimDriver {
             match self.accept_one() {
                 Ok(Some(id)) => {
                     self.counters.accepted += 1;
-                    let peer = self.name_of(id);
-                    handler(self, pools, Event::Accepted { socket: id, peer });
+                    handler(self, pools, Event::Accepted { socket: id });
                 }
                 Ok(None) => {}
                 Err(error) => {

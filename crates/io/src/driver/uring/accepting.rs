@@ -8,19 +8,17 @@ use super::operation::{Operation, is_slot_nameable};
 use super::probe::{accept_on_entry, accept_once_entry};
 use super::socket::{Socket, Stage};
 use super::{Event, UringDriver, id_of};
-use crate::address::Peer;
 use crate::driver::accept_limits::{ACCEPTS_AT_STOP_MAX, RETRY_NS, RETRY_TIMER_USER};
 use crate::driver::features::DriverFeature;
 use crate::driver::standing::{Standing, Turn};
 use crate::error::IoError;
 use crate::listener::Listener;
-use crate::op::accept::{Accepted, accept_now, is_about_one_peer, peer_of};
+use crate::op::accept::{Accepted, accept_now, is_about_one_peer};
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerId;
 use io_uring::cqueue;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::getpeername;
 
 /// The listener's state.
 pub(super) struct Accepting {
@@ -137,31 +135,14 @@ impl UringDriver {
         }
     }
 
-    /// Makes a socket of an accepted descriptor, if its peer is still there.
+    /// Makes a socket of an accepted descriptor, unless it came after listening ended.
     fn take_in<H>(&mut self, fd: OwnedFd, pools: &mut ShardPools, handler: &mut H)
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let Some(accepting) = &self.accepting else {
+        if self.accepting.is_none() {
             return;
-        };
-        // The kernel writes no addresses for an accept that goes on.
-        let peer = if accepting.listener.local_address().inet().is_some() {
-            match getpeername(&fd) {
-                Ok(address) => peer_of(address),
-                // Reset while it waited: there is nobody to serve.
-                Err(_) => return,
-            }
-        } else {
-            Peer::Unix
-        };
-        self.introduce(fd, peer, pools, handler);
-    }
-
-    fn introduce<H>(&mut self, fd: OwnedFd, peer: Peer, pools: &mut ShardPools, handler: &mut H)
-    where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
+        }
         let inserted = self
             .sockets
             .insert(Socket::new(fd, Stage::Open, Standing::Unknown));
@@ -176,7 +157,7 @@ impl UringDriver {
         let socket = id_of(handle);
         self.alive_count += 1;
         self.counters.accepted += 1;
-        handler(self, pools, Event::Accepted { socket, peer });
+        handler(self, pools, Event::Accepted { socket });
         self.arm_receive(socket);
     }
 
@@ -216,7 +197,7 @@ impl UringDriver {
             };
             self.counters.accepts += 1;
             match accept_now(accepting.listener.fd()) {
-                Accepted::Connection(fd, peer) => self.introduce(fd, peer, pools, handler),
+                Accepted::Connection(fd) => self.take_in(fd, pools, handler),
                 Accepted::PeerGone => {}
                 Accepted::NoneWaiting => break,
                 Accepted::Exhausted(error) => {
