@@ -1,8 +1,10 @@
-//! The pools' tests under Miri, which knows every rule of memory that a compiler may rely on.
+//! The pools' tests under Miri, which knows every rule of memory that a compiler may rely on; and
+//! those of the search for the ends of a head's parts, as whose vectors it takes SSE2.
 //!
 //! The pools take their chunks from the allocator there, since Miri knows no `mmap` at an address
 //! of one's choice, and the tests do little of what they otherwise do often: Miri is a thousand
-//! times slower. Absent on purpose: other crates. Their unsafe code is calls of the system.
+//! times slower. Absent on purpose: all other unsafe code, which is calls of the system; and AVX2,
+//! whose code is that of SSE2 over wider blocks.
 
 use crate::dependencies::metadata;
 use crate::step::{TestCount, run_command};
@@ -27,7 +29,13 @@ const SEEDS: &str = "-Zmiri-many-seeds=0..4";
 /// The unit tests that a moment of it consists of: lists that are written into free blocks.
 const SMOKE: [&str; 2] = ["batch::", "block_class::"];
 
-/// Runs the tests of the pools whose path contains one of `filter`, or all.
+const POOLS: &str = "millpond-mempool";
+const HTTP: &str = "millpond-http";
+
+/// How the paths of the search's tests begin.
+const SCAN: &str = "scan::";
+
+/// Runs the tests whose path contains one of `filter`, or all.
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
     let toolchain = Toolchain::most_able();
     if !toolchain.has_miri() {
@@ -39,13 +47,24 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
     let (threaded, others): (Vec<String>, Vec<String>) = integration_tests()?
         .into_iter()
         .partition(|test| THREADED.contains(&test.as_str()));
-    let mut once = interpreter(&toolchain, &others, FLAGS)?;
+    let mut once = interpreter(&toolchain, POOLS, &others, FLAGS)?;
     once.arg("--lib").arg("--").args(filter);
-    let mut in_orders = interpreter(&toolchain, &threaded, &format!("{FLAGS} {SEEDS}"))?;
+    let mut in_orders = interpreter(&toolchain, POOLS, &threaded, &format!("{FLAGS} {SEEDS}"))?;
     in_orders.arg("--").args(filter);
     let mut tests = TestCount::default();
-    let once = run_command(&mut once, &mut tests)?;
-    match run_command(&mut in_orders, &mut tests)? && once {
+    let mut is_clean = run_command(&mut once, &mut tests)?;
+    is_clean &= run_command(&mut in_orders, &mut tests)?;
+    if filter.is_empty() || filter.iter().any(|word| word.starts_with(SCAN)) {
+        let mut scan = interpreter(&toolchain, HTTP, &[], FLAGS)?;
+        let words = if filter.is_empty() {
+            &[SCAN][..]
+        } else {
+            filter
+        };
+        scan.args(["--lib", "--"]).args(words);
+        is_clean &= run_command(&mut scan, &mut tests)?;
+    }
+    match is_clean {
         true => Ok(()),
         false => Err("Miri found what is printed above".to_owned()),
     }
@@ -53,15 +72,20 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
 
 /// A moment of it for `check`.
 pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestCount) -> Result<bool, String> {
-    let mut command = interpreter(toolchain, &[], FLAGS)?;
+    let mut command = interpreter(toolchain, POOLS, &[], FLAGS)?;
     command.arg("--lib").arg("--").args(SMOKE);
     run_command(&mut command, tests)
 }
 
-/// The command that interprets these test programs.
-fn interpreter(toolchain: &Toolchain, tests: &[String], flags: &str) -> Result<Command, String> {
+/// The command that interprets these test programs of a package.
+fn interpreter(
+    toolchain: &Toolchain,
+    package: &str,
+    tests: &[String],
+    flags: &str,
+) -> Result<Command, String> {
     let mut command = toolchain.cargo();
-    command.args(["miri", "test", "--locked", "--package", "millpond-mempool"]);
+    command.args(["miri", "test", "--locked", "--package", package]);
     command.arg("--no-fail-fast");
     command.args(tests.iter().flat_map(|test| ["--test", test]));
     command

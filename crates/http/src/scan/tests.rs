@@ -49,25 +49,29 @@ fn agree(bytes: &[u8], at: usize) {
 /// Lengths from nothing to past three of the widest blocks; few of them where each step is slow.
 fn lengths() -> Box<dyn Iterator<Item = usize>> {
     if cfg!(miri) {
-        return Box::new([0, 1, 7, 8, 9, 16, 31, 32, 33, 64, 65].into_iter());
+        return Box::new([0, 7, 8, 16, 17, 33].into_iter());
     }
     Box::new(0..100)
 }
+
+/// Every place, and every fourth where each step is slow.
+const STEP: usize = if cfg!(miri) { 4 } else { 1 };
 
 /// Goal: one odd byte of every value at every place of a text of every length is found from every
 /// block that can hold it, wherever the text lies in memory.
 #[test]
 fn every_byte_at_every_place_is_judged_alike() {
-    let values = if cfg!(miri) { 0..=1_u8 } else { 0..=255_u8 };
+    // Miri looks at where is read, not at what is found there.
+    let values: Vec<u8> = match cfg!(miri) {
+        true => vec![b'\r'],
+        false => (0..=255).collect(),
+    };
     for length in lengths() {
-        for place in 0..length {
+        for place in (0..length).step_by(STEP) {
             // Texts begin at every alignment in turn.
             let offset = (length * 5 + place * 3) % 33;
             let mut memory = vec![b'a'; offset + length];
-            for value in values
-                .clone()
-                .chain([b'\t', b'\r', b':', b'?', 0x7f, 0x80, 0xff])
-            {
+            for &value in &values {
                 memory[offset + place] = value;
                 let text = &memory[offset..];
                 for at in [0, place.saturating_sub(33), place / 2, place, place + 1] {
@@ -84,7 +88,7 @@ fn what_lies_behind_the_text_does_not_matter() {
     for length in lengths() {
         for behind in [b'a', b'\r', b'?', 0x7f, 0xff] {
             let memory = [vec![b'a'; length], vec![behind; 64]].concat();
-            for at in 0..=length {
+            for at in (0..=length).step_by(STEP) {
                 agree(&memory[..length], at);
             }
         }
