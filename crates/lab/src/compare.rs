@@ -12,6 +12,7 @@ use millpond_measure::record::{
     ComparisonRecord, Operation, Role, RoundStatus, Settings, Subject as SubjectRecord,
 };
 
+use crate::cgroup::CgroupRoot;
 use crate::config::CompareConfig;
 use crate::drive::Driver;
 use crate::embedded::PrivateDirectory;
@@ -21,7 +22,6 @@ use crate::heap_pass::{self, HeapCosts};
 use crate::journal::{Journal, Line};
 use crate::matrix::{self, Candidate};
 use crate::outcome::{self, Collection, CompareOutcome};
-use crate::placement::Placement;
 use crate::plan::{IDLE, Known, Plan};
 use crate::preflight::{self, Findings};
 use crate::scored;
@@ -73,7 +73,11 @@ impl<'a> Lab<'a> {
             error,
         })?;
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
-        let placement = Placement::of_this_machine();
+        let placement = config.options.placement();
+        let cgroups = CgroupRoot::find();
+        warnings.extend(cgroups.as_ref().err().map(|reason| {
+            format!("{reason}: CPU time and memory are the sums over the processes that live")
+        }));
         if placement.server.is_empty() {
             warnings.push(
                 "server and generator share one CPU: throughput and latency include the \
@@ -89,6 +93,9 @@ impl<'a> Lab<'a> {
                 placement,
             },
             launcher: config.launcher.clone(),
+            options: config.options.clone(),
+            load_command: config.load_command.clone(),
+            cgroups: cgroups.ok(),
             ready_bound: config.ready_bound,
             out,
             random: fastrand::Rng::with_seed(seed),
@@ -208,6 +215,7 @@ impl<'a> Lab<'a> {
             slowest_per_s: findings.slowest_per_s.clone(),
             rounds: self.config.rounds,
             rate_per_s: self.config.rate_per_s,
+            load_command: findings.load_command,
         };
         (Plan::make(&known), known)
     }
@@ -373,6 +381,9 @@ impl<'a> Lab<'a> {
         let left_out = findings.left_out.iter();
         let left_out = left_out.map(|(name, reason)| format!("{name} was left out: {reason}"));
         record.analysis.warnings.extend(left_out);
+        if let Some(cgroups) = &self.workshop.cgroups {
+            record.counters = format!("{}; {}", record.counters, cgroups.describe());
+        }
         record.analysis.warnings.push(format!(
             "memory after idle was read {} ms after the work; allocators that return memory later \
              (jemalloc waits 10 s) do not show it here",
@@ -412,6 +423,7 @@ impl<'a> Lab<'a> {
 
     fn settings(&self, plan: &Plan, schedule: &[Vec<usize>]) -> Settings {
         let driver = &self.workshop.driver;
+        let load = self.config.load_command.as_ref();
         let own = matches!(self.config.target, Target::Entity { .. });
         let operations = self.config.target.operations();
         let rates = operations
@@ -427,8 +439,9 @@ impl<'a> Lab<'a> {
         Settings {
             rounds_planned: plan.rounds,
             rounds_done: 0,
-            connections: narrow(driver.connections),
+            connections: narrow(driver.connections).saturating_mul(u32::from(load.is_none())),
             threads: narrow(driver.placement.generator_threads().min(driver.connections)),
+            load_command: load.map(|load| load.line.clone()),
             rate_per_s: rates.zip(plan.rate_per_s.iter().copied()).collect(),
             memory_requests: plan.requests.iter().sum(),
             throughput_phase_ns: nanoseconds(plan.throughput_phase),

@@ -7,7 +7,10 @@ use millpond_measure::record::PoolSetting;
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
+use crate::load_command::LoadCommand;
 use crate::matrix;
+use crate::metric::{Meaning, Metric};
+use crate::options::SubjectOptions;
 use crate::plan;
 use crate::subject::Launcher;
 use crate::suitability;
@@ -30,6 +33,10 @@ pub struct CompareConfig {
     pub target: Target,
     /// Names for `--allocators`; `None` takes every allocator found.
     pub allocators: Option<Vec<String>>,
+    /// How the user's server is started, asked and stopped.
+    pub options: SubjectOptions,
+    /// The user's own load program; `None`: our generator.
+    pub load_command: Option<LoadCommand>,
     /// Settings of our pools to compare; ignored for somebody else's server.
     pub pools: Vec<PoolSetting>,
     /// Rounds; `None` takes the default and gives some up if the time budget demands it.
@@ -65,6 +72,8 @@ impl CompareConfig {
         Self {
             target,
             allocators: None,
+            options: SubjectOptions::default(),
+            load_command: None,
             pools: vec![PoolSetting::On, PoolSetting::Off],
             rounds: None,
             time_budget: TIME_BUDGET_DEFAULT,
@@ -95,6 +104,16 @@ impl CompareConfig {
             .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
         {
             return refuse("--rate needs a number of requests per second above 0");
+        }
+        self.options.check()?;
+        if let Some(load) = &self.load_command {
+            let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
+            if !load.metrics.iter().any(is_measure) {
+                return refuse(
+                    "--load-cmd needs a --load-metric: what its output says that is to be compared, \
+                     as in 'throughput=regex:([0-9.]+) requests per second'",
+                );
+            }
         }
         match &self.target {
             Target::Entity { .. } if self.pools.is_empty() => {
@@ -155,7 +174,11 @@ impl CompareConfig {
     /// the user wants to wait.
     fn in_time(&self, found: Vec<Allocator>, warnings: &mut Vec<String>) -> Vec<Allocator> {
         let candidates = matrix::candidates(&found, self.own_pools()).len();
-        let operations = self.target.operations().len();
+        // A load program of the user's is one phase.
+        let operations = match self.load_command {
+            Some(_) => 1,
+            None => self.target.operations().len(),
+        };
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let needed = plan::shortest(narrow(candidates), narrow(operations), self.rounds);
         if needed <= self.time_budget {

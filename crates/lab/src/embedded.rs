@@ -45,7 +45,8 @@ impl Embedded {
     }
 }
 
-/// A directory only this user can look into; removed when dropped.
+/// A directory that only this user can list, and that a target of another user reaches by its name,
+/// which nobody can foresee; removed when dropped.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct PrivateDirectory {
     pub(crate) path: PathBuf,
@@ -69,7 +70,7 @@ impl PrivateDirectory {
         // Not from the comparison's seed: two comparisons with the same seed must not meet.
         let name = format!("millpond-{}-{:016x}", std::process::id(), fastrand::u64(..));
         let path = parent.join(name);
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        fs::DirBuilder::new().mode(0o711).create(&path)?;
         Ok(Self { path })
     }
 }
@@ -87,13 +88,13 @@ mod tests {
     use crate::elf::Elf;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Goal: an object comes out as one that can be preloaded here, in a directory of this user
-    /// alone, and goes with it.
+    /// Goal: an object comes out as one that can be preloaded here, in a directory that only
+    /// this user can list, and goes with it.
     #[test]
     fn an_object_lives_as_long_as_its_directory() {
         let directory = PrivateDirectory::create().unwrap();
         let mode = fs::metadata(&directory.path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700);
+        assert_eq!(mode & 0o777, 0o711);
         let object = TRACE.write_into(&directory.path).unwrap();
         let elf = Elf::read(&object).unwrap().unwrap();
         assert!(elf.is_for_this_machine() && elf.is_shared());

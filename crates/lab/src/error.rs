@@ -84,6 +84,22 @@ pub enum RunError {
     /// The generator could not do its work.
     #[error("load on the target failed: {0}")]
     Load(String),
+    /// The user's own load program failed, or did not say what it was to say.
+    #[error("the load command gave no result: {0}")]
+    LoadCommand(String),
+    /// The user's own check of the answers.
+    #[error("the answers are not right: the check failed: {0}")]
+    Check(String),
+    /// The check gave one thing under the baseline and another here.
+    #[error(
+        "the answers are not right: the check wrote {found:?}, under the baseline {expected:?}"
+    )]
+    OtherAnswers {
+        /// Under the baseline.
+        expected: String,
+        /// Here.
+        found: String,
+    },
     /// Wrong answers: a fast server that is wrong has lost.
     #[error("{failed} of {requests} {operation} requests failed ({detail})")]
     WrongAnswers {

@@ -6,11 +6,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use millpond_measure::record::{Measure, Quantity};
+use millpond_measure::record::{Measure, Operation, Quantity};
 
 use crate::drive::Load;
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
+use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::session::{Session, Workshop};
 use crate::trace::{HeapCalls, Trace};
@@ -37,6 +38,9 @@ pub(crate) fn run(
         path: directory.path.clone(),
         error,
     })?;
+    if let Some(command) = workshop.load_command.clone() {
+        return count_command(workshop, &command, candidate, &trace, stop);
+    }
     let mut session = Session::start(workshop, candidate, "heap", Some(&trace), stop)?;
     let mut costs = HeapCosts::new();
     let keys = requests_at(slowest_per_s.first().copied());
@@ -64,6 +68,37 @@ pub(crate) fn run(
     }
     session.stop()?;
     Ok(costs)
+}
+
+/// The same with the user's own load program, where it says how many requests it does.
+fn count_command(
+    workshop: &mut Workshop,
+    command: &LoadCommand,
+    candidate: &Candidate,
+    trace: &Trace,
+    stop: &AtomicBool,
+) -> Result<HeapCosts, RunError> {
+    if !command.counts_requests() {
+        return Ok(HeapCosts::new());
+    }
+    let mut session = Session::start(workshop, candidate, "heap", Some(trace), stop)?;
+    command.run(workshop, &mut session, "first", stop)?;
+    let before = read(trace)?;
+    let load = command.run(workshop, &mut session, "load", stop)?;
+    let counted = read(trace)? - before;
+    session.stop()?;
+    let Some(requests) = load.requests else {
+        return Ok(HeapCosts::new());
+    };
+    let per_request = |value: u64| value as f64 / requests as f64;
+    let of = |quantity| Measure::of(Operation::Request, quantity);
+    Ok(vec![
+        (of(Quantity::HeapCalls), per_request(counted.calls())),
+        (
+            of(Quantity::HeapBytes),
+            per_request(counted.requested_bytes),
+        ),
+    ])
 }
 
 fn requests_at(per_s: Option<f64>) -> u64 {

@@ -17,11 +17,15 @@
 
 mod exec;
 mod supervise;
+mod stop_signal;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+use crate::identity::Identity;
+pub use stop_signal::StopSignal;
 
 /// What to run and how: the arguments of both stages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -32,8 +36,18 @@ pub struct LaunchSpec {
     pub cpus: Vec<usize>,
     /// Variables added to the target's environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// Where the target starts; `None`: where the lab runs.
+    pub directory: Option<PathBuf>,
+    /// Whom it runs as; `None`: as the lab.
+    pub user: Option<Identity>,
+    /// The file to write a process id to, to put it into its control group.
+    pub cgroup: Option<PathBuf>,
+    /// What asks the target to end.
+    pub stop_signal: StopSignal,
     /// The file that the target's stdout and stderr are appended to.
     pub log: PathBuf,
+    /// A file for stdout alone.
+    pub output: Option<PathBuf>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -55,6 +69,20 @@ impl LaunchSpec {
             pair.push(value);
             words.extend(["--env".into(), pair]);
         }
+        let paths = [
+            ("--directory", &self.directory),
+            ("--cgroup", &self.cgroup),
+            ("--output", &self.output),
+        ];
+        for (flag, path) in paths {
+            if let Some(path) = path {
+                words.extend([flag.into(), path.into()]);
+            }
+        }
+        if let Some(user) = &self.user {
+            words.extend(["--user".into(), user.to_word().into()]);
+        }
+        words.extend(["--stop-signal".into(), self.stop_signal.name().into()]);
         words.extend(["--log".into(), self.log.clone().into(), "--".into()]);
         words.extend(self.command.iter().cloned());
         words
@@ -75,6 +103,17 @@ impl LaunchSpec {
             match flag.as_bytes() {
                 b"--preload" => spec.preload.push(value.into()),
                 b"--log" => spec.log = value.into(),
+                b"--directory" => spec.directory = Some(value.into()),
+                b"--cgroup" => spec.cgroup = Some(value.into()),
+                b"--output" => spec.output = Some(value.into()),
+                b"--user" => {
+                    let user = value.to_str().and_then(Identity::from_word);
+                    spec.user = Some(user.ok_or("--user needs UID:GID:GROUPS")?);
+                }
+                b"--stop-signal" => {
+                    let signal = value.to_str().and_then(StopSignal::named);
+                    spec.stop_signal = signal.ok_or("--stop-signal needs a name")?;
+                }
                 b"--cpu" => {
                     let cpu = value.to_str().and_then(|text| text.parse().ok());
                     spec.cpus.push(cpu.ok_or("--cpu needs a number")?);
@@ -139,7 +178,16 @@ mod tests {
                 ("EMPTY".into(), OsString::new()),
                 ("BYTES".into(), OsString::from_vec(vec![0xff, b'=', 0x80])),
             ],
+            directory: Some("/some where".into()),
+            user: Some(Identity {
+                uid: 33,
+                gid: 34,
+                groups: vec![34, 110],
+            }),
+            cgroup: Some("/sys/fs/cgroup/x/cgroup.procs".into()),
+            stop_signal: StopSignal::Quit,
             log: "/tmp/a log".into(),
+            output: Some("/tmp/out".into()),
             command: vec![
                 "nginx".into(),
                 "--".into(),

@@ -3,13 +3,14 @@
 //! Read in this order, which is the order of a comparison:
 //!
 //! ```text
-//! config, target   what the user wants compared
+//! config, target   what the user wants compared; options: how the user's server is run; load_command,
+//!                  metric: the user's own load program and what is read of it
 //! allocator, elf   which allocators there are, and whether a file can be one; embedded: our objects
 //! matrix           who is compared with whom, in which order
 //! preflight, plan  every candidate once; then how much to do in the time there is
 //! session          one candidate started fresh and proved:
 //!   launch           the child side: supervisor and second stage
-//!   subject          the lab's side: ready, alive, stopped, never left behind
+//!   subject          the lab's side: ready (readiness, probe), alive, stopped, never left behind
 //!   presence         the allocator is really the one that serves; suitability: where none can be
 //! scored, edge     one run's phases and the figures at their edges; sampler, drive, trace help
 //! heap_pass        heap calls per request, apart from scored runs
@@ -24,6 +25,10 @@
 
 pub mod config;
 pub mod target;
+pub mod options;
+pub mod identity;
+pub mod metric;
+pub mod load_command;
 pub mod allocator;
 mod embedded;
 pub mod elf;
@@ -35,6 +40,8 @@ mod session;
 pub mod launch;
 pub mod subject;
 pub mod probe;
+pub mod readiness;
+mod cgroup;
 pub mod port;
 pub mod process_tree;
 pub mod suitability;
@@ -56,6 +63,8 @@ pub use compare::compare;
 pub use config::CompareConfig;
 pub use error::{LabError, RunError};
 pub use event::LabEvent;
+pub use load_command::LoadCommand;
+pub use options::SubjectOptions;
 pub use outcome::CompareOutcome;
 pub use subject::Launcher;
 pub use target::{Target, Url};

@@ -62,6 +62,8 @@ pub struct Known {
     pub rounds: Option<u32>,
     /// The rate the user insists on.
     pub rate_per_s: Option<f64>,
+    /// What the user's own load program takes, if that makes the load.
+    pub load_command: Option<Duration>,
 }
 
 impl Known {
@@ -97,6 +99,9 @@ impl Plan {
     /// The plan for what is known.
     #[must_use]
     pub fn make(known: &Known) -> Self {
+        if let Some(load) = known.load_command {
+            return Self::of_command(known, load);
+        }
         let phases = 2 * u32::try_from(known.slowest_per_s.len()).unwrap_or(1).max(1);
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let fixed = known.overhead + IDLE;
@@ -127,6 +132,29 @@ impl Plan {
         }
     }
 
+    /// One phase in each run, as long as the user's program takes: only rounds can be given up.
+    fn of_command(known: &Known, load: Duration) -> Self {
+        let left = known.left.saturating_sub(REPORT_RESERVE);
+        let run = known.overhead + IDLE + load;
+        let rounds_min = known.rounds_min();
+        let fits = |rounds: u32| run * known.candidates.max(1) * rounds <= left;
+        let rounds = known.rounds.unwrap_or_else(|| {
+            let enough = |rounds: &u32| fits(*rounds);
+            let mut all = (rounds_min..=ROUNDS_DEFAULT.max(rounds_min)).rev();
+            all.find(enough).unwrap_or(rounds_min)
+        });
+        Self {
+            rounds,
+            rounds_min,
+            requests: Vec::new(),
+            rate_per_s: Vec::new(),
+            throughput_phase: load,
+            latency_phase: Duration::ZERO,
+            run,
+            over_budget: !fits(rounds),
+        }
+    }
+
     /// Estimate of all runs.
     #[must_use]
     pub fn duration(&self, candidates: u32) -> Duration {
@@ -143,6 +171,19 @@ impl Plan {
             nanoseconds(self.run),
             nanoseconds(self.duration(candidates)),
         )];
+        if known.load_command.is_some() {
+            lines.push(format!(
+                "in each run the load command once, about {}",
+                nanoseconds(self.throughput_phase)
+            ));
+        } else {
+            lines.extend(self.describe_phases(operations, known));
+        }
+        lines.extend(self.describe_limits(known));
+        lines
+    }
+
+    fn describe_phases(&self, operations: &[&str], known: &Known) -> Vec<String> {
         let mut work = String::from("equal work per run:");
         let mut rates = String::from("the same rate for all:");
         for (index, operation) in operations.iter().enumerate() {
@@ -152,12 +193,18 @@ impl Plan {
             let _ = write!(work, "{separator} {requests} {operation}");
             let _ = write!(rates, "{separator} {operation} at {}", format_rate(rate));
         }
-        lines.extend([work, rates]);
+        let mut lines = vec![work, rates];
         if known.rate_per_s.is_none() {
             lines.push(format!(
                 "(that is {RATE_SHARE} of what the slowest candidate can do)"
             ));
         }
+        lines
+    }
+
+    /// What a reader has to know of the number of rounds.
+    fn describe_limits(&self, known: &Known) -> Vec<String> {
+        let mut lines = Vec::new();
         if known.rounds.is_none() && self.rounds < ROUNDS_DEFAULT {
             lines.push(format!(
                 "fewer than the usual {ROUNDS_DEFAULT} rounds, to keep the time budget; small \
@@ -195,7 +242,35 @@ mod tests {
             slowest_per_s: vec![10_000.0, 40_000.0],
             rounds: None,
             rate_per_s: None,
+            load_command: None,
         }
+    }
+
+    /// Goal: a load program of the user's keeps its length; rounds are what is given up.
+    #[test]
+    fn a_load_program_keeps_its_length() {
+        let load = Duration::from_secs(2);
+        let known = Known {
+            candidates: 4,
+            load_command: Some(load),
+            ..known()
+        };
+        let plan = Plan::make(&known);
+        assert_eq!((plan.rounds, plan.throughput_phase), (10, load));
+        assert!(!plan.over_budget && plan.requests.is_empty());
+        let tight = Known {
+            left: Duration::from_secs(90),
+            ..known
+        };
+        let plan = Plan::make(&tight);
+        assert!((tight.rounds_min()..10).contains(&plan.rounds), "{plan:?}");
+        let lines = plan.describe(&["request"], 4, &tight);
+        assert!(lines[1].contains("load command once"), "{lines:?}");
+        let plan = Plan::make(&Known {
+            left: Duration::from_secs(9),
+            ..tight
+        });
+        assert!(plan.over_budget && plan.rounds == plan.rounds_min);
     }
 
     /// Goal: the default comparison keeps all ten rounds and stays inside the budget.

@@ -12,7 +12,9 @@ use millpond_measure::record::{Operation, Role};
 use crate::drive::Load;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
+use crate::load_command;
 use crate::matrix::Candidate;
+use crate::readiness::Ready;
 use crate::server_info::ServerInfo;
 use crate::session::{Session, Workshop};
 
@@ -30,6 +32,10 @@ const LONG_BURST: Duration = Duration::from_secs(2);
 /// What the preflight found out.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
+    /// What the check wrote under the baseline.
+    pub(crate) checked: Option<String>,
+    /// The longest that a load program of the user's took.
+    pub(crate) load_command: Option<Duration>,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub(crate) slowest_per_s: Vec<f64>,
     /// The mean time a run spent outside its phases.
@@ -46,6 +52,7 @@ pub(crate) struct Findings {
 
 struct Smoke {
     per_s: Vec<f64>,
+    load_command: Option<Duration>,
     overhead: Duration,
 }
 
@@ -117,6 +124,7 @@ pub(crate) fn run(
 
 impl Findings {
     fn take_in(&mut self, smoke: &Smoke) {
+        self.load_command = self.load_command.max(smoke.load_command);
         if self.slowest_per_s.is_empty() {
             self.slowest_per_s.clone_from(&smoke.per_s);
         }
@@ -138,7 +146,20 @@ fn smoke(
     if candidate.role == Role::Baseline {
         findings.native.clone_from(&session.presence.native);
         findings.counters = session.counters.describe();
-        findings.server = ServerInfo::ask(&workshop.driver.target.probe(session.address));
+        // A server of another protocol would take the question for an attack.
+        if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
+            findings.server = ServerInfo::ask(&workshop.driver.target.probe(session.address));
+        }
+    }
+    check_answers(workshop, &mut session, findings, stop)?;
+    if let Some(command) = workshop.load_command.clone() {
+        let load = command.run(workshop, &mut session, "load", stop)?;
+        overhead += session.stop()?.duration;
+        return Ok(Smoke {
+            per_s: Vec::new(),
+            load_command: Some(load.duration),
+            overhead,
+        });
     }
     let mut per_s = Vec::new();
     for &operation in workshop.driver.target.operations() {
@@ -154,7 +175,36 @@ fn smoke(
         per_s.push(capacity(workshop, &mut session, operation, stop)?);
     }
     overhead += session.stop()?.duration;
-    Ok(Smoke { per_s, overhead })
+    Ok(Smoke {
+        per_s,
+        load_command: None,
+        overhead,
+    })
+}
+
+/// The user's own check, before anything of this candidate is timed: it has to end well, and to
+/// write what it wrote under the baseline, which is tried first.
+fn check_answers(
+    workshop: &Workshop,
+    session: &mut Session,
+    findings: &mut Findings,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let Some(line) = &workshop.options.check else {
+        return Ok(());
+    };
+    let found = load_command::check(line, workshop, session, stop)?;
+    match &findings.checked {
+        None => findings.checked = Some(found),
+        Some(expected) if *expected == found => {}
+        Some(expected) => {
+            return Err(RunError::OtherAnswers {
+                expected: expected.clone(),
+                found,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Requests per second in the closed loop, without the patience of a scored run.

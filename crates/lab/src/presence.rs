@@ -14,8 +14,11 @@ mod environment;
 mod image;
 mod interposition;
 
+use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use crate::allocator::{Allocator, name_of_library};
 use crate::elf::Elf;
@@ -149,9 +152,9 @@ pub fn prove_behind(
         pids: pids.to_vec(),
         native: None,
     };
-    let mut slots = Slots::default();
+    let mut seen = Seen::default();
     for &pid in pids {
-        let process = Process::look(pid, &mut slots, front)?;
+        let process = Process::look(pid, &mut seen, front)?;
         let native = process.native(allocator.library.as_deref());
         match &allocator.library {
             Some(library) => process.demand(library, front)?,
@@ -171,19 +174,46 @@ pub fn prove_behind(
     Ok(presence)
 }
 
+/// What was read of files: workers run what their master runs, and a program may have 100 MB.
+#[derive(Default)]
+struct Seen {
+    slots: Slots,
+    programs: HashMap<PathBuf, Rc<Program>>,
+}
+
+/// A program's file.
+struct Program {
+    elf: Option<Elf>,
+    unsuitable: Option<Unsuitable>,
+}
+
+impl Program {
+    fn defines(&self, function: &str) -> bool {
+        self.elf.as_ref().is_some_and(|elf| elf.exports(function))
+    }
+
+    fn read(path: &Path) -> io::Result<Self> {
+        let elf = Elf::read(path)?;
+        let unsuitable = match &elf {
+            Some(elf) => suitability::of_elf(elf, path)?,
+            None => None,
+        };
+        Ok(Self { elf, unsuitable })
+    }
+}
+
 /// What can be seen of one process.
 struct Process {
     pid: i32,
     program: PathBuf,
-    elf: Option<Elf>,
-    unsuitable: Option<Unsuitable>,
+    file: Rc<Program>,
     code: Vec<PathBuf>,
     calls: Vec<Call>,
 }
 
 impl Process {
-    fn look(pid: i32, slots: &mut Slots, front: Option<&Path>) -> Result<Self, PresenceError> {
-        let unreadable = |error: std::io::Error| PresenceError::Unreadable {
+    fn look(pid: i32, seen: &mut Seen, front: Option<&Path>) -> Result<Self, PresenceError> {
+        let unreadable = |error: io::Error| PresenceError::Unreadable {
             pid,
             reason: error.to_string(),
         };
@@ -195,14 +225,25 @@ impl Process {
                 code.push(mapping.file.clone());
             }
         }
-        let mut calls = slots.calls(&image);
-        // What stands in front has its own business with the C library.
-        calls.retain(|call| Some(call.from.as_path()) != front);
+        let mut calls = seen.slots.calls(&image);
+        let program = fs::read_link(&exe).map_err(unreadable)?;
+        let file = match seen.programs.get(&program) {
+            Some(file) => Rc::clone(file),
+            None => Rc::new(Program::read(&exe).map_err(unreadable)?),
+        };
+        seen.programs.insert(program.clone(), Rc::clone(&file));
+        calls.retain(|call| {
+            // What stands in front has its own business with the C library.
+            let is_in_front = Some(call.from.as_path()) == front;
+            // A program at a fixed address (python of Debian, node) that takes malloc's address lends
+            // everybody a place of its own for it, from where the call goes on through its own slot.
+            let goes_on = call.to == program && !file.defines(call.function);
+            !is_in_front && !goes_on
+        });
         Ok(Self {
             pid,
-            program: fs::read_link(&exe).map_err(unreadable)?,
-            elf: Elf::read(&exe).map_err(unreadable)?,
-            unsuitable: suitability::of_program(&exe).map_err(unreadable)?,
+            program,
+            file,
             code,
             calls,
         })
@@ -215,7 +256,7 @@ impl Process {
         let kind = preloaded.and_then(name_of_library);
         let is_its = |file: &Path| kind.is_some() && name_of_library(file) == kind;
         let others = others.filter(|&file| Some(file) != preloaded && !is_its(file));
-        let known = native_allocator(others, self.elf.as_ref()).map(str::to_owned);
+        let known = native_allocator(others, self.file.elf.as_ref()).map(str::to_owned);
         // One that we do not know by name is there as well, if nothing was preloaded over it.
         known.or_else(|| {
             let foreign = |call: &&Call| {
@@ -229,7 +270,7 @@ impl Process {
     /// Every call of malloc gets into `library`, or into what stands in front of it.
     fn demand(&self, library: &Path, front: Option<&Path>) -> Result<(), PresenceError> {
         let pid = self.pid;
-        if let Some(reason) = self.unsuitable {
+        if let Some(reason) = self.file.unsuitable {
             let program = self.program.clone();
             return Err(PresenceError::Unsuitable {
                 pid,
@@ -248,7 +289,12 @@ impl Process {
                 program: self.program.clone(),
             });
         }
-        if self.elf.as_ref().is_some_and(|elf| elf.exports("malloc")) {
+        if self
+            .file
+            .elf
+            .as_ref()
+            .is_some_and(|elf| elf.exports("malloc"))
+        {
             return Err(PresenceError::OwnMalloc {
                 program: self.program.clone(),
                 library: library.to_owned(),
@@ -288,7 +334,7 @@ impl Process {
                 native: native.to_owned(),
             });
         }
-        match self.unsuitable {
+        match self.file.unsuitable {
             // It has a C library of its own, or none.
             Some(reason) => Err(PresenceError::Unsuitable {
                 pid: self.pid,

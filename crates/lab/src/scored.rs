@@ -20,6 +20,7 @@ use millpond_measure::series::Series;
 use crate::drive::{Load, PhaseLoad};
 use crate::edge::Edge;
 use crate::error::RunError;
+use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::plan::{IDLE, Plan};
 use crate::sampler::Sampler;
@@ -95,7 +96,10 @@ fn try_run(
     let mut session = Session::start(workshop, candidate, &label, None, stop)?;
     scored.start_duration = session.start_duration;
     let sampler = Sampler::start(session.tree.members());
-    let result = phases(workshop, &mut session, plan, stop, scored);
+    let result = match &workshop.load_command {
+        Some(command) => command_phase(workshop, command, &mut session, stop, scored),
+        None => phases(workshop, &mut session, plan, stop, scored),
+    };
     scored.memory = sampler.finish();
     session.explain(result)?;
     scored.stop_duration = Some(session.stop()?.duration);
@@ -111,7 +115,7 @@ fn phases(
 ) -> Result<(), RunError> {
     let operations = workshop.driver.target.operations();
     let keys = plan.requests.first().copied().unwrap_or(1);
-    let mut edge = Edge::read(&session.tree, &mut session.counters)?;
+    let mut edge = Edge::read(session)?;
     for (index, &operation) in operations.iter().enumerate() {
         let requests = plan.requests.get(index).copied().unwrap_or(1);
         let load = Load::Work { requests };
@@ -121,7 +125,7 @@ fn phases(
             .run(session.address, operation, keys, load, stop);
         let phase = session.explain(phase)?;
         let wall = began.elapsed();
-        let after = Edge::read(&session.tree, &mut session.counters)?;
+        let after = Edge::read(session)?;
         note_throughput(
             workshop,
             operation,
@@ -135,7 +139,7 @@ fn phases(
     }
     note_memory(&edge, &mut scored.measures);
     sleep_unless_stopped(IDLE, stop)?;
-    let rested = Edge::read(&session.tree, &mut session.counters)?;
+    let rested = Edge::read(session)?;
     let measures = &mut scored.measures;
     measures.set(
         Measure::whole(Quantity::RssAfterIdle),
@@ -152,7 +156,7 @@ fn phases(
             .driver
             .run(session.address, operation, keys, load, stop);
         let phase = session.explain(phase)?;
-        let after = Edge::read(&session.tree, &mut session.counters)?;
+        let after = Edge::read(session)?;
         note_latency(operation, &phase, &edge, &after, &mut scored.measures);
         let PhaseLoad {
             response, service, ..
@@ -164,6 +168,39 @@ fn phases(
         });
         edge = after;
     }
+    Ok(())
+}
+
+/// The one phase of a load program of the user's, and memory after it.
+fn command_phase(
+    workshop: &Workshop,
+    command: &LoadCommand,
+    session: &mut Session,
+    stop: &AtomicBool,
+    scored: &mut ScoredRun,
+) -> Result<(), RunError> {
+    let operation = Operation::Request;
+    let before = Edge::read(session)?;
+    let load = command.run(workshop, session, "load", stop)?;
+    let after = Edge::read(session)?;
+    let measures = &mut scored.measures;
+    for &(quantity, value) in &load.values {
+        measures.set(Measure::of(operation, quantity), value);
+    }
+    if let Some(requests) = load.requests {
+        measures.requests += requests;
+        after.note_costs(&before, operation, requests, measures);
+    }
+    measures
+        .noise
+        .extend(after.noise_since(&before, "load", load.cpu_ns));
+    note_memory(&after, measures);
+    sleep_unless_stopped(IDLE, stop)?;
+    let rested = Edge::read(session)?;
+    let after_idle = Measure::whole(Quantity::RssAfterIdle);
+    scored
+        .measures
+        .set(after_idle, rested.process.rss_bytes as f64);
     Ok(())
 }
 
@@ -184,7 +221,7 @@ fn note_throughput(
         phase.requests_per_s,
     );
     after.note_costs(before, operation, phase.requests, measures);
-    measures.noise.extend(after.noise_since(before, &name));
+    measures.noise.extend(after.noise_since(before, &name, 0));
     let cpus = workshop.driver.placement.server_threads() as f64;
     let busy = after.cpu_ns_since(before) as f64 / (wall.as_nanos() as f64 * cpus);
     let value = phase.generator_cpu_share;
@@ -205,10 +242,7 @@ fn note_memory(edge: &Edge, measures: &mut RoundMeasures) {
         Measure::whole(Quantity::RssAfterWork),
         process.rss_bytes as f64,
     );
-    measures.set(
-        Measure::whole(Quantity::PeakRss),
-        process.peak_rss_bytes as f64,
-    );
+    measures.set(Measure::whole(Quantity::PeakRss), edge.peak_bytes() as f64);
     if let Some(pss_bytes) = process.pss_bytes {
         measures.set(Measure::whole(Quantity::PssAfterWork), pss_bytes as f64);
     }
@@ -224,7 +258,7 @@ fn note_latency(
     let name = format!("{} latency", operation.key());
     measures.requests += phase.requests;
     measures.errors += phase.errors;
-    measures.noise.extend(after.noise_since(before, &name));
+    measures.noise.extend(after.noise_since(before, &name, 0));
     let clocks = [
         (
             "response",

@@ -15,13 +15,16 @@ use std::time::{Duration, Instant};
 use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::ProcessTree;
 
+use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::drive::Driver;
 use crate::error::{LabError, RunError};
 use crate::launch::LaunchSpec;
+use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
+use crate::options::SubjectOptions;
 use crate::port;
 use crate::presence::{self, Presence};
-use crate::subject::{Launcher, STOP_GRACE, StopReport, Subject};
+use crate::subject::{Launcher, StopReport, Subject};
 use crate::target::Target;
 use crate::trace::{PATH_VARIABLE, Trace};
 
@@ -34,6 +37,10 @@ const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
 pub(crate) struct Workshop {
     pub(crate) driver: Driver,
     pub(crate) launcher: Launcher,
+    pub(crate) options: SubjectOptions,
+    pub(crate) load_command: Option<LoadCommand>,
+    /// Where control groups can be made; none if there is no such place.
+    pub(crate) cgroups: Option<CgroupRoot>,
     pub(crate) ready_bound: Duration,
     pub(crate) out: PathBuf,
     pub(crate) random: fastrand::Rng,
@@ -94,10 +101,12 @@ impl Workshop {
         trace: Option<&Trace>,
     ) -> LaunchSpec {
         let placement = &self.driver.placement;
+        let options = &self.options;
         let mut preload: Vec<PathBuf> = Vec::new();
         let padding = "x".repeat(self.random.usize(..PADDING_BYTES_MAX));
         let mut environment: Vec<(OsString, OsString)> =
             vec![(PADDING_VARIABLE.into(), padding.into())];
+        environment.extend(self.options.environment.iter().cloned());
         if let Some(trace) = trace {
             preload.push(trace.object().to_owned());
             environment.push((PATH_VARIABLE.into(), trace.counters().into()));
@@ -119,6 +128,10 @@ impl Workshop {
                 candidate.pools,
                 placement.server_threads(),
             ),
+            directory: options.directory.clone(),
+            user: options.user.clone(),
+            stop_signal: options.stop_signal,
+            ..LaunchSpec::default()
         }
     }
 }
@@ -133,6 +146,9 @@ pub(crate) struct Session {
     pub(crate) presence: Presence,
     /// From the word to begin until the first good answer.
     pub(crate) start_duration: Duration,
+    stop_grace: Duration,
+    // After `subject`, so that nothing is in it any more when it is removed.
+    pub(crate) cgroup: Option<Cgroup>,
     // After `subject`, so that it is removed when nothing writes to it any more.
     _data: DataDirectory,
 }
@@ -156,14 +172,22 @@ impl Session {
                 .data_root()
                 .join(format!("{}-{label}", file_name(&candidate.name))),
         )?;
-        let spec = workshop.spec(candidate, label, address, &data.path, trace);
+        let mut spec = workshop.spec(candidate, label, address, &data.path, trace);
+        let name = format!("{}-{label}", file_name(&candidate.name));
+        // Without one, the processes are summed up one by one.
+        let cgroup = workshop
+            .cgroups
+            .as_ref()
+            .and_then(|root| root.create(&name).ok());
+        spec.cgroup = cgroup.as_ref().map(Cgroup::procs);
         let title = workshop.driver.target.short_name();
         let mut subject = Subject::prepare(&workshop.launcher, &spec, &title)?;
         let pid = u32::try_from(subject.pid()).unwrap_or(0);
         let counters = CounterSet::attach(pid, CountFrom::Exec);
         let began = Instant::now();
         subject.go()?;
-        subject.wait_ready(&probe, workshop.ready_bound, stop)?;
+        let check = workshop.options.ready.check(probe);
+        subject.wait_ready(check.as_ref(), workshop.ready_bound, stop)?;
         let start_duration = began.elapsed();
         let serving = subject.serving(address.port());
         let front = trace.map(Trace::object);
@@ -175,6 +199,8 @@ impl Session {
             counters,
             presence,
             start_duration,
+            stop_grace: workshop.options.stop_grace,
+            cgroup,
             _data: data,
         })
     }
@@ -196,7 +222,7 @@ impl Session {
 
     /// Ends it.
     pub(crate) fn stop(self) -> Result<StopReport, RunError> {
-        Ok(self.subject.stop(STOP_GRACE)?)
+        Ok(self.subject.stop(self.stop_grace)?)
     }
 }
 

@@ -21,8 +21,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::launch::LaunchSpec;
-use crate::probe::{NotReady, Probe};
+use crate::probe::NotReady;
 use crate::process_tree;
+use crate::readiness::ReadyCheck;
 
 /// How many last lines of a target's log an error repeats.
 const LAST_LINES: usize = 5;
@@ -31,7 +32,7 @@ const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a target may take from SIGTERM to its end before it is killed.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The same for a target that is dropped: an error or an interruption is on its way to the user.
-const DROP_GRACE: Duration = Duration::from_millis(300);
+pub(crate) const DROP_GRACE: Duration = Duration::from_millis(300);
 /// How long an answer in another protocol is believed to be a passing thing.
 const OTHER_PROTOCOL_BOUND: Duration = Duration::from_secs(2);
 /// How often a target that is starting is asked whether it serves.
@@ -240,10 +241,10 @@ impl Subject {
         self.order("go")
     }
 
-    /// Waits until `probe` gets a good answer.
+    /// Waits until the answer of `probe` is good.
     pub fn wait_ready(
         &mut self,
-        probe: &Probe,
+        probe: &dyn ReadyCheck,
         bound: Duration,
         stop: &AtomicBool,
     ) -> Result<(), SubjectError> {
@@ -251,7 +252,7 @@ impl Subject {
         loop {
             self.hear(Duration::ZERO);
             self.check("ended before it served")?;
-            let Err(last_try) = probe.ask() else {
+            let Err(last_try) = probe.ask(&self.log) else {
                 return self.ensure_stays();
             };
             if stop.load(Ordering::Relaxed) {
@@ -293,12 +294,30 @@ impl Subject {
         self.check("died while it was measured")
     }
 
-    /// The target's processes that listen on `port`; all of its processes if none can be told.
+    /// How its first process ended (`exit status 0`); `None` while it runs.
+    pub(crate) fn ended(&mut self) -> Option<&str> {
+        self.hear(Duration::ZERO);
+        self.exited.as_deref()
+    }
+
+    /// CPU time of everything that this target did and that has ended.
+    pub(crate) fn ended_cpu_ns(&self) -> u64 {
+        millpond_measure::process::cpu_ns_with_children(self.supervisor.id()).unwrap_or(0)
+    }
+
+    /// The target's processes that serve: those that listen on `port`, and those that run the same
+    /// program (workers of a node cluster get connections from one that listens). All of its processes
+    /// if none can be told.
     #[must_use]
     pub fn serving(&self, port: u16) -> Vec<i32> {
-        let tree = process_tree::tree_of(self.pid);
-        let serving = process_tree::listeners(&tree, port);
-        if serving.is_empty() { tree } else { serving }
+        let mut tree = process_tree::tree_of(self.pid);
+        let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let listening = process_tree::listeners(&tree, port);
+        let programs: Vec<_> = listening.iter().filter_map(|&pid| program(pid)).collect();
+        if !programs.is_empty() {
+            tree.retain(|&pid| program(pid).is_some_and(|program| programs.contains(&program)));
+        }
+        tree
     }
 
     /// Ends every process of the target, by force after `grace`.
@@ -430,8 +449,8 @@ fn listen(stdout: ChildStdout) -> Receiver<News> {
     receiver
 }
 
-/// How a first process ends that has handed its work over to a background one.
-const EXIT_WELL: &str = "exit status 0";
+/// How a first process ends that has done its work, or handed it over to a background one.
+pub(crate) const EXIT_WELL: &str = "exit status 0";
 
 fn parse_news(line: &str) -> Option<News> {
     let (word, rest) = line.split_once(' ')?;

@@ -62,7 +62,12 @@ pub fn of_program(path: &Path) -> io::Result<Option<Unsuitable>> {
     let Some(elf) = Elf::read(path)? else {
         return Ok(None);
     };
-    Ok(of_contents(&elf).or(of_permissions(path)?))
+    of_elf(&elf, path)
+}
+
+/// The same for the file at `path` that was read already.
+pub(crate) fn of_elf(elf: &Elf, path: &Path) -> io::Result<Option<Unsuitable>> {
+    Ok(of_contents(elf).or(of_permissions(path)?))
 }
 
 fn of_contents(elf: &Elf) -> Option<Unsuitable> {

@@ -9,6 +9,7 @@
 use std::fs;
 use std::io;
 use std::ops::Sub;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::embedded;
@@ -76,6 +77,8 @@ impl Trace {
         table[..WORD_BYTES].copy_from_slice(MAGIC);
         table[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&(SHARDS as u64).to_ne_bytes());
         fs::write(&trace.counters, table)?;
+        // A target may run as another user; who does not know the directory's name does not get here.
+        fs::set_permissions(&trace.counters, fs::Permissions::from_mode(0o666))?;
         Ok(trace)
     }
 

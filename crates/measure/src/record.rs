@@ -5,6 +5,7 @@
 //! `_per_s`; fields are added, never renamed. A reader ignores fields it does not know, so the
 //! rounds of a newer version still open; verdicts can be had again from them.
 
+mod custom;
 mod measure;
 mod round;
 mod comparison;
@@ -21,6 +22,7 @@ pub use comparison::{
     Subject, Verdicts,
 };
 pub use cookies::LoadCookies;
+pub use custom::CustomQuantity;
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use round::{

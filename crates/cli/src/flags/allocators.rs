@@ -48,7 +48,8 @@ fn list(entries: &[CatalogueEntry]) -> String {
         }
     }
     line(format_args!(
-        "\nAny other: --allocators NAME=/path/to/library.so. {NOT_TO_BE_HAD}.\n"
+        "\nAny other: --allocators NAME=/path/to/library.so\n{}\n",
+        in_lines(&format!("{NOT_TO_BE_HAD}."))
     ));
     line(format_args!(
         "Settings, as in --allocators jemalloc:narenas=2,dirty_decay_ms=0; often used:"
@@ -61,9 +62,33 @@ fn list(entries: &[CatalogueEntry]) -> String {
         line(format_args!("{:<NAME_WIDTH$} by {}", "", entry.variable));
     }
     line(format_args!(
-        "Each allocator is asked before a comparison whether it takes a setting; what it would pass \
-         over is refused."
+        "{}",
+        in_lines(
+            "Each allocator is asked before a comparison whether it takes a setting; what it would \
+             pass over is refused."
+        )
     ));
+    text
+}
+
+/// The list is for a terminal of any width, and read in logs too.
+const WIDTH: usize = 80;
+
+/// Breaks at blanks.
+fn in_lines(sentence: &str) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in sentence.split(' ') {
+        let needed = word.chars().count() + usize::from(width > 0);
+        if width > 0 && width + needed > WIDTH {
+            text.push('\n');
+            width = 0;
+        } else if width > 0 {
+            text.push(' ');
+        }
+        text.push_str(word);
+        width += needed;
+    }
     text
 }
 
@@ -100,7 +125,11 @@ mod tests {
                 "snmalloc   not here: cargo xtask allocators --only snmalloc"
             ]
         );
-        assert!(text.contains("in no package registry"));
+        assert!(text.replace('\n', " ").contains("in no package registry"));
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
         assert!(text.contains("by MALLOC_CONF") && !text.contains("by \n"));
     }
 }

@@ -1,5 +1,8 @@
 //! `millpond compare`: the main job.
 
+mod load_command;
+mod subject;
+
 use super::url::Url;
 use super::{interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
@@ -24,6 +27,11 @@ use std::time::Duration;
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
+  millpond compare --port 7777 --check-cmd 'redis-cli -p 7777 set k v' \\
+    --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
+    --load-metric 'throughput=regex:([0-9.]+) requests per second' \\
+    --load-metric 'p50[ms]=regex:p50=([0-9.]+)' --load-metric requests=100000 \\
+    -- redis-server --port 7777 --save ''
 
 An allocator is one that `millpond allocators` lists; all of these: all; or your
 own: NAME=/path/to/library.so. With settings it is another candidate:
@@ -63,6 +71,10 @@ pub(crate) struct CompareFlags {
     /// Your server and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    subject: subject::SubjectFlags,
+    #[command(flatten)]
+    load: load_command::LoadCommandFlags,
 }
 
 fn parse_setting(text: &str) -> Result<PoolSetting, String> {
@@ -108,6 +120,11 @@ impl CompareFlags {
         })?;
         let mut config = CompareConfig::new(target, launcher);
         config.allocators.clone_from(&self.allocators);
+        config.options = self.subject.options(self.load.port.is_none())?;
+        if let Some(within) = self.subject.ready_within {
+            config.ready_bound = Duration::from_nanos(within);
+        }
+        config.load_command = self.load.load_command();
         if let Some(pools) = &self.pools {
             config.pools.clone_from(pools);
         }
@@ -125,6 +142,9 @@ impl CompareFlags {
     }
 
     fn target(&self) -> Result<Target, Failure> {
+        if let Some(port) = self.load.port {
+            return self.foreign(&format!("http://127.0.0.1:{port}/"));
+        }
         match (&self.url, self.command.is_empty()) {
             (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(
                 "the server that is compared by default is not in this build (--features entity \
@@ -132,22 +152,28 @@ impl CompareFlags {
             )),
             (None, true) => Ok(Target::Entity { extra: Vec::new() }),
             (None, false) => Err(Failure::usage(
-                "a server of yours needs --url, the address at which it answers",
+                "a server of yours needs --url, the address at which it answers; one that does not \
+                 speak HTTP needs --port and --load-cmd",
             )),
             (Some(url), _) => {
-                if self.pools.is_some() {
-                    return Err(Failure::usage(
-                        "--pools is about our own server: leave it out",
-                    ));
-                }
                 Url::parse(url).map_err(Failure::usage)?;
-                let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
-                Ok(Target::Command {
-                    words: self.command.clone(),
-                    url,
-                })
+                self.foreign(url)
             }
         }
+    }
+
+    /// A server of the user's.
+    fn foreign(&self, url: &str) -> Result<Target, Failure> {
+        if self.pools.is_some() {
+            return Err(Failure::usage(
+                "--pools is about our own server: leave it out",
+            ));
+        }
+        let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
+        Ok(Target::Command {
+            words: self.command.clone(),
+            url,
+        })
     }
 }
 
@@ -286,6 +312,74 @@ mod tests {
         assert_eq!(pools, [PoolSetting::Off]);
     }
 
+    /// Goal: what is said of a server and a load of the user's gets where it is used.
+    #[test]
+    fn the_users_server_and_load_are_described() {
+        let words = [
+            "--port",
+            "7777",
+            "--load-cmd",
+            "bench -n 10",
+            "--load-metric",
+            "throughput=regex:(\\d+)",
+            "--load-metric",
+            "p99[us]=json:a.p99",
+            "--load-within",
+            "9s",
+            "--env",
+            "A=b=c",
+            "--workdir",
+            "/tmp",
+            "--user",
+            "root",
+            "--server-cpus",
+            "0",
+            "--load-cpus",
+            "1-2",
+            "--stop-signal",
+            "SIGQUIT",
+            "--stop-within",
+            "2s",
+            "--ready",
+            "log:^up$",
+            "--ready-within",
+            "3s",
+            "--check-cmd",
+            "true",
+            "--",
+            "server",
+        ];
+        let config = config(&words).unwrap();
+        let Target::Command { url, .. } = &config.target else {
+            unreachable!()
+        };
+        assert_eq!(url.address.port(), 7777);
+        let load = config.load_command.unwrap();
+        assert_eq!((load.line.as_str(), load.metrics.len()), ("bench -n 10", 2));
+        assert_eq!(load.timeout, Duration::from_secs(9));
+        let options = config.options;
+        assert_eq!(options.environment, [("A".into(), "b=c".into())]);
+        assert_eq!(options.directory, Some(PathBuf::from("/tmp")));
+        assert_eq!(options.user.map(|user| user.uid), Some(0));
+        assert_eq!(
+            (options.server_cpus, options.load_cpus),
+            (Some(vec![0]), Some(vec![1, 2]))
+        );
+        assert_eq!(options.stop_signal.name(), "QUIT");
+        assert_eq!(options.stop_grace, Duration::from_secs(2));
+        assert_eq!(config.ready_bound, Duration::from_secs(3));
+        assert!(matches!(
+            options.ready,
+            millpond_lab::readiness::Ready::Log(_)
+        ));
+        assert_eq!(options.check.as_deref(), Some("true"));
+        let port = super::tests::config(&["--port", "1", "--load-cmd", "x", "--", "s"]).unwrap();
+        assert!(matches!(
+            port.options.ready,
+            millpond_lab::readiness::Ready::Port
+        ));
+    }
+
     /// Goal: contradictions are refused with what to write in their place.
     #[test]
     fn wrong_usage_is_named() {
@@ -298,6 +392,49 @@ mod tests {
                 "leave it out",
             ),
             (&["--pools", "maybe"], "on, off"),
+            (&["--port", "1", "--", "x"], "--load-cmd"),
+            (&["--load-cmd", "x", "--", "x"], "needs --url"),
+            (
+                &[
+                    "--port",
+                    "1",
+                    "--load-cmd",
+                    "x",
+                    "--load-metric",
+                    "p99=regex:x",
+                    "--",
+                    "x",
+                ],
+                "p99[ms]",
+            ),
+            (
+                &[
+                    "--port",
+                    "1",
+                    "--load-cmd",
+                    "x",
+                    "--ready",
+                    "http",
+                    "--",
+                    "x",
+                ],
+                "needs --url",
+            ),
+            (
+                &[
+                    "--user",
+                    "nobody-of-that-name",
+                    "--url",
+                    "http://x/",
+                    "--",
+                    "x",
+                ],
+                "no user",
+            ),
+            (
+                &["--env", "A", "--url", "http://x/", "--", "x"],
+                "NAME=VALUE",
+            ),
             (&["--rounds", "0"], "at least 1"),
             (&["--rounds", "10G"], "years"),
             (&["--time-budget", "soon"], "--time-budget"),

@@ -90,3 +90,71 @@ fn a_static_program_is_refused() {
     );
     assert!(!out.join("results.json").exists());
 }
+
+/// Goal: a server that does not speak HTTP is compared by its own load program, and what that says is
+/// in the text and in the record.
+#[test]
+fn redis_is_compared_by_its_own_benchmark() {
+    let is_there = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    };
+    if !is_there("redis-server") || !is_there("redis-benchmark") {
+        eprintln!(
+            "skipped: redis-server or redis-tools is not installed; scripts/setup installs them"
+        );
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("report");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    drop(listener);
+    let pattern = "throughput=regex:^\"SET\",\"([0-9.]+)\"";
+    let words = [
+        "--allocators",
+        "glibc,mempool",
+        "--rounds",
+        "2",
+        "--time-budget",
+        "10s",
+        "--port",
+        &port,
+        "--ready",
+        "log:Ready to accept connections",
+        "--check-cmd",
+        "redis-cli -p $MILLPOND_PORT set key value",
+        "--load-cmd",
+        "redis-benchmark -p $MILLPOND_PORT -t set -n 2000 -c 5 --csv",
+        "--load-metric",
+        pattern,
+        "--load-metric",
+        "requests=2000",
+        "--load-metric",
+        "longest[ms,lower]=regex:\"([0-9.]+)\"$",
+        "--",
+        "redis-server",
+        "--port",
+        &port,
+        "--save",
+        "",
+    ];
+    let finished = compare(&words, &out);
+    // 4: the machine was not quiet enough for the clock.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    assert!(finished.stdout.contains("longest"), "{finished:?}");
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(record["subject"]["native_allocator"], "jemalloc");
+    let load = record["settings"]["load_command"].as_str().unwrap();
+    assert!(load.starts_with("redis-benchmark"), "{load}");
+    for candidate in record["candidates"].as_array().unwrap() {
+        let measures = &candidate["rounds"][0]["measures"];
+        let rate = measures["request.throughput_per_s"].as_f64().unwrap();
+        assert!(rate > 10.0, "{candidate}");
+        assert!(
+            measures["request.custom:longest:ms:lower"].is_number(),
+            "{candidate}"
+        );
+    }
+}

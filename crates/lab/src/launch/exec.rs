@@ -1,14 +1,19 @@
 //! The second stage: prepares itself, waits for the word, becomes the target.
 
-use std::fs::OpenOptions;
+use std::env::set_current_dir;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Command, ExitCode, Stdio};
 
+use rustix::process::{Gid, Uid};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{
+    CpuSet, sched_setaffinity, set_thread_gid, set_thread_groups, set_thread_uid,
+};
 
 use super::LaunchSpec;
+use crate::identity::Identity;
 
 /// Exit status when the target could not be started, as a shell has it.
 const CANNOT_RUN: u8 = 127;
@@ -39,9 +44,35 @@ pub(super) fn run(spec: &LaunchSpec) -> ExitCode {
     ExitCode::from(CANNOT_RUN)
 }
 
+/// Groups first: a user without privileges cannot change them. This process has one thread.
+fn become_user(user: &Identity) -> io::Result<()> {
+    let groups: Vec<Gid> = user.groups.iter().map(|&id| Gid::from_raw(id)).collect();
+    set_thread_groups(&groups)
+        .and_then(|()| set_thread_gid(Gid::from_raw(user.gid)))
+        .and_then(|()| set_thread_uid(Uid::from_raw(user.uid)))
+        .map_err(|error| {
+            let why = format!("it cannot run as user {}: {error}; only root may", user.uid);
+            io::Error::new(io::ErrorKind::PermissionDenied, why)
+        })
+}
+
 /// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
-fn become_target(spec: &LaunchSpec, parent: u32, log: &std::fs::File) -> io::Result<()> {
-    // The supervisor can only die first if it is killed with SIGKILL; then the target goes too.
+fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
+    if let Some(procs) = &spec.cgroup {
+        fs::write(procs, std::process::id().to_string())?;
+    }
+    let output = match &spec.output {
+        Some(path) => File::create(path)?,
+        None => log.try_clone()?,
+    };
+    if let Some(directory) = &spec.directory {
+        set_current_dir(directory)?;
+    }
+    if let Some(user) = &spec.user {
+        become_user(user)?;
+    }
+    // Only now: the kernel forgets it when the user changes. The supervisor can only die first if it
+    // is killed with SIGKILL; then the target goes too.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if parent_id() != parent {
         return Ok(());
@@ -64,7 +95,7 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &std::fs::File) -> io::Res
     command
         .args(words)
         .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
+        .stdout(output)
         .stderr(log.try_clone()?);
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
     // Whatever the lab's user preloads into the lab must not reach a target: every candidate gets

@@ -21,7 +21,7 @@ use rustix::process::{
     set_child_subreaper, wait,
 };
 
-use super::LaunchSpec;
+use super::{LaunchSpec, StopSignal};
 use crate::process_tree::children_of;
 
 /// How long a target may take to end once the lab itself is gone.
@@ -49,6 +49,7 @@ struct Supervisor {
     /// Readable once the target's first process has ended; none after that was seen.
     ended: Option<OwnedFd>,
     go: Option<ChildStdin>,
+    stop_signal: StopSignal,
     /// Bytes of a command line not yet complete.
     partial: Vec<u8>,
 }
@@ -64,6 +65,7 @@ impl Supervisor {
             target,
             ended: Some(ended),
             go: child.stdin.take(),
+            stop_signal: spec.stop_signal,
             partial: Vec::new(),
         })
     }
@@ -156,7 +158,8 @@ impl Supervisor {
     fn stop(mut self, grace: Duration) -> io::Result<()> {
         drop(self.go.take());
         // ESRCH is fine in both: the group may have ended by itself.
-        let _ = kill_process_group(self.target, Signal::TERM);
+        let signal = self.stop_signal.signal();
+        let _ = kill_process_group(self.target, signal);
         let deadline = Instant::now() + grace;
         let mut forced = false;
         loop {
@@ -178,7 +181,7 @@ impl Supervisor {
                 // The first process is gone: whatever left its group was not asked yet.
                 for pid in children_of(own_pid()) {
                     if let Some(pid) = Pid::from_raw(pid) {
-                        let _ = kill_process(pid, Signal::TERM);
+                        let _ = kill_process(pid, signal);
                     }
                 }
             }

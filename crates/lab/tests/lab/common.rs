@@ -87,3 +87,8 @@ pub(crate) fn has_program(program: &str) -> bool {
     }
     found
 }
+
+/// Node itself, not a script in front of it; a test without it says so and passes.
+pub(crate) fn node_server() -> Option<String> {
+    has_program("node").then(|| "node".to_owned())
+}

@@ -4,3 +4,4 @@ mod common;
 mod subject;
 mod presence;
 mod compare;
+mod foreign;

@@ -165,6 +165,30 @@ fn an_object_that_calls_elsewhere_is_caught() {
     assert!(sentence.contains("libc"), "{sentence}");
 }
 
+/// Goal: a program at a fixed address that takes malloc's address (as Debian's python does) is proved,
+/// though the other objects' calls pass through it.
+#[test]
+fn a_program_at_a_fixed_address_is_proved() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(allocator) = preloadable().pop() else {
+        return;
+    };
+    let program = "#include <stdlib.h>\n#include <unistd.h>\n\
+        void *(*take)(size_t) = malloc;\n\
+        int main(void) { void *p = take(10); p = realloc(p, 20); free(p); free(malloc(1));\n\
+          write(1, \"up\\n\", 3); pause(); return 0; }";
+    let flags = ["-no-pie", "-fno-pic"];
+    let program = compile_c(directory.path(), "fixed", program, &flags);
+    let mut spec = spec(directory.path(), &[&program]);
+    spec.preload.extend(allocator.library.clone());
+    let subject = start(&spec);
+    eventually("the program's main", || {
+        fs::read_to_string(&spec.log).is_ok_and(|text| text.contains("up"))
+    });
+    let presence = prove(&[subject.pid()], &allocator).unwrap();
+    assert_eq!(presence.native, None);
+}
+
 /// Goal: settings are proved where they were given, also in nginx, whose title is written over its
 /// environment, and in its worker, which drops it; one that never arrived is caught, and so are
 /// settings of a malloc that the program does not use.

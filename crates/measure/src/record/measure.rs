@@ -9,6 +9,7 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
+use super::CustomQuantity;
 use crate::statistics::Direction;
 
 /// What the requests of a phase do.
@@ -59,6 +60,8 @@ pub enum Unit {
     Bytes,
     /// A plain number.
     Count,
+    /// The user's own.
+    Custom(&'static str),
 }
 
 impl Unit {
@@ -71,48 +74,67 @@ impl Unit {
             Self::Nanoseconds => format_duration_ns(value),
             Self::Bytes => format_bytes(value),
             Self::Count => format_count(value),
+            Self::Custom(unit) => format!("{} {unit}", format_count(value)),
         }
     }
 }
+
+/// Nothing is known of a quantity of the user's: it counts as equal within what holds for memory, and
+/// as touched by neighbours.
+const CUSTOM_MARGIN: f64 = 0.05;
 
 macro_rules! quantities {
     ($($(#[$doc:meta])* $name:ident = $key:literal, $label:literal, $unit:ident, $direction:ident,
         $margin:literal, wall $wall:literal;)+) => {
         /// What was measured, apart from which operation it belongs to.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-        pub enum Quantity { $($(#[$doc])* $name,)+ }
+        pub enum Quantity {
+            $($(#[$doc])* $name,)+
+            /// What the user's own load program printed.
+            Custom(CustomQuantity),
+        }
 
         impl Quantity {
-            /// All, in the order in which reports show them.
+            /// All of ours, in the order in which reports show them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
             /// The name in JSON keys, unit last.
             #[must_use]
-            pub const fn key(self) -> &'static str { match self { $(Self::$name => $key,)+ } }
+            pub const fn key(self) -> &'static str { match self { $(Self::$name => $key,)+ Self::Custom(custom) => custom.key() } }
 
             /// The name in tables.
             #[must_use]
-            pub const fn label(self) -> &'static str { match self { $(Self::$name => $label,)+ } }
+            pub const fn label(self) -> &'static str { match self { $(Self::$name => $label,)+ Self::Custom(custom) => custom.label() } }
 
             /// The unit of the value.
             #[must_use]
-            pub const fn unit(self) -> Unit { match self { $(Self::$name => Unit::$unit,)+ } }
+            pub const fn unit(self) -> Unit {
+                match self {
+                    $(Self::$name => Unit::$unit,)+
+                    Self::Custom(custom) => Unit::Custom(custom.unit()),
+                }
+            }
 
             /// Whether more is better.
             #[must_use]
             pub const fn direction(self) -> Direction {
-                match self { $(Self::$name => Direction::$direction,)+ }
+                match self {
+                    $(Self::$name => Direction::$direction,)+
+                    Self::Custom(custom) => custom.direction(),
+                }
             }
 
             /// The smallest relative difference worth acting on: inside it two candidates count as
             /// equivalent (0.02 = 2 %).
             #[must_use]
-            pub const fn margin(self) -> f64 { match self { $(Self::$name => $margin,)+ } }
+            pub const fn margin(self) -> f64 {
+                match self { $(Self::$name => $margin,)+ Self::Custom(_) => CUSTOM_MARGIN }
+            }
 
             /// Whether a busy neighbour changes it: such measures need the noise gate's consent.
             #[must_use]
             pub const fn depends_on_wall_clock(self) -> bool {
-                match self { $(Self::$name => $wall,)+ }
+                match self { $(Self::$name => $wall,)+ Self::Custom(_) => true }
             }
         }
     };
@@ -235,10 +257,12 @@ impl FromStr for Measure {
                 (Some(operation.ok_or_else(unknown)?), rest)
             }
         };
-        let quantity = Quantity::ALL
+        let ours = Quantity::ALL
             .iter()
             .copied()
             .find(|known| known.key() == quantity_key);
+        let quantity =
+            ours.or_else(|| CustomQuantity::from_key(quantity_key).map(Quantity::Custom));
         Ok(Self {
             quantity: quantity.ok_or_else(unknown)?,
             operation,
@@ -290,8 +314,19 @@ mod tests {
                 Unit::Nanoseconds => assert!(key.ends_with("_ns"), "{key}"),
                 Unit::Bytes => assert!(key.contains("_bytes"), "{key}"),
                 Unit::Count => assert!(key.ends_with("_per_request"), "{key}"),
+                Unit::Custom(_) => unreachable!("{key} is ours"),
             }
         }
+    }
+
+    /// Goal: a quantity of the user's is a measure like ours, and reads back.
+    #[test]
+    fn custom_measures_read_back() {
+        let custom = CustomQuantity::new("p95", "ms", Direction::LowerIsBetter).expect("words");
+        let measure = Measure::of(Operation::Request, Quantity::Custom(custom));
+        assert_eq!(measure.to_string(), "request.custom:p95:ms:lower");
+        assert_eq!(measure.to_string().parse(), Ok(measure));
+        assert_eq!(measure.quantity.unit().format(1.25), "1.25 ms");
     }
 
     #[test]

@@ -223,6 +223,9 @@ fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
     } else {
         p99
     });
+    let custom = |measure: &Measure| matches!(measure.quantity, Quantity::Custom(_));
+    let details = record.analysis.details.iter().map(|detail| detail.measure);
+    measures.extend(details.filter(custom));
     measures.extend(per_operation(Quantity::RssAfterWork));
     measures.extend(per_operation(Quantity::PeakRss));
     let instructions = per_operation(Quantity::Instructions);
@@ -269,7 +272,9 @@ impl Column {
             }
         }
         debug_assert!(
-            self.head.iter().all(|line| line.len() <= 12),
+            self.head
+                .iter()
+                .all(|line| line.chars().count() <= HEAD_WIDTH),
             "{}",
             self.measure
         );
@@ -277,7 +282,14 @@ impl Column {
     }
 }
 
+/// No head is wider.
+const HEAD_WIDTH: usize = 12;
+
 fn heads(measure: Measure) -> [String; 2] {
+    if let Quantity::Custom(custom) = measure.quantity {
+        let fit = |word: &str| word.chars().take(HEAD_WIDTH).collect();
+        return [fit(custom.label()), fit(custom.unit())];
+    }
     let second = match measure.quantity {
         Quantity::Throughput => "req/s",
         Quantity::ResponseP50 => "p50",
@@ -304,6 +316,7 @@ fn short(measure: Measure, value: f64) -> String {
         Unit::PerSecond | Unit::Count => format_count(value),
         Unit::Nanoseconds => format_duration_ns(value).replace(' ', ""),
         Unit::Bytes => format_bytes(value).replace(' ', "").replace("iB", ""),
+        Unit::Custom(_) => format_count(value),
     }
 }
 

@@ -1,0 +1,43 @@
+//! The user's own load program in the place of ours, and what its output says.
+
+use crate::flags::parse_duration_ns;
+use clap::Args;
+use millpond_lab::LoadCommand;
+use millpond_lab::metric::Metric;
+use std::time::Duration;
+
+// No doc comment: clap would show it as what the command does.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Your load, for servers that do not speak HTTP")]
+pub(super) struct LoadCommandFlags {
+    /// A shell command that loads the server, the same work each time; it finds MILLPOND_HOST and
+    /// MILLPOND_PORT in its environment
+    #[arg(long, value_name = "CMD", requires = "command")]
+    load_cmd: Option<String>,
+    /// What its output says; repeatable: NAME[UNIT,higher|lower]=regex:PATTERN or json:PATH. throughput,
+    /// p50[ms] and p99[ms] answer the questions, requests=N divides costs, any other name needs its unit
+    /// and direction. The first group of the pattern counts, of its last match
+    #[arg(long, value_name = "METRIC", value_parser = Metric::parse, requires = "load_cmd")]
+    load_metric: Vec<Metric>,
+    /// When it is given up
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2m")]
+    load_within: u64,
+    /// Where your server listens, on 127.0.0.1, in the place of --url
+    #[arg(
+        long,
+        value_name = "PORT",
+        requires = "load_cmd",
+        conflicts_with = "url"
+    )]
+    pub(super) port: Option<u16>,
+}
+
+impl LoadCommandFlags {
+    pub(super) fn load_command(&self) -> Option<LoadCommand> {
+        self.load_cmd.as_ref().map(|line| LoadCommand {
+            line: line.clone(),
+            metrics: self.load_metric.clone(),
+            timeout: Duration::from_nanos(self.load_within),
+        })
+    }
+}

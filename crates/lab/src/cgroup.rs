@@ -1,0 +1,206 @@
+//! A control group (version 2) for a target: the kernel's own account of all its processes.
+//!
+//! On the path: `session` makes one for each run where it can; the second stage of the launcher joins
+//! it before the target begins; `edge` reads it. It counts what the sum over processes misses: those
+//! that have ended, the page cache of the target's own files, memory of the kernel.
+//! Absent on purpose: limits, and version 1, whose hierarchies belong to the machine's owner.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How often and how long an emptied group is waited for.
+const REMOVE_TRIES: u32 = 50;
+const REMOVE_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Where groups of targets can be made.
+#[derive(Debug)]
+pub(crate) struct CgroupRoot {
+    directory: PathBuf,
+    has_memory: bool,
+}
+
+/// What a group has used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct CgroupSample {
+    /// CPU time of all processes that ever were in it.
+    pub(crate) cpu_ns: Option<u64>,
+    /// Most memory at any moment, page cache and kernel memory included.
+    pub(crate) memory_peak_bytes: Option<u64>,
+}
+
+impl CgroupRoot {
+    /// Looks for a place; `Err` is the reason why there is none, for the report.
+    pub(crate) fn find() -> Result<Self, String> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let (mount, path) = place(&mounts, &own).ok_or("this system has no cgroup version 2")?;
+        let own = Path::new(&mount).join(path.trim_start_matches('/'));
+        // The lab's own group holds the lab, so controllers cannot be handed on there; a group beside
+        // it can be had by root, or where the directory above was given to this user.
+        let parent = if path == "/" {
+            own.as_path()
+        } else {
+            own.parent().unwrap_or(&own)
+        };
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let directory = parent.join(format!("millpond-{}-{number}", std::process::id()));
+        fs::create_dir(&directory).map_err(|error| {
+            format!("no cgroup can be made below {}: {error}", parent.display())
+        })?;
+        // If the memory controller cannot be handed on, the group counts CPU time all the same.
+        let _ = fs::write(directory.join("cgroup.subtree_control"), "+memory");
+        let controllers =
+            fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
+        Ok(Self {
+            directory,
+            has_memory: controllers.split_whitespace().any(|name| name == "memory"),
+        })
+    }
+
+    /// One line for the report.
+    pub(crate) fn describe(&self) -> String {
+        if self.has_memory {
+            return "cgroup version 2: CPU time and peak memory of all processes".to_owned();
+        }
+        "cgroup version 2 without its memory controller: CPU time of all processes; the peak of memory \
+         is the sum of the processes' own"
+            .to_owned()
+    }
+
+    /// A new group.
+    pub(crate) fn create(&self, name: &str) -> io::Result<Cgroup> {
+        let directory = self.directory.join(name);
+        fs::create_dir(&directory)?;
+        Ok(Cgroup { directory })
+    }
+}
+
+impl Drop for CgroupRoot {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// The group of one run; removed when dropped, once its processes are gone.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    directory: PathBuf,
+}
+
+impl Cgroup {
+    /// What a process writes its id to, to be in it.
+    pub(crate) fn procs(&self) -> PathBuf {
+        self.directory.join("cgroup.procs")
+    }
+
+    /// Reads its accounts. What is not counted is absent.
+    pub(crate) fn sample(&self) -> CgroupSample {
+        let read = |file: &str| fs::read_to_string(self.directory.join(file)).ok();
+        CgroupSample {
+            cpu_ns: read("cpu.stat").and_then(|text| usage_ns(&text)),
+            memory_peak_bytes: read("memory.peak").and_then(|text| text.trim().parse().ok()),
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// A process that was collected may be in its group for another moment.
+fn remove(directory: &Path) {
+    for _ in 0..REMOVE_TRIES {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                thread::sleep(REMOVE_INTERVAL);
+            }
+            // An empty group that stays behind harms nobody.
+            _ => return,
+        }
+    }
+}
+
+/// The mount of version 2, and this process's group in it.
+fn place(mounts: &str, own: &str) -> Option<(String, String)> {
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let mount = fields.nth(1)?;
+        (fields.next() == Some("cgroup2")).then(|| mount.to_owned())
+    })?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some((mount, path.to_owned()))
+}
+
+fn usage_ns(stat: &str) -> Option<u64> {
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "))?;
+    line.trim().parse::<u64>().ok()?.checked_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the hierarchy of version 2 is found beside those of version 1.
+    #[test]
+    fn version_2_is_found() {
+        let mounts = "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let own = "4:memory:/a\n0::/user.slice/x.scope\n";
+        assert_eq!(
+            place(mounts, own),
+            Some((
+                "/sys/fs/cgroup/unified".to_owned(),
+                "/user.slice/x.scope".to_owned()
+            ))
+        );
+        assert_eq!(place("cgroup /x cgroup rw 0 0\n", own), None);
+        assert_eq!(place(mounts, "4:memory:/a\n"), None);
+        assert_eq!(usage_ns("usage_usec 12\nuser_usec 10\n"), Some(12_000));
+        assert_eq!(usage_ns("nothing"), None);
+    }
+
+    /// Goal: a group counts what its process did, also after that has ended, and goes with it. Where
+    /// no group can be made there is a reason.
+    #[test]
+    fn a_group_counts_its_processes() {
+        let root = match CgroupRoot::find() {
+            Ok(root) => root,
+            Err(reason) => {
+                assert!(!reason.is_empty());
+                eprintln!("skipped: {reason}");
+                return;
+            }
+        };
+        assert!(root.describe().starts_with("cgroup version 2"));
+        let group = root.create("test").unwrap();
+        let script = "echo $$ > \"$0\"; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+        let mut shell = std::process::Command::new("/bin/sh");
+        assert!(
+            shell
+                .args(["-c", script])
+                .arg(group.procs())
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(
+            group
+                .sample()
+                .cpu_ns
+                .is_some_and(|cpu_ns| cpu_ns > 1_000_000)
+        );
+        let (directory, above) = (group.directory.clone(), root.directory.clone());
+        drop(group);
+        drop(root);
+        assert!(!directory.exists() && !above.exists());
+    }
+}

@@ -1,0 +1,98 @@
+//! The user that a target runs as, from `/etc/passwd` and `/etc/group`.
+//!
+//! On the path: the user's flag becomes ids here; the second stage of the launcher takes them on.
+//! Absent on purpose: directories of users on other machines (nsswitch): a service's user is local.
+
+use std::fs;
+
+/// What a process is for the kernel.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+impl Identity {
+    /// Looks a name or a number up; `Err` is a sentence.
+    pub fn find(user: &str) -> Result<Self, String> {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self::in_tables(user, &read("/etc/passwd"), &read("/etc/group"))
+            .ok_or_else(|| format!("there is no user {user} in /etc/passwd"))
+    }
+
+    fn in_tables(user: &str, passwd: &str, group: &str) -> Option<Self> {
+        // name:password:uid:gid:...
+        let line = passwd.lines().find(|line| {
+            let mut fields = line.split(':');
+            fields.next() == Some(user) || fields.nth(1) == Some(user)
+        })?;
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        // name:password:gid:member,member
+        let groups = group.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            let id = fields.nth(2)?.parse().ok()?;
+            fields
+                .next()?
+                .split(',')
+                .any(|member| member == name)
+                .then_some(id)
+        });
+        let mut groups: Vec<u32> = std::iter::once(gid).chain(groups).collect();
+        groups.dedup();
+        Some(Self { uid, gid, groups })
+    }
+
+    /// `1000:1000:1000,27`: user, group, all groups.
+    pub(crate) fn to_word(&self) -> String {
+        let groups: Vec<String> = self.groups.iter().map(ToString::to_string).collect();
+        format!("{}:{}:{}", self.uid, self.gid, groups.join(","))
+    }
+
+    /// Reads `to_word`.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        let mut fields = word.split(':');
+        let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let groups = fields
+            .next()?
+            .split(',')
+            .map(str::parse)
+            .collect::<Result<_, _>>();
+        Some(Self {
+            uid,
+            gid,
+            groups: groups.ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: names and numbers are found with their groups, and survive the launcher's command line.
+    #[test]
+    fn users_are_found() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:33:33::/var/www:/bin/false\n";
+        let group = "root:x:0:\nwww:x:33:\nssl:x:110:pg,www\nother:x:111:wwwx\n";
+        let www = Identity::in_tables("www", passwd, group).unwrap();
+        assert_eq!(
+            (www.uid, www.gid, www.groups.clone()),
+            (33, 33, vec![33, 110])
+        );
+        assert_eq!(Identity::in_tables("33", passwd, group), Some(www.clone()));
+        assert_eq!(Identity::from_word(&www.to_word()), Some(www));
+        assert_eq!(Identity::in_tables("nobody-here", passwd, group), None);
+        assert_eq!(Identity::find("root").unwrap().uid, 0);
+        assert!(
+            Identity::find("no-such-user")
+                .unwrap_err()
+                .contains("no-such-user")
+        );
+    }
+}

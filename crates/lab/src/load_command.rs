@@ -1,0 +1,178 @@
+//! The user's own load program in the place of our generator: `redis-benchmark`, `pgbench`, a script.
+//!
+//! On the path: `preflight` checks answers and learns how long it takes, `scored` and `heap_pass` run
+//! it against a candidate that serves. It is a target of the launcher as a server is: on the
+//! generator's CPUs, in a group of its own, and gone when the run is.
+//! The program decides how much it does; it has to be the same amount each time, or memory would be
+//! compared at unequal work.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millpond_measure::record::Quantity;
+
+use crate::error::RunError;
+use crate::launch::LaunchSpec;
+use crate::metric::{Meaning, Metric};
+use crate::session::{Session, Workshop};
+use crate::subject::{DROP_GRACE, EXIT_WELL, LastWords, Subject};
+
+/// A command takes seconds; it is looked at as seldom as costs no accuracy.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Bound on a check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How the user makes the load.
+#[derive(Clone, Debug)]
+pub struct LoadCommand {
+    /// A line for the shell.
+    pub line: String,
+    /// What is read from its output; at least one is a measure.
+    pub metrics: Vec<Metric>,
+    /// It is given up after that.
+    pub timeout: Duration,
+}
+
+/// What one run of it gave.
+#[derive(Debug)]
+pub(crate) struct CommandLoad {
+    /// The metrics, in our units.
+    pub(crate) values: Vec<(Quantity, f64)>,
+    /// How many requests it did, if the user says.
+    pub(crate) requests: Option<u64>,
+    /// From its start to its end.
+    pub(crate) duration: Duration,
+    /// CPU time it used.
+    pub(crate) cpu_ns: u64,
+}
+
+impl LoadCommand {
+    /// Runs it once against `session`.
+    pub(crate) fn run(
+        &self,
+        workshop: &Workshop,
+        session: &mut Session,
+        label: &str,
+        stop: &AtomicBool,
+    ) -> Result<CommandLoad, RunError> {
+        let done = shell(workshop, session, (&self.line, label), self.timeout, stop)?;
+        let mut load = CommandLoad {
+            values: Vec::new(),
+            requests: None,
+            duration: done.duration,
+            cpu_ns: done.cpu_ns,
+        };
+        for metric in &self.metrics {
+            let value = metric.read(&done.output).map_err(|reason| {
+                RunError::LoadCommand(format!("{reason}; {}", done.last_words))
+            })?;
+            match metric.meaning {
+                Meaning::Requests => load.requests = Some(value as u64).filter(|&n| n > 0),
+                Meaning::Measure(quantity, _) => load.values.push((quantity, value)),
+            }
+        }
+        Ok(load)
+    }
+
+    /// True if one of the metrics is the number of requests.
+    pub(crate) fn counts_requests(&self) -> bool {
+        self.metrics
+            .iter()
+            .any(|metric| metric.meaning == Meaning::Requests)
+    }
+}
+
+/// Runs the user's check of the answers; returns what it wrote, which has to be the same for all.
+pub(crate) fn check(
+    line: &str,
+    workshop: &Workshop,
+    session: &mut Session,
+    stop: &AtomicBool,
+) -> Result<String, RunError> {
+    let done = shell(workshop, session, (line, "check"), CHECK_TIMEOUT, stop);
+    match done {
+        Ok(done) => Ok(done.output),
+        Err(RunError::LoadCommand(reason)) => Err(RunError::Check(reason)),
+        Err(error) => Err(error),
+    }
+}
+
+struct Done {
+    output: String,
+    last_words: LastWords,
+    duration: Duration,
+    cpu_ns: u64,
+}
+
+/// One line of the user's, on the generator's CPUs, while `session` serves.
+fn shell(
+    workshop: &Workshop,
+    session: &mut Session,
+    (line, label): (&str, &str),
+    timeout: Duration,
+    stop: &AtomicBool,
+) -> Result<Done, RunError> {
+    let file = |ending: &str| {
+        let log = session.subject.log();
+        let stem = log.file_stem().unwrap_or_default().to_string_lossy();
+        log.with_file_name(format!("{stem}-{label}.{ending}"))
+    };
+    let (log, output) = (file("log"), file("out"));
+    let address = session.address;
+    let spec = LaunchSpec {
+        cpus: workshop.driver.placement.generator.clone(),
+        environment: vec![
+            ("MILLPOND_HOST".into(), address.ip().to_string().into()),
+            ("MILLPOND_PORT".into(), address.port().to_string().into()),
+        ],
+        log: log.clone(),
+        output: Some(output.clone()),
+        command: ["/bin/sh", "-c", line].map(Into::into).to_vec(),
+        ..LaunchSpec::default()
+    };
+    let mut command = Subject::prepare(&workshop.launcher, &spec, "the load command")?;
+    let began = Instant::now();
+    command.go()?;
+    let exit = loop {
+        if let Some(exit) = command.ended() {
+            break exit.to_owned();
+        }
+        session.subject.ensure_alive()?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        if began.elapsed() >= timeout {
+            let seconds = timeout.as_secs();
+            let why = format!(
+                "it did not end within {seconds} s; {}",
+                LastWords::read(&log)
+            );
+            return Err(RunError::LoadCommand(why));
+        }
+        thread::sleep(POLL_INTERVAL);
+    };
+    let duration = began.elapsed();
+    let cpu_ns = command.ended_cpu_ns();
+    // What it left behind must not go on beside the next phase.
+    command.stop(DROP_GRACE)?;
+    let bytes = fs::read(&output).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    // Its errors if there are some, else its results.
+    let mut last_words = LastWords::read(&log);
+    if last_words.lines.is_empty() {
+        last_words = LastWords::read(&output);
+    }
+    if exit != EXIT_WELL {
+        return Err(RunError::LoadCommand(format!(
+            "it failed ({exit}); {last_words}"
+        )));
+    }
+    Ok(Done {
+        output: text,
+        last_words,
+        duration,
+        cpu_ns,
+    })
+}

@@ -1,0 +1,272 @@
+//! What is read out of the words of the user's own load program: `p99[ms]=regex:p99=([0-9.]+)`.
+//!
+//! On the path: `load_command` hands over what the program wrote and gets numbers. A name that we
+//! know (`throughput`, `p50`, `p99`, `requests`) answers our questions; any other is a measure of its
+//! own, with the unit and the direction that the user says.
+//! Absent on purpose: guessing. A metric that is not there, or no number, fails the run.
+
+use std::fmt;
+
+use millpond_measure::record::{CustomQuantity, Quantity};
+use millpond_measure::statistics::Direction;
+use regex::Regex;
+
+/// How a metric is written, for refusals.
+pub const METRIC_FORM: &str = "NAME[UNIT,higher|lower]=regex:PATTERN or json:PATH";
+
+/// One number of each run.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// As given.
+    pub text: String,
+    /// What it is.
+    pub meaning: Meaning,
+    source: Source,
+}
+
+/// What a metric's number is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Meaning {
+    /// A measure, after this many of its units make one of ours (1e6 for milliseconds).
+    Measure(Quantity, f64),
+    /// How many requests a run does, by which costs are divided.
+    Requests,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Regex(Regex),
+    /// Keys and indices, outermost first.
+    Json(Vec<String>),
+    /// The user knows it.
+    Number(f64),
+}
+
+impl Metric {
+    /// Reads a `--load-metric`; `Err` is a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let malformed = || format!("{text:?} is no metric: write {METRIC_FORM}");
+        let (head, source) = text.split_once('=').ok_or_else(malformed)?;
+        let (name, unit) = match head.split_once('[') {
+            Some((name, rest)) => (name, Some(rest.strip_suffix(']').ok_or_else(malformed)?)),
+            None => (head, None),
+        };
+        let meaning = Meaning::parse(name.trim(), unit)?;
+        let source = Source::parse(source)?;
+        if matches!(source, Source::Number(_)) && meaning != Meaning::Requests {
+            return Err(format!(
+                "{text:?}: a number that is always the same measures nothing; only requests=N may be"
+            ));
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            meaning,
+            source,
+        })
+    }
+
+    /// The value in `output`, in our unit; `Err` is a sentence.
+    pub fn read(&self, output: &str) -> Result<f64, String> {
+        let value = self
+            .source
+            .find(output)
+            .map_err(|reason| format!("the metric {:?} {reason}", self.text))?;
+        Ok(match self.meaning {
+            Meaning::Measure(_, factor) => value * factor,
+            Meaning::Requests => value,
+        })
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Meaning {
+    fn parse(name: &str, unit: Option<&str>) -> Result<Self, String> {
+        let (unit, direction) = match unit.map(|words| words.split_once(',').unwrap_or((words, "")))
+        {
+            Some((unit, direction)) => (unit.trim(), direction.trim()),
+            None => ("", ""),
+        };
+        let known = match name {
+            "requests" => return Ok(Self::Requests),
+            "throughput" => Some((Quantity::Throughput, 1.0)),
+            "p50" => Some((Quantity::ResponseP50, nanoseconds(name, unit)?)),
+            "p99" => Some((Quantity::ResponseP99, nanoseconds(name, unit)?)),
+            _ => None,
+        };
+        if let Some((quantity, factor)) = known {
+            let is_good = match quantity.direction() {
+                Direction::HigherIsBetter => ["", "higher"].contains(&direction),
+                Direction::LowerIsBetter => ["", "lower"].contains(&direction),
+            };
+            return if is_good {
+                Ok(Self::Measure(quantity, factor))
+            } else {
+                Err(format!(
+                    "{name} cannot be {direction}; give yours another name"
+                ))
+            };
+        }
+        let direction = match direction {
+            "higher" => Direction::HigherIsBetter,
+            "lower" => Direction::LowerIsBetter,
+            _ => {
+                return Err(format!(
+                    "{name:?} is a metric of yours (throughput, p50, p99 and requests are ours): say \
+                     its unit and whether higher or lower is better, as in {name}[ms,lower]=..."
+                ));
+            }
+        };
+        let custom = CustomQuantity::new(name, unit, direction)
+            .ok_or_else(|| format!("{name:?} needs a name and a unit without : and ."))?;
+        Ok(Self::Measure(Quantity::Custom(custom), 1.0))
+    }
+}
+
+fn nanoseconds(name: &str, unit: &str) -> Result<f64, String> {
+    match unit {
+        "ns" => Ok(1.0),
+        "us" | "µs" => Ok(1e3),
+        "ms" => Ok(1e6),
+        "s" => Ok(1e9),
+        _ => Err(format!(
+            "{name} needs its unit (ns, us, ms or s), as in {name}[ms]=..."
+        )),
+    }
+}
+
+impl Source {
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some(pattern) = text.strip_prefix("regex:") {
+            return Regex::new(&format!("(?m){pattern}"))
+                .map(Self::Regex)
+                .map_err(|error| format!("the pattern {pattern:?} is none: {error}"));
+        }
+        if let Some(path) = text.strip_prefix("json:") {
+            let parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
+            return Ok(Self::Json(parts.map(str::to_owned).collect()));
+        }
+        number(text)
+            .filter(|number| *number > 0.0)
+            .map(Self::Number)
+            .ok_or_else(|| format!("{text:?} is neither regex:PATTERN nor json:PATH"))
+    }
+
+    fn find(&self, output: &str) -> Result<f64, String> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Regex(pattern) => {
+                // The last one: programs print progress first, and their result at the end.
+                let found = pattern.captures_iter(output).last();
+                let found = found.ok_or("is not in what the load command wrote")?;
+                let text = found.get(1).or_else(|| found.get(0));
+                let text = text.map(|text| text.as_str()).unwrap_or_default();
+                number(text).ok_or_else(|| format!("found {text:?}, which is no number"))
+            }
+            Self::Json(path) => {
+                let value = json(output).ok_or("needs JSON, and the load command wrote none")?;
+                let mut at = &value;
+                for part in path {
+                    let next = match part.parse::<usize>() {
+                        Ok(index) if at.is_array() => at.get(index),
+                        _ => at.get(part),
+                    };
+                    at = next.ok_or_else(|| format!("finds no {part:?} in the JSON"))?;
+                }
+                let value = at.as_f64().or_else(|| number(at.as_str()?));
+                value.ok_or_else(|| format!("found {at}, which is no number"))
+            }
+        }
+    }
+}
+
+/// The whole, or the last line that is JSON.
+fn json(output: &str) -> Option<serde_json::Value> {
+    serde_json::from_str(output).ok().or_else(|| {
+        let lines = output
+            .lines()
+            .rev()
+            .filter(|line| line.trim_start().starts_with(['{', '[']));
+        lines
+            .into_iter()
+            .find_map(|line| serde_json::from_str(line).ok())
+    })
+}
+
+/// `1,234.5` as well: programs write for people.
+fn number(text: &str) -> Option<f64> {
+    let plain: String = text
+        .trim()
+        .chars()
+        .filter(|&letter| letter != ',')
+        .collect();
+    plain
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REDIS: &str = "SET: rps=0.0 (overall: nan) avg_msec=nan\rSET: 81,234.5 requests per second, \
+        p50=0.311 msec\n";
+
+    fn read(metric: &str, output: &str) -> Result<f64, String> {
+        Metric::parse(metric)?.read(output)
+    }
+
+    /// Goal: numbers come out in our units, from text for people and from JSON.
+    #[test]
+    fn numbers_are_found() {
+        assert_eq!(
+            read("throughput=regex:([0-9.,]+) requests per second", REDIS),
+            Ok(81_234.5)
+        );
+        assert_eq!(
+            read("p50[ms]=regex:p50=([0-9.]+) msec", REDIS),
+            Ok(0.311 * 1e6)
+        );
+        let json = "progress\n{\"results\": [{\"rps\": \"12.5\", \"p99\": 7}]}\n";
+        assert_eq!(read("throughput=json:results[0].rps", json), Ok(12.5));
+        assert_eq!(read("p99[us]=json:.results.0.p99", json), Ok(7_000.0));
+        assert_eq!(read("requests=1000", ""), Ok(1000.0));
+        assert_eq!(read("requests=regex:^n=(\\d+)$", "a\nn=5\nn=6\n"), Ok(6.0));
+    }
+
+    /// Goal: a metric that is not there fails, whatever else was printed.
+    #[test]
+    fn what_is_not_there_is_no_number() {
+        let why = |metric: &str, output: &str| read(metric, output).unwrap_err();
+        assert!(why("throughput=regex:ops: (\\d+)", REDIS).contains("is not in what"));
+        assert!(why("throughput=regex:overall: (\\w+)", REDIS).contains("no number"));
+        assert!(why("throughput=json:a", "text").contains("wrote none"));
+        assert!(why("throughput=json:a.b", "{\"a\": {}}").contains("no \"b\""));
+        assert!(why("throughput=json:a", "{\"a\": [1]}").contains("no number"));
+    }
+
+    /// Goal: each wrong metric says what to write.
+    #[test]
+    fn wrong_metrics_are_named() {
+        let why = |text: &str| Metric::parse(text).unwrap_err();
+        assert!(why("throughput").contains(METRIC_FORM));
+        assert!(why("p99=regex:x").contains("p99[ms]"));
+        assert!(why("p95[ms]=regex:x").contains("p95[ms,lower]"));
+        assert!(why("throughput[1/s,lower]=regex:x").contains("another name"));
+        assert!(why("throughput=regex:(").contains("is none"));
+        assert!(why("throughput=1000").contains("only requests=N"));
+        assert!(why("throughput=file:x").contains("neither"));
+        assert!(why("requests=0").contains("neither"));
+        let custom = Metric::parse("hit ratio[%,higher]=json:hits").unwrap();
+        let Meaning::Measure(quantity, _) = custom.meaning else {
+            unreachable!()
+        };
+        assert_eq!(quantity.label(), "hit ratio");
+        assert_eq!(quantity.direction(), Direction::HigherIsBetter);
+    }
+}

@@ -1,0 +1,130 @@
+//! How the user's server is started, asked whether it serves, and stopped.
+//!
+//! On the path: `cli` fills it, `session` turns it into what the launcher does.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::identity::Identity;
+use crate::launch::StopSignal;
+use crate::placement::Placement;
+use crate::readiness::Ready;
+use crate::subject::STOP_GRACE;
+
+/// The defaults are right for most servers.
+#[derive(Clone, Debug)]
+pub struct SubjectOptions {
+    /// Variables for the server.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it starts; `None`: here.
+    pub directory: Option<PathBuf>,
+    /// Whom it runs as; `None`: the user of the lab.
+    pub user: Option<Identity>,
+    /// How it is told that it serves.
+    pub ready: Ready,
+    /// Its CPUs; `None`: as [`Placement`] divides them.
+    pub server_cpus: Option<Vec<usize>>,
+    /// The generator's CPUs.
+    pub load_cpus: Option<Vec<usize>>,
+    /// What asks it to end.
+    pub stop_signal: StopSignal,
+    /// When it is killed.
+    pub stop_grace: Duration,
+    /// A line for the shell that must end well before anything is timed, and print the same under
+    /// every candidate.
+    pub check: Option<String>,
+}
+
+impl Default for SubjectOptions {
+    fn default() -> Self {
+        Self {
+            environment: Vec::new(),
+            directory: None,
+            user: None,
+            ready: Ready::default(),
+            server_cpus: None,
+            load_cpus: None,
+            stop_signal: StopSignal::default(),
+            stop_grace: STOP_GRACE,
+            check: None,
+        }
+    }
+}
+
+impl SubjectOptions {
+    /// Refuses what can be refused without starting anything.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let refuse = |sentence: String| Err(LabError::Setting(sentence));
+        let preload = self
+            .environment
+            .iter()
+            .find(|(name, _)| name == "LD_PRELOAD");
+        if preload.is_some() {
+            return refuse(
+                "--env LD_PRELOAD would undo what is compared; give the library as an allocator, \
+                 --allocators NAME=/path/to/library.so"
+                    .to_owned(),
+            );
+        }
+        if let Some(directory) = self.directory.as_ref().filter(|path| !path.is_dir()) {
+            return refuse(format!("there is no directory {}", directory.display()));
+        }
+        let own = rustix::process::geteuid().as_raw();
+        match &self.user {
+            Some(user) if own != 0 && user.uid != own => {
+                refuse("only root can start a server as another user".to_owned())
+            }
+            _ => self.check_cpus(),
+        }
+    }
+
+    fn check_cpus(&self) -> Result<(), LabError> {
+        let allowed = millpond_io::allowed_cpus().unwrap_or_default();
+        let wanted = self.server_cpus.iter().chain(&self.load_cpus).flatten();
+        match wanted.into_iter().find(|cpu| !allowed.contains(cpu)) {
+            Some(cpu) => Err(LabError::Setting(format!(
+                "CPU {cpu} is none of those that this process may use ({allowed:?})"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The CPUs of both sides, with the user's wishes.
+    pub(crate) fn placement(&self) -> Placement {
+        let mut placement = Placement::of_this_machine();
+        if let Some(cpus) = &self.server_cpus {
+            placement.server.clone_from(cpus);
+        }
+        if let Some(cpus) = &self.load_cpus {
+            placement.generator.clone_from(cpus);
+        }
+        placement
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what contradicts the comparison or the machine is refused; wishes are obeyed.
+    #[test]
+    fn wishes_are_checked() {
+        let with = |change: &dyn Fn(&mut SubjectOptions)| {
+            let mut options = SubjectOptions::default();
+            change(&mut options);
+            options.check().map_err(|error| error.to_string())
+        };
+        assert!(with(&|_| ()).is_ok());
+        let preload = with(&|it| it.environment = vec![("LD_PRELOAD".into(), "/x".into())]);
+        assert!(preload.unwrap_err().contains("--allocators NAME="));
+        let nowhere = with(&|it| it.directory = Some("/nowhere".into()));
+        assert_eq!(nowhere.unwrap_err(), "there is no directory /nowhere");
+        let absent = with(&|it| it.load_cpus = Some(vec![100_000]));
+        assert!(absent.unwrap_err().contains("CPU 100000"));
+        let mut options = SubjectOptions::default();
+        options.server_cpus = Some(vec![0]);
+        assert_eq!(options.placement().server, [0]);
+    }
+}
