@@ -58,7 +58,6 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 enum Command {
     Allocators(allocators::AllocatorsFlags),
     Bench(bench::BenchFlags),

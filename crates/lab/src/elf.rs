@@ -121,9 +121,7 @@ impl Elf {
                     continue;
                 };
                 let kind = u32::try_from(info & 0xffff_ffff).unwrap_or(0);
-                if ADDRESS_RELOCATIONS.contains(&kind)
-                    && symbol_name(symbol, names) == Some(name.as_bytes())
-                {
+                if ADDRESS_RELOCATIONS.contains(&kind) && is_named(symbol, names, name) {
                     slots.push(at);
                 }
             }
@@ -151,11 +149,7 @@ impl Elf {
     pub fn mentions(&self, name: &str) -> bool {
         [SECTION_DYNAMIC_SYMBOLS, SECTION_SYMBOLS]
             .into_iter()
-            .any(|kind| {
-                self.any_symbol(kind, |symbol, names| {
-                    symbol_name(symbol, names) == Some(name.as_bytes())
-                })
-            })
+            .any(|kind| self.any_symbol(kind, |symbol, names| is_named(symbol, names, name)))
     }
 
     /// The address in this file of a symbol that is defined here for others.
@@ -163,7 +157,7 @@ impl Elf {
     pub fn address_of(&self, name: &str) -> Option<u64> {
         let address = Cell::new(None);
         self.any_symbol(SECTION_DYNAMIC_SYMBOLS, |symbol, names| {
-            let found = defined_name(symbol, names) == Some(name.as_bytes());
+            let found = is_defined(symbol) && is_named(symbol, names, name);
             if found {
                 let value = symbol.get(8..16).and_then(|bytes| bytes.try_into().ok());
                 address.set(value.map(u64::from_le_bytes));
@@ -215,7 +209,7 @@ impl Elf {
 
     fn defines(&self, name: &str, table_kind: u32) -> bool {
         self.any_symbol(table_kind, |symbol, names| {
-            defined_name(symbol, names) == Some(name.as_bytes())
+            is_defined(symbol) && is_named(symbol, names, name)
         })
     }
 
@@ -269,21 +263,21 @@ fn offset(value: u64) -> usize {
     usize::try_from(value).map_or(usize::MAX / 2, |value| value.min(usize::MAX / 2))
 }
 
-/// The name of a symbol that is defined (its section index is not zero).
-fn defined_name<'a>(symbol: &[u8], names: &'a [u8]) -> Option<&'a [u8]> {
-    let section = u16::from_le_bytes(symbol.get(6..8)?.try_into().ok()?);
-    if section == 0 {
-        return None;
-    }
-    symbol_name(symbol, names)
+/// True for a symbol that is defined here: its section index is not zero.
+fn is_defined(symbol: &[u8]) -> bool {
+    symbol.get(6..8).is_some_and(|section| section != [0, 0])
 }
 
-fn symbol_name<'a>(symbol: &[u8], names: &'a [u8]) -> Option<&'a [u8]> {
-    let name_at = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
-    names
-        .get(offset(u64::from(name_at))..)?
-        .split(|&byte| byte == 0)
-        .next()
+/// True if it has this very name. Programs have hundreds of thousands of symbols: the other names are
+/// not read to their ends.
+fn is_named(symbol: &[u8], names: &[u8], wanted: &str) -> bool {
+    let at = symbol.get(..4).and_then(|bytes| bytes.try_into().ok());
+    let at = at.map_or(usize::MAX / 2, |bytes| {
+        offset(u64::from(u32::from_le_bytes(bytes)))
+    });
+    names.get(at..).is_some_and(|name| {
+        name.starts_with(wanted.as_bytes()) && name.get(wanted.len()) == Some(&0)
+    })
 }
 
 #[cfg(test)]

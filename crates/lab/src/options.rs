@@ -123,8 +123,10 @@ mod tests {
         assert_eq!(nowhere.unwrap_err(), "there is no directory /nowhere");
         let absent = with(&|it| it.load_cpus = Some(vec![100_000]));
         assert!(absent.unwrap_err().contains("CPU 100000"));
-        let mut options = SubjectOptions::default();
-        options.server_cpus = Some(vec![0]);
+        let options = SubjectOptions {
+            server_cpus: Some(vec![0]),
+            ..SubjectOptions::default()
+        };
         assert_eq!(options.placement().server, [0]);
     }
 }

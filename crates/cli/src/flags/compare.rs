@@ -26,7 +26,8 @@ use std::time::Duration;
   millpond compare --rounds 20 --time-budget 15m
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
-  millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
+  millpond compare --url http://127.0.0.1:8081/ -- \\
+    nginx -c /etc/nginx/mine.conf -g 'daemon off;'
   millpond compare --port 7777 --check-cmd 'redis-cli -p 7777 set k v' \\
     --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
     --load-metric 'throughput=regex:([0-9.]+) requests per second' \\

@@ -273,6 +273,7 @@ pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> Comp
         ..Subject::default()
     };
     record.settings = Settings {
+        load_command: None,
         rounds_planned: rounds,
         rounds_done: rounds,
         connections: 64,
