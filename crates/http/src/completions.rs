@@ -6,7 +6,6 @@
 
 use crate::connection::{Connection, Pending};
 use crate::connections::Connections;
-use crate::encode::Persistence;
 use crate::response::Response;
 use crate::server::{Exchange, Written, log_output};
 use crate::service::{RequestToken, Wants};
@@ -36,21 +35,18 @@ impl Completions<'_> {
             return false;
         };
         let exchange = &mut *self.exchange;
-        let persistence = if exchange.is_draining {
-            Persistence::Close
-        } else {
-            pending.persistence
-        };
         let stream = connection.stream.as_deref();
+        let manner = match exchange.is_draining {
+            true => pending.manner.closing(),
+            false => pending.manner,
+        };
+        let closes_if_answered = stream.is_some_and(Streaming::closes_if_answered);
         let output_bytes_before = connection.output.len();
         let mut response = Response {
             output: &mut connection.output,
             blocks: &exchange.blocks,
             standing_lines: &mut exchange.standing_lines,
-            persistence,
-            is_head: pending.is_head,
-            is_old_version: pending.is_old_version,
-            closes_if_answered: stream.is_some_and(Streaming::closes_if_answered),
+            manner: manner.closing_if_answered(closes_if_answered),
             sent: stream.and_then(|stream| stream.sent),
             outgoing: stream.map_or(Outgoing::Whole, |stream| stream.outgoing),
             wire: None,
@@ -79,7 +75,7 @@ impl Completions<'_> {
             let written = Written {
                 sent: None,
                 outgoing: Outgoing::Whole,
-                persistence: pending.persistence,
+                manner: pending.manner,
             };
             let wants = Wants::default();
             self.exchange

@@ -17,10 +17,10 @@
 //! head is parsed again from its start, at most once per line end that arrives.
 
 use crate::body::BodyDecoder;
-use crate::encode::Persistence;
 use crate::error::{BodyError, ParseError};
 use crate::head::{Framing, HeadFields, RequestHead};
 use crate::limits::{Limit, Limits};
+use crate::manner::Manner;
 use crate::parse::{Parsed, RequestAttempt, parse_request_head, parse_whole_request_head};
 use crate::request::RequestBody;
 use crate::status::StatusCode;
@@ -62,7 +62,6 @@ pub(crate) struct Whole<'s> {
     attempt: RequestAttempt,
     /// Empty, or the bytes that `attempt` and the fields were parsed from.
     pub(crate) head_bytes: &'s [u8],
-    pub(crate) body: &'s [u8],
 }
 
 impl<'s> Whole<'s> {
@@ -72,7 +71,6 @@ impl<'s> Whole<'s> {
         Self {
             attempt: RequestAttempt::new(),
             head_bytes: &[],
-            body: &[],
         }
     }
 
@@ -82,33 +80,32 @@ impl<'s> Whole<'s> {
         self.attempt.head()
     }
 
-    /// Takes the request at the front of `bytes`; false for whatever `Connection::advance` must look
-    /// at. `fields` must be those of the last call.
+    /// Takes the request at the front of `bytes`; returns its body, or `None` for whatever
+    /// `Connection::advance` must look at. `fields` must be those of the last call.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
         bytes: &'s [u8],
         limits: &Limits,
         fields: &mut HeadFields,
-    ) -> bool {
+    ) -> Option<&'s [u8]> {
         if self.head_bytes.is_empty() || !bytes.starts_with(self.head_bytes) {
             if !self.head_bytes.is_empty() {
                 *self = Self::new();
             }
             if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
-                return false;
+                return None;
             }
         }
-        let Some((head_bytes, rest)) = bytes.split_at_checked(self.head().head_bytes) else {
-            return false;
-        };
+        let (head_bytes, rest) = bytes.split_at_checked(self.head().head_bytes)?;
         self.head_bytes = head_bytes;
-        self.body = match self.head().framing {
-            Framing::None => &[],
-            Framing::Length(length) if length <= rest.len() as u64 => &rest[..length as usize],
-            _ => return false,
-        };
-        true
+        match self.head().framing {
+            Framing::None => Some(&[]),
+            Framing::Length(length) if length <= rest.len() as u64 => {
+                Some(&rest[..length as usize])
+            }
+            _ => None,
+        }
     }
 }
 
@@ -198,9 +195,7 @@ pub(crate) struct Gathering {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) sequence: u32,
-    pub(crate) persistence: Persistence,
-    pub(crate) is_head: bool,
-    pub(crate) is_old_version: bool,
+    pub(crate) manner: Manner,
     /// The service knows of it: not one that the server answers itself.
     pub(crate) is_of_service: bool,
     /// The service's own word.
@@ -246,6 +241,9 @@ pub(crate) struct Connection {
     pub(crate) is_mid_request: bool,
     /// A service wants the next part of the body, although the request is pending.
     pub(crate) is_reading: bool,
+    /// `is_plain` was found true, and nobody has had the connection since who could change that:
+    /// `Connections` takes it back whenever it hands the connection out.
+    pub(crate) is_known_plain: bool,
 }
 
 const _: () = assert!(
@@ -265,6 +263,7 @@ impl Connection {
             pending: None,
             stream: None,
             is_reading: false,
+            is_known_plain: false,
             output_bytes_last: 0,
             age_epoch: 0,
             is_dirty: false,
@@ -454,7 +453,7 @@ impl Connection {
     /// The method, as far as what was kept shows, asks for no body in the answer.
     pub(crate) fn is_head_request(&self) -> bool {
         if let Some(pending) = &self.pending {
-            return pending.is_head;
+            return pending.manner.is_head();
         }
         let head = match (&self.gathering, &self.input) {
             (Some(gathering), _) => &*gathering.head,
@@ -549,7 +548,8 @@ mod tests {
                     let mut whole = Whole::new();
                     for request in [first, second, third] {
                         let bytes = request.as_bytes();
-                        let is_whole = whole.read(bytes, &limits, &mut fields);
+                        let whole_body = whole.read(bytes, &limits, &mut fields);
+                        let is_whole = whole_body.is_some();
                         if !is_whole {
                             whole = Whole::new();
                         }
@@ -566,7 +566,7 @@ mod tests {
                             assert_eq!(fields.spans(), expected_fields.spans());
                             let (head, body) = request.split_once("\r\n\r\n").unwrap();
                             assert_eq!(whole.head_bytes.len(), head.len() + 4);
-                            assert_eq!(whole.body, body.as_bytes());
+                            assert_eq!(whole_body, Some(body.as_bytes()));
                         }
                     }
                 }

@@ -1,8 +1,8 @@
 //! The connections of one shard, found by their socket, or by how long they have been idle.
 //!
-//! Their state lies in a slab; a table from the socket's dense slot to the slab's handle is all
-//! that is needed to find them, since each connection knows its whole socket id. `ages` keeps them
-//! in the order of their last activity, `addresses` counts them by client.
+//! Their state lies in a pool; a table from the socket's dense slot to the object is all that is
+//! needed to find them, since each connection knows its whole socket id. `ages` keeps them in the
+//! order of their last activity, `addresses` counts them by client.
 
 mod ages;
 mod addresses;
@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use addresses::AddressCounts;
 use ages::Ages;
 use millpond_io::{Peer, SocketId};
-use millpond_mempool::{Handle, PoolError, PoolMode, PoolStats, Slab};
+use millpond_mempool::{Pool, PoolError, PoolMode, PoolStats, Pooled};
 
 /// How many connections a search for the oldest idle one looks at. Among so many the one idle for
 /// longest is found; those beyond are younger, to an epoch.
@@ -22,13 +22,13 @@ const SEARCH_COUNT_MAX: usize = 64;
 /// touched costs nothing, while tables that grow by copying leave holes behind them. Up to so many.
 const PLACES_FIRST_MAX: usize = 1 << 20;
 
-/// The handle of no connection: it finds nothing in the slab. An `Option` would take half as much
-/// again for each slot.
-const NOBODY: Handle<Connection> = Handle::from_bits(u64::MAX);
+/// Whoever has a socket's slot.
+type Place = Option<Pooled<Connection>>;
 
 pub(crate) struct Connections {
-    slab: Slab<Connection>,
-    by_slot: Vec<Handle<Connection>>,
+    pool: Pool<Connection>,
+    by_slot: Vec<Place>,
+    count: usize,
     ages: Ages,
     addresses: AddressCounts,
     /// An epoch lasts 2^this nanoseconds.
@@ -48,8 +48,9 @@ impl Connections {
     pub(crate) fn new(mode: PoolMode, limits: &Limits) -> Self {
         let shortest_idle_ns = limits.idle_timeout_min_ns.min(limits.idle_timeout_ns);
         Self {
-            slab: Slab::new("http_connections", mode),
+            pool: Pool::new("http_connections", mode),
             by_slot: Vec::new(),
+            count: 0,
             ages: Ages::new(),
             addresses: AddressCounts::new(limits.connections_per_address_max),
             epoch_shift: (shortest_idle_ns / 4).max(1).ilog2(),
@@ -58,11 +59,11 @@ impl Connections {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slab.len()
+        self.count
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.slab.is_empty()
+        self.count == 0
     }
 
     /// Whether each client may have but so many, so that somebody has to say who connects.
@@ -83,13 +84,15 @@ impl Connections {
     ) -> Result<(), PoolError> {
         let slot = connection.socket.slot();
         connection.age_epoch = self.epoch(now_ns);
-        let handle = self.slab.insert(connection)?;
         if slot >= self.by_slot.len() {
-            self.make_places(slot + 1).inspect_err(|_| {
-                self.slab.remove(handle);
-            })?;
+            self.make_places(slot + 1)?;
         }
-        self.by_slot[slot] = handle;
+        debug_assert!(
+            self.by_slot[slot].is_none(),
+            "a socket leaves its slot first"
+        );
+        self.by_slot[slot] = Some(self.pool.insert(connection)?);
+        self.count += 1;
         self.ages.push(slot);
         if let Some(peer) = peer {
             self.addresses.add(slot, peer);
@@ -101,7 +104,7 @@ impl Connections {
     fn make_places(&mut self, count: usize) -> Result<(), PoolError> {
         let added_count = count - self.by_slot.len();
         let room_count = count.max(self.places_first) - self.by_slot.len();
-        let requested_bytes = room_count * size_of::<Handle<Connection>>();
+        let requested_bytes = room_count * size_of::<Place>();
         let out_of_memory = PoolError::OutOfMemory { requested_bytes };
         self.by_slot
             .try_reserve(room_count)
@@ -109,14 +112,14 @@ impl Connections {
         if !self.ages.make_places(added_count, room_count) {
             return Err(out_of_memory);
         }
-        self.by_slot.resize(count, NOBODY);
+        self.by_slot.resize_with(count, || None);
         Ok(())
     }
 
     /// Gives back half of the memory that was not needed since the last call; returns how many
     /// bytes that were. About once a second.
     pub(crate) fn trim(&mut self) -> usize {
-        let used_count = self.by_slot.iter().rposition(|&handle| handle != NOBODY);
+        let used_count = self.by_slot.iter().rposition(Option::is_some);
         let used_count = used_count.map_or(0, |last| last + 1);
         self.by_slot.truncate(used_count);
         if self.by_slot.len() < self.by_slot.capacity() / 4 {
@@ -124,14 +127,15 @@ impl Connections {
             self.by_slot.shrink_to(kept_count);
         }
         self.ages.truncate(used_count, self.places_first);
-        self.slab.trim()
+        self.pool.trim()
     }
 
     /// None when the socket is not one of ours (any more).
     #[inline]
     pub(crate) fn get_mut(&mut self, socket: SocketId) -> Option<&mut Connection> {
-        self.get_mut_by_slot(socket.slot())
-            .filter(|connection| connection.socket == socket)
+        let connection = self.get_mut_as_it_is(socket)?;
+        connection.is_known_plain = false;
+        Some(connection)
     }
 
     /// Like `get_mut`, for a connection that does something.
@@ -141,9 +145,20 @@ impl Connections {
         socket: SocketId,
         now_ns: u64,
     ) -> Option<&mut Connection> {
+        let connection = self.get_mut_receiving(socket, now_ns)?;
+        connection.is_known_plain = false;
+        Some(connection)
+    }
+
+    /// Like `get_mut_active`, for who takes care of `is_known_plain`.
+    #[inline]
+    pub(crate) fn get_mut_receiving(
+        &mut self,
+        socket: SocketId,
+        now_ns: u64,
+    ) -> Option<&mut Connection> {
         let epoch = self.epoch(now_ns);
-        let handle = *self.by_slot.get(socket.slot())?;
-        let connection = self.slab.get_mut(handle)?;
+        let connection = self.by_slot.get_mut(socket.slot())?.as_deref_mut()?;
         if connection.socket != socket {
             return None;
         }
@@ -154,20 +169,34 @@ impl Connections {
         Some(connection)
     }
 
+    /// Like `get_mut`, for who takes care of `is_known_plain`.
+    #[inline]
+    pub(crate) fn get_mut_as_it_is(&mut self, socket: SocketId) -> Option<&mut Connection> {
+        self.at_slot(socket.slot())
+            .filter(|connection| connection.socket == socket)
+    }
+
     /// Whoever has the slot now.
     #[inline]
     pub(crate) fn get_mut_by_slot(&mut self, slot: usize) -> Option<&mut Connection> {
-        let handle = *self.by_slot.get(slot)?;
-        self.slab.get_mut(handle)
+        let connection = self.at_slot(slot)?;
+        connection.is_known_plain = false;
+        Some(connection)
+    }
+
+    #[inline]
+    fn at_slot(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.by_slot.get_mut(slot)?.as_deref_mut()
     }
 
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Connection> {
         self.get_mut(socket)?;
         let slot = socket.slot();
-        let handle = std::mem::replace(&mut self.by_slot[slot], NOBODY);
+        let connection = self.by_slot[slot].take()?;
+        self.count -= 1;
         self.ages.remove(slot);
         self.addresses.remove(slot);
-        self.slab.remove(handle)
+        Some(connection.into_inner())
     }
 
     /// The connection that has been idle for longest. Busy ones in front of it go to the young
@@ -180,7 +209,7 @@ impl Connections {
                 break;
             };
             next = self.ages.younger(slot);
-            let Some(connection) = self.get_mut_by_slot(slot) else {
+            let Some(connection) = self.at_slot(slot) else {
                 break;
             };
             let (socket, since_ns) = (connection.socket, connection.since_ns);
@@ -196,8 +225,7 @@ impl Connections {
     /// When the first in the order was active last: about the longest ago of all.
     pub(crate) fn oldest_activity_ns(&mut self) -> Option<u64> {
         let slot = self.ages.oldest()?;
-        self.get_mut_by_slot(slot)
-            .map(|connection| connection.since_ns)
+        self.at_slot(slot).map(|connection| connection.since_ns)
     }
 
     /// Appends to `found` some that have been idle for `allowed_ns` or longer, out of the first in
@@ -217,7 +245,7 @@ impl Connections {
                 return due_ns.or(has_busy.then_some(now_ns.saturating_add(allowed_ns)));
             };
             next = self.ages.younger(slot);
-            let Some(connection) = self.get_mut_by_slot(slot) else {
+            let Some(connection) = self.at_slot(slot) else {
                 break;
             };
             let (socket, since_ns) = (connection.socket, connection.since_ns);
@@ -237,11 +265,11 @@ impl Connections {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
-        self.slab.iter().map(|(_, connection)| connection)
+        self.by_slot.iter().flatten().map(|place| &**place)
     }
 
     pub(crate) fn stats(&self) -> PoolStats {
-        self.slab.stats()
+        self.pool.stats()
     }
 
     #[inline]

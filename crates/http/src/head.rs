@@ -58,6 +58,12 @@ impl Span {
         &head[self.start()..self.end()]
     }
 
+    /// Bytes in it.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        usize::from(self.length)
+    }
+
     /// Nothing in it.
     #[inline]
     pub fn is_empty(self) -> bool {

@@ -25,6 +25,7 @@ pub mod body;
 pub mod request;
 pub mod service;
 pub mod response;
+mod manner;
 mod streaming;
 pub mod completions;
 pub mod router;

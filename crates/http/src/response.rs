@@ -6,9 +6,10 @@
 
 use crate::date::StandingLines;
 use crate::encode::{
-    AnnouncedBody, Persistence, ResponseParts, encode_chunk, encode_last_chunk, encode_response,
+    AnnouncedBody, ResponseParts, encode_chunk, encode_last_chunk, encode_response,
     encode_response_head,
 };
+use crate::manner::Manner;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -21,11 +22,7 @@ pub struct Response<'a> {
     pub(crate) output: &'a mut Buffer,
     pub(crate) blocks: &'a BlockPool,
     pub(crate) standing_lines: &'a mut StandingLines,
-    pub(crate) persistence: Persistence,
-    pub(crate) is_head: bool,
-    pub(crate) is_old_version: bool,
-    /// More of the request's body is to come than anybody would read behind an answer.
-    pub(crate) closes_if_answered: bool,
+    pub(crate) manner: Manner,
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
     /// The connection itself, where the answer may go past the output.
@@ -123,23 +120,23 @@ impl Response<'_> {
                     remaining_bytes: bytes,
                 },
             ),
-            BodyLength::Unknown if self.is_old_version => {
+            BodyLength::Unknown if self.manner.is_old_version() => {
                 (AnnouncedBody::UntilClose, Outgoing::UntilClose)
             }
             BodyLength::Unknown => (AnnouncedBody::Chunked, Outgoing::Chunked),
         };
-        let has_no_body = self.is_head || status.forbids_body();
+        let has_no_body = self.manner.is_head() || status.forbids_body();
         if outgoing == Outgoing::UntilClose && !has_no_body {
-            self.persistence = Persistence::Close;
+            self.manner = self.manner.closing();
         }
         let parts = ResponseParts {
             status,
             standing_lines: self.standing_lines,
             content_type: None,
             fields,
-            persistence: self.persistence,
+            persistence: self.manner.persistence(),
             body: &[],
-            is_head: self.is_head,
+            is_head: self.manner.is_head(),
         };
         encode_response_head(self.output, self.blocks, &parts, announced)?;
         self.sent = Some(status);
@@ -226,7 +223,7 @@ impl Response<'_> {
 
     /// The connection closes after this answer.
     pub fn close_after(&mut self) {
-        self.persistence = Persistence::Close;
+        self.manner = self.manner.closing();
     }
 
     /// Whether the answer was written, its head at least.
@@ -234,7 +231,9 @@ impl Response<'_> {
         self.sent.is_some()
     }
 
-    #[inline]
+    /// Always in the service's own code: what is known there of the status and of the body is then
+    /// known here, and the usual answer is two copies. All others are as rare as they are different.
+    #[inline(always)]
     fn encode(
         &mut self,
         status: StatusCode,
@@ -243,24 +242,19 @@ impl Response<'_> {
         body: &[u8],
     ) -> Result<(), PoolError> {
         self.assert_unanswered(status);
-        if self.closes_if_answered {
-            self.persistence = Persistence::Close;
-        }
-        let is_usual = status == StatusCode::OK
-            && self.persistence == Persistence::Silent
-            && fields.is_empty()
-            && !self.is_head;
+        let is_usual = status == StatusCode::OK && fields.is_empty() && self.manner.is_usual();
         if is_usual && let Some(head) = self.standing_lines.ok_head(content_type, body.len()) {
             self.output.extend_from_slices(self.blocks, [head, body])?;
         } else {
+            self.manner = self.manner.answered();
             let parts = ResponseParts {
                 status,
                 standing_lines: self.standing_lines,
                 content_type,
                 fields,
-                persistence: self.persistence,
+                persistence: self.manner.persistence(),
                 body,
-                is_head: self.is_head,
+                is_head: self.manner.is_head(),
             };
             encode_response(self.output, self.blocks, &parts)?;
         }

@@ -12,7 +12,12 @@
 //! Absent on purpose: threads and signals (`serve`), and locks: all of this is one thread's.
 
 mod exchange;
+mod plain;
+mod calling;
 mod stream;
+mod refusing;
+mod output;
+mod marks;
 mod backlog;
 mod deadline;
 mod crowd;
@@ -24,8 +29,8 @@ mod bench;
 
 pub(crate) use drain::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
-use exchange::Progress;
 pub(crate) use logging::log_output;
+use plain::Progress;
 pub(crate) use stream::Written;
 
 use crate::access_log::ShardLog;
@@ -167,25 +172,30 @@ impl<S: Service> Server<S> {
         self.plan_idle_sweep(shard);
     }
 
-    #[inline]
+    /// A call of its own: what a driver does with other events stays out of its way.
+    #[inline(never)]
     fn received<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
         socket: SocketId,
         bytes: &[u8],
     ) {
-        let Some(connection) = self.connections.get_mut_active(socket, shard.now_ns) else {
+        let Some(connection) = self.connections.get_mut_receiving(socket, shard.now_ns) else {
             return self.upstream_event(shard, &Event::Received { socket, bytes });
         };
         let mut served = Progress::default();
-        if connection.is_plain() {
+        debug_assert!(!connection.is_known_plain || connection.is_plain());
+        if connection.is_known_plain || connection.is_plain() {
             let (service, exchange) = (&mut self.service, &mut self.exchange);
             exchange.standing_lines.refresh(shard.now_ns);
+            if shard.driver.sends_at_once() {
+                exchange.lend_room(connection);
+            }
             let goes_on = exchange.serve_plain(service, connection, bytes, &mut served, shard);
             if goes_on && served.bytes == bytes.len() {
-                connection.since_ns = shard.now_ns;
-                return;
+                return exchange.settle_plain(connection, shard);
             }
+            exchange.leave_plain(connection);
         } else if connection.is_closing {
             return;
         }
@@ -341,13 +351,14 @@ impl<S: Service> Server<S> {
     fn flush<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut dirty = std::mem::take(&mut self.exchange.marks.dirty);
         for socket in dirty.drain(..) {
-            let Some(connection) = self.connections.get_mut(socket) else {
+            let Some(connection) = self.connections.get_mut_as_it_is(socket) else {
                 continue;
             };
             connection.is_dirty = false;
             self.exchange.send_output(connection, shard);
             if self.exchange.closes_idle && connection.is_idle() {
                 connection.is_closing = true;
+                connection.is_known_plain = false;
             }
             if connection.is_closing && !connection.is_blocked {
                 if connection.closes_cleanly() {
@@ -402,7 +413,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
         self.heartbeat.beats_left = Heartbeat::BEATS_AFTER_EVENT;
         match event {
@@ -434,6 +445,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             futures.pump(shard);
         }
         self.flush(shard);
+        self.exchange.spare_output.release();
         self.ticks_to_last = self.ticks_to_last.saturating_sub(1);
         if let Some(log) = self.exchange.access_log.as_deref_mut() {
             log.tick_ended();

@@ -19,6 +19,15 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec.cast_unsigned() * NS_PER_S + now.tv_nsec.cast_unsigned()
 }
 
+/// The earlier of two deadlines, where `None` is never.
+#[inline]
+pub(crate) fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
 /// A duration as the kernel's type; saturates at some 292 years.
 pub(crate) fn timespec_of_ns(duration_ns: u64) -> Timespec {
     Timespec {

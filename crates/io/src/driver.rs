@@ -251,6 +251,21 @@ pub trait Driver: Sized {
     /// Sends `data` after all that was given before.
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
 
+    /// As [`Self::send`], for who has more to write: where the kernel took all bytes at once, `data`
+    /// is empty and keeps its room; else it is empty and holds no memory.
+    #[inline]
+    fn send_from(&mut self, socket: SocketId, data: &mut Buffer) -> SendOutcome {
+        self.send(socket, std::mem::take(data))
+    }
+
+    /// Whether a send goes to the kernel in the call, and a socket has at most one
+    /// [`Event::Received`] in each tick. Then its answer may leave while that event is handled: to
+    /// wait for what else comes in the tick would save no send.
+    #[inline]
+    fn sends_at_once(&self) -> bool {
+        false
+    }
+
     /// Sends bytes of `file` from the kernel's memory without a copy here, as many as it takes at
     /// once, and says how many those were.
     ///

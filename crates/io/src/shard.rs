@@ -7,6 +7,7 @@
 //! and publishing counters (a protocol reads them from its context when asked).
 
 use crate::affinity::pin_to;
+use crate::clock::earlier;
 use crate::driver::{Driver, DriverCounters, Event};
 use crate::error::IoError;
 use crate::pools::ShardPools;
@@ -299,13 +300,5 @@ impl<D: Driver> Shard<D> {
             now_ns,
             shard_index: self.config.index,
         }
-    }
-}
-
-/// The earlier of two deadlines, where `None` is never.
-fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        _ => one.or(other),
     }
 }

@@ -68,6 +68,12 @@ impl Buffer {
         self.start == self.end
     }
 
+    /// Whether it holds a block, with bytes or without.
+    #[inline]
+    pub const fn has_block(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// Bytes its block holds; 0 without one.
     #[inline]
     pub fn capacity(&self) -> usize {
@@ -107,6 +113,26 @@ impl Buffer {
     pub const fn clear(&mut self) {
         self.start = 0;
         self.end = 0;
+    }
+
+    /// Takes the block of `other`, and none of its bytes, if this buffer has no block.
+    ///
+    /// ```
+    /// # use millpond_mempool::{BlockPool, Buffer, PoolMode};
+    /// # let pool = BlockPool::new("bodies", PoolMode::On);
+    /// let mut first = Buffer::with_capacity(&pool, 64)?;
+    /// first.append_within_capacity(b"mill");
+    /// let mut second = Buffer::new();
+    /// second.take_block_of(&mut first);
+    /// assert!(second.has_block() && second.is_empty() && !first.has_block());
+    /// # Ok::<(), millpond_mempool::PoolError>(())
+    /// ```
+    #[inline]
+    pub fn take_block_of(&mut self, other: &mut Self) {
+        if self.block.is_none() {
+            other.clear();
+            self.block = other.block.take();
+        }
     }
 
     /// Forgets the bytes and gives the block back: what an idle connection does.
@@ -196,7 +222,7 @@ impl Buffer {
     /// Appends all `sources` in their order, growing where needed. As
     /// [`extend_from_slice`](Self::extend_from_slice) for each, but room is made and looked up once,
     /// and nothing is appended on an error.
-    #[inline]
+    #[inline(always)]
     pub fn extend_from_slices<const COUNT: usize>(
         &mut self,
         pool: &BlockPool,
@@ -206,7 +232,10 @@ impl Buffer {
         let added_bytes = sources
             .iter()
             .fold(0_usize, |sum, source| sum.saturating_add(source.len()));
-        self.reserve(pool, added_bytes)?;
+        // Asked here, so that nothing is called where there is room.
+        if added_bytes > self.spare_bytes() {
+            self.reserve(pool, added_bytes)?;
+        }
         let Some(block) = &mut self.block else {
             return Ok(());
         };

@@ -1,55 +1,20 @@
 //! Requests out of bytes, through the service, into responses.
 
-use super::logging::log_output;
-use super::stream::Written;
-use crate::access_log::{ShardLog, body_bytes};
-use crate::connection::{
-    Advance, Connection, Gathering, Pending, Ready, Refusal, Whole, is_head_request,
-};
+use super::marks::Marks;
+use super::plain::Progress;
+use crate::access_log::ShardLog;
+use crate::connection::{Advance, Connection, Gathering, is_head_request};
 use crate::counters::HttpCounters;
 use crate::date::StandingLines;
-use crate::encode::{Persistence, ResponseParts, encode_response};
-use crate::head::{HeadFields, RequestHead, Version};
+use crate::head::{HeadFields, RequestHead};
 use crate::limits::{Limit, Limits};
-use crate::method::Method;
 use crate::request::{Request, RequestBody};
-use crate::response::Response;
-use crate::service::{Flow, RequestToken, Service, ServiceContext};
-use crate::status::StatusCode;
-use crate::streaming::{Outgoing, Streaming};
-use millpond_io::{Driver, Peer, SendOutcome, ShardContext, SocketId};
+use crate::service::{RequestToken, Service};
+use crate::streaming::Streaming;
+use millpond_io::{Driver, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, PoolMode, PoolStats, Pooled};
-use std::io::Write;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-const METRICS_PATH: &[u8] = b"/metrics";
-const TEXT_PLAIN: &str = "text/plain";
-/// Longest sentence of a refusal; a longer one is cut.
-const REFUSAL_TEXT_BYTES_MAX: usize = 192;
-
-/// Connections that need attention when the tick ends.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    pub(crate) dirty: Vec<SocketId>,
-    pub(crate) backlogged: Vec<SocketId>,
-}
-
-impl Marks {
-    #[inline]
-    pub(crate) fn mark_dirty(&mut self, connection: &mut Connection) {
-        if !connection.is_dirty {
-            connection.is_dirty = true;
-            self.dirty.push(connection.socket);
-        }
-    }
-
-    pub(super) fn mark_backlogged(&mut self, connection: &mut Connection) {
-        if !connection.is_backlogged {
-            connection.is_backlogged = true;
-            self.backlogged.push(connection.socket);
-        }
-    }
-}
 
 /// What was made of the bytes on hand.
 enum Served {
@@ -59,13 +24,6 @@ enum Served {
     Part,
     /// Nothing is to be done without more.
     NeedMore,
-}
-
-/// How much of what came was served.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
-    pub(super) bytes: usize,
-    pub(super) request_count: usize,
 }
 
 /// All a shard's exchanges share; everything of a server but its connections and its service.
@@ -93,7 +51,9 @@ pub(crate) struct Exchange {
     pub(super) idle_timeout_ns: u64,
     pub(super) fields: HeadFields,
     /// Tells apart the requests of a slot.
-    sequence: u32,
+    pub(super) sequence: u32,
+    /// Room for the next answers, kept until the tick ends.
+    pub(super) spare_output: Buffer,
 }
 
 impl Exchange {
@@ -114,6 +74,7 @@ impl Exchange {
             idle_timeout_ns: limits.idle_timeout_ns,
             fields: HeadFields::new(),
             sequence: 0,
+            spare_output: Buffer::new(),
         }
     }
 
@@ -129,44 +90,6 @@ impl Exchange {
     /// See `ShardContext::trim_pools`.
     pub(super) fn trim(&mut self) -> usize {
         self.streams.trim() + self.gatherings.trim() + self.inputs.trim()
-    }
-
-    /// Serves requests behind those that were, as long as they are whole and answered at once.
-    /// Whether all were: then the connection is as plain as before.
-    #[inline]
-    pub(super) fn serve_plain<S: Service, D: Driver>(
-        &mut self,
-        service: &mut S,
-        connection: &mut Connection,
-        bytes: &[u8],
-        served: &mut Progress,
-        shard: &mut ShardContext<'_, D>,
-    ) -> bool {
-        let mut whole = Whole::new();
-        while served.bytes < bytes.len()
-            && connection.output.len() < self.limits.output_bytes_max
-            && served.request_count < self.limits.pipelined_per_tick_max
-            && whole.read(&bytes[served.bytes..], &self.limits, &mut self.fields)
-        {
-            let (head, head_bytes) = (whole.head(), whole.head_bytes);
-            served.bytes += head_bytes.len();
-            served.request_count += 1;
-            if !whole.body.is_empty() {
-                if self.is_streamed(service, head, head_bytes) {
-                    self.open_stream(service, connection, head, head_bytes, true, shard);
-                    return false;
-                }
-                served.bytes += whole.body.len();
-            }
-            if served.request_count == 1 && served.bytes < bytes.len() {
-                self.expect_more_output(connection);
-            }
-            let body = RequestBody::Borrowed(whole.body);
-            if !self.call(service, connection, head, head_bytes, body, shard) {
-                return false;
-            }
-        }
-        true
     }
 
     /// Serves requests behind those that were, until one must wait; returns the bytes used in all.
@@ -193,6 +116,7 @@ impl Exchange {
                 let before = served.bytes;
                 self.serve_plain(service, connection, bytes, &mut served, shard);
                 if served.bytes > before {
+                    self.leave_plain(connection);
                     continue;
                 }
             }
@@ -277,7 +201,7 @@ impl Exchange {
 
     /// Whether the service wants the body of this request in parts.
     #[inline]
-    fn is_streamed<S: Service>(
+    pub(super) fn is_streamed<S: Service>(
         &self,
         service: &mut S,
         head: &RequestHead,
@@ -316,25 +240,6 @@ impl Exchange {
         }
     }
 
-    /// Hands the output to the driver, unless that still has some.
-    #[inline]
-    pub(super) fn send_output<D: Driver>(
-        &mut self,
-        connection: &mut Connection,
-        shard: &mut ShardContext<'_, D>,
-    ) {
-        if connection.output.is_empty() || connection.is_blocked {
-            return;
-        }
-        let output = std::mem::take(&mut connection.output);
-        let output_bytes = output.len() as u64;
-        connection.output_bytes_last = u32::try_from(output_bytes).unwrap_or(u32::MAX);
-        if shard.driver.send(connection.socket, output) == SendOutcome::Blocked {
-            connection.is_blocked = true;
-            self.watch_write(connection, shard, output_bytes);
-        }
-    }
-
     /// Keeps bytes for later. Without memory for them the connection ends.
     pub(super) fn keep(&mut self, connection: &mut Connection, bytes: &[u8]) {
         let kept = match connection.input.as_mut() {
@@ -356,187 +261,6 @@ impl Exchange {
         self.inputs.insert(input).map(Some)
     }
 
-    /// More responses will follow in this tick, likely as much as last time. Without memory the
-    /// response itself will fail and say so.
-    #[cold]
-    fn expect_more_output(&self, connection: &mut Connection) {
-        if connection.output.capacity() == 0 {
-            let last_bytes = connection.output_bytes_last as usize;
-            let _ = connection.output.reserve(&self.blocks, last_bytes);
-        }
-    }
-
-    /// Like `call`, for a request that came in pieces.
-    #[inline(never)]
-    fn call_gathered<S: Service, D: Driver>(
-        &mut self,
-        service: &mut S,
-        connection: &mut Connection,
-        ready: Ready<'_>,
-        shard: &mut ShardContext<'_, D>,
-    ) {
-        let head_bytes = ready.head_bytes.as_slice();
-        let (head, body) = (&ready.head, ready.body);
-        self.call(service, connection, head, head_bytes, body, shard);
-    }
-
-    /// Calls the service; whether the connection can go on with its next request at once.
-    #[inline(always)]
-    pub(super) fn call<S: Service, D: Driver>(
-        &mut self,
-        service: &mut S,
-        connection: &mut Connection,
-        head: &RequestHead,
-        head_bytes: &[u8],
-        body: RequestBody<'_>,
-        shard: &mut ShardContext<'_, D>,
-    ) -> bool {
-        if self.access_log.is_some() {
-            self.log_call(connection, head, head_bytes, &body, shard.now_ns);
-        }
-        let goes_on = self.answer(service, connection, head, head_bytes, body, shard);
-        if self.access_log.is_some() {
-            self.log_answer(connection);
-        }
-        goes_on
-    }
-
-    /// See `call`.
-    #[inline(always)]
-    fn answer<S: Service, D: Driver>(
-        &mut self,
-        service: &mut S,
-        connection: &mut Connection,
-        head: &RequestHead,
-        head_bytes: &[u8],
-        body: RequestBody<'_>,
-        shard: &mut ShardContext<'_, D>,
-    ) -> bool {
-        self.counters.requests += 1;
-        self.sequence = self.sequence.wrapping_add(1);
-        connection.is_last_request = !head.keep_alive;
-        let is_head = head.method == Method::Head;
-        let persistence = self.persistence(head);
-        let pending = Pending {
-            sequence: self.sequence,
-            persistence,
-            is_head,
-            is_old_version: head.version == Version::Http10,
-            is_of_service: true,
-            state: 0,
-        };
-        let token = RequestToken::new(connection.socket.slot() as u32, self.sequence);
-        if is_metrics(head, head_bytes) {
-            self.metrics_requests.push(token);
-            connection.pending = Some(Pending {
-                is_of_service: false,
-                ..pending
-            });
-            return false;
-        }
-        let stream = connection.stream.as_deref();
-        let closes_if_answered = stream.is_some_and(Streaming::closes_if_answered);
-        let mut request = Request {
-            method: head.method,
-            bytes: head_bytes,
-            head,
-            fields: &self.fields,
-            body,
-        };
-        let mut response = Response {
-            output: &mut connection.output,
-            blocks: &self.blocks,
-            standing_lines: &mut self.standing_lines,
-            persistence,
-            is_head,
-            is_old_version: pending.is_old_version,
-            closes_if_answered,
-            sent: None,
-            outgoing: Outgoing::Whole,
-            wire: None,
-        };
-        let mut context = ServiceContext {
-            pools: shard.pools,
-            now_ns: shard.now_ns,
-            token,
-            shard_index: shard.shard_index,
-            state: 0,
-        };
-        let flow = service.call(&mut request, &mut response, &mut context);
-        context.pools.arena.reset();
-        let is_simple = flow == Flow::Done && response.outgoing == Outgoing::Whole;
-        if !is_simple || connection.stream.is_some() {
-            let state = context.state;
-            let written = Written::of(&response);
-            let pending = Pending { state, ..pending };
-            self.call_went_on(service, connection, flow, pending, written, shard.now_ns);
-            // A request without a body is at its end at once.
-            self.deliver_end(service, connection, shard);
-            return false;
-        }
-        let (sent, persistence) = (response.sent, response.persistence);
-        self.marks.mark_dirty(connection);
-        let Some(status) = sent.or_else(|| self.send_unanswered(connection, is_head)) else {
-            connection.is_closing = true;
-            return false;
-        };
-        self.counters.count_response(status);
-        connection.is_closing |= sent.is_none() || persistence == Persistence::Close;
-        !connection.is_closing
-    }
-
-    /// A service that answered nothing ran out of memory, or forgot: 503, and the connection is to be
-    /// closed.
-    #[cold]
-    pub(super) fn send_unanswered(
-        &mut self,
-        connection: &mut Connection,
-        is_head: bool,
-    ) -> Option<StatusCode> {
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        let parts = ResponseParts {
-            status,
-            standing_lines: &self.standing_lines,
-            content_type: Some(TEXT_PLAIN.as_bytes()),
-            fields: &[],
-            persistence: Persistence::Close,
-            body: b"the service has no answer: try again later\n",
-            is_head,
-        };
-        let encoded = encode_response(&mut connection.output, &self.blocks, &parts);
-        encoded.is_ok().then_some(status)
-    }
-
-    /// The request is not answered by the call alone.
-    fn call_went_on<S: Service>(
-        &mut self,
-        service: &mut S,
-        connection: &mut Connection,
-        flow: Flow,
-        pending: Pending,
-        written: Written,
-        now_ns: u64,
-    ) {
-        if flow == Flow::Pending && written.sent.is_none() && connection.stream.is_none() {
-            let persistence = written.persistence;
-            connection.pending = Some(Pending {
-                persistence,
-                ..pending
-            });
-            return;
-        }
-        self.take_flow(service, connection, flow, pending, written, now_ns);
-    }
-
-    #[inline]
-    fn persistence(&self, head: &RequestHead) -> Persistence {
-        match head.version {
-            _ if !head.keep_alive || self.is_draining => Persistence::Close,
-            Version::Http11 => Persistence::Silent,
-            Version::Http10 => Persistence::KeepAlive,
-        }
-    }
-
     /// The head is accepted and its client waits for a sign before it sends the body.
     fn continue_if_wanted(&mut self, connection: &mut Connection) {
         let Some(gathering) = connection.gathering.as_mut() else {
@@ -549,100 +273,4 @@ impl Exchange {
             }
         }
     }
-
-    /// Answers with the refusal's status and sentence; nothing is read any more.
-    #[cold]
-    pub(super) fn refuse(&mut self, connection: &mut Connection, refusal: Refusal, is_head: bool) {
-        if self.access_log.is_some() {
-            self.log_unserved(connection, &[]);
-        }
-        connection.is_closing = true;
-        connection.is_last_request = false;
-        connection.gathering = None;
-        connection.input = None;
-        self.marks.mark_dirty(connection);
-        let sent = self.send_refusal(connection, refusal, is_head);
-        if let Some(log) = self.access_log.as_deref_mut() {
-            let slot = connection.socket.slot();
-            log.ended(slot, sent.map(StatusCode::code), sent.is_some());
-        }
-    }
-
-    /// Writes the refusal, where there is a place for it.
-    fn send_refusal(
-        &mut self,
-        connection: &mut Connection,
-        refusal: Refusal,
-        is_head: bool,
-    ) -> Option<StatusCode> {
-        if let Some(limit) = refusal.limit() {
-            self.counters.strike(limit);
-        }
-        let stream = connection.stream.take();
-        if stream.is_some_and(|stream| stream.sent.is_some()) {
-            // Behind the part of an answer there is no place for another: it ends there.
-            return None;
-        }
-        let output_bytes_before = connection.output.len();
-        self.encode_refusal(&mut connection.output, refusal, is_head)
-            .ok()?;
-        let sent = Some(refusal.status());
-        self.counters.count_response(refusal.status());
-        log_output(&mut self.access_log, connection, output_bytes_before, sent);
-        sent
-    }
-
-    /// One connection more than allowed: told so and closed, without ever becoming one.
-    #[cold]
-    pub(super) fn refuse_connection<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        (socket, peer): (SocketId, Option<Peer>),
-        refusal: Refusal,
-        now_ns: u64,
-    ) {
-        self.standing_lines.refresh(now_ns);
-        if let Some(limit) = refusal.limit() {
-            self.counters.strike(limit);
-        }
-        let mut output = Buffer::new();
-        if self.encode_refusal(&mut output, refusal, false).is_ok() {
-            self.counters
-                .count_response(StatusCode::SERVICE_UNAVAILABLE);
-            if let (Some(log), Some(peer)) = (self.access_log.as_deref_mut(), peer) {
-                log.turned_away(peer, refusal.status().code(), body_bytes(&output));
-            }
-            // Blocked or not: the driver sends what it can before it closes.
-            let _ = driver.send(socket, output);
-        }
-        driver.close_after_send(socket);
-    }
-
-    fn encode_refusal(
-        &self,
-        output: &mut Buffer,
-        refusal: Refusal,
-        is_head: bool,
-    ) -> Result<(), PoolError> {
-        let mut text = [0; REFUSAL_TEXT_BYTES_MAX];
-        let mut rest = &mut text[..];
-        // A sentence that does not fit is cut, which is all that can go wrong.
-        let _ = writeln!(rest, "{refusal}");
-        let text_bytes = REFUSAL_TEXT_BYTES_MAX - rest.len();
-        let parts = ResponseParts {
-            status: refusal.status(),
-            standing_lines: &self.standing_lines,
-            content_type: Some(TEXT_PLAIN.as_bytes()),
-            fields: &[],
-            persistence: Persistence::Close,
-            body: &text[..text_bytes],
-            is_head,
-        };
-        encode_response(output, &self.blocks, &parts)
-    }
-}
-
-#[inline(always)]
-fn is_metrics(head: &RequestHead, head_bytes: &[u8]) -> bool {
-    matches!(head.method, Method::Get | Method::Head) && head.path.of(head_bytes) == METRICS_PATH
 }

@@ -7,7 +7,6 @@ use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
 use crate::connection::Connection;
 use crate::head::RequestHead;
 use crate::parse::{Parsed, parse_request_head};
-use crate::request::RequestBody;
 use crate::status::StatusCode;
 
 impl Exchange {
@@ -19,12 +18,11 @@ impl Exchange {
         connection: &Connection,
         head: &RequestHead,
         head_bytes: &[u8],
-        body: &RequestBody<'_>,
+        is_gathered: bool,
         now_ns: u64,
     ) {
         if let Some(log) = self.access_log.as_deref_mut() {
             // A body that was gathered began to come with an earlier event.
-            let is_gathered = matches!(body, RequestBody::Pooled(_));
             let started_ns = match is_gathered && connection.is_mid_request {
                 true => connection.since_ns,
                 false => now_ns,

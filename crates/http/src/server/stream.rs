@@ -8,8 +8,8 @@ use super::exchange::Exchange;
 use super::logging::log_output;
 use crate::body::BodyDecoder;
 use crate::connection::{Connection, Pending, Refusal};
-use crate::encode::Persistence;
 use crate::head::RequestHead;
+use crate::manner::Manner;
 use crate::request::RequestBody;
 use crate::response::{Response, Wire};
 use crate::service::{Flow, RequestToken, Service, ServiceContext, StreamEvent, Wants};
@@ -46,7 +46,7 @@ impl<D: Driver> Wire for SocketWire<'_, D> {
 pub(crate) struct Written {
     pub(crate) sent: Option<StatusCode>,
     pub(crate) outgoing: Outgoing,
-    pub(crate) persistence: Persistence,
+    pub(crate) manner: Manner,
 }
 
 impl Written {
@@ -55,7 +55,7 @@ impl Written {
         Self {
             sent: response.sent,
             outgoing: response.outgoing,
-            persistence: response.persistence,
+            manner: response.manner,
         }
     }
 
@@ -264,10 +264,9 @@ impl Exchange {
             output: &mut connection.output,
             blocks: &self.blocks,
             standing_lines: &mut self.standing_lines,
-            persistence: pending.persistence,
-            is_head: pending.is_head,
-            is_old_version: pending.is_old_version,
-            closes_if_answered: stream.closes_if_answered(),
+            manner: pending
+                .manner
+                .closing_if_answered(stream.closes_if_answered()),
             sent: stream.sent,
             outgoing: stream.outgoing,
         };
@@ -327,7 +326,7 @@ impl Exchange {
         now_ns: u64,
     ) {
         connection.pending = Some(Pending {
-            persistence: written.persistence,
+            manner: written.manner,
             ..pending
         });
         if connection.stream.is_none() {
@@ -339,7 +338,9 @@ impl Exchange {
                     connection.is_last_request = false;
                     return self.marks.mark_dirty(connection);
                 }
-                Err(error) => return self.refuse(connection, error.into(), pending.is_head),
+                Err(error) => {
+                    return self.refuse(connection, error.into(), pending.manner.is_head());
+                }
             }
         }
         let Some(stream) = connection.stream.as_deref_mut() else {
@@ -360,7 +361,7 @@ impl Exchange {
                 stream.wants_continue = false;
                 let appended = connection.output.extend_from_slice(&self.blocks, CONTINUE);
                 if let Err(error) = appended {
-                    return self.refuse(connection, error.into(), pending.is_head);
+                    return self.refuse(connection, error.into(), pending.manner.is_head());
                 }
             }
         }
@@ -385,8 +386,8 @@ impl Exchange {
         connection.is_reading = false;
         if written.sent.is_none() {
             let output_bytes_before = connection.output.len();
-            written.sent = self.send_unanswered(connection, pending.is_head);
-            written.persistence = Persistence::Close;
+            written.sent = self.send_unanswered(connection, pending.manner.is_head());
+            written.manner = written.manner.closing();
             let sent = written.sent;
             log_output(&mut self.access_log, connection, output_bytes_before, sent);
         }
@@ -399,8 +400,7 @@ impl Exchange {
             self.counters.count_response(status);
         }
         // A body that stops before its end is cut, so that the client sees it.
-        connection.is_closing |=
-            written.persistence == Persistence::Close || written.outgoing.is_open();
+        connection.is_closing |= written.manner.closes() || written.outgoing.is_open();
         self.marks.mark_dirty(connection);
         self.leave_unread(connection, now_ns);
     }

@@ -322,7 +322,7 @@ impl EpollDriver {
         let mut turn = self.regulars.turn_of_others();
         for event in put_off.iter().take_while(|_| turn.goes_on()) {
             if let Some(buffer) = &mut io_buffer {
-                self.handle_socket(event, IsTurn::Yes, buffer, pools, handler);
+                self.handle_in_turn(event, buffer, pools, handler);
             }
         }
         put_off.clear();
@@ -334,6 +334,21 @@ impl EpollDriver {
         lacks_memory
     }
 
+    /// Out of the way of those who are not put off.
+    #[inline(never)]
+    fn handle_in_turn<H>(
+        &mut self,
+        event: &epoll::Event,
+        buffer: &mut Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        self.handle_socket(event, IsTurn::Yes, buffer, pools, handler);
+    }
+
+    #[inline(always)]
     fn handle_socket<H>(
         &mut self,
         event: &epoll::Event,
@@ -361,14 +376,16 @@ impl EpollDriver {
             put_off.push(*event);
             return;
         }
-        match socket.stage {
-            Stage::Open if !flags.contains(EventFlags::OUT) => {
-                if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
-                    self.report_received(id, received, buffer, pools, handler);
-                } else {
-                    self.ready_but_unwanted(id, flags, pools, handler);
-                }
+        // What nearly all events are, before the rest is told apart.
+        if socket.stage == Stage::Open && !flags.contains(EventFlags::OUT) {
+            if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
+                self.report_received(id, received, buffer, pools, handler);
+            } else {
+                self.ready_but_unwanted(id, flags, pools, handler);
             }
+            return;
+        }
+        match socket.stage {
             Stage::Open => {
                 self.flush_open(id, pools, handler);
                 if flags.intersects(READABLE) {
@@ -463,8 +480,18 @@ impl Driver for EpollDriver {
     }
 
     #[inline]
-    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
+    fn send(&mut self, socket: SocketId, mut data: Buffer) -> SendOutcome {
+        self.send_or_queue(socket, &mut data)
+    }
+
+    #[inline]
+    fn send_from(&mut self, socket: SocketId, data: &mut Buffer) -> SendOutcome {
         self.send_or_queue(socket, data)
+    }
+
+    #[inline]
+    fn sends_at_once(&self) -> bool {
+        true
     }
 
     fn send_file(

@@ -256,8 +256,18 @@ impl Driver for SimDriver {
         Ok(id_of(handle))
     }
 
-    fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
+    fn send(&mut self, socket: SocketId, mut data: Buffer) -> SendOutcome {
+        self.send_or_queue(socket, &mut data)
+    }
+
+    fn send_from(&mut self, socket: SocketId, data: &mut Buffer) -> SendOutcome {
         self.send_or_queue(socket, data)
+    }
+
+    /// As epoll or as a ring, whichever the plan resembles.
+    fn sends_at_once(&self) -> bool {
+        let state = self.network.state();
+        state.plan.late_sends == 0.0 && state.plan.bursts == 0.0
     }
 
     fn pause_receive(&mut self, socket: SocketId) {

@@ -34,6 +34,12 @@ pub(crate) fn a_message_costs_one_receive_and_one_send<W: World>(world: &W) {
     }
     let counters = pond.driver.counters();
     assert_eq!((counters.receives, counters.sends), (100, 100));
+    // What goes to the kernel at once leaves its room to who wrote it.
+    let mut data = buffer(&pond.pools, b"more");
+    assert_eq!(pond.driver.send_from(socket, &mut data), SendOutcome::Done);
+    assert!(data.is_empty());
+    assert_eq!(data.has_block(), pond.driver.sends_at_once());
+    assert_eq!(pond.peer_receives(&mut peer, 4), b"more");
 }
 
 /// Goal: both ends of a connection can live in one driver, each with events of its own.

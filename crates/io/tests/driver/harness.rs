@@ -174,8 +174,17 @@ impl<'w, W: World> Pond<'w, W> {
     }
 
     pub(crate) fn send(&mut self, socket: SocketId, bytes: &[u8]) -> SendOutcome {
-        let data = buffer(&self.pools, bytes);
-        self.driver.send(socket, data)
+        let mut data = buffer(&self.pools, bytes);
+        let outcome = self.driver.send_from(socket, &mut data);
+        assert!(
+            data.is_empty(),
+            "the driver has the bytes, or nobody wants them"
+        );
+        assert!(
+            !data.has_block() || outcome == SendOutcome::Done,
+            "a driver that keeps bytes keeps their memory"
+        );
+        outcome
     }
 
     /// Sends `piece` again and again until the driver says that the kernel is full; returns what

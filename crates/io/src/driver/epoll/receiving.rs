@@ -56,18 +56,31 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.receives += 1;
+        let Received::Bytes(count) = received else {
+            return self.report_no_bytes(id, received, pools, handler);
+        };
+        self.counters.received_bytes += count as u64;
+        handler(
+            self,
+            pools,
+            Event::Received {
+                socket: id,
+                bytes: &buffer[..],
+            },
+        );
+    }
+
+    #[inline(never)]
+    fn report_no_bytes<H>(
+        &mut self,
+        id: SocketId,
+        received: Received,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
         match received {
-            Received::Bytes(count) => {
-                self.counters.received_bytes += count as u64;
-                handler(
-                    self,
-                    pools,
-                    Event::Received {
-                        socket: id,
-                        bytes: &buffer[..],
-                    },
-                );
-            }
             Received::Finished => {
                 socket_finished(self, id);
                 handler(self, pools, Event::PeerFinished { socket: id });
@@ -79,7 +92,7 @@ impl EpollDriver {
                     self.rewatch(id, EventFlags::empty(), EventFlags::IN);
                 }
             }
-            Received::NotReady => {}
+            Received::Bytes(_) | Received::NotReady => {}
             Received::Failed(error) => self.remove_failed(id, error, pools, handler),
         }
     }

@@ -26,30 +26,32 @@ pub(super) enum Flushed {
 }
 
 impl EpollDriver {
+    /// Leaves `data` its room when the kernel took all of it.
     #[inline]
-    pub(super) fn send_or_queue(&mut self, id: SocketId, mut data: Buffer) -> SendOutcome {
+    pub(super) fn send_or_queue(&mut self, id: SocketId, data: &mut Buffer) -> SendOutcome {
         let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
+            data.release();
             return SendOutcome::Done;
         };
         socket.standing.sent();
-        match socket.stage {
-            Stage::Open if socket.queue.is_empty() => {}
-            Stage::Open | Stage::Connecting => return self.queue_send(id, data),
-            Stage::Failing(_) | Stage::Sending | Stage::Lingering => return SendOutcome::Done,
+        if socket.stage != Stage::Open || !socket.queue.is_empty() {
+            return self.queue_send(id, std::mem::take(data));
         }
         self.counters.sends += 1;
-        match send_now(socket.fd(), &data) {
+        match send_now(socket.fd(), data) {
             Ok(sent) => {
                 self.counters.sent_bytes += sent as u64;
                 if sent == data.len() {
+                    data.clear();
                     return SendOutcome::Done;
                 }
                 data.consume_front(sent);
                 self.counters.sends_blocked += 1;
                 self.rewatch(id, EventFlags::OUT, EventFlags::empty());
-                self.queue_send(id, data)
+                self.queue_send(id, std::mem::take(data))
             }
             Err(error) => {
+                data.release();
                 self.fail_later(id, error);
                 SendOutcome::Blocked
             }
@@ -72,7 +74,8 @@ impl EpollDriver {
         Some(sent)
     }
 
-    /// Keeps `data` until the socket drains; without memory for that the socket fails.
+    /// Keeps `data` until the socket drains, unless its owner has left; without memory for that the
+    /// socket fails.
     #[cold]
     fn queue_send(&mut self, id: SocketId, data: Buffer) -> SendOutcome {
         let Self {
@@ -83,6 +86,12 @@ impl EpollDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
+        if matches!(
+            socket.stage,
+            Stage::Failing(_) | Stage::Sending | Stage::Lingering
+        ) {
+            return SendOutcome::Done;
+        }
         if socket.queue.push(queued_sends, data).is_err() {
             self.fail_later(id, Errno::NOMEM);
         }

@@ -4,6 +4,7 @@
 //! its spins cost more than those of a ring.
 
 use super::{EpollDriver, whole_ms_wait};
+use crate::clock::earlier;
 use crate::clock::{monotonic_ns, timespec_of_ns};
 use crate::driver::busy_poll::LOOKS_PER_CLOCK;
 use crate::error::IoError;
@@ -19,7 +20,7 @@ impl EpollDriver {
         events: &mut [epoll::Event],
     ) -> Result<usize, IoError> {
         let own_deadline_ns = self.deadlines.next_deadline_ns();
-        let deadline_ns = [deadline_ns, own_deadline_ns].into_iter().flatten().min();
+        let deadline_ns = earlier(deadline_ns, own_deadline_ns);
         let must_look_only = !self.failing.is_empty() || self.takes_last_connections();
         let mut wait_ns = match deadline_ns {
             _ if must_look_only => Some(0),

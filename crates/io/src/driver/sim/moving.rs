@@ -7,6 +7,7 @@ use crate::driver::receiving::Receiving;
 use crate::pools::ShardPools;
 use millpond_mempool::{Buffer, Handle, Lease};
 use rustix::io::Errno;
+use std::mem;
 
 /// What a flush achieved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,45 +22,52 @@ pub(super) enum Flushed {
 }
 
 impl SimDriver {
-    pub(super) fn send_or_queue(&mut self, id: SocketId, mut data: Buffer) -> SendOutcome {
+    /// Leaves `data` its room when all of it was taken at once.
+    pub(super) fn send_or_queue(&mut self, id: SocketId, data: &mut Buffer) -> SendOutcome {
         let Some(socket) = self.socket(id) else {
+            data.release();
             return SendOutcome::Done;
         };
         let end = socket.end;
         match socket.stage {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open if socket.is_late => {
-                socket.queue.push_back(data);
+                socket.queue.push_back(mem::take(data));
                 return SendOutcome::Done;
             }
             Stage::Open | Stage::Connecting(_) => {
-                socket.queue.push_back(data);
+                socket.queue.push_back(mem::take(data));
                 socket.owes_blocked = false;
                 return SendOutcome::Blocked;
             }
             Stage::Failing(_) | Stage::Sending | Stage::Lingering | Stage::Gone { .. } => {
+                data.release();
                 return SendOutcome::Done;
             }
         }
         if self.is_send_late() {
             if let Some(socket) = self.socket(id) {
-                socket.queue.push_back(data);
+                socket.queue.push_back(mem::take(data));
                 socket.is_late = true;
             }
             return SendOutcome::Done;
         }
         self.counters.sends += 1;
-        match self.write(end, &data) {
-            Ok(sent) if sent == data.len() => SendOutcome::Done,
+        match self.write(end, data) {
+            Ok(sent) if sent == data.len() => {
+                data.clear();
+                SendOutcome::Done
+            }
             Ok(sent) => {
                 self.counters.sends_blocked += 1;
                 data.consume_front(sent);
                 if let Some(socket) = self.socket(id) {
-                    socket.queue.push_back(data);
+                    socket.queue.push_back(mem::take(data));
                 }
                 SendOutcome::Blocked
             }
             Err(error) => {
+                data.release();
                 self.fail_later(id, error);
                 SendOutcome::Blocked
             }

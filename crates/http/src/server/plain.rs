@@ -1,0 +1,102 @@
+//! The path of nearly all requests: whole in what one receive brought, and answered at once.
+//!
+//! Everything here is inlined into one loop, whose every instruction each request pays for. What a
+//! plain connection cannot have (a request in parts, one that is pending, a close) is not asked for;
+//! whatever brings it leaves the loop for `exchange` and `calling`.
+
+use super::exchange::Exchange;
+use crate::connection::{Connection, Whole};
+use crate::head::RequestHead;
+use crate::manner::Manner;
+use crate::request::RequestBody;
+use crate::service::Service;
+use millpond_io::{Driver, ShardContext};
+
+/// How much of what came was served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) bytes: usize,
+    pub(super) request_count: usize,
+}
+
+impl Exchange {
+    /// Serves requests behind those that were, as long as they are whole and answered at once.
+    /// Whether all were: then the connection is as plain as before. What was answered is in its
+    /// output, and the caller's to send.
+    #[inline(always)]
+    pub(super) fn serve_plain<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        bytes: &[u8],
+        served: &mut Progress,
+        shard: &mut ShardContext<'_, D>,
+    ) -> bool {
+        let mut whole = Whole::new();
+        while served.bytes < bytes.len()
+            && connection.output.len() < self.limits.output_bytes_max
+            && served.request_count < self.limits.pipelined_per_tick_max
+            && let Some(body) = whole.read(&bytes[served.bytes..], &self.limits, &mut self.fields)
+        {
+            let (head, head_bytes) = (whole.head(), whole.head_bytes);
+            served.bytes += head_bytes.len();
+            served.request_count += 1;
+            if !body.is_empty() {
+                if self.is_streamed(service, head, head_bytes) {
+                    self.open_stream(service, connection, head, head_bytes, true, shard);
+                    return false;
+                }
+                served.bytes += body.len();
+            }
+            if served.request_count == 1 && served.bytes < bytes.len() {
+                self.expect_more_output(connection);
+            }
+            if !self.answer_plain(service, connection, head, head_bytes, body, shard) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Calls the service; whether the connection can go on with its next request at once.
+    #[inline(always)]
+    fn answer_plain<S: Service, D: Driver>(
+        &mut self,
+        service: &mut S,
+        connection: &mut Connection,
+        head: &RequestHead,
+        head_bytes: &[u8],
+        body: &[u8],
+        shard: &mut ShardContext<'_, D>,
+    ) -> bool {
+        if self.access_log.is_some() {
+            self.log_call(connection, head, head_bytes, false, shard.now_ns);
+        }
+        let token = self.next_token(connection);
+        let manner = Manner::of(head, self.is_draining);
+        let goes_on = if self.is_metrics(head, head_bytes) {
+            connection.is_last_request = !head.keep_alive;
+            self.await_metrics(connection, token, manner);
+            false
+        } else {
+            let (output, body) = (&mut connection.output, RequestBody::Borrowed(body));
+            let request = (head, head_bytes, body);
+            let turn = self.ask(service, output, request, (token, manner), shard);
+            match turn.answered() {
+                Some(status) if !turn.written.manner.closes() => {
+                    self.counters.count_response(status);
+                    true
+                }
+                _ => {
+                    connection.is_last_request = !head.keep_alive;
+                    self.settle_turn(service, connection, token, turn, shard);
+                    false
+                }
+            }
+        };
+        if self.access_log.is_some() {
+            self.log_answer(connection);
+        }
+        goes_on
+    }
+}
