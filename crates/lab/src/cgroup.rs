@@ -67,9 +67,7 @@ impl CgroupRoot {
         if self.has_memory {
             return "cgroup version 2: CPU time and peak memory of all processes".to_owned();
         }
-        "cgroup version 2 without its memory controller: CPU time of all processes; the peak of memory \
-         is the sum of the processes' own"
-            .to_owned()
+        "cgroup version 2 without its memory controller: CPU time of all processes".to_owned()
     }
 
     /// A new group.

@@ -44,12 +44,10 @@ impl Edge {
         })
     }
 
-    /// Most memory of the target at any moment: the control group's word, or the sum of what each
-    /// process had at its own moment.
-    pub(crate) fn peak_bytes(&self) -> u64 {
-        self.cgroup
-            .memory_peak_bytes
-            .unwrap_or(self.process.peak_rss_bytes)
+    /// Most memory of the target's control group, where that is counted. Not comparable with resident
+    /// memory: the page cache is in it, and pages that others had first are not.
+    pub(crate) fn cgroup_peak_bytes(&self) -> Option<u64> {
+        self.cgroup.memory_peak_bytes
     }
 
     /// CPU time of the target since `earlier`: of its control group, which knows processes that have

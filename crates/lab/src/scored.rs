@@ -242,7 +242,13 @@ fn note_memory(edge: &Edge, measures: &mut RoundMeasures) {
         Measure::whole(Quantity::RssAfterWork),
         process.rss_bytes as f64,
     );
-    measures.set(Measure::whole(Quantity::PeakRss), edge.peak_bytes() as f64);
+    measures.set(
+        Measure::whole(Quantity::PeakRss),
+        process.peak_rss_bytes as f64,
+    );
+    if let Some(peak_bytes) = edge.cgroup_peak_bytes() {
+        measures.set(Measure::whole(Quantity::CgroupPeak), peak_bytes as f64);
+    }
     if let Some(pss_bytes) = process.pss_bytes {
         measures.set(Measure::whole(Quantity::PssAfterWork), pss_bytes as f64);
     }

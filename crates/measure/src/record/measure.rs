@@ -155,6 +155,8 @@ quantities! {
     RssAfterWork = "rss_after_work_bytes", "RSS after work", Bytes, LowerIsBetter, 0.05, wall false;
     /// Highest resident memory of the process.
     PeakRss = "peak_rss_bytes", "peak RSS", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Most memory of the server's control group at any moment, page cache and kernel memory included.
+    CgroupPeak = "cgroup_peak_bytes", "cgroup peak", Bytes, LowerIsBetter, 0.05, wall false;
     /// Resident memory some idle seconds after the work.
     RssAfterIdle = "rss_after_idle_bytes", "RSS after idle", Bytes, LowerIsBetter, 0.05, wall false;
     /// Resident memory with shared pages divided by their users, after the work.
