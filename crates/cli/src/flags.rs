@@ -17,6 +17,7 @@ mod merge;
 mod mixes;
 mod printing;
 mod requests;
+mod results;
 mod script;
 mod streams;
 mod live;

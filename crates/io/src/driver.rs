@@ -355,6 +355,13 @@ pub trait Driver: Sized {
     /// Work done so far.
     fn counters(&self) -> DriverCounters;
 
+    /// When the handshake of a connection that this driver opened began, of a driver that speaks TLS:
+    /// the connection below it stood then.
+    #[cfg(feature = "tls")]
+    fn handshake_began_ns(&self, _socket: SocketId) -> Option<u64> {
+        None
+    }
+
     /// What became of handshakes, of a driver that speaks TLS.
     #[cfg(feature = "tls")]
     fn tls_counters(&self) -> Option<crate::tls::TlsCounters> {

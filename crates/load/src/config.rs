@@ -184,6 +184,10 @@ pub struct LoadConfig {
     /// Each connection is a user that keeps the server's cookies and sends them back; `None`: they
     /// are not looked at. Not for scripts, which write their requests themselves.
     pub cookies: Option<CookiePlan>,
+    /// Whether batches of requests that left together are timed too, as a whole.
+    pub batch_latency: bool,
+    /// How many requests are kept one by one, at most; 0: none.
+    pub samples_max: usize,
 }
 
 impl LoadConfig {
@@ -211,6 +215,8 @@ impl LoadConfig {
             receive_stamps: false,
             abort: None,
             cookies: None,
+            batch_latency: false,
+            samples_max: 0,
         }
     }
 

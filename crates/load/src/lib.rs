@@ -25,8 +25,11 @@ pub mod connection_plan;
 mod workload;
 pub mod script;
 mod cookies;
+mod batches;
+mod samples;
 mod listener;
 mod flights;
+mod openings;
 mod session;
 mod free;
 mod pacing;
@@ -51,6 +54,7 @@ pub mod error;
 
 pub use abort::AbortRule;
 pub use arrivals::{Arrivals, Profile, Rate, Segment, Spacing};
+pub use batches::BatchClocks;
 pub use config::{
     LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
 };
@@ -58,11 +62,13 @@ pub use connection_plan::{ConnectionPlan, SourceRange};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};
 pub use merge::MergeError;
+pub use openings::Openings;
 pub use record::{ClassRecord, Ended, LoadRecord};
 pub use request_mix::{
     CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix, SCAN_KEYS_MAX,
 };
 pub use run::{Observer, Progress, run, run_observed, run_script};
+pub use samples::{RequestSample, SAMPLES_MAX, Samples};
 pub use script::{Script, ScriptConfig, ScriptErrors};
 pub use search::{SearchNews, SearchPlan, find_max};
 pub use timeline::{Clocks, Second};

@@ -4,6 +4,8 @@
 //! connections would have counted is what comes out, bin by bin, and it is judged anew.
 //! Absent on purpose: runs one after another. Their windows would have to be added, and a rate over
 //! both says little about either.
+use crate::batches::BatchClocks;
+use crate::openings::Openings;
 use crate::outcome::add_errors;
 use crate::record::{ClassRecord, Ended, LoadRecord};
 use millpond_measure::record::{LoadHistograms, LoadReport};
@@ -104,6 +106,14 @@ impl LoadRecord {
             waiting: samples.waiting,
             total: samples.total,
             opening: samples.opening,
+            openings: Openings {
+                transport: samples.transport,
+                handshake: samples.handshake,
+            },
+            batches: BatchClocks {
+                response: samples.batch_response,
+                service: samples.batch_service,
+            },
             thread_rates: samples.thread_rates,
             ..self
         }
@@ -163,6 +173,8 @@ impl LoadRecord {
         self.waiting.merge(&other.waiting);
         self.total.merge(&other.total);
         self.opening.merge(&other.opening);
+        self.openings.merge(&other.openings);
+        self.batches.merge(&other.batches);
         if let Some(warm_up) = other.warm_up {
             self.warm_up = Some(warm_up.of_both(self.warm_up.unwrap_or(warm_up)));
         }

@@ -1,4 +1,7 @@
 //! What a run found out.
+use crate::batches::BatchClocks;
+use crate::openings::Openings;
+use crate::samples::Samples;
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
@@ -26,6 +29,9 @@ pub enum Ended {
 pub struct LoadRecord {
     /// Threads of the generator.
     pub threads: usize,
+    /// Of those, how many never came back from their script: what they measured in their last second
+    /// is missing, and of what they sent `abandoned` holds the rest.
+    pub stuck_threads: usize,
     /// Connections.
     pub connections: usize,
     /// Most requests in flight per connection.
@@ -65,12 +71,20 @@ pub struct LoadRecord {
     pub shed: u64,
     /// Requests under way when the run was cut off; neither answered nor failed.
     pub abandoned: u64,
+    /// Why the last connection that could not be opened was not; empty if all were.
+    pub connect_failure: String,
     /// Failures by phase.
     pub errors: LoadErrors,
     /// Wrong answers, among the failures, by what is wrong with them.
     pub wrong_answers: WrongAnswers,
     /// How the warm-up went; `None`: there was none.
     pub warm_up: Option<LoadWarmUp>,
+    /// Whole batches of requests that left together; empty unless asked for.
+    pub batches: BatchClocks,
+    /// Single requests, their beginnings since the epoch; empty unless asked for.
+    pub samples: Samples,
+    /// The parts of `opening`, of connections over TLS; empty in clear text.
+    pub openings: Openings,
     /// What came of the cookies that the server set; `None`: nobody kept any.
     pub cookies: Option<LoadCookies>,
     /// Each class of requests by itself; empty if there is one.
@@ -194,6 +208,7 @@ impl LoadRecord {
     /// The JSON record, without what only the caller knows: fill in `version` and `url`.
     pub fn to_report(&self) -> LoadReport {
         let (is_open_loop, has_stamps) = (self.rate_per_s.is_some(), !self.wake_delay.is_empty());
+        let summary = |clock: &LatencyHistogram| (!clock.is_empty()).then(|| clock.summary());
         LoadReport {
             format_version: FORMAT_VERSION,
             threads: narrow_count(self.threads),
@@ -221,6 +236,10 @@ impl LoadRecord {
             opening_ns: self.opening.summary(),
             tls: self.tls,
             cookies: self.cookies,
+            transport_ns: summary(&self.openings.transport),
+            handshake_ns: summary(&self.openings.handshake),
+            batch_response_ns: summary(&self.batches.response),
+            batch_service_ns: summary(&self.batches.service),
             warm_up: self.warm_up,
             classes: self.class_reports(),
             duration_ns: self.duration_ns,
@@ -266,6 +285,10 @@ impl LoadRecord {
             waiting: self.waiting.clone(),
             total: self.total.clone(),
             opening: self.opening.clone(),
+            transport: self.openings.transport.clone(),
+            handshake: self.openings.handshake.clone(),
+            batch_response: self.batches.response.clone(),
+            batch_service: self.batches.service.clone(),
             thread_rates: self.thread_rates.clone(),
             classes: self.classes.iter().map(ClassRecord::histograms).collect(),
         }

@@ -3,24 +3,29 @@
 //! On the path: `cli` and `lab` call [`run`]; it starts the workers, sets the schedule once every
 //! connection has been tried, watches, and merges what the threads counted.
 //! Absent on purpose: signals (the caller raises the stop flag) and printing.
+mod stuck;
 mod watch;
 mod warm_up;
 
 use self::watch::{Watch, Watched, show_seconds};
 use crate::arrivals::Arrivals;
+use crate::batches::BatchClocks;
 use crate::config::{LoadConfig, Workload};
-use crate::error::LoadError;
+use crate::error::{ConnectFailure, LoadError};
+use crate::openings::Openings;
 use crate::outcome::Outcome;
 use crate::record::{ClassRecord, Ended, LoadRecord};
+use crate::samples::Samples;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::{Runner, Script};
 use crate::shared::Shared;
-use crate::timeline::{Second, Timeline};
+use crate::timeline::{Lost, Second, Timeline};
 use crate::worker::Worker;
 use crate::workload::Requests;
 use millpond_io::tls::Tls;
 use millpond_io::{
-    Driver, DriverCounters, DriverKind, EpollDriver, IoError, Shard, ShardConfig, UringDriver,
+    Driver, DriverCounters, DriverKind, EpollDriver, Errno, IoError, Shard, ShardConfig,
+    UringDriver,
 };
 use millpond_measure::record::{LoadCookies, LoadErrors};
 use millpond_mempool::PoolMode;
@@ -56,6 +61,9 @@ pub trait Observer {
     fn progress(&self, _now: &Progress) {}
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.
     fn second(&self, _second: &Second<'_>) {}
+    /// The run is over, but threads are not: their script does not come back. `record` is all there
+    /// is and ever will be. If this returns, the run waits for them, perhaps for ever.
+    fn stuck(&self, _record: &LoadRecord) {}
 }
 
 /// Progress alone.
@@ -131,18 +139,34 @@ fn run_with(
     std::thread::scope(|scope| {
         let workers = start_workers(scope, &shared, driver, threads, runners)?;
         let mut timeline = Timeline::new(&shared.exchange, threads);
-        let watched = Watch::new(&shared, &workers, observer, stop).to_the_end(&mut timeline);
+        let watch = Watch::new(&shared, &workers, observer, stop);
+        let watch = watch.over_scripts(script.is_some());
+        let watched = watch.to_the_end(&mut timeline);
         // Whatever ended the watch ends the threads; those that are done do not mind.
         shared.cut_off.store(true, Ordering::Release);
+        if script.is_some()
+            && let Ok(watched) = &watched
+            && !stuck::all_ended(&workers)
+        {
+            let (ends, lost) = stuck::part(workers, &mut timeline);
+            show_seconds(&shared, observer, &mut timeline);
+            let record = LoadRecord {
+                driver: driver.name(),
+                ..assemble(&shared, &ends, &lost, watched, timeline)
+            };
+            observer.stuck(&record);
+            return Ok(record);
+        }
         let ends = workers.into_iter().map(join).collect::<Result<Vec<_>, _>>();
         let (mut ends, watched) = (ends?, watched?);
         if let Some(script) = script {
             script.take_back(ends.iter_mut().filter_map(|end| end.script.take()));
         }
         show_seconds(&shared, observer, &mut timeline);
-        let record = assemble(&shared, &ends, &watched, timeline);
+        let record = assemble(&shared, &ends, &[], &watched, timeline);
         Ok(LoadRecord {
             driver: driver.name(),
+            samples: samples_of(&shared, &mut ends, record.started_unix_ns),
             ..record
         })
     })
@@ -161,6 +185,9 @@ struct WorkerEnd {
     driver: DriverCounters,
     script: Option<Box<Runner>>,
     cookies: Option<LoadCookies>,
+    batches: Option<BatchClocks>,
+    samples: Option<Samples>,
+    openings: Openings,
 }
 
 type WorkerHandle<'scope> = ScopedJoinHandle<'scope, Result<WorkerEnd, LoadError>>;
@@ -258,6 +285,9 @@ fn work_on<D: Driver>(
     let cookies = worker.cookies.as_ref().map(|cookies| cookies.counts);
     Ok(WorkerEnd {
         cookies,
+        batches: worker.batches.map(|batches| batches.clocks),
+        samples: worker.samples.map(|samples| *samples),
+        openings: worker.openings,
         leftover: worker.leftover,
         outcome: worker.outcome,
         cpu_share,
@@ -280,12 +310,14 @@ fn join(worker: WorkerHandle<'_>) -> Result<WorkerEnd, LoadError> {
 fn assemble(
     shared: &Shared<'_>,
     ends: &[WorkerEnd],
+    lost: &[Lost],
     watched: &Watched,
     timeline: Timeline<'_>,
 ) -> LoadRecord {
     let mut total = Outcome::with_classes(shared.classes());
     total.change(timeline.totals);
     ends.iter().for_each(|end| total.merge(&end.outcome));
+    stuck::add(&mut total, lost);
     let config = shared.config;
     let mut record = LoadRecord {
         threads: ends.len(),
@@ -327,22 +359,15 @@ fn assemble(
     record.shed = total.shed;
     record.abandoned = total.abandoned;
     record.errors = total.errors;
+    record.connect_failure = connect_failure_of(shared, &total);
     record.wrong_answers = total.wrong;
     record.opening = total.opening.clone();
     record.tls = config.tls.as_ref().map(|_| total.tls);
-    let cookies = ends.iter().filter_map(|end| end.cookies);
-    record.cookies = cookies.reduce(LoadCookies::plus);
+    add_guests(&mut record, ends);
     record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
-    record.connect = total.phases.connect(&total.service);
-    record.waiting = total.phases.waiting(&total.service);
-    record.total = total.phases.total(&total.service);
-    let answers: u64 = record.statuses.values().sum();
-    record.keep_alive_requests = answers.saturating_sub(total.phases.last_answers);
-    record.server = total.phases.server.unwrap_or_default();
-    record.document_bytes = total.phases.first_body_bytes;
-    record.body_bytes = total.phases.body_bytes;
+    add_phases(&mut record, &mut total);
     record.response = total.response;
     record.service = total.service;
     record.slip = total.slip;
@@ -352,7 +377,63 @@ fn assemble(
     record.kernel_service = total.wake.kernel_service;
     record.unanswered = total.unanswered;
     record.seconds = timeline.seconds;
+    stuck::close(&mut record, lost.len());
     record.judged()
+}
+
+/// What ab tells of requests and answers.
+fn add_phases(record: &mut LoadRecord, total: &mut Outcome) {
+    record.connect = total.phases.connect(&total.service);
+    record.waiting = total.phases.waiting(&total.service);
+    record.total = total.phases.total(&total.service);
+    let answers: u64 = record.statuses.values().sum();
+    record.keep_alive_requests = answers.saturating_sub(total.phases.last_answers);
+    record.server = total.phases.server.take().unwrap_or_default();
+    record.document_bytes = total.phases.first_body_bytes;
+    record.body_bytes = total.phases.body_bytes;
+}
+
+/// What those found out who were not there in every run.
+fn add_guests(record: &mut LoadRecord, ends: &[WorkerEnd]) {
+    for end in ends {
+        record.openings.merge(&end.openings);
+        if let Some(clocks) = &end.batches {
+            record.batches.merge(clocks);
+        }
+        if let Some(cookies) = end.cookies {
+            record.cookies = Some(cookies.plus(record.cookies.unwrap_or_default()));
+        }
+    }
+}
+
+/// The single requests of all threads, in the time of the wall.
+fn samples_of(shared: &Shared<'_>, ends: &mut [WorkerEnd], started_unix_ns: u64) -> Samples {
+    let mut all = Samples::default();
+    let parts = ends.iter_mut().filter_map(|end| end.samples.take());
+    parts.for_each(|part| all.append(part));
+    let start_ns = shared.schedule.get().map_or(0, Schedule::start_ns);
+    for sample in &mut all.kept {
+        let since_ns = sample.started_ns.cast_signed() - start_ns.cast_signed();
+        sample.started_ns = started_unix_ns.saturating_add_signed(since_ns);
+    }
+    all
+}
+
+/// Why connecting failed the last time, if it did.
+fn connect_failure_of(shared: &Shared<'_>, total: &Outcome) -> String {
+    let failure = shared.doors.last_failure();
+    let failure = failure.filter(|_| total.errors.connect > 0);
+    failure.map_or_else(String::new, in_words)
+}
+
+/// A cause that the user can do something about says what.
+fn in_words(failure: ConnectFailure) -> String {
+    match failure {
+        ConnectFailure::Refused(Errno::ADDRNOTAVAIL) => {
+            "no port was free towards the target; give --source more addresses".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 fn unix_ns(at: SystemTime) -> u64 {

@@ -241,6 +241,14 @@ impl Seconds {
     }
 }
 
+/// What a thread had handed over when it was given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost {
+    pub(crate) counts: Counts,
+    /// Right answers in the window.
+    pub(crate) answers: u64,
+}
+
 /// A second that is not complete: some threads have yet to hand it over.
 struct Row {
     span: Span,
@@ -252,8 +260,8 @@ struct Row {
 /// The supervisor's side.
 pub(crate) struct Timeline<'run> {
     exchange: &'run Exchange,
-    /// Of each thread: the index from which on more may come, and its totals so far.
-    workers: Vec<(u64, Counts)>,
+    /// Of each thread: the index from which on more may come, and what it has handed over so far.
+    workers: Vec<(u64, Lost)>,
     rows: BTreeMap<u64, Row>,
     /// The slices so far of a second that is not over.
     slices: Option<Row>,
@@ -269,7 +277,7 @@ impl<'run> Timeline<'run> {
     pub(crate) fn new(exchange: &'run Exchange, threads: usize) -> Self {
         Self {
             exchange,
-            workers: vec![(0, Counts::default()); threads],
+            workers: vec![(0, Lost::default()); threads],
             rows: BTreeMap::new(),
             slices: None,
             steadiness: Steadiness::default(),
@@ -297,6 +305,13 @@ impl<'run> Timeline<'run> {
         {
             self.close(row, start_ns, each);
         }
+    }
+
+    /// Waits no longer for what this thread might hand over.
+    pub(crate) fn give_up_on(&mut self, worker: usize) -> Lost {
+        let (next, lost) = &mut self.workers[worker];
+        *next = u64::MAX;
+        *lost
     }
 
     /// Slices of a warm-up are shown to its judge, and to everybody else as seconds.
@@ -340,8 +355,11 @@ impl<'run> Timeline<'run> {
         } = handed;
         let (next, before) = &mut self.workers[worker];
         *next = next_index;
-        let fresh = difference(&counts, before);
-        *before = counts;
+        let fresh = difference(&counts, &before.counts);
+        before.counts = counts;
+        if span.part == RunPart::Window {
+            before.answers += clocks.response.count();
+        }
         match self.rows.get_mut(&span.index) {
             None => {
                 let row = Row {

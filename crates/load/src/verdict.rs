@@ -90,6 +90,14 @@ fn judge_end(record: &LoadRecord, verdict: &mut LoadVerdict) {
             "the target stopped accepting connections; the run was ended early".into(),
         ),
     }
+    if record.stuck_threads > 0 {
+        let reason = format!(
+            "the script did not come back in {} of {} threads: what they measured in their last \
+             second is missing",
+            record.stuck_threads, record.threads
+        );
+        note(verdict, LoadStatus::Suspect, reason);
+    }
     if record.requests == 0 {
         note(
             verdict,
@@ -105,10 +113,16 @@ fn judge_errors(record: &LoadRecord, verdict: &mut LoadVerdict) {
         return;
     }
     let share = failed as f64 / (record.requests + failed) as f64;
-    let reason = format!(
+    let mut reason = format!(
         "{failed} failures ({:.2} %); latencies are those of the right answers only",
         share * 100.0
     );
+    if !record.connect_failure.is_empty() {
+        reason += &format!(
+            "; connecting failed last because: {}",
+            record.connect_failure
+        );
+    }
     note(verdict, graded(share, ERROR_SHARE_INVALID), reason);
 }
 
@@ -378,6 +392,16 @@ mod tests {
             status_after(|record| record.steal_share = None).0,
             LoadStatus::Ok
         );
+    }
+
+    /// Goal: who cannot connect learns why.
+    #[test]
+    fn the_cause_of_failed_connects_is_told() {
+        let (_, reason) = status_after(|record| {
+            record.errors.connect = 3;
+            record.connect_failure = "no port".to_owned();
+        });
+        assert!(reason.contains("failed last because: no port"), "{reason}");
     }
 
     /// Goal: a closed loop has no schedule to miss.

@@ -18,12 +18,15 @@ mod simulated;
 
 use self::receiving::Input;
 use crate::arrivals::Cursor;
+use crate::batches::Batches;
 use crate::cookies::Cookies;
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
 use crate::free::FreeSessions;
+use crate::openings::Openings;
 use crate::outcome::{Outcome, Phase};
 use crate::pacing::SpinWindow;
+use crate::samples::Samples;
 use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::Runner;
 use crate::session::Session;
@@ -98,6 +101,12 @@ pub(crate) struct Worker<'run> {
     pub(crate) script: Option<Box<Runner>>,
     /// What each connection keeps of what the server sets; `None`: nothing.
     pub(crate) cookies: Option<Box<Cookies>>,
+    /// The clock of whole batches, if that is wanted.
+    pub(crate) batches: Option<Box<Batches>>,
+    /// Single requests, if they are wanted.
+    pub(crate) samples: Option<Box<Samples>>,
+    /// Parts of opening connections; empty in clear text.
+    pub(crate) openings: Openings,
     /// Whether anybody but the clocks looks at answers.
     has_listener: bool,
     /// The arrivals of the string of requests in hand.
@@ -157,12 +166,15 @@ impl<'run> Worker<'run> {
             has_equal_requests: shared.pace == Pace::Closed && shared.requests.fixed().is_some(),
             script: None,
             cookies: None,
+            batches: None,
+            samples: None,
+            openings: Openings::default(),
             has_listener: false,
             batch: Vec::new(),
             failure: None,
         };
         worker.hold_back_for_ramp();
-        worker.give_cookies();
+        worker.give_listeners();
         worker
     }
 
@@ -204,6 +216,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
         match event {
             Event::Connected { socket } => {
                 if let Some(index) = self.session_of(socket) {
+                    self.note_handshake(shard.driver, index, socket, now_ns);
                     self.connected(index, socket, now_ns);
                 }
                 if !self.closed.is_empty()

@@ -492,3 +492,41 @@ fn wrong_settings_are_refused_by_name() {
     );
     assert_eq!(server.requests(), 0);
 }
+
+/// Goal: single requests are kept with their parts, as many as there is room for; in a pipeline
+/// without a script what left together is a batch. Not asked for, there is none of either.
+#[test]
+fn single_requests_and_batches_are_kept_if_asked_for() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.stop = Stop::after_requests(40);
+    let plain = run(&config);
+    assert_eq!(
+        (plain.samples.kept.len(), plain.batches.response.count()),
+        (0, 0)
+    );
+    config.plan.requests_max = Some(8);
+    config.pipeline = 4;
+    config.samples_max = 30;
+    config.batch_latency = true;
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!(
+        (record.samples.kept.len(), record.samples.dropped),
+        (30, 10)
+    );
+    let connected = record
+        .samples
+        .kept
+        .iter()
+        .filter(|one| one.connect_us > 0)
+        .count();
+    assert!((1..=5).contains(&connected), "{connected}");
+    for sample in &record.samples.kept {
+        assert!(sample.waiting_us <= sample.total_us && sample.connect_us <= sample.total_us);
+        let since_start_ns = sample.started_ns.abs_diff(record.started_unix_ns);
+        assert!(since_start_ns < 60_000 * MS, "{sample:?}");
+    }
+    let batches = record.batches.service.count();
+    assert!((10..=40).contains(&batches), "{batches}");
+}

@@ -571,3 +571,134 @@ fn strings_at_the_limit_and_several_at_a_time_work() {
     assert!(most_behind >= Some(3), "{most_behind:?}");
     assert!(matches!(config.target.address, Address::Inet(_)));
 }
+
+/// Goal: a function gets what it takes, whichever it takes, also when the script puts another in its
+/// place or heads change from answer to answer, and each answer has a table of its own.
+#[test]
+fn answers_are_told_as_far_as_they_are_asked_for() {
+    let server = TestServer::start(|seen| {
+        let number = seen.number;
+        let twice = format!("X-Number: {}\r\nX-Number: {number}\r\n", number + 100);
+        let always = if number < 4 { "" } else { "X-Late: yes\r\n" };
+        let head = format!("HTTP/1.1 200 OK\r\n{twice}{always}Content-Length: 2\r\n\r\n");
+        Reply::raw([head.as_bytes(), b"ok"].concat())
+    });
+    let script = noting(
+        "local kept
+         function four(status, headers, body, more)
+            note('four %s %s %s %s', headers['X-Number'], tostring(headers['X-Late']), body, tostring(more))
+         end
+         function any(...)
+            local status, headers, body = ...
+            note('any %d %s %s %d', status, headers['X-Number'], body, select('#', ...))
+            response = four
+         end
+         function all(status, headers, body)
+            note('all %d %s %s %s', status, headers['X-Number'], body, tostring(headers['Mine']))
+            assert(headers ~= kept and headers['Content-Length'] == '2')
+            response = any
+         end
+         function two(status, headers)
+            note('two %d %s %s', status, headers['X-Number'], tostring(headers['X-Late']))
+            headers['Mine'], kept = 'x', headers
+            response = all
+         end
+         function response(status) note('one %d', status) response = two end",
+    );
+    let mut load = get(server.address);
+    load.stop = Stop::after_requests(6);
+    let (record, _) = run_well(&load, &script);
+    assert_eq!(record.requests, 6);
+    let expected = [
+        "one 200",
+        "two 200 1 nil",
+        "all 200 2 ok nil",
+        "any 200 3 ok 3",
+        "four 4 yes ok nil",
+        "four 5 yes ok nil",
+    ];
+    assert_eq!(script.notes().lines().collect::<Vec<_>>(), expected);
+}
+
+/// Lets the script that does not come back go on once its run is over.
+struct Rescuer {
+    file: std::path::PathBuf,
+    seen: std::sync::Mutex<Vec<LoadRecord>>,
+}
+
+impl Observer for Rescuer {
+    fn stuck(&self, record: &LoadRecord) {
+        self.seen.lock().unwrap().push(record.clone());
+        std::fs::write(&self.file, "").unwrap();
+    }
+}
+
+/// Goal: a thread that does not come back at the end of its run loses nothing but its own last
+/// second: the record has all that the other thread measured, adds up, and says what is missing.
+#[test]
+fn a_stuck_thread_does_not_take_the_others_with_it() {
+    let server = server();
+    let script = ScriptFile::new("");
+    let file = script.directory.path().join("go-on");
+    let code = format!(
+        "local threads = 0
+         function setup(thread) thread:set('place', threads) threads = threads + 1 end
+         local calls = 0
+         function request()
+            calls = calls + 1
+            while place == 1 and calls > 20 and not io.open({:?}) do end
+            return wrk.format()
+         end",
+        file.display().to_string()
+    );
+    std::fs::write(&script.config.file, code).unwrap();
+    let mut load = get(server.address);
+    load.threads = 2;
+    load.connections = 4;
+    load.stop = Stop::after_ns(300 * MS);
+    load.timeout_ns = 1_000 * MS;
+    let mut loaded = Script::load(&script.config, &load).unwrap();
+    let rescuer = Rescuer {
+        file,
+        seen: std::sync::Mutex::default(),
+    };
+    let stop = AtomicBool::new(false);
+    let record = millpond_load::run_script(&load, &mut loaded, &rescuer, &stop).unwrap();
+    let seen = rescuer.seen.into_inner().unwrap();
+    assert_eq!(seen.len(), 1, "shown once");
+    assert_eq!((seen[0].threads, seen[0].stuck_threads), (2, 1));
+    assert_eq!(
+        (record.requests, record.sent),
+        (seen[0].requests, seen[0].sent)
+    );
+    assert!(record.requests > 0, "{record:?}");
+    assert_eq!(record.response.count(), record.requests);
+    let failed = record.errors.total() - record.errors.connect;
+    assert_eq!(record.sent, record.requests + failed + record.abandoned);
+    let reasons = record.verdict.reasons.join("; ");
+    assert!(
+        reasons.contains("did not come back in 1 of 2 threads"),
+        "{reasons}"
+    );
+}
+
+/// Goal: with `-B` a batch has one sample, that of its last answer, and requests have theirs.
+#[test]
+fn strings_of_requests_are_timed_as_a_whole() {
+    let server = server();
+    let script = ScriptFile::new(
+        "function request() return wrk.format() .. wrk.format('HEAD') .. wrk.format() end",
+    );
+    let mut load = get(server.address);
+    load.stop = Stop::after_requests(30);
+    load.batch_latency = true;
+    let (record, _) = run_well(&load, &script);
+    assert_eq!((record.requests, record.batches.response.count()), (30, 10));
+    let (batch, each) = (&record.batches.service, &record.service);
+    assert_eq!((batch.count(), batch.max()), (10, each.max()));
+    assert!(batch.min() >= each.min());
+    let report = record.to_report();
+    assert_eq!(report.batch_service_ns.unwrap().max, batch.max());
+    let again = LoadRecord::from_report(&report).unwrap();
+    assert_eq!(again.batches.response.count(), 10);
+}

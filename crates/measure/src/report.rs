@@ -11,6 +11,7 @@ pub mod classes;
 pub mod spectrum;
 pub mod csv;
 pub mod ab;
+pub mod ab_requests;
 pub mod hlog;
 pub mod curve;
 

@@ -3,7 +3,6 @@
 //! Absent on purpose: flags that mean something else here (ab's -t, -s and -T are wrk's), and those
 //! that only switch off what a program prints.
 
-use crate::output;
 use clap::{ArgAction, Args};
 
 /// The flags.
@@ -19,21 +18,18 @@ pub(super) struct CompatibleFlags {
     /// Content-Type of the body, as ab's -T
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// As in wrk2, where it times whole batches of pipelined requests; here each answer is timed
-    /// from its own request in any case, and a note says so
+    /// Print the latency of whole batches, as wrk2 does with this: from the start of the first of the
+    /// requests that left together to the last answer. The three clocks time each request as ever
     #[arg(short = 'B', long = "batch_latency", alias = "batch-latency")]
-    batch_latency: bool,
+    pub(super) batch_latency: bool,
     /// Print the version
     #[arg(short = 'v', long, action = ArgAction::Version)]
     version: Option<bool>,
 }
 
 impl CompatibleFlags {
-    /// Header fields that these flags stand for; says what is not done as it is elsewhere.
+    /// Header fields that these flags stand for.
     pub(super) fn fields(&self) -> Vec<(String, String)> {
-        if self.batch_latency {
-            output::note("-B: each answer is timed from its own request, also in a pipeline");
-        }
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let close = self.no_keepalive.then(|| field("Connection", "close"));
         let content_type = self.content_type.as_deref();

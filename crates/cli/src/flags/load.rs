@@ -7,8 +7,9 @@ use super::connections::ConnectionFlags;
 use super::cookies::CookieFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
-use super::printing::{Finished, PrintFlags};
+use super::printing::PrintFlags;
 use super::requests::RequestFlags;
+use super::results::{Results, ScriptWatcher};
 use super::script::ScriptFlags;
 use super::watcher::WatchFlags;
 use super::{
@@ -20,7 +21,7 @@ use millpond_io::{Address, DriverChoice};
 use millpond_load::{
     Ended, LoadConfig, LoadRecord, Mode, Stop, Target, facts_of, run_observed, run_script,
 };
-use millpond_measure::record::{LoadReport, LoadStatus};
+use millpond_measure::record::LoadStatus;
 use millpond_measure::report::wrk;
 use millpond_measure::slo::{Slo, SloOutcome};
 use millpond_mempool::PoolMode;
@@ -161,6 +162,8 @@ impl LoadFlags {
             receive_stamps: self.accuracy.receive_stamps,
             abort: self.accuracy.abort_rule(),
             cookies: self.cookies.plan(),
+            batch_latency: self.compatible.batch_latency,
+            samples_max: self.print.samples_max(),
             warm_up: self.accuracy.warm_up(),
             ..LoadConfig::new(target, workload)
         };
@@ -215,24 +218,23 @@ impl LoadFlags {
         }
         let title = format!("{} over {connections} connections", self.asked.shown_url());
         let watcher = self.watch.watcher(title, self.print.streams()?);
+        let results = Results {
+            print: &self.print,
+            url: self.asked.shown_url(),
+            header: &header,
+        };
         let record = match &mut script {
             None => run_observed(&config, &watcher, &stop),
-            Some(loaded) => run_script(&config, &mut loaded.script, &watcher, &stop),
+            Some(loaded) => {
+                let (watcher, results) = (&watcher, &results);
+                let watcher = ScriptWatcher { watcher, results };
+                run_script(&config, &mut loaded.script, &watcher, &stop)
+            }
         };
         let streams = watcher.finish();
         let record = record.map_err(Failure::failed)?;
 
-        let report = LoadReport {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            url: self.asked.shown_url(),
-            ..record.to_report()
-        };
-        streams.finish(&report)?;
-        let finished = Finished {
-            record: &record,
-            report: &report,
-        };
-        self.print.finish(&finished, &header)?;
+        results.write(&record, streams)?;
         let is_script_right = script.is_none_or(|script| script.finish(&record));
         if let Some(sentence) = self.accuracy.missing(&record) {
             output::note(sentence);

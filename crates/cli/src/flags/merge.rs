@@ -79,6 +79,11 @@ pub(crate) struct MergeFlags {
 
 impl MergeFlags {
     fn run(self) -> Result<Exit, Failure> {
+        if self.print.samples_max() > 0 {
+            return Err(Failure::usage(
+                "records hold no single requests: ab-tsv (-g) is written by the run itself",
+            ));
+        }
         let reports = self.files.iter().map(|file| read(file));
         let reports = reports.collect::<Result<Vec<LoadReport>, _>>()?;
         let mut records = Vec::with_capacity(reports.len());

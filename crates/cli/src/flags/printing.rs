@@ -8,15 +8,15 @@ use super::Failure;
 use super::streams::{Form, Streams};
 use crate::output::{self, JsonFile};
 use clap::Args;
-use millpond_load::LoadRecord;
+use millpond_load::{LoadRecord, RequestSample, SAMPLES_MAX};
 use millpond_measure::record::LoadReport;
-use millpond_measure::report::{ab, csv, hlog, html, spectrum, wrk, wrk2};
+use millpond_measure::report::{ab, ab_requests, csv, hlog, html, spectrum, wrk, wrk2};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct PrintFlags {
-    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, ab, ab-csv,
+    /// What to print, or to write to FILE; may be given several times: wrk, wrk2, ab, ab-csv, ab-tsv,
     /// json, csv, hgrm (percentiles for HdrHistogram's plotter), v2 (its compressed histograms), and while the run
     /// goes on ndjson (a line each second) and hlog (HdrHistogram's interval log) [default: wrk, or
     /// wrk2 with --u_latency]
@@ -31,13 +31,20 @@ pub(super) struct PrintFlags {
     /// Write the record of the run to FILE: as --print json=FILE
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
+    /// Write the time within which each percentage was served, as ab does: as --print ab-csv=FILE
+    #[arg(short = 'e', value_name = "FILE", value_parser = JsonFile::parse)]
+    percentages: Option<JsonFile>,
+    /// Write a line for each request for gnuplot, as ab does: as --print ab-tsv=FILE. The first four
+    /// million are kept
+    #[arg(short = 'g', value_name = "FILE", value_parser = JsonFile::parse)]
+    gnuplot: Option<JsonFile>,
     /// Write a page for the browser to FILE: percentiles, the course of the run, verdict, settings
     #[arg(long, value_name = "FILE.html", value_parser = JsonFile::parse)]
     report: Option<JsonFile>,
 }
 
 /// The formats.
-const NAMES: &str = "wrk, wrk2, ab, ab-csv, json, csv, hgrm, v2, ndjson or hlog";
+const NAMES: &str = "wrk, wrk2, ab, ab-csv, ab-tsv, json, csv, hgrm, v2, ndjson or hlog";
 
 /// One output.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -58,6 +65,8 @@ enum Format {
     Ab,
     /// ab's table of percentages.
     AbCsv,
+    /// ab's table of requests.
+    AbTsv,
     /// Compressed histograms.
     V2,
     /// What grows with the run.
@@ -78,6 +87,7 @@ impl Print {
             "hgrm" => Format::Hgrm,
             "ab" => Format::Ab,
             "ab-csv" => Format::AbCsv,
+            "ab-tsv" => Format::AbTsv,
             "v2" => Format::V2,
             "ndjson" => Format::Stream(Form::Ndjson),
             "hlog" => Format::Stream(Form::Hlog),
@@ -115,6 +125,13 @@ impl PrintFlags {
         Ok(streams)
     }
 
+    /// How many requests have to be kept one by one.
+    pub(super) fn samples_max(&self) -> usize {
+        let outputs = self.outputs();
+        let wants_them = outputs.iter().any(|one| one.format == Format::AbTsv);
+        if wants_them { SAMPLES_MAX } else { 0 }
+    }
+
     /// Where `--json` wants a record.
     pub(super) fn json(&self) -> Option<&JsonFile> {
         self.json.as_ref()
@@ -130,12 +147,16 @@ impl PrintFlags {
             };
             outputs.push(Print { format, file: None });
         }
-        if let Some(file) = &self.json {
-            outputs.push(Print {
-                format: Format::Json,
-                file: Some(file.clone()),
-            });
-        }
+        let files = [
+            (Format::Json, &self.json),
+            (Format::AbCsv, &self.percentages),
+            (Format::AbTsv, &self.gnuplot),
+        ];
+        let files = files.into_iter().filter_map(|(format, file)| {
+            let file = Some(file.clone()?);
+            Some(Print { format, file })
+        });
+        outputs.extend(files);
         outputs
     }
 
@@ -176,18 +197,31 @@ impl PrintFlags {
         // In a closed loop nothing is intended: both clocks are one.
         let is_open_loop = run.record.arrivals.is_some();
         let latency = if is_open_loop { response } else { service };
+        let batches = &run.record.batches;
+        // wrk2's -B: what its and wrk's texts call latency is that of batches then.
+        let (batch_response, batch_service) = if batches.response.is_empty() {
+            (response, service)
+        } else {
+            (&batches.response, &batches.service)
+        };
+        let batch_latency = if is_open_loop {
+            batch_response
+        } else {
+            batch_service
+        };
         let rates = run.record.thread_rates.sample_summary();
         Ok(Some(match format {
             Format::Stream(_) => return Ok(None),
             Format::Wrk => {
-                wrk::results(run.report, latency, &rates, self.latency) + &wrk::clocks(run.report)
+                wrk::results(run.report, batch_latency, &rates, self.latency)
+                    + &wrk::clocks(run.report)
             }
             Format::Wrk2 => {
                 let blocks = wrk2::Blocks {
                     recorded: self.latency,
                     uncorrected: self.uncorrected,
                 };
-                wrk2::results(run.report, response, service, &rates, blocks)
+                wrk2::results(run.report, batch_response, batch_service, &rates, blocks)
                     + &wrk::clocks(run.report)
             }
             Format::Json => run.report.to_json().map_err(Failure::failed)?,
@@ -195,11 +229,30 @@ impl PrintFlags {
             Format::Hgrm => spectrum::text(latency),
             Format::Ab => ab::text(run.report, &ab_times(run.record)),
             Format::AbCsv => ab::csv(&run.record.total),
+            Format::AbTsv => {
+                let samples = &run.record.samples;
+                if samples.dropped > 0 {
+                    output::note(format!(
+                        "{} requests beyond the first {SAMPLES_MAX} are not in ab's table",
+                        samples.dropped
+                    ));
+                }
+                ab_requests::text(samples.kept.iter().map(row_of).collect())
+            }
             Format::V2 => {
                 let clocks = [response, service, slip];
                 hlog::compressed(run.report, clocks).map_err(Failure::failed)?
             }
         }))
+    }
+}
+
+fn row_of(sample: &RequestSample) -> ab_requests::Row {
+    ab_requests::Row {
+        started_unix_s: sample.started_ns / 1_000_000_000,
+        connect_us: sample.connect_us.into(),
+        waiting_us: sample.waiting_us.into(),
+        total_us: sample.total_us.into(),
     }
 }
 
@@ -239,6 +292,8 @@ mod tests {
             latency: false,
             uncorrected,
             json: json.map(|file| JsonFile::parse(file).unwrap()),
+            percentages: None,
+            gnuplot: None,
             report: None,
         };
         let formats = |flags: &PrintFlags| -> Vec<Format> {

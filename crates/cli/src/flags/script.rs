@@ -1,14 +1,15 @@
 //! The flags of `millpond load` that concern wrk's Lua scripts.
 //!
 //! Absent on purpose: a limit on how long a script may compute. LuaJIT's compiled loops cannot be
-//! interrupted from outside; what is promised is that Ctrl-C ends the program all the same.
+//! interrupted from outside; what is promised is that Ctrl-C and the end of the run end the program all
+//! the same, with everything that was measured.
 
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_load::{LoadConfig, LoadRecord, Script, ScriptConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// A script that has not come back so long after an interruption is taken for one that loops.
@@ -59,8 +60,8 @@ impl ScriptFlags {
         let Some(file) = &self.script else {
             return Ok(None);
         };
-        let has_ended = Arc::new(AtomicBool::new(false));
-        watch(Arc::clone(stop), Arc::clone(&has_ended))?;
+        let stage = Arc::new(AtomicU8::new(Stage::Loading as u8));
+        watch(Arc::clone(stop), Arc::clone(&stage))?;
         let script_config = ScriptConfig {
             file: file.clone(),
             url: request.url.to_owned(),
@@ -71,25 +72,46 @@ impl ScriptFlags {
             seed: self.lua_seed,
         };
         let script = Script::load(&script_config, config).map_err(Failure::failed)?;
-        Ok(Some(LoadedScript { script, has_ended }))
+        stage.store(Stage::Running as u8, Ordering::Release);
+        Ok(Some(LoadedScript { script, stage }))
     }
 }
 
-/// Ends the program when it was interrupted and does not end by itself.
-fn watch(stop: Arc<AtomicBool>, has_ended: Arc<AtomicBool>) -> Result<(), Failure> {
+/// What the script is asked to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+enum Stage {
+    /// `setup`, `init` and its first request.
+    Loading,
+    /// Requests and answers: the run itself ends if threads do not come back.
+    Running,
+    /// `done`.
+    Finishing,
+    Ended,
+}
+
+/// Ends the program when it was interrupted and does not end by itself, while no run watches.
+fn watch(stop: Arc<AtomicBool>, stage: Arc<AtomicU8>) -> Result<(), Failure> {
+    let is_in = move |one: Stage| stage.load(Ordering::Acquire) == one as u8;
     let body = move || {
         let mut interrupted: Option<Instant> = None;
-        while !has_ended.load(Ordering::Acquire) {
+        while !is_in(Stage::Ended) {
             std::thread::sleep(LOOK);
-            if stop.load(Ordering::Acquire)
-                && interrupted.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
-            {
-                output::note(
-                    "the script did not come back after the interruption, perhaps from a loop \
-                     without an end; what was measured is lost",
-                );
-                output::leave(Exit::Interrupted);
+            if !stop.load(Ordering::Acquire) || is_in(Stage::Running) {
+                interrupted = None;
+                continue;
             }
+            if interrupted.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+                continue;
+            }
+            let why =
+                "did not come back after the interruption, perhaps from a loop without an end";
+            if is_in(Stage::Finishing) {
+                output::note(format!("done() {why}; all that was measured is above"));
+            } else {
+                output::note(format!("the script {why}; nothing was measured yet"));
+            }
+            output::leave(Exit::Interrupted);
         }
     };
     let started = std::thread::Builder::new()
@@ -103,14 +125,15 @@ fn watch(stop: Arc<AtomicBool>, has_ended: Arc<AtomicBool>) -> Result<(), Failur
 /// A script on its way through a run.
 pub(super) struct LoadedScript {
     pub(super) script: Script,
-    has_ended: Arc<AtomicBool>,
+    stage: Arc<AtomicU8>,
 }
 
 impl LoadedScript {
     /// Calls `done()` and tells what the script did wrong. True: nothing.
     pub(super) fn finish(self, record: &LoadRecord) -> bool {
+        self.stage.store(Stage::Finishing as u8, Ordering::Release);
         let done = self.script.done(record);
-        self.has_ended.store(true, Ordering::Release);
+        self.stage.store(Stage::Ended as u8, Ordering::Release);
         let errors = self.script.errors();
         if let Some(first) = &errors.first {
             let count = errors.count;

@@ -50,13 +50,13 @@ pub(super) struct Watcher(Mutex<Outlets>);
 
 impl Watcher {
     /// The run is over; gives out what is to be finished with its record.
-    pub(super) fn finish(self) -> Streams {
-        let mut outlets = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn finish(&self) -> Streams {
+        let mut outlets = self.outlets();
         outlets.progress.clear();
         if let Some(live) = &mut outlets.live {
             live.clear();
         }
-        outlets.streams
+        std::mem::take(&mut outlets.streams)
     }
 
     /// Nobody else holds it: the run calls from one thread.

@@ -408,3 +408,49 @@ fn a_terminal_gets_the_live_view() {
         "{line:?}"
     );
 }
+
+/// Goal: ab's files by ab's letters: a line for each request, the fastest first, and the table of
+/// percentages; both say the same of the slowest.
+#[test]
+fn ab_s_files_have_ab_s_letters() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    load(
+        &server,
+        at,
+        &["-n", "50", "-g", "rows.tsv", "-e", "shares.csv"],
+    );
+    let rows = text(at, "rows.tsv");
+    let mut lines = rows.lines();
+    let names = "starttime\tseconds\tctime\tdtime\tttime\twait";
+    assert_eq!(lines.next(), Some(names));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.len(), 50);
+    let number = |row: &[&str], place: usize| -> u64 { row[place].parse().unwrap() };
+    for row in &rows {
+        assert_eq!(row.len(), 6);
+        let sum = number(row, 2) + number(row, 3);
+        assert!(sum.abs_diff(number(row, 4)) <= 1, "rounded apart: {row:?}");
+        assert!(number(row, 5) <= number(row, 3) + 1, "{row:?}");
+    }
+    assert!(rows.is_sorted_by_key(|row| number(row, 4)));
+    let shares = text(at, "shares.csv");
+    assert!(
+        shares.starts_with("Percentage served,Time in ms\n0,"),
+        "{shares}"
+    );
+    let (_, slowest) = shares.lines().last().unwrap().split_once(',').unwrap();
+    let slowest: f64 = slowest.parse().unwrap();
+    let last = number(&rows[49], 4) as f64;
+    assert!(
+        (slowest - last).abs() <= 0.5 + slowest / 100.0,
+        "{slowest} {last}"
+    );
+    let finished = run(millpond(&["load", "merge", "a.json", "-g", "rows.tsv"]).current_dir(at));
+    assert_eq!(finished.code(), 2, "{finished:?}");
+    assert!(
+        finished.sentence().contains("no single requests"),
+        "{finished:?}"
+    );
+}

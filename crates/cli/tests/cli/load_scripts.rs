@@ -167,7 +167,8 @@ fn a_script_that_never_comes_back_is_left() {
             while calls > 3 do calls = calls + 1 end
             return wrk.format()
          end";
-    for code in [loops, "print('ready') io.flush() while true do end"] {
+    let loads = "print('ready') io.flush() jit.off() while true do end";
+    for code in [loops, loads, "print('ready') io.flush() while true do end"] {
         let script = Script::new(code);
         let words = ["-t2", "-c2", "-d", "10m"];
         let mut load = Running::start(&mut script.command(&words, &server.url("/plaintext"), &[]));
@@ -182,5 +183,93 @@ fn a_script_that_never_comes_back_is_left() {
             "{finished:?}"
         );
         assert!(interrupted.elapsed() >= Duration::from_secs(2));
+    }
+}
+
+/// Goal: threads that do come back lose nothing by one that does not: Ctrl-C and the end of the run
+/// print all that was measured, in every form, and end the program.
+#[test]
+fn a_script_that_never_comes_back_leaves_its_figures() {
+    let server = Server::start(&["plaintext"]);
+    let script = Script::new(
+        "local threads, calls = 0, 0
+         function setup(thread) thread:set('place', threads) threads = threads + 1 end
+         function init() if place == 0 then print('ready') io.flush() end end
+         function response()
+            calls = calls + 1
+            while place == 1 and calls > 3 do calls = calls + 1 end
+         end
+         function done() print('done') end",
+    );
+    for (duration, is_interrupted, code) in [("10m", true, 130), ("300ms", false, 1)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("run.json").display().to_string();
+        let words = [
+            "-t2",
+            "-c2",
+            "-d",
+            duration,
+            "--timeout",
+            "1s",
+            "--json",
+            &file,
+        ];
+        let mut load = Running::start(&mut script.command(&words, &server.url("/plaintext"), &[]));
+        assert_eq!(load.first_line(), "ready\n");
+        if is_interrupted {
+            std::thread::sleep(Duration::from_millis(1_500));
+            load.signal("INT");
+        }
+        let finished = load.finish();
+        assert_eq!(finished.code(), code, "{finished:?}");
+        let told = [
+            "did not come back in 1 of 2 threads",
+            "done() was not called",
+        ];
+        assert!(is_at(&finished.stderr, &told), "{finished:?}");
+        assert!(finished.stdout.contains("requests in"), "{finished:?}");
+        assert!(!finished.stdout.contains("done"), "{finished:?}");
+        let record: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert!(record["requests"].as_u64().unwrap() > 0, "{record}");
+        assert_eq!(record["threads"], 2, "{record}");
+    }
+}
+
+/// Goal: a `done()` without an end costs nothing that was measured.
+#[test]
+fn results_are_out_before_done_is_called() {
+    let server = Server::start(&["plaintext"]);
+    let script = Script::new("function done() print('in done') io.flush() while true do end end");
+    let words = ["-t1", "-c1", "-n", "20", "--print", "csv"];
+    let mut load = Running::start(&mut script.command(&words, &server.url("/plaintext"), &[]));
+    assert!(
+        load.first_line().contains("requests"),
+        "the table comes first"
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    load.signal("INT");
+    let finished = load.finish();
+    assert_eq!(finished.code(), 130, "{finished:?}");
+    assert!(
+        finished.stderr.contains("done() did not come back"),
+        "{finished:?}"
+    );
+}
+
+/// Goal: wrk2's -B prints batches as its latency: one count for each string of a script.
+#[test]
+fn batches_are_the_latency_of_wrk2_with_its_flag() {
+    let script =
+        Script::new("function request() return wrk.format() .. wrk.format() .. wrk.format() end");
+    let words = ["-t1", "-c1", "-n", "30", "--print", "wrk2", "-L"];
+    for (flag, count) in [(&[][..], 30), (&["-B"], 10), (&["--batch_latency"], 10)] {
+        let finished = script.run(&[&words, flag].concat(), &[]);
+        assert!([0, 4].contains(&finished.code()), "{finished:?}");
+        let total = format!("Total count    = {count:12}]");
+        assert!(finished.stdout.contains(&total), "{finished:?}");
+        let has_row = finished.stdout.contains("of whole batches");
+        assert_eq!(has_row, count == 10, "{finished:?}");
+        assert!(finished.stdout.contains("30 requests in"), "{finished:?}");
     }
 }

@@ -16,6 +16,7 @@ mod files;
 mod load;
 mod requests;
 mod cookies;
+mod ports;
 mod load_outputs;
 mod find_max;
 mod load_accuracy;

@@ -236,6 +236,11 @@ impl<D: Driver> Driver for Tls<D> {
         self.inner.counters()
     }
 
+    fn handshake_began_ns(&self, socket: SocketId) -> Option<u64> {
+        let session = self.layer.sessions.get(self.layer.find(socket)?)?;
+        (session.began_ns > 0).then_some(session.began_ns)
+    }
+
     fn tls_counters(&self) -> Option<TlsCounters> {
         Some(self.layer.counters)
     }

@@ -53,6 +53,8 @@ pub(super) struct Session {
     pub(super) has_close_notify: bool,
     /// The owner was told that no more bytes come.
     pub(super) has_told_finish: bool,
+    /// When the connection under it stood and the handshake began; a client's.
+    pub(super) began_ns: u64,
     /// When something was last sent, or what had been blocked was out.
     pub(super) sent_ns: u64,
 }
@@ -131,6 +133,7 @@ impl Session {
             has_fin: false,
             has_close_notify: false,
             has_told_finish: false,
+            began_ns: 0,
             sent_ns: 0,
         }
     }

@@ -52,6 +52,9 @@ impl Layer {
     /// Says the first words to a server.
     #[cold]
     pub(super) fn begin_handshake<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
+        if let Some(session) = self.session(socket) {
+            session.began_ns = inner.clock_ns();
+        }
         // Nothing has come, so nothing is for the owner.
         let _ = self.open(inner, socket);
     }

@@ -3,6 +3,7 @@
 //! On the path: `run` has started the workers and waits here until they are done, or until the caller,
 //! a condition or a target that is gone ends the run.
 //! Absent on purpose: what the threads counted, but for the seconds that are shown meanwhile.
+use super::stuck::PATIENCE;
 use super::warm_up::WarmUpWatch;
 use super::{Observer, Progress, WorkerHandle};
 use crate::abort::AbortWatch;
@@ -48,6 +49,7 @@ pub(super) struct Watch<'run, 'scope> {
     workers: &'run [WorkerHandle<'scope>],
     observer: &'run dyn Observer,
     stop: &'run AtomicBool,
+    has_script: bool,
 }
 
 impl<'run, 'scope> Watch<'run, 'scope> {
@@ -62,7 +64,20 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             workers,
             observer,
             stop,
+            has_script: false,
         }
+    }
+
+    /// Threads with scripts may not come back: then the run is over all the same.
+    pub(super) fn over_scripts(self, has_script: bool) -> Self {
+        Self { has_script, ..self }
+    }
+
+    /// Whether threads should have ended long ago.
+    fn is_overdue(&self, schedule: &Schedule, now_ns: u64) -> bool {
+        let patience_ns = self.shared.config.timeout_ns + PATIENCE.as_nanos() as u64;
+        let end_ns = schedule.window_end_ns();
+        self.has_script && end_ns.is_some_and(|end_ns| now_ns > end_ns.saturating_add(patience_ns))
     }
 
     pub(super) fn to_the_end(&self, timeline: &mut Timeline<'_>) -> Result<Watched, LoadError> {
@@ -89,7 +104,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
         let mut warm_up = WarmUpWatch::new(config.warm_up);
         let mut ended = Ended::Complete;
-        while !self.all_done() {
+        while !self.all_done() && !self.is_overdue(schedule, monotonic_ns()) {
             std::thread::park_timeout(WATCH);
             let now_ns = monotonic_ns();
             steal.look(schedule, now_ns);

@@ -5,6 +5,7 @@ local host = ...
 local buffer = require("string.buffer")
 local _G, type, tostring, tonumber, next, ipairs = _G, type, tostring, tonumber, next, ipairs
 local len, find, stdout, error = string.len, string.find, io.stdout, error
+local getinfo = debug.getinfo
 
 local wrk = {
    scheme  = host.scheme,
@@ -121,9 +122,41 @@ function ways_in.delay()
    return tonumber(ask()) or 0
 end
 
-function ways_in.response(status, headers, body)
+-- The fields of the head that the host has shown last, in its order.
+local names, values, count = {}, {}, 0
+
+function ways_in.fields(...)
+   local all = {...}
+   names, values, count = {}, {}, #all / 2
+   for i = 1, count do
+      names[i], values[i] = all[2 * i - 1], all[2 * i]
+   end
+end
+
+-- How many of status, headers and body a function takes. What it does not take it cannot miss.
+local takes = setmetatable({}, { __mode = "k" })
+
+local function arguments_of(tell)
+   local info = getinfo(tell, "u")
+   takes[tell] = info.isvararg and 3 or info.nparams
+   return takes[tell]
+end
+
+-- 0: told. Else how many arguments are wanted: fields or body are missing and nothing was called.
+function ways_in.response(status, has_fields, body)
    local tell = _G.response
-   if type(tell) == "function" then tell(status, headers, body) end
+   if type(tell) ~= "function" then return 0 end
+   local wanted = takes[tell] or arguments_of(tell)
+   if wanted < 2 then
+      tell(status)
+      return 0
+   end
+   if not has_fields or (wanted > 2 and not body) then return wanted end
+   -- A table of its own for each answer: the script may keep it, or write in it.
+   local headers = {}
+   for i = 1, count do headers[names[i]] = values[i] end
+   if wanted == 2 then tell(status, headers) else tell(status, headers, body) end
+   return 0
 end
 
 function ways_in.done(summary, latency, requests)

@@ -6,7 +6,7 @@
 //! counted and its first one told; the request that it concerns has failed.
 use super::batch::{Look, split};
 use super::pauses::Pauses;
-use super::state::{ScriptState, Scripted, sentence};
+use super::state::{ScriptState, Scripted};
 use super::thread::ThreadFacts;
 use millpond_http::Method;
 use millpond_io::Address;
@@ -15,6 +15,11 @@ use std::sync::Arc;
 /// A connection whose request could not be made tries again after this long: an error that repeats
 /// must not become a busy loop.
 const ERROR_PAUSE_NS: u64 = 10_000_000;
+
+/// Arguments of `response`: status, fields.
+const WANTS_FIELDS: u8 = 2;
+/// And body.
+const WANTS_BODY: u8 = 3;
 
 /// What a script did wrong while the run went on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -77,6 +82,10 @@ pub(crate) struct Runner {
     answers: Vec<Answer>,
     /// Connections that have to ask for a delay before their next batch.
     owes_delay: Vec<bool>,
+    /// How many of status, fields and body `response` took when it last said so.
+    wanted: u8,
+    /// The head whose fields the state was shown.
+    shown: Vec<u8>,
     pub(crate) pauses: Pauses,
     pub(super) errors: ScriptErrors,
 }
@@ -92,6 +101,8 @@ impl Runner {
             in_hand: Ok(()),
             answers: Vec::new(),
             owes_delay: Vec::new(),
+            wanted: 0,
+            shown: Vec::new(),
             pauses: Pauses::new(0),
             errors: ScriptErrors::default(),
         }
@@ -222,18 +233,25 @@ impl Runner {
         }
     }
 
-    fn tell(&self, index: u32, status: u16) -> Scripted<()> {
+    /// Fields and body are made Lua's only if the script's function takes them, and fields only when
+    /// the head is another than the last one.
+    fn tell(&mut self, index: u32, status: u16) -> Scripted<()> {
         let Answer { head, body } = &self.answers[index as usize];
-        let headers = || {
-            let headers = self.state.lua.create_table()?;
-            for (name, value) in fields_of(head) {
-                let name = self.state.lua.create_string(name)?;
-                headers.raw_set(name, self.state.lua.create_string(value)?)?;
+        // A function that the script has put in the place of another may take more.
+        for _ in 0..2 {
+            if self.wanted >= WANTS_FIELDS && *head != self.shown {
+                self.shown.clear();
+                self.state.show_fields(fields_of(head))?;
+                self.shown.extend_from_slice(head);
             }
-            Ok(headers)
-        };
-        let headers = headers().map_err(|error: mlua::Error| sentence(&error))?;
-        self.state.response(status, headers, body)
+            let has_fields = *head == self.shown;
+            let body = (self.wanted >= WANTS_BODY).then_some(&body[..]);
+            match self.state.response(status, has_fields, body)? {
+                None => break,
+                Some(wanted) => self.wanted = wanted,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Absent on purpose: a sandbox. A script is a program that its user runs, with `ffi` and `debug` as
 //! under wrk. Also absent: a limit on how long a call takes. LuaJIT's compiled loops look at no
-//! hook, so a limit would hold only for some loops; the command line watches for that instead.
+//! hook, so a limit would hold only for some loops; `run` goes on without a thread that does not come
+//! back instead.
 #![allow(unsafe_code)]
 use super::ScriptConfig;
 use super::address::{ScriptAddress, look_up};
 use crate::config::LoadConfig;
 use crate::values::mix;
-use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table, Value};
+use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table, Value, Variadic};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const PRELUDE: &str = include_str!("prelude.lua");
@@ -21,6 +22,7 @@ pub(super) struct ScriptState {
     init: Function,
     request: Function,
     delay: Function,
+    fields: Function,
     response: Function,
     done: Function,
     defines: Function,
@@ -54,6 +56,7 @@ impl ScriptState {
             init: ways.get("init")?,
             request: ways.get("request")?,
             delay: ways.get("delay")?,
+            fields: ways.get("fields")?,
             response: ways.get("response")?,
             done: ways.get("done")?,
             defines: ways.get("defines")?,
@@ -114,10 +117,30 @@ impl ScriptState {
         call(&self.delay, "delay", ())
     }
 
-    pub(super) fn response(&self, status: u16, headers: Table, body: &[u8]) -> Scripted<()> {
-        let body = self.lua.create_string(body);
+    /// Shows the fields that the next answers have, names and values in turn.
+    pub(super) fn show_fields<'f>(
+        &self,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> Scripted<()> {
+        let words = fields.flat_map(|(name, value)| [name, value]);
+        let words = words.map(|word| self.lua.create_string(word));
+        let words: mlua::Result<Variadic<LuaString>> = words.collect();
+        let words = words.map_err(|error| sentence(&error))?;
+        call(&self.fields, "response", words)
+    }
+
+    /// Tells of an answer, whose fields were shown if `has_fields`. `None`: told. Else how many of
+    /// status, fields and body it takes to tell.
+    pub(super) fn response(
+        &self,
+        status: u16,
+        has_fields: bool,
+        body: Option<&[u8]>,
+    ) -> Scripted<Option<u8>> {
+        let body = body.map(|body| self.lua.create_string(body)).transpose();
         let body = body.map_err(|error| sentence(&error))?;
-        call(&self.response, "response", (status, headers, body))
+        let wanted: u8 = call(&self.response, "response", (status, has_fields, body))?;
+        Ok((wanted > 0).then_some(wanted))
     }
 
     pub(super) fn done(&self, figures: impl IntoLuaMulti) -> Scripted<()> {

@@ -4,7 +4,7 @@
 //! On the path: the parser's events come in here, are judged and are counted in `outcome`.
 //! Absent on purpose: the parser, which calls back, and all that sending changes.
 use crate::flights::{Flight, Flights};
-use crate::listener::Listener;
+use crate::listener::{Answered, Listener};
 use crate::outcome::Outcome;
 use crate::shared::Shared;
 use crate::validation::{AnswerCheck, Judgement};
@@ -104,9 +104,18 @@ impl Answering {
             desk.outcome.phases.last_answers += u64::from(!keep_alive);
         }
         self.is_last |= !keep_alive;
+        let connect_ns = self.connect_ns;
         self.count(&flight, status, judgement, body_bytes, desk);
         if let Some(listener) = &mut desk.listener {
-            listener.answered(status);
+            listener.answered(&Answered {
+                request: &request,
+                status,
+                is_right: judgement == Judgement::Right,
+                connect_ns,
+                head_ns: self.head_ns,
+                now_ns: desk.now_ns,
+                next_written_ns: self.flights.oldest().map(|next| next.written_ns),
+            });
         }
     }
 

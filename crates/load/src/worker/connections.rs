@@ -68,6 +68,21 @@ impl Worker<'_> {
         (session.socket() == Some(socket)).then_some(index)
     }
 
+    /// Tells the parts of opening a connection that has just come up.
+    pub(super) fn note_handshake<D: Driver>(
+        &mut self,
+        driver: &D,
+        index: u32,
+        socket: SocketId,
+        now_ns: u64,
+    ) {
+        if let Some(began_ns) = driver.handshake_began_ns(socket)
+            && let State::Connecting { since_ns, .. } = self.sessions[index as usize].state
+        {
+            self.openings.record(since_ns, began_ns, now_ns);
+        }
+    }
+
     pub(super) fn connected(&mut self, index: u32, socket: SocketId, now_ns: u64) {
         self.connecting -= 1;
         self.shared.doors.open.fetch_add(1, Ordering::Relaxed);

@@ -79,6 +79,8 @@ impl Worker<'_> {
                 .as_deref_mut()
                 .filter(|runner| runner.wants_answers()),
             cookies: self.cookies.as_deref_mut(),
+            batches: self.batches.as_deref_mut(),
+            samples: self.samples.as_deref_mut(),
         });
         let session = &mut self.sessions[index as usize];
         let before = session.in_flight_len();

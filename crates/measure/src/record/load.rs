@@ -96,6 +96,18 @@ pub struct LoadHistograms {
     pub total: LatencyHistogram,
     /// From asking for a connection to having it, of all that came up.
     pub opening: LatencyHistogram,
+    /// Of `opening` over TLS: until the connection below stood.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub transport: LatencyHistogram,
+    /// Of `opening` over TLS: the handshake.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub handshake: LatencyHistogram,
+    /// Whole batches, from the intended start of the first request to the last byte of all.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub batch_response: LatencyHistogram,
+    /// The same from the actual send.
+    #[serde(skip_serializing_if = "LatencyHistogram::is_empty")]
+    pub batch_service: LatencyHistogram,
     /// No times: requests per second of single threads, a sample every quarter of a second.
     pub thread_rates: LatencyHistogram,
     /// Of each class of requests; empty if there is one.
@@ -168,6 +180,18 @@ pub struct LoadReport {
     pub errors: LoadErrors,
     /// From asking for a connection to having it, of all that came up, before the window too.
     pub opening_ns: LatencySummary,
+    /// Of `opening_ns` over TLS: until the connection below stood; absent in clear text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport_ns: Option<LatencySummary>,
+    /// Of `opening_ns` over TLS: the handshake; absent in clear text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_ns: Option<LatencySummary>,
+    /// With `-B`: whole batches, from the intended start of the first request to the last byte of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_response_ns: Option<LatencySummary>,
+    /// With `-B`: the same from the actual send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_service_ns: Option<LatencySummary>,
     /// Handshakes; absent in clear text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<LoadTls>,

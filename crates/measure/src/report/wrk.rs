@@ -186,9 +186,6 @@ fn clock_rows(report: &LoadReport) -> String {
             "of service: from the send to its arrival",
         ),
     ];
-    let parts = parts
-        .into_iter()
-        .filter_map(|(name, clock, what)| Some((name, clock.as_ref()?, what)));
     let clocks = [
         ("Response", &report.response_ns, "from the intended start"),
         ("Service", &report.service_ns, "from the actual send"),
@@ -201,6 +198,8 @@ fn clock_rows(report: &LoadReport) -> String {
         &report.opening_ns,
         "of connections, in none of the above",
     ));
+    let connect = connect.into_iter().chain(given(handshakes_of(report)));
+    let parts = given(batches_of(report)).chain(given(parts));
     for (name, clock, what) in clocks.into_iter().chain(parts).chain(connect) {
         let LatencySummary {
             p50,
@@ -217,6 +216,41 @@ fn clock_rows(report: &LoadReport) -> String {
         text += &format!("  {what}\n");
     }
     text
+}
+
+/// A row's name, its figures, and what they are.
+type ClockRow<'a, Figures> = (&'static str, &'a Figures, &'static str);
+
+/// The parts of connecting over TLS.
+const fn handshakes_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySummary>>; 2] {
+    [
+        ("TCP", &report.transport_ns, "of Connect: until TCP stood"),
+        ("TLS", &report.handshake_ns, "of Connect: the handshake"),
+    ]
+}
+
+/// The clock of batches.
+const fn batches_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySummary>>; 2] {
+    [
+        (
+            "Batch",
+            &report.batch_response_ns,
+            "of whole batches, from the intended start",
+        ),
+        (
+            "B. sent",
+            &report.batch_service_ns,
+            "of whole batches, from the actual send",
+        ),
+    ]
+}
+
+/// The rows that there are figures for.
+fn given<'a, const COUNT: usize>(
+    rows: [ClockRow<'a, Option<LatencySummary>>; COUNT],
+) -> impl Iterator<Item = ClockRow<'a, LatencySummary>> {
+    let rows = rows.into_iter();
+    rows.filter_map(|(name, clock, what)| Some((name, clock.as_ref()?, what)))
 }
 
 fn stats_row(name: &str, [mean, stdev, max]: [String; 3], within: f64) -> String {

@@ -134,3 +134,56 @@ fn load_reads_another_tls_server() {
         "{record}"
     );
 }
+
+/// Goal: wrk's scripts run over TLS as they do without: requests of their own, answers told with
+/// fields and body, and `wrk.scheme`; the parts of opening a connection are in text and record.
+#[test]
+fn scripts_run_over_tls() {
+    let files = Files::new();
+    let server = files.serve(&["server"], &["plaintext"]);
+    let script = files.path("own.lua");
+    let code = "local answers = 0
+        function init(args) print(wrk.scheme, wrk.port ~= nil, args[0]:sub(1, 8)) end
+        function request() return wrk.format('GET', '/plaintext', { ['X-A'] = 'b' }) end
+        function response(status, headers, body)
+           answers = answers + 1
+           if answers == 20 then print(status, headers['Content-Length'], body) end
+        end
+        function done(summary) print('done', summary.requests) end";
+    fs::write(&script, code).unwrap();
+    for driver in drivers() {
+        let record = files.path(&format!("{driver}.json"));
+        let mut command = millpond(&["load", "-t1", "-c2", "-n", "40", "--driver", driver]);
+        command.args(["--requests-per-connection", "10", "--ca"]);
+        command
+            .arg(files.path("server.crt"))
+            .arg("--json")
+            .arg(&record);
+        command.arg("-s").arg(&script).arg(https(&server, "/"));
+        let finished = run(&mut command);
+        assert!([0, 4].contains(&finished.code()), "{finished:?}");
+        for part in [
+            "https\ttrue\thttps://",
+            "200\t13\tHello, World!",
+            "done\t40",
+        ] {
+            assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+        }
+        for part in ["of Connect: until TCP stood", "of Connect: the handshake"] {
+            assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+        }
+        let record: serde_json::Value =
+            serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        let field = |clock: &str, name: &str| record[clock][name].as_u64().unwrap();
+        let count = field("opening_ns", "count");
+        assert!(count >= 4, "{record}");
+        assert_eq!(field("transport_ns", "count"), count);
+        assert_eq!(field("handshake_ns", "count"), count);
+        assert!(field("handshake_ns", "min") > 0);
+        assert!(
+            field("handshake_ns", "max") <= field("opening_ns", "max"),
+            "{record}"
+        );
+        assert!(record["histograms"]["handshake"].is_string(), "{record}");
+    }
+}
