@@ -35,6 +35,8 @@ pub struct ChildSpec {
     /// The allocator's library, which has to be mapped; `None`: no allocator but the C library's
     /// may be.
     pub library: Option<PathBuf>,
+    /// What stands in front of the allocator and passes calls on to it: the counter of heap calls.
+    pub front: Option<PathBuf>,
 }
 
 impl ChildSpec {
@@ -48,7 +50,9 @@ impl ChildSpec {
             self.seed.to_string().into(),
             self.idle_seconds.to_string().into(),
         ];
-        words.extend(self.library.clone().map(OsString::from));
+        for path in [&self.library, &self.front] {
+            words.push(path.clone().map_or_else(OsString::new, OsString::from));
+        }
         words
     }
 
@@ -67,13 +71,21 @@ impl ChildSpec {
             word.parse::<u64>()
                 .map_err(|error| format!("{what} \"{word}\": {error}"))
         };
+        let iterations = number("the number of iterations")?.max(1);
+        let seed = number("the seed")?;
+        let idle_seconds = number("the number of idle seconds")?;
+        let mut path = || {
+            let word = words.next().filter(|word| !word.is_empty());
+            word.map(PathBuf::from)
+        };
         Ok(Self {
             program,
             memory,
-            iterations: number("the number of iterations")?.max(1),
-            seed: number("the seed")?,
-            idle_seconds: number("the number of idle seconds")?,
-            library: words.next().map(PathBuf::from),
+            iterations,
+            seed,
+            idle_seconds,
+            library: path(),
+            front: path(),
         })
     }
 }
@@ -147,7 +159,8 @@ fn prove(spec: &ChildSpec) -> Result<(), String> {
         None => Allocator::native(GLIBC),
     };
     let own = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
-    let presence = presence::prove(&[own], &allocator).map_err(|error| error.to_string())?;
+    let presence = presence::prove_behind(&[own], &allocator, spec.front.as_deref())
+        .map_err(|error| error.to_string())?;
     match (presence.native, &spec.library) {
         (Some(native), None) => Err(format!(
             "{native} is in this process, which was to run on the C library's malloc: unset \
@@ -167,10 +180,12 @@ fn say(line: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Goal: what the parent asks for is what the child reads, with a library and without.
+    /// Goal: what the parent asks for is what the child reads, with libraries and without.
     #[test]
     fn words_come_back() {
-        for library in [None, Some(PathBuf::from("/lib/libx.so.2"))] {
+        let path = |path: &str| Some(PathBuf::from(path));
+        let both = [None, path("/lib/libx.so.2")];
+        for (library, front) in both.into_iter().zip([path("/lib/libtrace.so"), None]) {
             let spec = ChildSpec {
                 program: Program::ProducerConsumerMixed,
                 memory: MemoryKind::Pool,
@@ -178,6 +193,7 @@ mod tests {
                 seed: 7,
                 idle_seconds: 10,
                 library,
+                front,
             };
             assert_eq!(ChildSpec::parse(spec.to_arguments()), Ok(spec));
         }

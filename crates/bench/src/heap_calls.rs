@@ -67,6 +67,7 @@ fn count(
         seed: 1,
         idle_seconds: 0,
         library: None,
+        front: Some(trace.object().to_owned()),
     };
     let sample = Subject::start(&launch, &spec)?.finish(stop)?;
     let calls = trace.read().map_err(|error| RunError::Unreadable {

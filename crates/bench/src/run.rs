@@ -264,6 +264,7 @@ impl<'a> Session<'a> {
             seed: self.config.seed,
             idle_seconds: self.config.idle_seconds,
             library: candidate.library.clone(),
+            front: None,
         }
     }
 

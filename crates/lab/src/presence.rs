@@ -155,7 +155,7 @@ pub fn prove_behind(
     let mut seen = Seen::default();
     for &pid in pids {
         let process = Process::look(pid, &mut seen, front)?;
-        let native = process.native(allocator.library.as_deref());
+        let native = process.native(allocator.library.as_deref(), front);
         match &allocator.library {
             Some(library) => process.demand(library, front)?,
             None => process.demand_plain(allocator, native.as_deref())?,
@@ -249,8 +249,9 @@ impl Process {
         })
     }
 
-    /// The allocator that the program brings along, beside the one that was preloaded.
-    fn native(&self, preloaded: Option<&Path>) -> Option<String> {
+    /// The allocator that the program brings along, beside the one that was preloaded and what
+    /// stands in front of it.
+    fn native(&self, preloaded: Option<&Path>, front: Option<&Path>) -> Option<String> {
         let others = self.code.iter().map(PathBuf::as_path);
         // What was preloaded may have brought a second library of its kind, as the proxy of tbb does.
         let kind = preloaded.and_then(name_of_library);
@@ -260,7 +261,10 @@ impl Process {
         // One that we do not know by name is there as well, if nothing was preloaded over it.
         known.or_else(|| {
             let foreign = |call: &&Call| {
-                preloaded.is_none() && call.from == self.program && !is_c_library(&call.to)
+                preloaded.is_none()
+                    && call.from == self.program
+                    && Some(call.to.as_path()) != front
+                    && !is_c_library(&call.to)
             };
             let call = self.calls.iter().find(foreign)?;
             Some(call.to.file_name()?.display().to_string())

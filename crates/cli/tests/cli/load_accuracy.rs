@@ -179,7 +179,7 @@ fn words_of_other_generators_are_understood() {
     let finished = run(millpond(&words).args(more).arg(&file).arg(&url));
     server.join().unwrap();
     assert_eq!(record(&file)["requests"], 5, "{finished:?}");
-    assert!(finished.stderr.contains("-B: each answer"), "{finished:?}");
+    assert!(finished.stdout.contains("    Batch  "), "{finished:?}");
     let version = run(&mut millpond(&["load", "-v"]));
     assert_eq!(version.code(), 0);
     assert!(version.stdout.contains("[epoll, io_uring]"), "{version:?}");

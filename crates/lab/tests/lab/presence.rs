@@ -312,19 +312,17 @@ fn heap_calls_are_exact() {
         let (one, more) = (count("1"), count("1001"));
         let difference = more - one;
         assert_eq!(one.processes, 1, "{name}");
-        // Under scudo one call more was seen now and then, from outside the loop.
-        let spare = if name == "scudo" { 4 } else { 0 };
-        let few_more = |found: u64, expected: u64, spare: u64| {
-            assert!(
-                (expected..=expected + spare).contains(&found),
-                "{name}: {found} in the place of {expected}"
-            );
-        };
-        few_more(difference.allocations, 4 * 5 * 1000, spare);
-        few_more(difference.reallocations, 4 * 1000, spare);
-        few_more(difference.frees, 4 * 5 * 1000, spare);
-        let bytes = 100 + 200 + 100 + 64 + 128 + 100;
-        few_more(difference.requested_bytes, 4 * bytes * 1000, spare * 4096);
+        let is_about = |found, expected| is_about(name, found, expected);
+        is_about(difference.allocations, 4 * 5 * 1000);
+        is_about(difference.reallocations, 4 * 1000);
+        is_about(difference.frees, 4 * 5 * 1000);
+        let bytes = 4 * 1000 * (100 + 200 + 100 + 64 + 128 + 100);
+        let spare_bytes = spare_calls(name) * 4096;
+        let found = difference.requested_bytes;
+        assert!(
+            (bytes..=bytes + spare_bytes).contains(&found),
+            "{name}: {found}"
+        );
     }
 }
 
@@ -363,11 +361,26 @@ fn cpp_allocations_do_not_pass_by() {
             trace.read().expect("counters")
         };
         let difference = count("500") - count("0");
-        assert_eq!(
-            (difference.allocations, difference.frees),
-            (1000, 1000),
-            "{name}"
+        let is_about = |found, expected| is_about(name, found, expected);
+        is_about(difference.allocations, 1000);
+        is_about(difference.frees, 1000);
+        let spare_bytes = spare_calls(name) * 4096;
+        let bytes = difference.requested_bytes;
+        assert!(
+            (500 * 44..=500 * 44 + spare_bytes).contains(&bytes),
+            "{name}: {bytes}"
         );
-        assert_eq!(difference.requested_bytes, 500 * 44, "{name}");
     }
+}
+
+/// Under scudo a call more was seen now and then, from outside what was counted.
+fn spare_calls(allocator: &str) -> u64 {
+    if allocator == "scudo" { 4 } else { 0 }
+}
+
+fn is_about(allocator: &str, found: u64, expected: u64) {
+    assert!(
+        (expected..=expected + spare_calls(allocator)).contains(&found),
+        "{allocator}: {found} in the place of {expected}"
+    );
 }
