@@ -14,9 +14,9 @@ pub(super) struct LoadCommandFlags {
     /// MILLPOND_PORT in its environment
     #[arg(long, value_name = "CMD", requires = "command")]
     load_cmd: Option<String>,
-    /// What its output says; repeatable: NAME[UNIT,higher|lower]=regex:PATTERN or json:PATH. throughput,
-    /// p50[ms] and p99[ms] answer the questions, requests=N divides costs, any other name needs its unit
-    /// and direction. The first group of the pattern counts, of its last match
+    /// What its output says; repeatable: `NAME[UNIT,higher|lower]=regex:PATTERN` or json:PATH. throughput,
+    /// `p50[ms]` and `p99[ms]` answer the questions, requests=N divides costs, any other name needs its
+    /// unit and direction. The first group of the pattern counts, of its last match
     #[arg(long, value_name = "METRIC", value_parser = Metric::parse, requires = "load_cmd")]
     load_metric: Vec<Metric>,
     /// When it is given up

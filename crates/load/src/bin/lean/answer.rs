@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use millpond_io::Address;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -54,7 +54,12 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Result<Answer, Stri
                 body: bytes[body_start..total].to_vec(),
             });
         }
-        match stream.read(&mut bytes[len..]).map_err(failed)? {
+        let count = match stream.read(&mut bytes[len..]) {
+            // A process that was stopped and goes on finds its wait ended.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.map_err(failed)?,
+        };
+        match count {
             0 => return Err("the first answer is cut off, or over 64 KiB".to_owned()),
             more => len += more,
         }
