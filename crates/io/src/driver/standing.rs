@@ -90,6 +90,14 @@ impl Regulars {
         self.are_about
     }
 
+    /// How many of the others receive in one tick, which is no more than have their turn in it.
+    pub(super) fn receives_of_others(self) -> usize {
+        match self.are_about {
+            true => TURN_OF_OTHERS_EVENTS,
+            false => usize::MAX,
+        }
+    }
+
     /// How long the others may go on, once all regulars of the tick were handled. What those are
     /// answered leaves when the tick ends, so every second tick that has any is theirs alone.
     pub(super) fn turn_of_others(&mut self) -> Turn {

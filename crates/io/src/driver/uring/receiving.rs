@@ -52,6 +52,13 @@ impl UringDriver {
         if !is_wanted || socket.receive != ReceiveOperation::None {
             return;
         }
+        // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
+        let is_flooding = socket.stage == Stage::Open
+            && socket.is_lasting
+            && socket.standing == Standing::Unknown;
+        if is_flooding && self.regulars.are_about() {
+            return self.wait_for_turn(id);
+        }
         let entry = if socket.is_lasting && is_multishot_known {
             socket.receive = ReceiveOperation::Multishot;
             receive_on_entry(socket.raw_fd())
@@ -70,7 +77,8 @@ impl UringDriver {
             return;
         }
         let bytes = turn_bytes(self.waiting.len());
-        for _ in 0..self.waiting.len().min(TURNS_BYTES / bytes) {
+        let most = (TURNS_BYTES / bytes).min(self.regulars.receives_of_others());
+        for _ in 0..self.waiting.len().min(most) {
             if let Some(id) = self.waiting.pop_front() {
                 self.arm_turn(id, bytes);
             }
