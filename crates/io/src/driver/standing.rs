@@ -105,13 +105,11 @@ impl Regulars {
             return Turn::endless();
         }
         self.had_last_tick = self.were_served && !self.had_last_tick;
-        match self.had_last_tick {
-            true => Turn { left: 0, end_ns: 0 },
-            false => Turn {
-                left: TURN_OF_OTHERS_EVENTS,
-                end_ns: monotonic_ns() + TURN_OF_OTHERS_NS,
-            },
-        }
+        let left = match self.had_last_tick {
+            true => 0,
+            false => TURN_OF_OTHERS_EVENTS,
+        };
+        Turn { left, end_ns: None }
     }
 }
 
@@ -119,7 +117,8 @@ impl Regulars {
 #[derive(Debug)]
 pub(super) struct Turn {
     left: usize,
-    end_ns: u64,
+    /// Known once the first of them comes: most ticks have none, and need no clock.
+    end_ns: Option<u64>,
 }
 
 impl Turn {
@@ -127,7 +126,7 @@ impl Turn {
     pub(super) fn endless() -> Self {
         Self {
             left: usize::MAX,
-            end_ns: u64::MAX,
+            end_ns: Some(u64::MAX),
         }
     }
 
@@ -137,9 +136,15 @@ impl Turn {
         if self.left == 0 {
             return false;
         }
-        let is_first = self.left == TURN_OF_OTHERS_EVENTS;
         self.left -= 1;
-        is_first || self.end_ns == u64::MAX || monotonic_ns() < self.end_ns
+        match self.end_ns {
+            Some(u64::MAX) => true,
+            Some(end_ns) => monotonic_ns() < end_ns,
+            None => {
+                self.end_ns = Some(monotonic_ns() + TURN_OF_OTHERS_NS);
+                true
+            }
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use millpond_lab::launch::LaunchSpec;
 use millpond_lab::port;
 use millpond_lab::probe::Probe;
 use millpond_lab::subject::{Launcher, Subject};
+use millpond_lab::{CompareConfig, Target, Url};
 
 pub(crate) fn launcher() -> Launcher {
     Launcher {
@@ -23,6 +24,26 @@ pub(crate) fn spec(directory: &Path, command: &[&str]) -> LaunchSpec {
         command: command.iter().map(OsString::from).collect(),
         ..LaunchSpec::default()
     }
+}
+
+/// A comparison of `words` at `address` under `allocators`, as short as it can be.
+pub(crate) fn short_comparison(
+    directory: &Path,
+    words: &[String],
+    address: SocketAddr,
+    allocators: Vec<String>,
+) -> CompareConfig {
+    let url = Url::parse(&format!("http://{address}/")).expect("url");
+    let words = words.iter().map(OsString::from).collect();
+    let mut config = CompareConfig::new(Target::Command { words, url }, launcher());
+    config.allocators = Some(allocators);
+    config.rounds = Some(2);
+    config.time_budget = Duration::from_secs(10);
+    config.connections = 4;
+    config.rate_per_s = Some(200.0);
+    config.out = directory.join("report");
+    config.seed = Some(1);
+    config
 }
 
 pub(crate) fn free_address() -> SocketAddr {

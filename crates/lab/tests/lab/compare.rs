@@ -1,31 +1,20 @@
 //! Whole comparisons of other people's servers, small but real, and every way they can go wrong.
 
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
 use millpond_measure::record::{Measure, Operation, Quantity, Role, RoundStatus};
 
-use crate::common::{free_address, launcher, preloadable, probe, python_server};
+use crate::common::{free_address, preloadable, probe, python_server, short_comparison};
 
 /// A comparison of `words` at `address`, as short as it can be.
 fn config(directory: &Path, words: &[String], address: std::net::SocketAddr) -> CompareConfig {
-    let url = Url::parse(&format!("http://{address}/")).expect("url");
-    let words = words.iter().map(OsString::from).collect();
-    let mut config = CompareConfig::new(Target::Command { words, url }, launcher());
     let second = preloadable().pop().map(|allocator| allocator.name);
-    config.allocators = Some(std::iter::once("glibc".to_owned()).chain(second).collect());
-    config.rounds = Some(2);
-    config.time_budget = Duration::from_secs(10);
-    config.connections = 4;
-    config.rate_per_s = Some(200.0);
-    config.out = directory.join("report");
-    config.seed = Some(1);
-    config
+    let allocators = std::iter::once("glibc".to_owned()).chain(second).collect();
+    short_comparison(directory, words, address, allocators)
 }
 
 fn run(config: &CompareConfig) -> (Result<CompareOutcome, LabError>, Vec<LabEvent>) {

@@ -1,7 +1,6 @@
 //! Servers that do not speak HTTP, and loads of the user's: redis under redis-benchmark, and every way
 //! a load can fail; and servers as the user wants them started.
 
-use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,25 +11,18 @@ use millpond_lab::identity::Identity;
 use millpond_lab::launch::StopSignal;
 use millpond_lab::metric::Metric;
 use millpond_lab::readiness::Ready;
-use millpond_lab::{CompareConfig, CompareOutcome, LabError, LoadCommand, Target, Url, compare};
+use millpond_lab::{CompareConfig, CompareOutcome, LabError, LoadCommand, compare};
 use millpond_measure::record::{Measure, Operation, Quantity, RoundStatus};
 
-use crate::common::{free_address, has_program, launcher, node_server, probe, redis_server};
+use crate::common::{
+    free_address, has_program, node_server, probe, redis_server, short_comparison,
+};
 
 const REQUESTS: u32 = 2_000;
 
 fn config(directory: &Path, words: &[String], address: SocketAddr) -> CompareConfig {
-    let url = Url::parse(&format!("http://{address}/")).expect("url");
-    let words = words.iter().map(OsString::from).collect();
-    let mut config = CompareConfig::new(Target::Command { words, url }, launcher());
-    config.allocators = Some(["glibc", "mempool"].map(str::to_owned).to_vec());
-    config.rounds = Some(2);
-    config.time_budget = Duration::from_secs(10);
-    config.connections = 4;
-    config.rate_per_s = Some(200.0);
-    config.out = directory.join("report");
-    config.seed = Some(1);
-    config
+    let allocators = ["glibc", "mempool"].map(str::to_owned).to_vec();
+    short_comparison(directory, words, address, allocators)
 }
 
 fn load(line: &str, metrics: &[&str]) -> LoadCommand {

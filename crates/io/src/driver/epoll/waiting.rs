@@ -4,8 +4,7 @@
 //! its spins cost more than those of a ring.
 
 use super::{EpollDriver, whole_ms_wait};
-use crate::clock::earlier;
-use crate::clock::{monotonic_ns, timespec_of_ns};
+use crate::clock::{earlier, monotonic_ns, timespec_of_ns};
 use crate::driver::busy_poll::LOOKS_PER_CLOCK;
 use crate::error::IoError;
 use rustix::event::epoll;

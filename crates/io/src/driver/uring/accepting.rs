@@ -127,11 +127,10 @@ impl UringDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        while turn.goes_on() || self.takes_last_connections() {
-            let Some(fd) = self.accepted.pop_front() else {
-                return;
-            };
-            self.take_in(fd, pools, handler);
+        while !self.accepted.is_empty() && (turn.goes_on() || self.takes_last_connections()) {
+            if let Some(fd) = self.accepted.pop_front() {
+                self.take_in(fd, pools, handler);
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::ring::Wait;
 use super::{MEMORY_PAUSE, UringDriver};
-use crate::clock::monotonic_ns;
+use crate::clock::{earlier, monotonic_ns};
 use crate::driver::busy_poll::LOOKS_PER_CLOCK;
 use crate::driver::features::DriverFeature;
 use crate::error::IoError;
@@ -29,7 +29,7 @@ impl UringDriver {
             || self.takes_last_connections()
             || self.ring.has_completions();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
-        let deadline_ns = deadline_ns.into_iter().chain(own_deadline_ns).min();
+        let deadline_ns = earlier(deadline_ns, own_deadline_ns);
         let wait = match deadline_ns {
             _ if must_look_only => Wait::Look,
             Some(deadline_ns) if deadline_ns <= self.now_ns => Wait::Look,
