@@ -28,6 +28,10 @@ pub(crate) struct CgroupRoot {
 pub(crate) struct CgroupSample {
     /// CPU time of all processes that ever were in it.
     pub(crate) cpu_ns: Option<u64>,
+    /// Of that, in user mode.
+    pub(crate) user_cpu_ns: Option<u64>,
+    /// Of that, in the kernel.
+    pub(crate) system_cpu_ns: Option<u64>,
     /// Most memory at any moment, page cache and kernel memory included.
     pub(crate) memory_peak_bytes: Option<u64>,
 }
@@ -99,8 +103,11 @@ impl Cgroup {
     /// Reads its accounts. What is not counted is absent.
     pub(crate) fn sample(&self) -> CgroupSample {
         let read = |file: &str| fs::read_to_string(self.directory.join(file)).ok();
+        let cpu = read("cpu.stat").unwrap_or_default();
         CgroupSample {
-            cpu_ns: read("cpu.stat").and_then(|text| usage_ns(&text)),
+            cpu_ns: nanoseconds(&cpu, "usage_usec"),
+            user_cpu_ns: nanoseconds(&cpu, "user_usec"),
+            system_cpu_ns: nanoseconds(&cpu, "system_usec"),
             memory_peak_bytes: read("memory.peak").and_then(|text| text.trim().parse().ok()),
         }
     }
@@ -136,11 +143,10 @@ fn place(mounts: &str, own: &str) -> Option<(String, String)> {
     Some((mount, path.to_owned()))
 }
 
-fn usage_ns(stat: &str) -> Option<u64> {
-    let line = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "))?;
-    line.trim().parse::<u64>().ok()?.checked_mul(1_000)
+fn nanoseconds(stat: &str, name: &str) -> Option<u64> {
+    let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+    let (_, microseconds) = lines.find(|(key, _)| *key == name)?;
+    microseconds.trim().parse::<u64>().ok()?.checked_mul(1_000)
 }
 
 #[cfg(test)]
@@ -162,8 +168,10 @@ mod tests {
         );
         assert_eq!(place("cgroup /x cgroup rw 0 0\n", own), None);
         assert_eq!(place(mounts, "4:memory:/a\n"), None);
-        assert_eq!(usage_ns("usage_usec 12\nuser_usec 10\n"), Some(12_000));
-        assert_eq!(usage_ns("nothing"), None);
+        let stat = "usage_usec 12\nuser_usec 10\nsystem_usec 2\n";
+        assert_eq!(nanoseconds(stat, "usage_usec"), Some(12_000));
+        assert_eq!(nanoseconds(stat, "system_usec"), Some(2_000));
+        assert_eq!(nanoseconds("nothing", "usage_usec"), None);
     }
 
     /// Goal: a group counts what its process did, also after that has ended, and goes with it. Where

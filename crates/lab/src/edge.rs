@@ -2,7 +2,7 @@
 //!
 //! On the path: `run` takes one before and one after each phase, while the target is idle.
 
-use millpond_measure::counters::CounterValues;
+use millpond_measure::counters::{CounterKind, CounterValues};
 use millpond_measure::noise::{CpuTimes, MachineNoise};
 use millpond_measure::process::ProcessSample;
 use millpond_measure::record::{Measure, NoiseFlag, Operation, Quantity, RoundMeasures};
@@ -11,6 +11,21 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::cgroup::{Cgroup, CgroupSample};
 use crate::error::RunError;
 use crate::session::Session;
+
+/// What the processor counts, and as what it is reported.
+const HARDWARE: [(Quantity, CounterKind); 8] = [
+    (Quantity::Instructions, CounterKind::UserInstructions),
+    (
+        Quantity::KernelInstructions,
+        CounterKind::KernelInstructions,
+    ),
+    (Quantity::Cycles, CounterKind::UserCycles),
+    (Quantity::KernelCycles, CounterKind::KernelCycles),
+    (Quantity::BranchMisses, CounterKind::BranchMisses),
+    (Quantity::L1dMisses, CounterKind::L1dMisses),
+    (Quantity::CacheMisses, CounterKind::CacheMisses),
+    (Quantity::DtlbMisses, CounterKind::DtlbMisses),
+];
 
 /// Everything that is read at an edge.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +61,7 @@ impl Edge {
 
     /// Most memory of the target's control group, where that is counted. Not comparable with resident
     /// memory: the page cache is in it, and pages that others had first are not.
-    pub(crate) fn cgroup_peak_bytes(&self) -> Option<u64> {
+    fn cgroup_peak_bytes(&self) -> Option<u64> {
         self.cgroup.memory_peak_bytes
     }
 
@@ -87,23 +102,83 @@ impl Edge {
         measures: &mut RoundMeasures,
     ) {
         let per_request = |value: u64| value as f64 / requests as f64;
-        let process = self.process.since(&earlier.process);
         let counted = self.counters.since(&earlier.counters);
-        let faults = process.minor_faults + process.major_faults;
-        let switches = process.voluntary_switches + process.involuntary_switches;
-        let values = [
-            (Quantity::CpuTime, Some(self.cpu_ns_since(earlier))),
-            (Quantity::PageFaults, Some(faults)),
-            (Quantity::ContextSwitches, Some(switches)),
-            (Quantity::Instructions, counted.user_instructions),
-            (Quantity::KernelInstructions, counted.kernel_instructions),
-            (Quantity::Cycles, counted.user_cycles),
-            (Quantity::KernelCycles, counted.kernel_cycles),
-        ];
-        for (quantity, value) in values {
+        for (quantity, value) in self.kernel_costs(earlier, &counted) {
             if let Some(value) = value {
                 measures.set(Measure::of(operation, quantity), per_request(value));
             }
+        }
+        for (quantity, kind) in HARDWARE {
+            let Some(value) = counted.get(kind) else {
+                continue;
+            };
+            let measure = Measure::of(operation, quantity);
+            measures.set(measure, per_request(value));
+            if counted.is_scaled(kind) {
+                measures.scaled.insert(measure);
+            }
+        }
+    }
+
+    /// What the kernel itself accounts for.
+    fn kernel_costs(
+        &self,
+        earlier: &Self,
+        counted: &CounterValues,
+    ) -> [(Quantity, Option<u64>); 8] {
+        let process = self.process.since(&earlier.process);
+        let faults = process.minor_faults + process.major_faults;
+        let switches = process.voluntary_switches + process.involuntary_switches;
+        let of_group = |of: fn(&CgroupSample) -> Option<u64>| {
+            let both = of(&self.cgroup).zip(of(&earlier.cgroup));
+            both.map(|(now, before)| now.saturating_sub(before))
+        };
+        let user_ns = of_group(|group| group.user_cpu_ns).unwrap_or(process.user_cpu_ns);
+        let system_ns = of_group(|group| group.system_cpu_ns).unwrap_or(process.system_cpu_ns);
+        [
+            (Quantity::CpuTime, Some(self.cpu_ns_since(earlier))),
+            (Quantity::UserCpu, Some(user_ns)),
+            (Quantity::SystemCpu, Some(system_ns)),
+            (Quantity::PageFaults, Some(faults)),
+            (Quantity::MinorFaults, Some(process.minor_faults)),
+            (Quantity::MajorFaults, Some(process.major_faults)),
+            (Quantity::ContextSwitches, Some(switches)),
+            (
+                Quantity::Migrations,
+                counted.migrations.or(process.migrations),
+            ),
+        ]
+    }
+
+    /// Notes the memory that the target has after the equal work.
+    pub(crate) fn note_memory(&self, measures: &mut RoundMeasures) {
+        let process = &self.process;
+        let values = [
+            (Quantity::RssAfterWork, Some(process.rss_bytes)),
+            (Quantity::PeakRss, Some(process.peak_rss_bytes)),
+            (Quantity::CgroupPeak, self.cgroup_peak_bytes()),
+            (Quantity::PssAfterWork, process.pss_bytes),
+            (Quantity::UssAfterWork, process.private_bytes),
+            (Quantity::HugePages, process.huge_page_bytes),
+        ];
+        note(&values, measures);
+    }
+
+    /// Notes what is left of it some idle time later.
+    pub(crate) fn note_idle_memory(&self, measures: &mut RoundMeasures) {
+        let process = &self.process;
+        let values = [
+            (Quantity::RssAfterIdle, Some(process.rss_bytes)),
+            (Quantity::PssAfterIdle, process.pss_bytes),
+        ];
+        note(&values, measures);
+    }
+}
+
+fn note(values: &[(Quantity, Option<u64>)], measures: &mut RoundMeasures) {
+    for &(quantity, value) in values {
+        if let Some(bytes) = value {
+            measures.set(Measure::whole(quantity), bytes as f64);
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Findings {
     pub(crate) native: Option<String>,
     /// What our server says about itself.
     pub(crate) server: ServerInfo,
-    /// One line on hardware counters.
+    /// On hardware counters and exact memory: what is counted, or why not.
     pub(crate) counters: String,
     /// Names and reasons of candidates that were left out.
     pub(crate) left_out: Vec<(String, String)>,
@@ -145,7 +145,10 @@ fn smoke(
     let mut overhead = began.elapsed();
     if candidate.role == Role::Baseline {
         findings.native.clone_from(&session.presence.native);
-        findings.counters = session.counters.describe();
+        let mut lines = session.counters.lines();
+        let memory = session.tree.sample().ok();
+        lines.extend(memory.and_then(|sample| sample.total.missing_line()));
+        findings.counters = lines.join("; ");
         // A server of another protocol would take the question for an attack.
         if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
             findings.server = ServerInfo::ask(&workshop.driver.target.probe(session.address));

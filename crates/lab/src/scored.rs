@@ -137,14 +137,10 @@ fn phases(
         );
         edge = after;
     }
-    note_memory(&edge, &mut scored.measures);
+    edge.note_memory(&mut scored.measures);
     sleep_unless_stopped(IDLE, stop)?;
     let rested = Edge::read(session)?;
-    let measures = &mut scored.measures;
-    measures.set(
-        Measure::whole(Quantity::RssAfterIdle),
-        rested.process.rss_bytes as f64,
-    );
+    rested.note_idle_memory(&mut scored.measures);
     edge = rested;
     for (index, &operation) in operations.iter().enumerate() {
         let per_s = plan.rate_per_s.get(index).copied().unwrap_or(1.0);
@@ -194,13 +190,9 @@ fn command_phase(
     measures
         .noise
         .extend(after.noise_since(&before, "load", load.cpu_ns));
-    note_memory(&after, measures);
+    after.note_memory(measures);
     sleep_unless_stopped(IDLE, stop)?;
-    let rested = Edge::read(session)?;
-    let after_idle = Measure::whole(Quantity::RssAfterIdle);
-    scored
-        .measures
-        .set(after_idle, rested.process.rss_bytes as f64);
+    Edge::read(session)?.note_idle_memory(&mut scored.measures);
     Ok(())
 }
 
@@ -233,24 +225,6 @@ fn note_throughput(
             limit,
             phase: Some(name),
         });
-    }
-}
-
-fn note_memory(edge: &Edge, measures: &mut RoundMeasures) {
-    let process = &edge.process;
-    measures.set(
-        Measure::whole(Quantity::RssAfterWork),
-        process.rss_bytes as f64,
-    );
-    measures.set(
-        Measure::whole(Quantity::PeakRss),
-        process.peak_rss_bytes as f64,
-    );
-    if let Some(peak_bytes) = edge.cgroup_peak_bytes() {
-        measures.set(Measure::whole(Quantity::CgroupPeak), peak_bytes as f64);
-    }
-    if let Some(pss_bytes) = process.pss_bytes {
-        measures.set(Measure::whole(Quantity::PssAfterWork), pss_bytes as f64);
     }
 }
 

@@ -9,6 +9,7 @@ mod pairing;
 mod trust;
 mod question;
 mod pools;
+mod recommendation;
 
 use std::collections::BTreeSet;
 
@@ -42,6 +43,7 @@ pub fn analyse(candidates: &[CandidateRounds]) -> Analysis {
     let verdicts = question::answer_all(&field);
     Analysis {
         self_check: trust::self_check(&field, &verdicts),
+        recommendation: recommendation::recommend(&field, &verdicts),
         verdicts,
         pools_effect: pools::effects(&field),
         details,

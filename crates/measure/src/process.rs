@@ -53,6 +53,11 @@ pub struct ProcessSample {
     pub pss_bytes: Option<u64>,
     /// Pages that belong to this process alone; `None` without permission.
     pub private_bytes: Option<u64>,
+    /// Memory without a file behind it, such as heaps and stacks, shared pages divided by their
+    /// users; `None` without permission.
+    pub anonymous_bytes: Option<u64>,
+    /// Of the memory without a file: what lies in transparent huge pages; `None` without permission.
+    pub huge_page_bytes: Option<u64>,
     /// Most resident memory ever.
     pub peak_rss_bytes: u64,
     /// Page faults answered without a disk.
@@ -67,6 +72,9 @@ pub struct ProcessSample {
     pub voluntary_switches: u64,
     /// Times its living threads were put off the CPU.
     pub involuntary_switches: u64,
+    /// Times its living threads went to another CPU; `None` where the kernel does not tell.
+    #[serde(default)]
+    pub migrations: Option<u64>,
     /// Threads now.
     pub threads: u64,
 }
@@ -82,12 +90,11 @@ impl ProcessSample {
             return Err(ProcessError::Gone { pid });
         }
         let status = read_file(pid, &format!("/proc/{pid}/status"))?;
-        let (rss_bytes, pss_bytes, private_bytes) = memory(pid, &status)?;
+        let memory = memory(pid, &status)?;
+        let rss_bytes = memory.rss_bytes;
         let (voluntary_switches, involuntary_switches) = switches(pid, &status);
         Ok(Self {
-            rss_bytes,
-            pss_bytes,
-            private_bytes,
+            migrations: migrations(pid),
             // A kernel without VmHWM still had the present pages at its peak.
             peak_rss_bytes: parse::kilobytes(&status, "VmHWM")
                 .unwrap_or(0)
@@ -99,6 +106,17 @@ impl ProcessSample {
             voluntary_switches,
             involuntary_switches,
             threads: stat.threads,
+            ..memory
+        })
+    }
+
+    /// One line for people on memory that cannot be read; `None` if all of it can.
+    #[must_use]
+    pub fn missing_line(&self) -> Option<String> {
+        self.pss_bytes.is_none().then(|| {
+            "smaps_rollup of the server cannot be read: PSS, USS, huge pages and fragmentation are \
+             not measured; run as root or as the server's user"
+                .to_owned()
         })
     }
 
@@ -109,16 +127,17 @@ impl ProcessSample {
     }
 
     /// Both processes together. Peaks add up too, though they need not have been at the same
-    /// moment: an upper bound. PSS and private memory are known only if known of both.
+    /// moment: an upper bound. PSS, private memory and the like are known only if known of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
+        let both = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(a, b)| a + b);
         Self {
             rss_bytes: self.rss_bytes + other.rss_bytes,
-            pss_bytes: self.pss_bytes.zip(other.pss_bytes).map(|(a, b)| a + b),
-            private_bytes: self
-                .private_bytes
-                .zip(other.private_bytes)
-                .map(|(a, b)| a + b),
+            pss_bytes: both(self.pss_bytes, other.pss_bytes),
+            private_bytes: both(self.private_bytes, other.private_bytes),
+            anonymous_bytes: both(self.anonymous_bytes, other.anonymous_bytes),
+            huge_page_bytes: both(self.huge_page_bytes, other.huge_page_bytes),
+            migrations: both(self.migrations, other.migrations),
             peak_rss_bytes: self.peak_rss_bytes + other.peak_rss_bytes,
             minor_faults: self.minor_faults + other.minor_faults,
             major_faults: self.major_faults + other.major_faults,
@@ -132,8 +151,12 @@ impl ProcessSample {
 
     /// What happened since `earlier`: sums become differences, memory and threads stay as now.
     #[must_use]
-    pub const fn since(&self, earlier: &Self) -> Self {
+    pub fn since(&self, earlier: &Self) -> Self {
         Self {
+            migrations: self
+                .migrations
+                .zip(earlier.migrations)
+                .map(|(now, before)| now.saturating_sub(before)),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
             user_cpu_ns: self.user_cpu_ns.saturating_sub(earlier.user_cpu_ns),
@@ -214,27 +237,45 @@ fn read_file(pid: u32, path: &str) -> Result<String, ProcessError> {
         })
 }
 
-/// (RSS, PSS, private): exact from `smaps_rollup`, else RSS alone from `status`.
-fn memory(pid: u32, status: &str) -> Result<(u64, Option<u64>, Option<u64>), ProcessError> {
+/// A sample with memory alone: exact from `smaps_rollup`, else RSS from `status`.
+fn memory(pid: u32, status: &str) -> Result<ProcessSample, ProcessError> {
     // A process without memory is one that is ending right now; 0 would be a wrong number.
-    let coarse = parse::kilobytes(status, "VmRSS").ok_or(ProcessError::Gone { pid })?;
+    let rss_bytes = parse::kilobytes(status, "VmRSS").ok_or(ProcessError::Gone { pid })?;
+    let coarse = ProcessSample {
+        rss_bytes,
+        ..ProcessSample::default()
+    };
     let text = match read_file(pid, &format!("/proc/{pid}/smaps_rollup")) {
         Ok(text) => text,
-        Err(ProcessError::Refused { .. }) => return Ok((coarse, None, None)),
+        Err(ProcessError::Refused { .. }) => return Ok(coarse),
         // Kernels before 4.14 have no such file, for nobody.
         Err(_) if !fs::exists("/proc/self/smaps_rollup").unwrap_or(false) => {
-            return Ok((coarse, None, None));
+            return Ok(coarse);
         }
         Err(error) => return Err(error),
     };
     let field = |name| parse::kilobytes(&text, name);
-    let rss = field("Rss").ok_or(ProcessError::Gone { pid })?;
     let private = field("Private_Clean").zip(field("Private_Dirty"));
-    Ok((
-        rss,
-        field("Pss"),
-        private.map(|(clean, dirty)| clean + dirty),
-    ))
+    Ok(ProcessSample {
+        rss_bytes: field("Rss").ok_or(ProcessError::Gone { pid })?,
+        pss_bytes: field("Pss"),
+        private_bytes: private.map(|(clean, dirty)| clean + dirty),
+        // Kernels before 5.9 do not divide it.
+        anonymous_bytes: field("Pss_Anon").or_else(|| field("Anonymous")),
+        huge_page_bytes: field("AnonHugePages"),
+        ..ProcessSample::default()
+    })
+}
+
+/// Moves between CPUs of all living threads; `None` if the kernel was built without that file.
+fn migrations(pid: u32) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let counts = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("sched")).ok())
+        .map(|text| parse::statistic(&text, "se.nr_migrations"));
+    // A thread that ended in between is left out; one without the figure means that none has it.
+    counts.reduce(|sum, one| Some(sum? + one?))?
 }
 
 /// Context switches of all living threads; `status` of the process itself counts one thread only.

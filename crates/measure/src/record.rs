@@ -9,6 +9,7 @@ mod custom;
 mod measure;
 mod round;
 mod comparison;
+mod recommendation;
 mod class;
 mod cookies;
 mod load;
@@ -25,6 +26,7 @@ pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
+pub use recommendation::{Advice, Choice, CostDifference, CostPart, Recommendation};
 pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
     RoundStatus,

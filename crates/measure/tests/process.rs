@@ -53,9 +53,55 @@ fn own_memory_is_seen() {
     if let (Some(pss), Some(private)) = (after.pss_bytes, after.private_bytes) {
         assert!(private <= pss && pss <= after.rss_bytes, "{after:?}");
     }
+    if let (Some(before), Some(anonymous)) = (before.anonymous_bytes, after.anonymous_bytes) {
+        assert!(
+            (28 << 20..48 << 20).contains(&(anonymous - before)),
+            "{after:?}"
+        );
+        assert!(
+            after
+                .huge_page_bytes
+                .is_none_or(|huge| huge <= after.rss_bytes)
+        );
+        assert_eq!(after.missing_line(), None);
+    }
     // A 32 MiB block may be backed by huge pages: then there are few faults, but some.
     assert!(after.since(&before).minor_faults > 0);
     assert!(after.threads >= 1);
+}
+
+/// Goal: huge pages are seen where the kernel gives them when asked; where it never does, the figure
+/// is 0 and not absent.
+#[test]
+fn huge_pages_are_seen() {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let script = "import mmap,sys\nblock = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  block.madvise(mmap.MADV_HUGEPAGE)\n\
+                  for at in range(0, 32 << 20, 4096): block[at] = 1\n\
+                  print('ready', flush=True)\nsys.stdin.read()";
+    let started = Command::new("python3")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = started else {
+        eprintln!("skipped: no python3");
+        return;
+    };
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.as_mut().unwrap());
+    output.read_line(&mut line).unwrap();
+    let sample = ProcessSample::read(child.id());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(line, "ready\n");
+    let Some(huge_bytes) = sample.unwrap().huge_page_bytes else {
+        eprintln!("skipped: smaps_rollup cannot be read");
+        return;
+    };
+    let never = setting.is_ok_and(|text| text.contains("[never]"));
+    assert!(never || huge_bytes >= 2 << 20, "{huge_bytes}");
+    assert!(huge_bytes <= 40 << 20, "{huge_bytes}");
 }
 
 /// Goal: CPU time moves on when work is done, and sums only grow.

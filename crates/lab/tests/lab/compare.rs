@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
-use millpond_measure::record::{Measure, Operation, Quantity, Role, RoundStatus};
+use millpond_measure::record::{CandidateRounds, Measure, Operation, Quantity, Role, RoundStatus};
 
 use crate::common::{free_address, preloadable, probe, python_server, short_comparison};
 
@@ -78,7 +78,12 @@ fn nginx_is_compared() {
         for quantity in [
             Quantity::Throughput,
             Quantity::CpuTime,
+            Quantity::UserCpu,
+            Quantity::SystemCpu,
             Quantity::PageFaults,
+            Quantity::MinorFaults,
+            Quantity::MajorFaults,
+            Quantity::ContextSwitches,
         ] {
             let measure = Measure::of(Operation::Request, quantity);
             assert_eq!(
@@ -88,14 +93,7 @@ fn nginx_is_compared() {
                 candidate.name
             );
         }
-        let rss = candidate
-            .median(Measure::whole(Quantity::RssAfterWork))
-            .unwrap();
-        assert!(
-            rss > 1e6,
-            "three processes of nginx need more than {rss} bytes"
-        );
-        assert!(candidate.median(Measure::whole(Quantity::PeakRss)).unwrap() >= rss);
+        memory_is_complete(candidate);
         assert!(
             candidate
                 .curves
@@ -113,6 +111,24 @@ fn nginx_is_compared() {
     assert_eq!(Some(&library.path), allocator.library_title().as_ref());
     written_files_agree(&outcome, &events, directory.path());
     assert!(!probe(address).address_taken(), "nginx is gone");
+}
+
+/// Where `smaps_rollup` can be read, the parts of memory are there and fit each other.
+fn memory_is_complete(candidate: &CandidateRounds) {
+    let whole = |quantity| candidate.median(Measure::whole(quantity));
+    let rss = whole(Quantity::RssAfterWork).expect("always there");
+    assert!(
+        rss > 1e6,
+        "three processes of nginx need more than {rss} bytes"
+    );
+    assert!(whole(Quantity::PeakRss).expect("always there") >= rss);
+    let Some(pss) = whole(Quantity::PssAfterWork) else {
+        return;
+    };
+    let uss = whole(Quantity::UssAfterWork).expect("as PSS");
+    assert!(uss <= pss && pss <= rss, "{uss} {pss} {rss}");
+    assert!(whole(Quantity::PssAfterIdle).expect("as PSS") > 0.0);
+    assert!(whole(Quantity::HugePages).expect("as PSS") <= rss);
 }
 
 fn written_files_agree(outcome: &CompareOutcome, events: &[LabEvent], directory: &Path) {

@@ -49,6 +49,14 @@ pub(super) fn number(text: &str, name: &str) -> Option<u64> {
     line_value(text, name)?.parse().ok()
 }
 
+/// The value of a line of `/proc/PID/sched`, such as `se.nr_migrations   :    12`.
+pub(super) fn statistic(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim_end() == name).then(|| value.trim().parse().ok())?
+    })
+}
+
 fn line_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
@@ -106,6 +114,15 @@ mod tests {
         assert_eq!(kilobytes(text, "VmRSS"), Some(1644 * 1024));
         assert_eq!(kilobytes(text, "Vm"), None);
         assert_eq!(number(text, "voluntary_ctxt_switches"), Some(12));
+    }
+
+    #[test]
+    fn sched_lines() {
+        let text = "sh (7, #threads: 1)\n-----\nse.sum_exec_runtime     :      12.000\n\
+                    se.nr_migrations              :                   12\n";
+        assert_eq!(statistic(text, "se.nr_migrations"), Some(12));
+        assert_eq!(statistic(text, "se.sum_exec_runtime"), None);
+        assert_eq!(statistic(text, "nr_migrations"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CandidateRounds, FORMAT_VERSION, Measure};
+use super::{CandidateRounds, FORMAT_VERSION, Measure, Recommendation};
 use crate::environment::Environment;
 use crate::statistics::Comparison;
 
@@ -137,6 +137,8 @@ pub struct Analysis {
     pub pools_effect: Vec<PoolsEffect>,
     /// Every measure on its own.
     pub details: Vec<MeasureComparisons>,
+    /// What to use for what and why, and when not to, in two sentences.
+    pub recommendation: Recommendation,
     /// What the baseline run twice showed, as one sentence; empty if it was not run twice.
     pub self_check: String,
     /// What a reader has to know before relying on the answers.

@@ -60,6 +60,8 @@ pub enum Unit {
     Bytes,
     /// A plain number.
     Count,
+    /// So many times another number.
+    Ratio,
     /// The user's own.
     Custom(&'static str),
 }
@@ -68,12 +70,15 @@ impl Unit {
     /// The value with its unit, three digits.
     #[must_use]
     pub fn format(self, value: f64) -> String {
-        use crate::units::{format_bytes, format_count, format_duration_ns, format_rate};
+        use crate::units::{
+            format_bytes, format_count, format_duration_ns, format_rate, format_three_digits,
+        };
         match self {
             Self::PerSecond => format_rate(value),
             Self::Nanoseconds => format_duration_ns(value),
             Self::Bytes => format_bytes(value),
             Self::Count => format_count(value),
+            Self::Ratio => format!("{}x", format_three_digits(value)),
             Self::Custom(unit) => format!("{} {unit}", format_count(value)),
         }
     }
@@ -161,6 +166,21 @@ quantities! {
     RssAfterIdle = "rss_after_idle_bytes", "RSS after idle", Bytes, LowerIsBetter, 0.05, wall false;
     /// Resident memory with shared pages divided by their users, after the work.
     PssAfterWork = "pss_after_work_bytes", "PSS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Pages that belong to the server's processes alone, after the work.
+    UssAfterWork = "uss_after_work_bytes", "USS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Resident memory with shared pages divided by their users, some idle seconds after the work.
+    PssAfterIdle = "pss_after_idle_bytes", "PSS after idle", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Memory in transparent huge pages after the work. More of it means fewer TLB misses; what it
+    /// costs stands in RSS.
+    HugePages = "huge_pages_after_work_bytes", "huge pages", Bytes, HigherIsBetter, 0.05,
+        wall false;
+    /// Bytes that the program has asked for and not given back, after the work: an estimate from
+    /// sampled blocks.
+    LiveBytes = "live_after_work_bytes", "live after work", Bytes, LowerIsBetter, 0.05, wall false;
+    /// The most of them at any moment.
+    PeakLiveBytes = "peak_live_bytes", "peak live", Bytes, LowerIsBetter, 0.05, wall false;
+    /// Memory without a file behind it for each live byte, after the work.
+    Fragmentation = "fragmentation_ratio", "fragmentation", Ratio, LowerIsBetter, 0.05, wall false;
     /// User-mode instructions.
     Instructions = "instructions_per_request", "instructions/req", Count, LowerIsBetter, 0.01,
         wall false;
@@ -175,12 +195,38 @@ quantities! {
     /// CPU time, user and system, of the server. A neighbour makes it larger through shared caches,
     /// as with cycles, but waiting for a CPU does not count.
     CpuTime = "cpu_per_request_ns", "CPU/req", Nanoseconds, LowerIsBetter, 0.02, wall false;
+    /// CPU time in user mode, in the kernel's steps of 10 ms where there is no control group.
+    UserCpu = "user_cpu_per_request_ns", "user CPU/req", Nanoseconds, LowerIsBetter, 0.05,
+        wall false;
+    /// CPU time in the kernel, as above.
+    SystemCpu = "system_cpu_per_request_ns", "system CPU/req", Nanoseconds, LowerIsBetter, 0.05,
+        wall false;
+    /// Branches in user mode that went the other way than foretold. Who else runs on a core trains
+    /// its predictor and fills its caches, so these four need a quiet machine.
+    BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, 0.05,
+        wall true;
+    /// Loads in user mode that the first level data cache did not answer.
+    L1dMisses = "l1d_misses_per_request", "L1d misses/req", Count, LowerIsBetter, 0.05, wall true;
+    /// Accesses in user mode that no cache answered, where L1d misses cannot be counted.
+    CacheMisses = "cache_misses_per_request", "cache misses/req", Count, LowerIsBetter, 0.05,
+        wall true;
+    /// Loads in user mode whose page the first level data TLB did not know.
+    DtlbMisses = "dtlb_misses_per_request", "dTLB misses/req", Count, LowerIsBetter, 0.05,
+        wall true;
     /// Page faults, minor and major.
     PageFaults = "page_faults_per_request", "page faults/req", Count, LowerIsBetter, 0.05,
+        wall false;
+    /// Page faults answered without a disk.
+    MinorFaults = "minor_faults_per_request", "minor faults/req", Count, LowerIsBetter, 0.05,
+        wall false;
+    /// Page faults that had to wait for a disk.
+    MajorFaults = "major_faults_per_request", "major faults/req", Count, LowerIsBetter, 0.05,
         wall false;
     /// Context switches, voluntary and involuntary.
     ContextSwitches = "context_switches_per_request", "switches/req", Count, LowerIsBetter, 0.05,
         wall true;
+    /// Moves of a thread to another CPU.
+    Migrations = "migrations_per_request", "migrations/req", Count, LowerIsBetter, 0.05, wall true;
     /// Calls of malloc, calloc, realloc, aligned_alloc and their kin.
     HeapCalls = "heap_calls_per_request", "heap calls/req", Count, LowerIsBetter, 0.01, wall false;
     /// Bytes asked of the heap.
@@ -316,6 +362,7 @@ mod tests {
                 Unit::Nanoseconds => assert!(key.ends_with("_ns"), "{key}"),
                 Unit::Bytes => assert!(key.contains("_bytes"), "{key}"),
                 Unit::Count => assert!(key.ends_with("_per_request"), "{key}"),
+                Unit::Ratio => assert!(key.ends_with("_ratio"), "{key}"),
                 Unit::Custom(_) => unreachable!("{key} is ours"),
             }
         }

@@ -1,6 +1,6 @@
 //! One candidate and what every round measured of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +120,13 @@ pub struct RoundMeasures {
     /// this version does not know.
     #[serde(deserialize_with = "known_measures")]
     pub measures: BTreeMap<Measure, f64>,
+    /// Those of the numbers that are estimates, because their hardware counter was shared with others.
+    /// Reports mark them with "~".
+    #[serde(
+        deserialize_with = "known_names",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub scaled: BTreeSet<Measure>,
     /// What disturbed the run.
     pub noise: Vec<NoiseFlag>,
     /// Requests done in all phases together.
@@ -139,6 +146,14 @@ where
         .into_iter()
         .filter_map(|(key, value)| Some((key.parse().ok()?, value)))
         .collect())
+}
+
+fn known_names<'de, D>(deserializer: D) -> Result<BTreeSet<Measure>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    let all = Vec::<String>::deserialize(deserializer)?;
+    Ok(all.iter().filter_map(|key| key.parse().ok()).collect())
 }
 
 impl RoundMeasures {
@@ -226,6 +241,14 @@ impl CandidateRounds {
             .iter()
             .filter_map(|entry| entry.get(measure))
             .collect()
+    }
+
+    /// True if the value of some round is an estimate, because its counter was shared.
+    #[must_use]
+    pub fn is_scaled(&self, measure: Measure) -> bool {
+        self.rounds
+            .iter()
+            .any(|round| round.scaled.contains(&measure))
     }
 
     /// The median over rounds: what tables show.

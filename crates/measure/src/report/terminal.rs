@@ -38,6 +38,13 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
         text += &wrap(&question.sentence, width, "  ");
     }
+    let recommendation = &record.analysis.recommendation;
+    if !recommendation.sentence.is_empty() {
+        text += "\nRecommendation:\n";
+        for sentence in [&recommendation.sentence, &recommendation.caution] {
+            text += &wrap(&format!("  {sentence}"), width, "    ");
+        }
+    }
     if !record.analysis.pools_effect.is_empty() {
         text += "\nWhat memory pools change (pools on against pools off):\n";
         for effect in &record.analysis.pools_effect {
@@ -250,6 +257,11 @@ fn column(record: &ComparisonRecord, measure: Measure) -> Column {
         let value = candidate
             .median(measure)
             .map_or_else(|| "-".to_owned(), |v| short(measure, v));
+        let value = if candidate.is_scaled(measure) {
+            format!("~{value}")
+        } else {
+            value
+        };
         (
             value,
             find(comparisons, &candidate.name).map(|one| one.verdict.clone()),
@@ -316,7 +328,7 @@ fn short(measure: Measure, value: f64) -> String {
         Unit::PerSecond | Unit::Count => format_count(value),
         Unit::Nanoseconds => format_duration_ns(value).replace(' ', ""),
         Unit::Bytes => format_bytes(value).replace(' ', "").replace("iB", ""),
-        Unit::Custom(_) => format_count(value),
+        Unit::Ratio | Unit::Custom(_) => format_count(value),
     }
 }
 

@@ -151,8 +151,7 @@ pub(crate) fn candidates(
                 size_bytes: 700_000,
                 version: Some("synthetic".to_owned()),
             }),
-            rounds: Vec::new(),
-            curves: Vec::new(),
+            ..CandidateRounds::default()
         })
         .collect();
     for round in 0..rounds {
