@@ -3,6 +3,7 @@
 mod accuracy;
 mod allocators;
 mod arrivals;
+mod baseline;
 mod bench;
 mod compare;
 mod compatible;
@@ -16,6 +17,7 @@ mod logs;
 mod merge;
 mod mixes;
 mod printing;
+mod report;
 mod requests;
 mod results;
 mod script;
@@ -48,6 +50,7 @@ use std::sync::atomic::AtomicBool;
   millpond serve entity --data ./data
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
   millpond bench pools
+  millpond report millpond-report/results.json
 
 Exit status: 0 done; 1 failed; 2 wrong usage; 3 an objective was missed; 4 the measurement is not to be trusted;
 5 a condition of --abort ended the run;
@@ -64,6 +67,7 @@ enum Command {
     Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
     Load(merge::LoadJob),
+    Report(report::ReportFlags),
     Serve(serve::ServeFlags),
 }
 
@@ -75,6 +79,7 @@ impl Cli {
             Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
             Command::Load(flags) => flags.run(),
+            Command::Report(flags) => flags.run(),
             Command::Serve(flags) => flags.run(),
         }
     }

@@ -1,4 +1,5 @@
-//! Analyses a `results.json` again and writes its reports, with the rules of this version:
+//! Analyses a `results.json` again and writes its reports, with the rules of this version (`millpond
+//! report` shows the verdicts as they were made):
 //! `cargo run -p millpond-measure --example read_results -- results.json report.html`.
 
 use millpond_measure::record::ComparisonRecord;
@@ -11,7 +12,7 @@ fn main() -> std::io::Result<()> {
         std::process::exit(2);
     };
     let text = std::fs::read_to_string(results)?;
-    let mut record: ComparisonRecord = serde_json::from_str(&text)?;
+    let mut record = ComparisonRecord::from_text(&text).map_err(std::io::Error::other)?;
     record.analyse();
     let options = terminal::TerminalOptions {
         report_path: Some(report.clone()),

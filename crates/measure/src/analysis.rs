@@ -10,6 +10,9 @@ mod trust;
 mod question;
 mod pools;
 mod recommendation;
+mod across;
+
+pub(crate) use across::{baseline_of, rounds_of, self_difference};
 
 use std::collections::BTreeSet;
 

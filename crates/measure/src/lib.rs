@@ -18,4 +18,5 @@ pub mod noise;
 pub mod slo;
 pub mod record;
 pub mod analysis;
+pub mod regression;
 pub mod report;

@@ -10,6 +10,8 @@ mod measure;
 mod round;
 mod comparison;
 mod recommendation;
+mod reading;
+mod regression;
 mod class;
 mod cookies;
 mod load;
@@ -26,7 +28,9 @@ pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
+pub use reading::RecordError;
 pub use recommendation::{Advice, Choice, CostDifference, CostPart, Recommendation};
+pub use regression::{Regression, RegressionBy, RegressionQuestion};
 pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
     RoundStatus,

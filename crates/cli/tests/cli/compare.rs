@@ -146,6 +146,7 @@ fn redis_is_compared_by_its_own_benchmark() {
     let text = std::fs::read_to_string(out.join("results.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(record["subject"]["native_allocator"], "jemalloc");
+    valid_and_shown_again(&out, &record);
     let load = record["settings"]["load_command"].as_str().unwrap();
     assert!(load.starts_with("redis-benchmark"), "{load}");
     for candidate in record["candidates"].as_array().unwrap() {
@@ -157,4 +158,20 @@ fn redis_is_compared_by_its_own_benchmark() {
             "{candidate}"
         );
     }
+}
+
+/// What was written is valid by its schema, and its page comes again from the record.
+fn valid_and_shown_again(out: &Path, record: &serde_json::Value) {
+    let schema = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/results.schema.json"
+    );
+    let problems = crate::schema_check::problems(schema, record);
+    assert!(problems.is_empty(), "{problems:?}");
+    let page = std::fs::read(out.join("report.html")).unwrap();
+    let (file, again) = (out.join("results.json"), out.join("again.html"));
+    let words = [file.as_os_str(), "--out".as_ref(), again.as_os_str()];
+    let finished = run(millpond(&["report"]).args(words));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert!(std::fs::read(again).unwrap() == page, "another page");
 }

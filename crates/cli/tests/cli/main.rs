@@ -23,3 +23,9 @@ mod load_accuracy;
 mod load_scripts;
 mod bench;
 mod compare;
+mod report;
+mod baseline;
+#[path = "../../../measure/tests/synthetic/mod.rs"]
+mod synthetic;
+#[path = "../../../measure/tests/schema_check/mod.rs"]
+mod schema_check;

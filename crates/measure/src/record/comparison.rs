@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CandidateRounds, FORMAT_VERSION, Measure, Recommendation};
+use super::{CandidateRounds, FORMAT_VERSION, Measure, Recommendation, Regression};
 use crate::environment::Environment;
 use crate::statistics::Comparison;
 
@@ -173,6 +173,9 @@ pub struct ComparisonRecord {
     pub counters: String,
     /// The candidates with their rounds.
     pub candidates: Vec<CandidateRounds>,
+    /// With `--baseline`: this comparison against an earlier record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regression: Option<Regression>,
     /// The answers, details, effect of pools; `warnings` of analysis and lab together.
     #[serde(flatten)]
     pub analysis: Analysis,

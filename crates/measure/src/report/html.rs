@@ -16,6 +16,7 @@ mod page;
 mod percentiles;
 mod course;
 mod load_page;
+mod regression;
 
 pub use load_page::{LoadPage, render as render_load};
 pub use page::render;

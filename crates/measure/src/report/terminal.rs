@@ -4,9 +4,11 @@
 //! for, and never as the only carrier of a meaning.
 
 use super::{MARKS, find, mark};
-use crate::record::{CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Role, Unit};
+use crate::record::{
+    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
+};
 use crate::statistics::{Comparison, Verdict};
-use crate::units::{format_bytes, format_count, format_duration_ns};
+use crate::units::{format_bytes, format_count, format_duration_ns, format_utc};
 
 /// How to print.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -51,6 +53,9 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
             text += &wrap(&format!("  {}", effect.sentence), width, "    ");
         }
     }
+    if let Some(regression) = &record.regression {
+        text += &against_earlier(regression, width);
+    }
     text.push('\n');
     if !record.analysis.self_check.is_empty() {
         text += &wrap(&record.analysis.self_check, width, "  ");
@@ -67,6 +72,31 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     }
     if let Some(path) = &options.report_path {
         text += &format!("\nReport: {path}\n");
+    }
+    text
+}
+
+/// What became of each candidate since the earlier record.
+fn against_earlier(regression: &Regression, width: usize) -> String {
+    let mut text = format!(
+        "\nAgainst the earlier record ({}, millpond {}):\n",
+        format_utc(regression.earlier_started_unix_s),
+        regression.earlier_version
+    );
+    text += &wrap(&format!("  {}", regression.sentence), width, "    ");
+    for question in &regression.questions {
+        for one in &question.comparisons {
+            if one.verdict.is_difference() || matches!(one.verdict, Verdict::Undecided { .. }) {
+                text += &wrap(
+                    &format!("  {} {}", mark(&one.verdict), one.sentence),
+                    width,
+                    "    ",
+                );
+            }
+        }
+    }
+    for warning in &regression.warnings {
+        text += &wrap(&format!("  - {warning}"), width, "    ");
     }
     text
 }

@@ -1,6 +1,6 @@
 //! The page from top to bottom.
 
-use super::{Look, STYLE, bars, curves, escape, forest, looks, prose, rounds, table};
+use super::{Look, STYLE, bars, curves, escape, forest, looks, prose, regression, rounds, table};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
     Role,
@@ -24,11 +24,17 @@ pub fn render(record: &ComparisonRecord) -> String {
     );
     page += &head(record);
     page += &answers(record);
+    page += &recommendation(record);
     page += &pools_answer(record);
+    page += &regression::answer(record);
     page += &self_check(record);
     page += &warnings(record);
     page += &section("The answers in pictures", &question_plots(record, &looks));
     page += &section("What memory pools change", &pools_plots(record, &looks));
+    page += &section(
+        "Against the earlier record",
+        &regression::plots(record, &looks),
+    );
     page += &section("Latency", &curves::plots(record, &looks));
     page += &section("Throughput, run by run", &throughput_rounds(record, &looks));
     page += &section("Memory", &bars::plot(record, &looks));
@@ -131,6 +137,19 @@ fn capitalised(text: &str) -> String {
     }
 }
 
+/// What to use, why, and when not to.
+fn recommendation(record: &ComparisonRecord) -> String {
+    let advice = &record.analysis.recommendation;
+    if advice.sentence.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<div class=\"card wide\"><p class=\"q\">What to use?</p><p>{}</p><p>{}</p></div>\n",
+        prose(&advice.sentence),
+        prose(&advice.caution)
+    )
+}
+
 fn pools_answer(record: &ComparisonRecord) -> String {
     let effects = &record.analysis.pools_effect;
     if effects.is_empty() {
@@ -179,7 +198,7 @@ fn look_of(record: &ComparisonRecord, looks: &[Look], name: &str) -> Look {
         })
 }
 
-fn forest_of(
+pub(super) fn forest_of(
     record: &ComparisonRecord,
     looks: &[Look],
     title: &str,

@@ -1,0 +1,106 @@
+//! `--baseline`: the check against an earlier record, and its exit status.
+
+use crate::support::{Finished, millpond, run};
+use crate::synthetic::{nine_plans, record};
+use millpond_measure::record::{ComparisonRecord, Quantity};
+use std::path::Path;
+
+fn write(directory: &Path, name: &str, record: &ComparisonRecord) -> String {
+    let file = directory.join(name);
+    std::fs::write(&file, record.to_json().unwrap()).unwrap();
+    file.display().to_string()
+}
+
+fn report(now: &str, earlier: &str, more: &[&str]) -> Finished {
+    run(millpond(&["report", now, "--baseline", earlier]).args(more))
+}
+
+/// Goal: a planted regression ends with status 3, with the candidate named in text, page and record; the
+/// same session against itself, and the other way round, ends with 0.
+#[test]
+fn a_regression_is_status_three() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = record(&nine_plans(), 10, 0.01, 3);
+    let mut after = before.clone();
+    for round in &mut after.candidates[7].rounds {
+        for (measure, value) in &mut round.measures {
+            if measure.quantity == Quantity::RssAfterWork {
+                *value *= 1.2;
+            }
+        }
+    }
+    after.analyse();
+    let earlier = write(directory.path(), "earlier.json", &before);
+    let now = write(directory.path(), "results.json", &after);
+    let checked = directory.path().join("checked.json").display().to_string();
+    let finished = report(&now, &earlier, &["--json", &checked]);
+    assert_eq!(finished.code(), 3, "{finished:?}");
+    let words =
+        "Regression: mimalloc with pools: RSS after work 20 % higher than the earlier record";
+    assert!(
+        finished.stdout.contains("Against the earlier record (2026"),
+        "{finished:?}"
+    );
+    assert!(unwrapped(&finished.stdout).contains(words), "{finished:?}");
+    let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
+    assert!(
+        page.contains("Against the earlier record")
+            && page.contains("RSS after work, now over then")
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&checked).unwrap()).unwrap();
+    assert_eq!(json["regression"]["regressed"], true);
+    for (now, earlier) in [(&earlier, &now), (&earlier, &earlier)] {
+        let finished = report(now, earlier, &[]);
+        assert_eq!(finished.code(), 0, "{finished:?}");
+        assert!(
+            finished.stdout.contains("No regression beyond the margins"),
+            "{finished:?}"
+        );
+    }
+    // What was checked once is shown again without the earlier record.
+    let finished = run(&mut millpond(&["report", &checked]));
+    assert_eq!(finished.code(), 3, "{finished:?}");
+    let again = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
+    assert!(again.contains("Against the earlier record"));
+}
+
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Goal: a slowdown of everybody is seen by value and, by ratio, told; a record of something else is
+/// one sentence.
+#[test]
+fn values_and_refusals() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = record(&nine_plans(), 10, 0.01, 3);
+    let mut after = before.clone();
+    for candidate in &mut after.candidates {
+        for round in &mut candidate.rounds {
+            for (measure, value) in &mut round.measures {
+                if measure.quantity == Quantity::Throughput {
+                    *value *= 0.6;
+                }
+            }
+        }
+    }
+    let earlier = write(directory.path(), "earlier.json", &before);
+    let now = write(directory.path(), "results.json", &after);
+    let finished = report(&now, &earlier, &[]);
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert!(finished.stdout.contains("itself is 0.60x"), "{finished:?}");
+    let finished = report(&now, &earlier, &["--baseline-values"]);
+    assert_eq!(finished.code(), 3, "{finished:?}");
+
+    after.environment.cpu_model = Some("Another".to_owned());
+    let elsewhere = write(directory.path(), "elsewhere.json", &after);
+    let finished = report(&elsewhere, &earlier, &[]);
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished.sentence().contains("another machine"),
+        "{finished:?}"
+    );
+    let finished = run(&mut millpond(&["report", &now, "--baseline-values"]));
+    assert_eq!(finished.code(), 2, "{finished:?}");
+}

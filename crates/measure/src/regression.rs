@@ -1,0 +1,399 @@
+//! This comparison against an earlier one: did a candidate get worse, beyond the margin?
+//!
+//! On the path: `lab` or `cli` has two records of the same question and calls [`check`]; the answer is
+//! put into the newer one and shown with it.
+//!
+//! Rounds of two sessions are not paired: what disturbed round 3 of one did not disturb round 3 of the
+//! other. Worse, a machine is not the same from one day to the next (which physical pages, what else is
+//! on the host), and two sessions are two observations of that, too few to estimate it (Kalibera &
+//! Jones, "Rigorous benchmarking in reasonable time", ISMM 2013: repeat at the highest level that
+//! varies). So each measure is compared by what survives it:
+//!
+//! - **by ratio** what a clock or a cache has a part in: throughput, latency, CPU time, cycles. Each run
+//!   is divided by the baseline's run of the same round, and the ratios of both sessions are compared.
+//!   The machine's drift cancels, as it does in duet benchmarking (Bulej et al., ICPE 2020). So does what
+//!   changed for all candidates alike, hence the baseline's own drift is shown, and never judged.
+//! - **by value** what the program alone decides: memory after the same work, instructions, page
+//!   faults, heap calls.
+//!
+//! Two samples: [`rank_sum`]'s exact test, estimate and interval; Holm over everything that is judged,
+//! so that one check has one error rate. A session whose baseline differs from itself (A/A), or that was
+//! disturbed, has no ratios to compare.
+
+mod circumstances;
+mod rank_sum;
+mod judge;
+
+pub use circumstances::{Incomparable, check as check_circumstances};
+
+use crate::analysis;
+use crate::record::{
+    ComparisonRecord, Measure, Operation, Quantity, Regression, RegressionBy, RegressionQuestion,
+    Role,
+};
+use crate::statistics::{Comparison, PairedRounds, Verdict};
+use crate::units::format_percent;
+use judge::Samples;
+
+/// How the other record is called where a baseline's name stands.
+pub const EARLIER: &str = "the earlier record";
+
+/// A question and what may answer it, the best evidence first.
+const QUESTIONS: [(&str, &[Quantity]); 4] = [
+    ("throughput", &[Quantity::Throughput]),
+    ("latency", &[Quantity::ResponseP99, Quantity::ResponseP50]),
+    ("memory", &[Quantity::RssAfterWork, Quantity::PeakRss]),
+    ("work", &[Quantity::Instructions, Quantity::CpuTime]),
+];
+
+/// What a check may be told.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RegressionRule {
+    /// Compare the clock's values themselves: sees what changed for all candidates alike, and takes the
+    /// machine's own drift for a change.
+    pub by_value: bool,
+}
+
+/// Compares every candidate that both records have with itself.
+///
+/// # Errors
+/// If the records are not of the same question on the same machine.
+pub fn check(
+    now: &ComparisonRecord,
+    earlier: &ComparisonRecord,
+    rule: RegressionRule,
+) -> Result<Regression, Incomparable> {
+    check_circumstances(now, earlier)?;
+    let sessions = Sessions::new(now, earlier)?;
+    let mut questions: Vec<(RegressionQuestion, Vec<Samples>)> = QUESTIONS
+        .iter()
+        .filter_map(|(name, quantities)| sessions.question(name, quantities, rule))
+        .collect();
+    let all: Vec<&mut Samples> = questions
+        .iter_mut()
+        .flat_map(|(_, samples)| samples)
+        .collect();
+    judge::correct_for_all(all);
+    let questions: Vec<RegressionQuestion> = questions
+        .into_iter()
+        .map(|(mut question, samples)| {
+            question.comparisons = samples.iter().map(Samples::judge).collect();
+            sessions.distrust_if_baseline_differs_from_itself(&mut question);
+            question
+        })
+        .collect();
+    let mut warnings = circumstances::warnings(now, earlier);
+    warnings.extend(sessions.missing());
+    warnings.extend(
+        questions
+            .iter()
+            .filter_map(|one| drift_warning(one, &sessions)),
+    );
+    let worse = |one: &&Comparison| one.verdict == Verdict::Worse;
+    let regressed = questions
+        .iter()
+        .any(|question| question.comparisons.iter().any(|one| worse(&one)));
+    let mut regression = Regression {
+        earlier_started_unix_s: earlier.started_unix_s,
+        earlier_version: earlier.version.clone(),
+        earlier_commit: earlier.commit.clone(),
+        earlier_rounds: earlier.settings.rounds_done,
+        sentence: String::new(),
+        regressed,
+        questions,
+        warnings,
+    };
+    regression.sentence = sentence(&regression);
+    Ok(regression)
+}
+
+/// Two records, and the candidates that are in both.
+struct Sessions<'a> {
+    now: &'a ComparisonRecord,
+    earlier: &'a ComparisonRecord,
+    baseline: &'a str,
+    shared: Vec<&'a str>,
+}
+
+impl<'a> Sessions<'a> {
+    fn new(now: &'a ComparisonRecord, earlier: &'a ComparisonRecord) -> Result<Self, Incomparable> {
+        let names = |record: &'a ComparisonRecord| -> Vec<&'a str> {
+            let names = record.candidates.iter().map(|one| one.name.as_str());
+            names.collect()
+        };
+        let there = names(earlier);
+        let shared: Vec<&str> = names(now)
+            .into_iter()
+            .filter(|name| there.contains(name))
+            .collect();
+        let baseline = analysis::baseline_of(&now.candidates).unwrap_or_default();
+        let before = analysis::baseline_of(&earlier.candidates).unwrap_or_default();
+        if shared.is_empty() {
+            return Err(Incomparable::Candidates {
+                earlier: there.join(", "),
+            });
+        }
+        if baseline != before {
+            return Err(Incomparable::Subject {
+                what: "the candidate that ratios are against",
+                earlier: before.to_owned(),
+                now: baseline.to_owned(),
+            });
+        }
+        Ok(Self {
+            now,
+            earlier,
+            baseline,
+            shared,
+        })
+    }
+
+    /// Candidates that only one of them has.
+    fn missing(&self) -> Vec<String> {
+        let lines = [
+            (self.earlier, "is in the earlier record only"),
+            (self.now, "is not in the earlier record"),
+        ];
+        lines
+            .into_iter()
+            .flat_map(|(record, words)| {
+                let alone = |name: &&str| !self.shared.contains(name);
+                let names = record.candidates.iter().map(|one| one.name.as_str());
+                names
+                    .filter(alone)
+                    .map(move |name| format!("{name} {words}"))
+            })
+            .collect()
+    }
+
+    /// The measures of the first of `quantities` that the baseline has in both.
+    fn measures(&self, quantities: &[Quantity]) -> Vec<Measure> {
+        let has = |record: &ComparisonRecord, measure: Measure| {
+            let mut candidates = record.candidates.iter();
+            candidates
+                .find(|one| one.name == self.baseline)
+                .is_some_and(|one| one.median(measure).is_some())
+        };
+        let in_both = |measure: &Measure| has(self.now, *measure) && has(self.earlier, *measure);
+        quantities
+            .iter()
+            .map(|&quantity| {
+                let each = Operation::ALL.map(|operation| Measure::of(operation, quantity));
+                let all = [Measure::whole(quantity)].into_iter().chain(each);
+                all.filter(in_both).collect::<Vec<_>>()
+            })
+            .find(|measures| !measures.is_empty())
+            .unwrap_or_default()
+    }
+
+    fn question(
+        &self,
+        name: &str,
+        quantities: &[Quantity],
+        rule: RegressionRule,
+    ) -> Option<(RegressionQuestion, Vec<Samples>)> {
+        let measures = self.measures(quantities);
+        let quantity = measures.first()?.quantity;
+        let by = if rule.by_value || survives_a_session(quantity) {
+            RegressionBy::Value
+        } else {
+            RegressionBy::Ratio
+        };
+        let unlike_itself = self
+            .unlike_itself(&measures)
+            .filter(|_| by == RegressionBy::Ratio);
+        let names = self.shared.iter();
+        let samples = names
+            .filter(|&&name| by == RegressionBy::Value || name != self.baseline)
+            .filter_map(|name| {
+                let mut samples = self.samples(name, &measures, by)?;
+                samples.trouble = samples.trouble.or_else(|| unlike_itself.clone());
+                Some(samples)
+            })
+            .collect();
+        let question = RegressionQuestion {
+            name: name.to_owned(),
+            baseline_drift: self.drift(&measures).filter(|_| by == RegressionBy::Ratio),
+            measures,
+            by,
+            comparisons: Vec::new(),
+        };
+        Some((question, samples))
+    }
+
+    fn samples(&self, name: &str, measures: &[Measure], by: RegressionBy) -> Option<Samples> {
+        let against = match by {
+            RegressionBy::Ratio => self.baseline,
+            RegressionBy::Value => name,
+        };
+        let rounds = |record: &ComparisonRecord| {
+            analysis::rounds_of(&record.candidates, name, against, measures)
+        };
+        let (now, earlier) = (rounds(self.now)?, rounds(self.earlier)?);
+        let before = || earlier.trouble.as_ref().map(|reason| in_earlier(reason));
+        let trouble = now.trouble.clone().or_else(before);
+        let quantity = measures.first()?.quantity;
+        Some(Samples {
+            name: name.to_owned(),
+            label: label(measures),
+            relative_to: (by == RegressionBy::Ratio).then(|| self.baseline.to_owned()),
+            now: logarithms(&now, by),
+            earlier: logarithms(&earlier, by),
+            direction: quantity.direction(),
+            margin: quantity.margin(),
+            trouble,
+            values: [middle(&now), middle(&earlier)],
+            p: 1.0,
+            p_adjusted: 1.0,
+            family: 1,
+        })
+    }
+
+    /// The baseline over itself is 1 in every session. If that ratio changed from one session to the
+    /// other, so might any.
+    fn distrust_if_baseline_differs_from_itself(&self, question: &mut RegressionQuestion) {
+        if question.by == RegressionBy::Value {
+            return;
+        }
+        let again = |name: &str| {
+            let mut candidates = self.now.candidates.iter();
+            candidates.any(|one| one.name == name && one.role == Role::BaselineAgain)
+        };
+        let mut comparisons = question.comparisons.iter();
+        let Some(figures) = comparisons
+            .find(|one| again(&one.candidate) && one.verdict.is_difference())
+            .map(Comparison::ratio_text)
+        else {
+            return;
+        };
+        let label = label(&question.measures);
+        let differences = question.comparisons.iter_mut();
+        for one in differences.filter(|one| one.verdict.is_difference()) {
+            one.verdict = Verdict::NotTrusted {
+                reason: format!(
+                    "what the baseline run twice differs by is not the same in both records \
+                     ({figures})"
+                ),
+            };
+            one.describe(&label);
+        }
+    }
+
+    /// Why no ratio counts: in one of the sessions the baseline run twice differed from itself.
+    fn unlike_itself(&self, measures: &[Measure]) -> Option<String> {
+        let reason =
+            |record: &ComparisonRecord| analysis::self_difference(&record.candidates, measures);
+        reason(self.now).or_else(|| reason(self.earlier).map(|reason| in_earlier(&reason)))
+    }
+
+    fn drift(&self, measures: &[Measure]) -> Option<f64> {
+        let value = |record: &ComparisonRecord| {
+            let name = self.baseline;
+            let rounds = analysis::rounds_of(&record.candidates, name, name, measures)?;
+            middle(&rounds)
+        };
+        Some(value(self.now)? / value(self.earlier)?).filter(|drift| drift.is_finite())
+    }
+}
+
+fn in_earlier(reason: &str) -> String {
+    format!("in {EARLIER} {reason}")
+}
+
+/// Whether a number says the same on another day: what the program decides, not the machine.
+const fn survives_a_session(quantity: Quantity) -> bool {
+    matches!(
+        quantity,
+        Quantity::RssAfterWork
+            | Quantity::PeakRss
+            | Quantity::CgroupPeak
+            | Quantity::RssAfterIdle
+            | Quantity::PssAfterWork
+            | Quantity::Instructions
+            | Quantity::HeapCalls
+            | Quantity::HeapBytes
+            | Quantity::PageFaults
+    )
+}
+
+fn label(measures: &[Measure]) -> String {
+    match measures {
+        [single] => single.label(),
+        [first, ..] => first.quantity.label().to_owned(),
+        [] => String::new(),
+    }
+}
+
+fn logarithms(rounds: &PairedRounds, by: RegressionBy) -> Vec<f64> {
+    let pairs = rounds.pairs.iter();
+    match by {
+        RegressionBy::Ratio => pairs.filter_map(|pair| pair.log_ratio()).collect(),
+        RegressionBy::Value => pairs
+            .filter(|pair| pair.log_ratio().is_some())
+            .map(|pair| pair.candidate.ln())
+            .collect(),
+    }
+}
+
+/// The median of the candidate's own values.
+fn middle(rounds: &PairedRounds) -> Option<f64> {
+    let values = rounds.pairs.iter().map(|pair| pair.candidate);
+    crate::statistics::median(&mut values.filter(|value| value.is_finite()).collect::<Vec<_>>())
+}
+
+/// What ratios cannot see, if it is more than would count as equal.
+fn drift_warning(question: &RegressionQuestion, sessions: &Sessions<'_>) -> Option<String> {
+    let drift = question.baseline_drift?;
+    let quantity = question.measures.first()?.quantity;
+    (drift.ln().abs() > quantity.margin().ln_1p()).then(|| {
+        format!(
+            "{} of {} itself is {drift:.2}x of the earlier one: either the machine or the server \
+             changed for all candidates alike, which ratios do not see",
+            label(&question.measures),
+            sessions.baseline
+        )
+    })
+}
+
+fn sentence(regression: &Regression) -> String {
+    let all = || {
+        let questions = regression.questions.iter();
+        questions.flat_map(|question| &question.comparisons)
+    };
+    let worse: Vec<&str> = all()
+        .filter(|one| one.verdict == Verdict::Worse)
+        .map(|one| one.sentence.as_str())
+        .collect();
+    if !worse.is_empty() {
+        return format!("Regression: {}.", worse.join("; "));
+    }
+    if !regression.is_judged() {
+        let reason = all().find_map(|one| match &one.verdict {
+            Verdict::NotTrusted { reason } => Some(reason.as_str()),
+            _ => None,
+        });
+        let reason = reason.unwrap_or("nothing was measured in both records");
+        return format!("Regression check: not to be trusted: {reason}.");
+    }
+    let count = |label: &str| all().filter(|one| one.verdict.label() == label).count();
+    let parts: Vec<String> = ["better", "equivalent", "undecided", "not trusted"]
+        .into_iter()
+        .map(|label| (count(label), label))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, label)| format!("{count} {label}"))
+        .collect();
+    let seen = all().filter_map(|one| one.detectable).fold(0.0, f64::max);
+    let seen = if seen > 0.0 {
+        format!(
+            "; one of {} would have shown everywhere",
+            format_percent(seen)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "No regression beyond the margins: of {} comparisons with the earlier record {}{seen}.",
+        all().count(),
+        parts.join(", ")
+    )
+}

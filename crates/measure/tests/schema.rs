@@ -1,0 +1,146 @@
+//! The published schema of `results.json` and what is written are one.
+
+mod schema_check;
+mod synthetic;
+
+use millpond_measure::record::{
+    ComparisonRecord, MeasureComparisons, NoiseFlag, NoiseKind, RoundStatus,
+};
+use millpond_measure::regression::{self, RegressionRule};
+use serde_json::Value;
+
+const SCHEMA: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/results.schema.json"
+);
+
+fn problems(record: &ComparisonRecord) -> Vec<String> {
+    let json = serde_json::to_value(record).expect("a record is JSON");
+    schema_check::problems(SCHEMA, &json)
+}
+
+fn sample() -> ComparisonRecord {
+    synthetic::record(&synthetic::nine_plans(), 10, 0.03, 7)
+}
+
+/// Goal: whole, interrupted, disturbed and empty records are valid, and have no field that the
+/// schema does not describe.
+#[test]
+fn what_is_written_is_described() {
+    let whole = sample();
+    assert_eq!(problems(&whole), [""; 0]);
+    let mut disturbed = whole.clone();
+    disturbed.interrupted = true;
+    disturbed.candidates[1].rounds[2].status = RoundStatus::Failed {
+        reason: "it died".to_owned(),
+    };
+    disturbed.candidates[2].rounds[2].status = RoundStatus::Interrupted;
+    for round in &mut disturbed.candidates[3].rounds {
+        round.noise.push(NoiseFlag {
+            kind: NoiseKind::ForeignCpu,
+            value: 0.5,
+            limit: 0.05,
+            phase: Some("put throughput".to_owned()),
+        });
+    }
+    disturbed.analyse();
+    assert_eq!(problems(&disturbed), [""; 0]);
+    let mut checked = whole.clone();
+    let found = regression::check(&checked, &disturbed, RegressionRule::default());
+    checked.regression = Some(found.unwrap());
+    assert_eq!(problems(&checked), [""; 0]);
+    assert_eq!(problems(&ComparisonRecord::new("0")), [""; 0]);
+}
+
+/// Goal: the checker finds what it is there for: a field nobody described, one that is missing, a
+/// value of another type, beyond its bounds, or outside its words.
+#[test]
+fn what_is_wrong_is_found() {
+    let json: Value = serde_json::from_str(&sample().to_json().unwrap()).unwrap();
+    type Spoil = fn(&mut Value);
+    let spoilt: [(Spoil, &str); 8] = [
+        (
+            |json| json["moon"] = "full".into(),
+            "moon: is not described",
+        ),
+        (
+            |json| {
+                json.as_object_mut().unwrap().remove("candidates");
+            },
+            "candidates is missing",
+        ),
+        (
+            |json| json["started_unix_s"] = "now".into(),
+            "started_unix_s",
+        ),
+        (|json| json["settings"]["seed"] = (-1).into(), "beyond 0"),
+        (
+            |json| json["verdicts"]["memory"]["comparisons"][0]["verdict"] = "nice".into(),
+            "against enum",
+        ),
+        (|json| json["format_version"] = 2.into(), "against const"),
+        (
+            |json| json["candidates"][0]["rounds"][0]["measures"]["put.Speed!"] = 1.into(),
+            "against pattern",
+        ),
+        (
+            |json| json["subject"]["engine"]["name"] = 5.into(),
+            "none of its choices",
+        ),
+    ];
+    for (spoil, part) in spoilt {
+        let mut json = json.clone();
+        spoil(&mut json);
+        let found = schema_check::problems(SCHEMA, &json);
+        assert!(
+            found.iter().any(|one| one.contains(part)),
+            "{part}: {found:?}"
+        );
+    }
+}
+
+/// Goal: every measure's key is one by the schema.
+#[test]
+fn every_measure_is_one() {
+    use millpond_measure::record::{Measure, Operation, Quantity};
+    let mut record = ComparisonRecord::new("0");
+    let operations = [None].into_iter().chain(Operation::ALL.map(Some));
+    let measures = operations.flat_map(|operation| {
+        let with = move |&quantity: &Quantity| Measure {
+            quantity,
+            operation,
+        };
+        Quantity::ALL.iter().map(with)
+    });
+    let detail = |measure| MeasureComparisons {
+        measure,
+        comparisons: Vec::new(),
+    };
+    record.analysis.details = measures.map(detail).collect();
+    assert_eq!(problems(&record), [""; 0]);
+}
+
+/// Goal: a checker that is not ours agrees: the schema is one of its draft, and a record is valid.
+#[test]
+fn another_checker_agrees() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("results.json");
+    std::fs::write(&file, sample().to_json().unwrap()).unwrap();
+    let program = "import json, sys, jsonschema\n\
+        schema = json.load(open(sys.argv[1]))\n\
+        jsonschema.Draft202012Validator.check_schema(schema)\n\
+        jsonschema.Draft202012Validator(schema).validate(json.load(open(sys.argv[2])))\n";
+    let python = |program: &str| {
+        std::process::Command::new("python3")
+            .args(["-c", program, SCHEMA])
+            .arg(&file)
+            .output()
+    };
+    if !python("import jsonschema").is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: Python's jsonschema is not installed");
+        return;
+    }
+    let output = python(program).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
