@@ -9,28 +9,35 @@
 //! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
 //! system lets us, server and generator run at a real-time priority, so that other programs on the
 //! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
+//!
+//! Judged is the service clock, from a request's real departure: the attack shares the generator's
+//! CPU, and what that costs the generator is not the server's doing. Nothing is omitted by it, since
+//! the well-behaved client has more connections than requests under way, and the response clock,
+//! from when a request was meant to leave, is recorded beside it.
 
 mod answers;
 mod payload;
 mod crowd;
+mod crowd_process;
+mod turn;
 mod attack;
 pub(crate) mod subject;
 pub(crate) mod good;
 
-use crate::bench::command::lasting;
 use crate::bench::figure::{Figure, table};
 use crate::bench::machine::first_line;
 use crate::bench::{self, Bench};
 use attack::{ATTACKS, Attack, Kind, LARGE_FILE};
+use crowd_process::CrowdProcess;
 use good::{Amount, CONNECTIONS, Experience, GoodClient};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
+use turn::Turn;
 
 /// How the well-behaved client asks, and how often the turns change.
 struct Plan {
@@ -247,23 +254,29 @@ impl Turns<'_> {
         check_good(&good.run(&subject)?)?;
         let normal = self.settled(&subject, None)?;
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
-        let mut crowds = Vec::new();
         for _ in 0..self.plan.pairs {
-            alone.push(good.run(&subject)?);
-            let (experience, crowd) = self.attacked(attack, &subject, &good)?;
-            beside.push(experience);
-            crowds.push(crowd);
+            alone.push(Turn {
+                standing: good.run(&subject)?,
+                newcomers: good.run_newcomers(&subject)?.into(),
+                crowd: None,
+            });
+            beside.push(self.attacked(attack, &subject, &good)?);
             std::thread::sleep(BETWEEN);
         }
-        for experience in alone.iter().chain(&beside) {
-            check_good(experience)?;
+        for turn in alone.iter().chain(&beside) {
+            check_good(&turn.standing)?;
         }
         let after = self.settled(&subject, Some(normal))?;
         let stopped = subject.stop()?;
         if stopped != 0 {
             return Err(format!("the server ended with status {stopped}"));
         }
-        Ok(self.summary(attack, &alone, &beside, &crowds, [normal, after]))
+        Ok(turn::summary(
+            [attack.name, self.driver],
+            &alone,
+            &beside,
+            [normal, after],
+        ))
     }
 
     /// The well-behaved client beside the attack; then the attack goes on until it has met what it
@@ -273,7 +286,7 @@ impl Turns<'_> {
         attack: &Attack,
         subject: &Subject,
         good: &GoodClient<'_>,
-    ) -> Result<(Experience, Value), String> {
+    ) -> Result<Turn, String> {
         let before = subject.metrics()?;
         let running = match attack.is_good_first {
             true => Some(self.good_is_in(subject, good)?),
@@ -283,11 +296,12 @@ impl Turns<'_> {
             true => attack.smoke_count,
             false => attack.count.min(self.descriptors.saturating_sub(1000)),
         };
-        let mut crowd = Crowd::start(attack, subject, self.bench.machine.generator_cpu, count)?;
+        let mut crowd =
+            CrowdProcess::start(attack, subject, self.bench.machine.generator_cpu, count)?;
         crowd.wait_ready()?;
-        let experience = match running {
-            Some(running) => running.finish()?,
-            None => good.run(subject)?,
+        let (standing, newcomers) = match running {
+            Some(running) => (running.finish()?, None),
+            None => (good.run(subject)?, Some(good.run_newcomers(subject)?)),
         };
         let held = subject.holdings()?;
         let grown = |metrics: &Metrics, sample: &str| {
@@ -300,9 +314,13 @@ impl Turns<'_> {
         })?;
         let tally = crowd.finish()?;
         check_tally(attack, &tally)?;
-        let shown = json!({ "count": count, "resident_bytes": held.resident_bytes,
+        let crowd = json!({ "count": count, "resident_bytes": held.resident_bytes,
             "descriptors": held.descriptors, "tally": tally });
-        Ok((experience, shown))
+        Ok(Turn {
+            standing,
+            newcomers,
+            crowd: Some(crowd),
+        })
     }
 
     /// Starts the well-behaved client, and waits until all its connections stand.
@@ -344,65 +362,6 @@ impl Turns<'_> {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-
-    fn summary(
-        &self,
-        attack: &Attack,
-        alone: &[Experience],
-        beside: &[Experience],
-        crowds: &[Value],
-        [normal, after]: [Holdings; 2],
-    ) -> (Vec<Figure>, Value) {
-        let ratios = |clock: fn(&Experience) -> f64| -> Vec<f64> {
-            alone
-                .iter()
-                .zip(beside)
-                .map(|(alone, beside)| clock(beside) / clock(alone))
-                .collect()
-        };
-        let figure = |what: &str, runs| {
-            Figure::median(format!("{}_{}_{what}", attack.name, self.driver), runs)
-        };
-        let p99 = figure("p99_ratio", ratios(|run| run.p99_ns)).at_most(2.0);
-        let p50 = figure("p50_ratio", ratios(|run| run.p50_ns));
-        let held = crowds
-            .iter()
-            .filter_map(|crowd| crowd["resident_bytes"].as_f64());
-        let most_mib = held.fold(0.0, f64::max) / f64::from(1 << 20);
-        let requests: u64 = beside.iter().map(|run| run.requests).sum();
-        println!(
-            "{:<34} {:<6} p99 {:>8.0} us alone, ratio {:>6.2}; p50 ratio {:>5.2}; {requests} answers \
-             beside it, 0 errors; {most_mib:.1} MiB",
-            attack.name,
-            self.driver,
-            median(alone, |run| run.p99_ns) / 1000.0,
-            p99.value,
-            p50.value,
-        );
-        let runs = |experiences: &[Experience]| -> Vec<Value> {
-            experiences
-                .iter()
-                .map(|run| {
-                    json!({ "requests": run.requests, "errors": run.errors, "p50_ns": run.p50_ns,
-                        "p99_ns": run.p99_ns, "service_p99_ns": run.service_p99_ns })
-                })
-                .collect()
-        };
-        let detail = json!({
-            "attack": attack.name,
-            "driver": self.driver,
-            "alone": runs(alone),
-            "beside": runs(beside),
-            "crowds": crowds,
-            "normal": { "resident_bytes": normal.resident_bytes, "descriptors": normal.descriptors },
-            "after": { "resident_bytes": after.resident_bytes, "descriptors": after.descriptors },
-        });
-        (vec![p99, p50], detail)
-    }
-}
-
-fn median(runs: &[Experience], clock: fn(&Experience) -> f64) -> f64 {
-    Figure::median("", runs.iter().map(clock).collect()).value
 }
 
 fn check_good(experience: &Experience) -> Result<(), String> {
@@ -431,59 +390,6 @@ fn check_tally(attack: &Attack, tally: &Value) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-/// The process with the hostile clients; dropping it ends it.
-struct Crowd {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Crowd {
-    fn start(attack: &Attack, subject: &Subject, cpu: usize, count: usize) -> Result<Self, String> {
-        let myself = std::env::current_exe().map_err(|error| format!("who am I: {error}"))?;
-        let mut command: Command = lasting(cpu);
-        command.args(["nice", "-n", "10"]).arg(myself);
-        command.args(["hostile-crowd", attack.name]);
-        command.args([subject.address.to_string(), count.to_string()]);
-        let cannot = |what: &str| format!("the crowd has no {what}");
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
-        let stdin = child.stdin.take();
-        let stdout = child.stdout.take().ok_or_else(|| cannot("stdout"))?;
-        Ok(Self {
-            child,
-            stdin,
-            stdout: BufReader::new(stdout),
-        })
-    }
-
-    fn wait_ready(&mut self) -> Result<(), String> {
-        let mut line = String::new();
-        match self.stdout.read_line(&mut line) {
-            Ok(_) if line == "ready\n" => Ok(()),
-            other => Err(format!("the crowd is not ready: {other:?} {line}")),
-        }
-    }
-
-    fn finish(&mut self) -> Result<Value, String> {
-        drop(self.stdin.take());
-        let mut text = String::new();
-        let read = self.stdout.read_to_string(&mut text);
-        read.map_err(|error| format!("the crowd's tally: {error}"))?;
-        serde_json::from_str(&text).map_err(|error| format!("the crowd's tally {text}: {error}"))
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Raises the limit as far as it goes, for this process and its children.

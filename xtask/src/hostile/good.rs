@@ -7,8 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// Connections of the client.
-pub(crate) const CONNECTIONS: usize = 16;
+/// Connections of the client: one is free whenever a request is due, unless for 32 ms none was
+/// answered.
+pub(crate) const CONNECTIONS: usize = 64;
+
+/// Before its answers count: as a client of a while's standing, all its connections have been
+/// answered by then. What a newcomer meets is asked apart, see [`GoodClient::run_newcomers`].
+const WARM_UP: &str = "100ms";
+/// Newcomers at a time, each with a connection of its own for its one request.
+const NEWCOMERS: &str = "4";
+const NEWCOMERS_PER_S: &str = "250";
+const NEWCOMERS_TIME: &str = "400ms";
 
 /// How it asks.
 #[derive(Clone, Copy, Debug)]
@@ -62,20 +71,24 @@ impl GoodClient<'_> {
             Amount::Requests(count) => ["--requests".to_owned(), count.to_string()],
             Amount::Time(time) => ["--duration".to_owned(), format!("{}ms", time.as_millis())],
         };
+        let mut words = vec!["-c", &connections, "-R", &rate, "--warm-up", WARM_UP];
+        words.extend(amount.iter().map(String::as_str));
+        self.spawn(subject, limit, &words)
+    }
+
+    /// Clients that come for one request each: what the door is like.
+    pub(crate) fn run_newcomers(&self, subject: &Subject) -> Result<Experience, String> {
+        let words = ["-c", NEWCOMERS, "-R", NEWCOMERS_PER_S, "--no-keepalive"];
+        let words = [&words[..], &["--duration", NEWCOMERS_TIME]].concat();
+        self.spawn(subject, super::subject::PATIENCE, &words)?
+            .finish()
+    }
+
+    fn spawn(&self, subject: &Subject, limit: Duration, words: &[&str]) -> Result<Running, String> {
         let mut command = bounded(self.cpu, limit);
         command.args(self.before).arg(self.millpond);
-        command.args([
-            "load",
-            "-t",
-            "1",
-            "-c",
-            &connections,
-            "-R",
-            &rate,
-            "--timeout",
-            "30s",
-        ]);
-        command.args(amount).arg("--json").arg(&self.record);
+        command.args(["load", "-t", "1", "--timeout", "30s"]);
+        command.args(words).arg("--json").arg(&self.record);
         command.arg(format!("http://{}{}", subject.address, self.path));
         let child = command
             .stdin(Stdio::null())
