@@ -10,10 +10,11 @@
 //! system lets us, server and generator run at a real-time priority, so that other programs on the
 //! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
-//! Judged is the service clock, from a request's real departure: the attack shares the generator's
-//! CPU, and what that costs the generator is not the server's doing. Nothing is omitted by it, since
-//! the well-behaved client has more connections than requests under way, and the response clock,
-//! from when a request was meant to leave, is recorded beside it.
+//! Judged is the time from a request's real departure to the answer's arrival by the kernel's stamp:
+//! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's
+//! doing. Nothing is omitted by it, since the well-behaved client has more connections than requests
+//! under way; the response clock, from when a request was meant to leave until its answer was seen,
+//! is recorded beside it.
 
 mod answers;
 mod payload;

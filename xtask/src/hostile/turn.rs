@@ -19,7 +19,8 @@ impl Turn {
         let shown = |experience: &Experience| {
             json!({ "requests": experience.requests, "errors": experience.errors,
                 "p50_ns": experience.p50_ns, "p99_ns": experience.p99_ns,
-                "service_p99_ns": experience.service_p99_ns })
+                "kernel_service_p50_ns": experience.kernel_p50_ns,
+                "kernel_service_p99_ns": experience.kernel_p99_ns })
         };
         let newcomers = self.newcomers.as_ref().map(shown);
         json!({ "standing": shown(&self.standing), "newcomers": newcomers, "crowd": self.crowd })
@@ -46,11 +47,13 @@ pub(super) fn summary(
         let name = format!("{attack}_{driver}_{what}");
         Figure::median(name, ratios.collect())
     };
-    let p99 = figure("p99_ratio", |turn| Some(turn.standing.service_p99_ns)).at_most(2.0);
+    let p99 = figure("p99_ratio", |turn| Some(turn.standing.kernel_p99_ns)).at_most(2.0);
     let response = figure("response_p99_ratio", |turn| Some(turn.standing.p99_ns));
-    let p50 = figure("p50_ratio", |turn| Some(turn.standing.p50_ns));
-    let newcomers = figure("newcomers_p50_ratio", |turn| Some(turn.newcomers?.p50_ns));
-    let alone_ns = alone.iter().map(|turn| turn.standing.service_p99_ns);
+    let p50 = figure("p50_ratio", |turn| Some(turn.standing.kernel_p50_ns));
+    let newcomers = figure("newcomers_p50_ratio", |turn| {
+        Some(turn.newcomers?.kernel_p50_ns)
+    });
+    let alone_ns = alone.iter().map(|turn| turn.standing.kernel_p99_ns);
     println!(
         "{attack:<34} {driver:<6} p99 {:>8.0} us alone, ratio {:>6.2}, response {:>6.2}; p50 {:>5.2}; \
          newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
