@@ -11,6 +11,7 @@ use millpond_measure::environment::Environment;
 use millpond_measure::record::{
     ComparisonRecord, Operation, Role, RoundStatus, Settings, Subject as SubjectRecord,
 };
+use millpond_measure::regression::check_circumstances;
 
 use crate::cgroup::CgroupRoot;
 use crate::config::CompareConfig;
@@ -24,6 +25,7 @@ use crate::matrix::{self, Candidate};
 use crate::outcome::{self, Collection, CompareOutcome};
 use crate::plan::{IDLE, Known, Plan};
 use crate::preflight::{self, Findings};
+use crate::repeat;
 use crate::scored;
 use crate::session::Workshop;
 use crate::target::Target;
@@ -100,9 +102,8 @@ impl<'a> Lab<'a> {
             out,
             random: fastrand::Rng::with_seed(seed),
         };
-        workshop.prepare()?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(Self {
+        let lab = Self {
             config,
             stop,
             began: Instant::now(),
@@ -111,7 +112,22 @@ impl<'a> Lab<'a> {
             workshop,
             candidates,
             warnings,
-        })
+        };
+        lab.refuse_another_question()?;
+        lab.workshop.prepare()?;
+        Ok(lab)
+    }
+
+    /// With an earlier record: what is known before anything is started has to be as it was then.
+    fn refuse_another_question(&self) -> Result<(), LabError> {
+        let Some(earlier) = &self.config.earlier else {
+            return Ok(());
+        };
+        let mut now = ComparisonRecord::new(&self.config.version);
+        now.subject = self.subject_record(&Findings::default());
+        now.settings = self.load_settings();
+        now.environment = Environment::capture();
+        Ok(check_circumstances(&now, &earlier.record)?)
     }
 
     fn run(&mut self, events: &mut dyn FnMut(&LabEvent)) -> Result<CompareOutcome, LabError> {
@@ -127,7 +143,11 @@ impl<'a> Lab<'a> {
         }
         let mut journal = Journal::create(&self.workshop.raw())?;
         let heap = self.heap_passes(&findings.slowest_per_s, &mut journal, events)?;
-        let (plan, known) = self.plan(&findings);
+        let (mut plan, known) = self.plan(&findings);
+        if let Some(earlier) = &self.config.earlier {
+            let operations = self.config.target.operations();
+            repeat::take_over(&mut plan, operations, &earlier.record.settings);
+        }
         let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
         events(&LabEvent::Planned {
             rounds: plan.rounds,
@@ -154,7 +174,8 @@ impl<'a> Lab<'a> {
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
         record.duration_ns = nanoseconds(self.began.elapsed());
-        outcome::finish(record, &self.workshop.out, rounds.failures)
+        let earlier = self.config.earlier.as_ref();
+        outcome::finish(record, earlier, &self.workshop.out, rounds.failures)
     }
 
     fn operation_labels(&self) -> Vec<&'static str> {
@@ -421,9 +442,24 @@ impl<'a> Lab<'a> {
         }
     }
 
-    fn settings(&self, plan: &Plan, schedule: &[Vec<usize>]) -> Settings {
+    /// What is known of the load before it is planned.
+    fn load_settings(&self) -> Settings {
         let driver = &self.workshop.driver;
         let load = self.config.load_command.as_ref();
+        let own = matches!(self.config.target, Target::Entity { .. });
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Settings {
+            connections: narrow(driver.connections).saturating_mul(u32::from(load.is_none())),
+            threads: narrow(driver.placement.generator_threads().min(driver.connections)),
+            load_command: load.map(|load| load.line.clone()),
+            value_bytes: own.then_some(driver.value_bytes as u64),
+            placement: Some(driver.placement.describe()),
+            seed: self.seed,
+            ..Settings::default()
+        }
+    }
+
+    fn settings(&self, plan: &Plan, schedule: &[Vec<usize>]) -> Settings {
         let own = matches!(self.config.target, Target::Entity { .. });
         let operations = self.config.target.operations();
         let rates = operations
@@ -435,25 +471,18 @@ impl<'a> Lab<'a> {
                 .map(|one| one.name.clone())
                 .unwrap_or_default()
         };
-        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Settings {
             rounds_planned: plan.rounds,
-            rounds_done: 0,
-            connections: narrow(driver.connections).saturating_mul(u32::from(load.is_none())),
-            threads: narrow(driver.placement.generator_threads().min(driver.connections)),
-            load_command: load.map(|load| load.line.clone()),
             rate_per_s: rates.zip(plan.rate_per_s.iter().copied()).collect(),
             memory_requests: plan.requests.iter().sum(),
             throughput_phase_ns: nanoseconds(plan.throughput_phase),
             latency_phase_ns: nanoseconds(plan.latency_phase),
-            value_bytes: own.then_some(driver.value_bytes as u64),
             keys: plan.requests.first().copied().filter(|_| own),
-            placement: Some(driver.placement.describe()),
-            seed: self.seed,
             schedule: schedule
                 .iter()
                 .map(|order| order.iter().map(name).collect())
                 .collect(),
+            ..self.load_settings()
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::matrix;
 use crate::metric::{Meaning, Metric};
 use crate::options::SubjectOptions;
 use crate::plan;
+use crate::repeat::Earlier;
 use crate::subject::Launcher;
 use crate::suitability;
 use crate::target::Target;
@@ -49,6 +50,8 @@ pub struct CompareConfig {
     pub rate_per_s: Option<f64>,
     /// Size of the values written to our server.
     pub value_bytes: usize,
+    /// An earlier record of the same question to check against.
+    pub earlier: Option<Earlier>,
     /// Where report, results, records and logs go.
     pub out: PathBuf,
     /// Seed of all random choices; `None` draws one, and the record says which.
@@ -80,6 +83,7 @@ impl CompareConfig {
             connections: CONNECTIONS_DEFAULT,
             rate_per_s: None,
             value_bytes: VALUE_BYTES_DEFAULT,
+            earlier: None,
             out: PathBuf::from("millpond-report"),
             seed: None,
             ready_bound: Duration::from_secs(20),

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use millpond_measure::regression::Incomparable;
+
 use crate::allocator::AllocatorError;
 use crate::presence::PresenceError;
 use crate::subject::SubjectError;
@@ -14,6 +16,9 @@ pub enum LabError {
     /// A setting contradicts itself or the machine; nothing was started.
     #[error("{0}")]
     Setting(String),
+    /// The earlier record is of another question; nothing was started.
+    #[error(transparent)]
+    Incomparable(#[from] Incomparable),
     /// A wrong or missing allocator.
     #[error(transparent)]
     Allocator(#[from] AllocatorError),

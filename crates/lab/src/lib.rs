@@ -7,7 +7,8 @@
 //!                  metric: the user's own load program and what is read of it
 //! allocator, elf   which allocators there are, and whether a file can be one; embedded: our objects
 //! matrix           who is compared with whom, in which order
-//! preflight, plan  every candidate once; then how much to do in the time there is
+//! preflight, plan  every candidate once; then how much to do in the time there is; repeat: as much as
+//!                  an earlier comparison did
 //! session          one candidate started fresh and proved:
 //!   launch           the child side: supervisor and second stage
 //!   subject          the lab's side: ready (readiness, probe), alive, stopped, never left behind
@@ -35,6 +36,7 @@ pub mod elf;
 pub mod placement;
 pub mod matrix;
 pub mod plan;
+pub mod repeat;
 mod preflight;
 mod session;
 pub mod launch;
@@ -66,5 +68,6 @@ pub use event::LabEvent;
 pub use load_command::LoadCommand;
 pub use options::SubjectOptions;
 pub use outcome::CompareOutcome;
+pub use repeat::Earlier;
 pub use subject::Launcher;
 pub use target::{Target, Url};

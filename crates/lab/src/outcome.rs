@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    CandidateRounds, ComparisonRecord, LatencyCurve, Library, Measure, Operation, RoundStatus,
+    CandidateRounds, ComparisonRecord, LatencyCurve, Library, Measure, Operation, Regression,
+    RoundStatus,
 };
+use millpond_measure::regression;
 
 use crate::allocator::Allocator;
 use crate::error::LabError;
 use crate::matrix::Candidate;
+use crate::repeat::Earlier;
 use crate::scored::RunLatency;
 
 /// Points per halving of the distance to 100 % in a percentile curve.
@@ -140,13 +143,19 @@ fn library(allocator: &Allocator) -> Option<Library> {
     })
 }
 
-/// Analyses `record` and writes both files.
+/// Analyses `record`, checks it against an earlier one, and writes both files.
 pub(crate) fn finish(
     mut record: ComparisonRecord,
+    earlier: Option<&Earlier>,
     out: &Path,
     failures: Vec<String>,
 ) -> Result<CompareOutcome, LabError> {
     record.analyse();
+    if let Some(earlier) = earlier {
+        // What was measured stands, whatever there is to compare it with.
+        let found = regression::check(&record, &earlier.record, earlier.rule);
+        record.regression = Some(found.unwrap_or_else(|reason| Regression::not_made(&reason)));
+    }
     let results = out.join("results.json");
     let report = out.join("report.html");
     let json = record.to_json().map_err(|error| LabError::Output {

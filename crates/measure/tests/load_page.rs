@@ -84,7 +84,7 @@ fn the_page_is_whole() {
         "<b>",
         "<generator>",
         "src=",
-        "href=",
+        "href=\"h",
         "@import",
         "NaN",
         "inf\"",

@@ -154,13 +154,20 @@ fn html_stands_alone() {
     let page = html::render(&record);
     assert!(page.contains("default-src 'none'"));
     for forbidden in [
-        "src=", "href=", "@import", "url(", "<link", "<iframe", "onclick", "onload",
+        "src=", "@import", "url(", "<link", "<iframe", "onclick", "onload",
     ] {
         assert!(!page.contains(forbidden), "{forbidden}");
     }
+    // Links lead to places in the page, and to such as are there.
+    for link in page.split("href=\"").skip(1) {
+        let name = link.split('"').next().unwrap();
+        let place = name.strip_prefix('#').unwrap_or_else(|| panic!("{name}"));
+        assert!(page.contains(&format!("id=\"{place}\"")), "{name}");
+    }
     assert_eq!(page.matches("<script").count(), 1, "the data block only");
     for tag in [
-        "svg", "figure", "section", "table", "tr", "td", "div", "ul", "details", "g", "p",
+        "svg", "figure", "section", "table", "tbody", "tr", "td", "th", "div", "ul", "details",
+        "g", "p", "main", "nav", "header", "h1", "h2", "h3", "caption", "title", "desc",
     ] {
         let open =
             page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Regression check")]
 pub(super) struct BaselineFlags {
     /// The record (results.json) of an earlier comparison of the same server on this machine: says of
-    /// each candidate whether it became better, worse, or stayed the same. Exit status 3 if one became
-    /// worse by more than the margin
+    /// each candidate whether it became better, worse, or stayed the same. Rates and work are those of
+    /// then. Exit status 3 if one became worse by more than the margin
     #[arg(long, value_name = "FILE")]
     pub(super) baseline: Option<PathBuf>,
     /// Compare throughput, latency and CPU time as they are, and not as ratios to the baseline candidate

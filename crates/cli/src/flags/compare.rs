@@ -3,11 +3,12 @@
 mod load_command;
 mod subject;
 
+use super::baseline::{self, BaselineFlags};
 use super::url::Url;
 use super::{interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
-use millpond_lab::{CompareConfig, CompareOutcome, LabEvent, Launcher, Target};
+use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Launcher, Target};
 use millpond_measure::record::PoolSetting;
 use millpond_measure::report::terminal::{self, TerminalOptions};
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ use std::time::Duration;
   millpond compare
   millpond compare --rounds 20 --time-budget 15m
   millpond compare --allocators glibc,jemalloc --pools off
+  millpond compare --baseline earlier/results.json
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
@@ -55,7 +57,7 @@ pub(crate) struct CompareFlags {
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
     connections: u64,
     /// Requests per second while latency is measured [default: 0.6 of what the slowest can do]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "baseline")]
     rate: Option<u64>,
     /// Where your server answers
     #[arg(long, value_name = "URL", requires = "command")]
@@ -76,6 +78,8 @@ pub(crate) struct CompareFlags {
     subject: subject::SubjectFlags,
     #[command(flatten)]
     load: load_command::LoadCommandFlags,
+    #[command(flatten)]
+    baseline: BaselineFlags,
 }
 
 fn parse_setting(text: &str) -> Result<PoolSetting, String> {
@@ -126,6 +130,10 @@ impl CompareFlags {
             config.ready_bound = Duration::from_nanos(within);
         }
         config.load_command = self.load.load_command();
+        config.earlier = self.baseline.earlier()?.map(|record| Earlier {
+            record,
+            rule: self.baseline.rule(),
+        });
         if let Some(pools) = &self.pools {
             config.pools.clone_from(pools);
         }
@@ -185,6 +193,8 @@ fn exit_of(outcome: &CompareOutcome) -> Exit {
     let answers = [&verdicts.throughput, &verdicts.latency, &verdicts.memory];
     if outcome.interrupted {
         Exit::Interrupted
+    } else if let Some(exit) = baseline::exit_of(&outcome.record) {
+        exit
     } else if answers.iter().any(|answer| answer.trusted) {
         Exit::Success
     } else {

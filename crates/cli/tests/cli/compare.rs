@@ -158,6 +158,48 @@ fn redis_is_compared_by_its_own_benchmark() {
             "{candidate}"
         );
     }
+    checked_against(
+        &out.join("results.json"),
+        &words,
+        &directory.path().join("later"),
+    );
+}
+
+/// Goal: compare checks itself against an earlier record: refused at once if that is of another server,
+/// and else judged, with the verdicts in text and record.
+fn checked_against(earlier: &Path, words: &[&str], out: &Path) {
+    let earlier = earlier.display().to_string();
+    let other = [
+        "--baseline",
+        &earlier,
+        "--url",
+        "http://127.0.0.1:9/",
+        "--",
+        "cat",
+    ];
+    let finished = compare(&other, out);
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished.sentence().contains("another subject"),
+        "{finished:?}"
+    );
+    let again = [&["--baseline", &earlier], words].concat();
+    let finished = compare(&again, out);
+    // Two rounds of each convict nobody; 4: the machine was not quiet enough.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    assert!(
+        finished.stdout.contains("Against the earlier record"),
+        "{finished:?}"
+    );
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let questions = record["regression"]["questions"].as_array().unwrap();
+    let names: Vec<&str> = questions
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["throughput", "memory", "work"]);
+    valid_and_shown_again(out, &record);
 }
 
 /// What was written is valid by its schema, and its page comes again from the record.

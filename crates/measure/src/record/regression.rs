@@ -57,6 +57,15 @@ pub struct Regression {
 }
 
 impl Regression {
+    /// One that says why there is none.
+    #[must_use]
+    pub fn not_made(reason: &dyn std::error::Error) -> Self {
+        Self {
+            sentence: format!("Regression check: not made: {reason}."),
+            ..Self::default()
+        }
+    }
+
     /// Whether anything could be judged at all.
     #[must_use]
     pub fn is_judged(&self) -> bool {

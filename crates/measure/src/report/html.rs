@@ -5,6 +5,8 @@
 //! reader's light or dark setting. The raw record stands at the end of the file, so that the
 //! numbers can be analysed again from the report alone.
 
+mod frame;
+mod commands;
 mod svg;
 mod scale;
 mod forest;

@@ -1,8 +1,9 @@
 //! Memory as bars from zero: here, unlike with ratios, the absolute size is what one pays for.
 
+use super::Look;
+use super::frame::figure;
 use super::scale::Scale;
 use super::svg::{Anchor, Svg};
-use super::{Look, escape};
 use crate::record::{CandidateRounds, ComparisonRecord, Measure, Quantity};
 use crate::units::format_bytes;
 
@@ -52,11 +53,16 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
             crate::units::format_count(work as f64)
         )
     };
-    format!(
-        "<figure><figcaption>Resident memory <span class=\"hint\">bar:{}; line: the peak</span>\
-         </figcaption>{}</figure>",
-        escape(&work),
-        svg.finish("resident memory per candidate")
+    let numbers: Vec<String> = record
+        .candidates
+        .iter()
+        .filter_map(|one| Some(format!("{}: {}", one.name, format_bytes(one.median(RSS)?))))
+        .collect();
+    let svg = svg.finish("resident memory per candidate", &numbers.join("; "));
+    figure(
+        "Resident memory",
+        &format!("bar:{work}; line: the peak"),
+        &svg,
     )
 }
 

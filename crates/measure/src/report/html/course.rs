@@ -151,11 +151,20 @@ impl TimeAxis {
     }
 }
 
-fn figure(title: &str, svg: Svg) -> String {
-    format!(
-        "<figure><figcaption>{title}</figcaption>{}</figure>",
-        svg.finish(&format!("{title}, over the time of the run"))
-    )
+fn figure(title: &str, svg: Svg, curves: &[(&str, &[(f64, f64)])]) -> String {
+    let numbers: Vec<String> = curves
+        .iter()
+        .filter_map(|(name, points)| {
+            let values = || points.iter().map(|point| point.1);
+            let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+            Some(format!("{name} from {low:.0} to {high:.0}"))
+        })
+        .collect();
+    let svg = svg.finish(
+        &format!("{title}, over the time of the run"),
+        &numbers.join("; "),
+    );
+    super::frame::figure(title, "", &svg)
 }
 
 fn rates(axis: &TimeAxis, points: &[(f64, f64)]) -> String {
@@ -169,7 +178,7 @@ fn rates(axis: &TimeAxis, points: &[(f64, f64)]) -> String {
         svg.text("tick", (LEFT - 8.0, y.at(tick) + 4.0), Anchor::End, &label);
     }
     svg.path("curve h0", &axis.place(&y, points));
-    figure("Right answers per second", svg)
+    figure("Right answers per second", svg, &[("per second", points)])
 }
 
 /// A curve: its name, its hue, its points.
@@ -201,7 +210,11 @@ fn times(axis: &TimeAxis, title: &str, curves: &[Curve<'_>]) -> String {
         svg.line(&class, (RIGHT + 14.0, row), (RIGHT + 36.0, row));
         svg.text("label", (RIGHT + 42.0, row + 4.0), Anchor::Start, name);
     }
-    figure(title, svg)
+    let curves: Vec<(&str, &[(f64, f64)])> = curves
+        .iter()
+        .map(|(name, _, points)| (*name, points.as_slice()))
+        .collect();
+    figure(title, svg, &curves)
 }
 
 fn failures(axis: &TimeAxis, points: &[Point]) -> String {
@@ -225,5 +238,9 @@ fn failures(axis: &TimeAxis, points: &[Point]) -> String {
         let left = axis.x.at(point.middle_s) - width / 2.0;
         svg.rect("bar full h1", (left, top), (width, bottom - top));
     }
-    figure("Failed or given up", svg)
+    let counts: Vec<(f64, f64)> = points
+        .iter()
+        .map(|point| (point.middle_s, point.failed as f64))
+        .collect();
+    figure("Failed or given up", svg, &[("failed", &counts)])
 }

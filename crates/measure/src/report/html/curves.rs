@@ -1,11 +1,14 @@
 //! Latency over percentile: the axis gives each further nine the same room, so that the tail, which
 //! users feel, gets as much of the picture as the middle.
 
+use super::frame::figure;
 use super::scale::Scale;
 use super::svg::{Anchor, Svg};
+use super::table::with_head;
 use super::{Look, escape};
-use crate::histogram::SpectrumPoint;
+use crate::histogram::{LatencySummary, SpectrumPoint};
 use crate::record::{ComparisonRecord, LatencyCurve, Operation};
+use crate::statistics::median;
 use crate::units::format_duration_ns;
 
 const WIDTH: f64 = 1020.0;
@@ -40,32 +43,114 @@ fn is_shown(point: &SpectrumPoint, count: u64, nines_max: f64) -> bool {
     point.percent >= PERCENT_MIN && nines(point.percent, count) <= nines_max
 }
 
-/// One figure per operation that has curves.
+/// A clock: its name in the record, its title, and where it begins.
+const CLOCKS: [(&str, &str, &str); 2] = [
+    ("response", "response time", "from the intended start"),
+    (
+        "service",
+        "service time",
+        "from the actual send: without what waited to be sent",
+    ),
+];
+
+/// For each operation that has them the response curves and every run's percentiles; the service curves
+/// folded away.
 pub(super) fn plots(record: &ComparisonRecord, looks: &[Look]) -> String {
     let mut text = String::new();
+    let mut service = String::new();
     for operation in Operation::ALL {
-        let curves: Vec<(&str, Look, &LatencyCurve)> = record
-            .candidates
-            .iter()
-            .zip(looks)
-            .filter_map(|(candidate, look)| {
-                let mut curves = candidate.curves.iter();
-                let curve =
-                    curves.find(|one| one.operation == operation && one.clock == "response")?;
-                (!curve.points.is_empty()).then_some((candidate.name.as_str(), *look, curve))
-            })
-            .collect();
-        if !curves.is_empty() {
-            text += &plot(record, operation, &curves);
+        for clock in CLOCKS {
+            let curves = curves_of(record, looks, operation, clock.0);
+            if curves.is_empty() {
+                continue;
+            }
+            let figure = plot(record, operation, clock, &curves);
+            if clock.0 == "response" {
+                text += &figure;
+            } else {
+                service += &figure;
+            }
         }
+        text += &table(record, operation);
+    }
+    if !service.is_empty() {
+        text += &format!(
+            "<details><summary>The same by the service clock, which leaves out what a slow server keeps \
+             waiting</summary>{service}</details>"
+        );
     }
     text
+}
+
+/// A candidate's name and look with its curve.
+type NamedCurve<'a> = (&'a str, Look, &'a LatencyCurve);
+
+fn curves_of<'a>(
+    record: &'a ComparisonRecord,
+    looks: &[Look],
+    operation: Operation,
+    clock: &str,
+) -> Vec<NamedCurve<'a>> {
+    record
+        .candidates
+        .iter()
+        .zip(looks)
+        .filter_map(|(candidate, look)| {
+            let mut curves = candidate.curves.iter();
+            let curve = curves.find(|one| one.operation == operation && one.clock == clock)?;
+            (!curve.points.is_empty()).then_some((candidate.name.as_str(), *look, curve))
+        })
+        .collect()
+}
+
+/// What verdicts are made from: each run's own percentiles, their median and their range.
+fn table(record: &ComparisonRecord, operation: Operation) -> String {
+    type Pick = fn(&LatencySummary) -> u64;
+    let picks: [(&str, Pick); 5] = [
+        ("p50", |one| one.p50),
+        ("p90", |one| one.p90),
+        ("p99", |one| one.p99),
+        ("p99.9", |one| one.p999),
+        ("longest", |one| one.max),
+    ];
+    let key = format!("{}.response", operation.key());
+    let mut rows = String::new();
+    for candidate in &record.candidates {
+        let runs = candidate.rounds.iter();
+        let runs: Vec<&LatencySummary> = runs.filter_map(|run| run.latencies.get(&key)).collect();
+        if runs.is_empty() {
+            continue;
+        }
+        rows += &format!("<tr><th scope=\"row\">{}</th>", escape(&candidate.name));
+        for (_, pick) in picks {
+            let mut values: Vec<f64> = runs.iter().map(|run| pick(run) as f64).collect();
+            let middle = median(&mut values).unwrap_or(0.0);
+            let ends = [values.first(), values.last()].map(|end| end.copied().unwrap_or(0.0));
+            let [low, high] = ends.map(format_duration_ns);
+            rows += &format!(
+                "<td>{}<br><span class=\"hint\">{low}\u{2013}{high}</span></td>",
+                format_duration_ns(middle)
+            );
+        }
+        rows += "</tr>";
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let caption = format!(
+        "{} response time of each run: median over runs, and the lowest and highest run",
+        operation.label()
+    );
+    let names = picks.iter().map(|(name, _)| *name);
+    let head: Vec<&str> = std::iter::once("candidate").chain(names).collect();
+    with_head(&caption, &head, &rows)
 }
 
 fn plot(
     record: &ComparisonRecord,
     operation: Operation,
-    curves: &[(&str, Look, &LatencyCurve)],
+    (_, clock, begin): (&str, &str, &str),
+    curves: &[NamedCurve<'_>],
 ) -> String {
     let right = WIDTH - LEGEND_WIDTH;
     let nines_max = nines_shown(curves);
@@ -112,20 +197,32 @@ fn plot(
         .map_or_else(String::new, |rate| {
             format!(" at {} for all", crate::units::format_rate(*rate))
         });
-    format!(
-        "<figure><figcaption>{} response time <span class=\"hint\">from the intended start{rate}; all \
-         rounds merged, for the shape only: verdicts use each run's own percentiles</span>\
-         </figcaption>{}</figure>",
-        escape(operation.label()),
-        svg.finish(&format!(
-            "{} response time over percentile",
-            operation.label()
-        ))
-    )
+    let title = format!("{} {clock}", operation.label());
+    let hint = format!(
+        "{begin}{rate}; all rounds merged, for the shape only: verdicts use each run's own percentiles"
+    );
+    let svg = svg.finish(&format!("{title} over percentile"), &numbers(curves));
+    figure(&title, &hint, &svg)
+}
+
+fn numbers(curves: &[NamedCurve<'_>]) -> String {
+    let at = |curve: &LatencyCurve, percent: f64| {
+        let mut points = curve.points.iter();
+        let point = points.find(|point| point.percent >= percent)?;
+        Some(format_duration_ns(point.value_ns as f64))
+    };
+    let lines: Vec<String> = curves
+        .iter()
+        .filter_map(|(name, _, curve)| {
+            let (p50, p99) = (at(curve, 50.0)?, at(curve, 99.0)?);
+            Some(format!("{name}: p50 {p50}, p99 {p99}"))
+        })
+        .collect();
+    lines.join("; ")
 }
 
 /// The axis ends where about ten samples of the smallest run are left: beyond, chance draws.
-fn nines_shown(curves: &[(&str, Look, &LatencyCurve)]) -> f64 {
+fn nines_shown(curves: &[NamedCurve<'_>]) -> f64 {
     let count = curves
         .iter()
         .map(|(_, _, curve)| curve.count)
@@ -134,7 +231,7 @@ fn nines_shown(curves: &[(&str, Look, &LatencyCurve)]) -> f64 {
     ((count as f64 / 10.0).max(10.0)).log10()
 }
 
-fn time_axis(curves: &[(&str, Look, &LatencyCurve)], nines_max: f64) -> Scale {
+fn time_axis(curves: &[NamedCurve<'_>], nines_max: f64) -> Scale {
     let visible = curves.iter().flat_map(|(_, _, curve)| {
         curve
             .points

@@ -2,9 +2,10 @@
 //! none. A mark whose interval stays clear of the line at 1 is a difference; one whose interval
 //! lies inside the band is none.
 
+use super::Look;
+use super::frame::figure;
 use super::scale::Scale;
 use super::svg::{Anchor, Svg};
-use super::{Look, escape};
 use crate::statistics::{Comparison, Verdict};
 use crate::units::format_percent;
 
@@ -23,7 +24,7 @@ pub(super) struct Row<'a> {
 }
 
 /// The plot of one measure; empty if there is nothing to draw.
-pub(super) fn plot(title: &str, rows: &[Row<'_>], higher_is_better: bool) -> String {
+pub(super) fn plot(title: &str, against: &str, rows: &[Row<'_>], higher_is_better: bool) -> String {
     let Some(first) = rows.first() else {
         return String::new();
     };
@@ -63,12 +64,17 @@ pub(super) fn plot(title: &str, rows: &[Row<'_>], higher_is_better: bool) -> Str
         "left is better"
     };
     let margin_text = format_percent(margin);
-    format!(
-        "<figure><figcaption>{} <span class=\"hint\">ratio to {}, {better}; band: \u{b1}{margin_text} \
-         counts as equal</span></figcaption>{}</figure>",
-        escape(title),
-        escape(&first.comparison.baseline),
-        svg.finish(&format!("{title}: ratios with intervals"))
+    let numbers: Vec<&str> = rows
+        .iter()
+        .map(|row| row.comparison.sentence.as_str())
+        .collect();
+    figure(
+        title,
+        &format!("ratio to {against}, {better}; band: \u{b1}{margin_text} counts as equal"),
+        &svg.finish(
+            &format!("{title}: ratios with intervals"),
+            &numbers.join("; "),
+        ),
     )
 }
 

@@ -3,8 +3,8 @@
 //! The same page for a run and for merged records, which have no seconds and so no course. Absent on
 //! purpose: a comparison with other runs; that is what the other page is for.
 
-use super::table;
-use super::{STYLE, course, escape, percentiles, prose};
+use super::frame::Page;
+use super::{course, escape, percentiles, prose, table};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 use crate::record::{LoadReport, LoadSecond, LoadStatus};
 use crate::units::{format_bytes, format_count, format_duration_ns, format_rate, format_utc};
@@ -28,35 +28,20 @@ pub struct LoadPage<'a> {
 #[must_use]
 pub fn render(page: &LoadPage<'_>) -> String {
     let report = page.report;
-    let mut text = String::with_capacity(128 * 1024);
-    text += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             style-src 'unsafe-inline'; img-src data:\">\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <meta name=\"color-scheme\" content=\"light dark\">";
-    text += &format!(
-        "<title>millpond load: {}</title>\n<style>\n{STYLE}</style></head><body><main>\n",
-        escape(&report.url)
-    );
-    text += &head(report);
-    text += &cards(report);
-    text += &section(
+    let title = format!("millpond load: {}", report.url);
+    let mut text = Page::new(&title, &head(report), &(stopped(report) + &cards(report)));
+    text.section(
         "How long answers took",
-        &(percentiles::plot(page) + &clock_table(report)),
+        percentiles::plot(page) + &clock_table(report),
     );
-    text += &section("The course of the run", &course::plots(page.seconds));
-    text += &section("What failed", &failures(report));
-    text += &section("Classes of requests", &classes(report));
-    text += &section("What was run", &table::facts(&settings(report)));
-    text += &data(report);
-    text + "</main></body></html>\n"
-}
-
-fn section(title: &str, body: &str) -> String {
-    if body.is_empty() {
-        return String::new();
-    }
-    format!("<section><h2>{}</h2>{body}</section>\n", escape(title))
+    text.section("The course of the run", course::plots(page.seconds));
+    text.section("What failed", failures(report));
+    text.section("Classes of requests", classes(report));
+    text.section(
+        "What was run",
+        table::facts("What was run", &settings(report)),
+    );
+    text.finish("record", report)
 }
 
 fn head(report: &LoadReport) -> String {
@@ -71,23 +56,24 @@ fn head(report: &LoadReport) -> String {
     if report.started_unix_ns > 0 {
         facts.push(format_utc(report.started_unix_ns / 1_000_000_000));
     }
-    let aborted = report.aborted.as_ref().map(|reason| {
-        let reason = prose(reason);
-        format!("<p class=\"warn\">Ended early by a condition: {reason}.</p>")
-    });
-    let stopped = match (report.interrupted, report.target_gone) {
-        _ if aborted.is_some() => aborted.as_deref().unwrap_or_default(),
-        (true, _) => "<p class=\"warn\">Interrupted: these are partial results.</p>",
-        (_, true) => {
-            "<p class=\"warn\">The target went away: the figures are those until then.</p>"
-        }
-        _ => "",
-    };
     format!(
-        "<header><h1>{}</h1><p class=\"sub\">{}</p>{stopped}</header>\n",
+        "<h1>{}</h1><p class=\"sub\">{}</p>",
         escape(&report.url),
         escape(&facts.join(" \u{b7} "))
     )
+}
+
+/// Why the run ended before its time, if it did.
+fn stopped(report: &LoadReport) -> String {
+    let words = match &report.aborted {
+        Some(reason) => format!("Ended early by a condition: {}.", prose(reason)),
+        None if report.interrupted => "Interrupted: these are partial results.".to_owned(),
+        None if report.target_gone => {
+            "The target went away: the figures are those until then.".to_owned()
+        }
+        None => return String::new(),
+    };
+    format!("<p class=\"warn\">{words}</p>\n")
 }
 
 fn cards(report: &LoadReport) -> String {
@@ -113,11 +99,11 @@ fn cards(report: &LoadReport) -> String {
     let response = &report.response_ns;
     format!(
         "<div class=\"cards\">\
-         <div class=\"card\"><p class=\"q\">Answers</p><p class=\"a\">{}</p><p>{} right, {} failed \
+         <div class=\"card\"><h2 class=\"q\">Answers</h2><p class=\"a\">{}</p><p>{} right, {} failed \
          ({:.2}\u{a0}%)</p></div>\
-         <div class=\"card\"><p class=\"q\">Response time</p><p class=\"a\">p50 {} \u{b7} p99 {}</p>\
+         <div class=\"card\"><h2 class=\"q\">Response time</h2><p class=\"a\">p50 {} \u{b7} p99 {}</p>\
          <p>p99.9 {}, longest {}</p></div>\
-         <div class=\"{class}\"><p class=\"q\">Verdict: {}</p><p class=\"a\">{answer}</p>{reasons}</div>\
+         <div class=\"{class}\"><h2 class=\"q\">Verdict: {}</h2><p class=\"a\">{answer}</p>{reasons}</div>\
          </div>\n",
         escape(&format_rate(report.requests_per_s)),
         escape(&format_count(report.requests as f64)),
@@ -131,8 +117,11 @@ fn cards(report: &LoadReport) -> String {
     )
 }
 
-fn clock_table(report: &LoadReport) -> String {
-    let mut rows: Vec<(&str, &str, &LatencySummary)> = vec![
+/// A clock: its name, what it is, its figures.
+type Clock<'a> = (&'static str, &'static str, &'a LatencySummary);
+
+fn clocks(report: &LoadReport) -> Vec<Clock<'_>> {
+    let mut rows: Vec<Clock<'_>> = vec![
         (
             "Response",
             "from the intended start to the last byte",
@@ -184,20 +173,33 @@ fn clock_table(report: &LoadReport) -> String {
         "of the first request on a connection, else 0",
         &report.connect_ns,
     ));
-    let mut text = "<div class=\"scroll\"><table><thead><tr><th></th><th>min</th><th>mean</th>\
-                    <th>p50</th><th>p90</th><th>p99</th><th>p99.9</th><th>max</th><th></th></tr>\
-                    </thead><tbody>"
-        .to_owned();
-    for (name, what, clock) in rows.into_iter().filter(|(_, _, clock)| clock.count > 0) {
-        text += &format!("<tr><th>{name}</th>");
+    rows.retain(|(_, _, clock)| clock.count > 0);
+    rows
+}
+
+fn clock_table(report: &LoadReport) -> String {
+    let head = [
+        "clock",
+        "min",
+        "mean",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "what it is",
+    ];
+    let mut text = String::new();
+    for (name, what, clock) in clocks(report) {
+        text += &format!("<tr><th scope=\"row\">{name}</th>");
         for value_ns in [
             clock.min, clock.mean, clock.p50, clock.p90, clock.p99, clock.p999, clock.max,
         ] {
             text += &format!("<td>{}</td>", format_duration_ns(value_ns as f64));
         }
-        text += &format!("<td class=\"hint\" style=\"text-align:left\">{what}</td></tr>");
+        text += &format!("<td class=\"hint words\">{what}</td></tr>");
     }
-    text + "</tbody></table></div>"
+    table::with_head("The clocks of this run", &head, &text)
 }
 
 fn failures(report: &LoadReport) -> String {
@@ -219,7 +221,7 @@ fn failures(report: &LoadReport) -> String {
     if rows.is_empty() {
         "<p>Nothing did.</p>".to_owned()
     } else {
-        table::facts(&rows)
+        table::facts("What failed", &rows)
     }
 }
 
@@ -227,14 +229,13 @@ fn classes(report: &LoadReport) -> String {
     if report.classes.is_empty() {
         return String::new();
     }
-    let mut text = "<div class=\"scroll\"><table><thead><tr><th>class</th><th>answers</th>\
-                    <th>rate</th><th>failed</th><th>p50</th><th>p99</th><th>max</th></tr></thead>\
-                    <tbody>"
-        .to_owned();
+    let head = ["class", "answers", "rate", "failed", "p50", "p99", "max"];
+    let mut text = String::new();
     for class in &report.classes {
         let clock = &class.response_ns;
         text += &format!(
-            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td></tr>",
             escape(&class.name),
             format_count(class.requests as f64),
             format_rate(class.requests_per_s),
@@ -244,7 +245,7 @@ fn classes(report: &LoadReport) -> String {
             format_duration_ns(clock.max as f64),
         );
     }
-    text + "</tbody></table></div>"
+    table::with_head("Classes of requests", &head, &text)
 }
 
 fn settings(report: &LoadReport) -> Vec<(String, String)> {
@@ -294,13 +295,4 @@ fn settings(report: &LoadReport) -> Vec<(String, String)> {
     rows.into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
-}
-
-/// The record, so that the numbers can be analysed again from the page alone.
-fn data(report: &LoadReport) -> String {
-    let json = serde_json::to_string(report).unwrap_or_else(|_| "null".to_owned());
-    format!(
-        "<script type=\"application/json\" id=\"record\">{}</script>\n",
-        json.replace('<', "\\u003c")
-    )
 }

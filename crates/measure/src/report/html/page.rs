@@ -1,6 +1,9 @@
 //! The page from top to bottom.
 
-use super::{Look, STYLE, bars, curves, escape, forest, looks, prose, regression, rounds, table};
+use super::frame::Page;
+use super::{
+    Look, bars, commands, curves, escape, forest, looks, prose, regression, rounds, table,
+};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
     Role,
@@ -12,45 +15,31 @@ use crate::units::{format_bytes, format_count, format_duration_ns, format_percen
 #[must_use]
 pub fn render(record: &ComparisonRecord) -> String {
     let looks = looks(record);
-    let mut page = String::with_capacity(256 * 1024);
-    page += "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-             style-src 'unsafe-inline'; img-src data:\">\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <meta name=\"color-scheme\" content=\"light dark\">";
-    page += &format!(
-        "<title>millpond compare: {}</title>\n<style>\n{STYLE}</style></head><body><main>\n",
-        escape(&record.subject.title)
-    );
-    page += &head(record);
-    page += &answers(record);
-    page += &recommendation(record);
-    page += &pools_answer(record);
-    page += &regression::answer(record);
-    page += &self_check(record);
-    page += &warnings(record);
-    page += &section("The answers in pictures", &question_plots(record, &looks));
-    page += &section("What memory pools change", &pools_plots(record, &looks));
-    page += &section(
+    let title = format!("millpond compare: {}", record.subject.title);
+    let lead = [
+        warnings_of_the_end(record),
+        answers(record),
+        recommendation(record),
+        pools_answer(record),
+        regression::answer(record),
+        self_check(record),
+        warnings(record),
+    ]
+    .concat();
+    let mut page = Page::new(&title, &head(record), &lead);
+    page.section("The answers in pictures", question_plots(record, &looks));
+    page.section("What memory pools change", pools_plots(record, &looks));
+    page.section(
         "Against the earlier record",
-        &regression::plots(record, &looks),
+        regression::plots(record, &looks),
     );
-    page += &section("Latency", &curves::plots(record, &looks));
-    page += &section("Throughput, run by run", &throughput_rounds(record, &looks));
-    page += &section("Memory", &bars::plot(record, &looks));
-    page += &section("Every measure", &every_measure(record, &looks));
-    page += &section("How to read this", &how_to_read(record));
-    page += &section("Where and how it was measured", &circumstances(record));
-    page += &data(record);
-    page + "</main></body></html>\n"
-}
-
-/// Nothing at all instead of a heading with nothing below.
-fn section(title: &str, body: &str) -> String {
-    if body.is_empty() {
-        return String::new();
-    }
-    format!("<section><h2>{}</h2>{body}</section>\n", escape(title))
+    page.section("Latency", curves::plots(record, &looks));
+    page.section("Throughput, run by run", throughput_rounds(record, &looks));
+    page.section("Memory", bars::plot(record, &looks));
+    page.section("Every measure", every_measure(record, &looks));
+    page.section("How to read this", how_to_read(record));
+    page.section("Where and how it was measured", circumstances(record));
+    page.finish("results", record)
 }
 
 fn head(record: &ComparisonRecord) -> String {
@@ -69,18 +58,19 @@ fn head(record: &ComparisonRecord) -> String {
     if record.started_unix_s > 0 {
         facts.push(format_utc(record.started_unix_s));
     }
-    let stopped = if record.interrupted {
-        let (done, planned) = (settings.rounds_done, settings.rounds_planned);
-        format!("<p class=\"warn\">Stopped early: {done} of {planned} rounds.</p>")
-    } else {
-        String::new()
-    };
     format!(
-        "<header><h1>Which allocator, and what do pools change?</h1><p class=\"sub\">{}<br>{}</p>\
-         {stopped}</header>\n",
+        "<h1>Which allocator, and what do pools change?</h1><p class=\"sub\">{}<br>{}</p>",
         escape(&record.subject.title),
         escape(&facts.join(" \u{b7} "))
     )
+}
+
+fn warnings_of_the_end(record: &ComparisonRecord) -> String {
+    if !record.interrupted {
+        return String::new();
+    }
+    let (done, planned) = (record.settings.rounds_done, record.settings.rounds_planned);
+    format!("<p class=\"warn\">Stopped early: {done} of {planned} rounds.</p>")
 }
 
 fn answers(record: &ComparisonRecord) -> String {
@@ -115,7 +105,7 @@ fn card(question: &str, verdict: &QuestionVerdict) -> String {
         several => format!("No single best ({} not separable)", several.len()),
     };
     format!(
-        "<div class=\"{class}\"><p class=\"q\">{}</p><p class=\"a\">{}</p><p>{}</p></div>",
+        "<div class=\"{class}\"><h2 class=\"q\">{}</h2><p class=\"a\">{}</p><p>{}</p></div>",
         escape(question),
         escape(&headline),
         prose(&capitalised(sentence))
@@ -144,7 +134,7 @@ fn recommendation(record: &ComparisonRecord) -> String {
         return String::new();
     }
     format!(
-        "<div class=\"card wide\"><p class=\"q\">What to use?</p><p>{}</p><p>{}</p></div>\n",
+        "<div class=\"card wide\"><h2 class=\"q\">What to use?</h2><p>{}</p><p>{}</p></div>\n",
         prose(&advice.sentence),
         prose(&advice.caution)
     )
@@ -156,7 +146,7 @@ fn pools_answer(record: &ComparisonRecord) -> String {
         return String::new();
     }
     let mut text = String::from(
-        "<div class=\"card wide\"><p class=\"q\">What do memory pools change?</p><ul>",
+        "<div class=\"card wide\"><h2 class=\"q\">What do memory pools change?</h2><ul>",
     );
     for effect in effects {
         text += &format!("<li>{}</li>", prose(&effect.sentence));
@@ -177,7 +167,7 @@ fn warnings(record: &ComparisonRecord) -> String {
         return String::new();
     }
     let mut text =
-        String::from("<div class=\"card wide untrusted\"><p class=\"q\">Warnings</p><ul>");
+        String::from("<div class=\"card wide untrusted\"><h2 class=\"q\">Warnings</h2><ul>");
     for warning in &record.analysis.warnings {
         text += &format!("<li>{}</li>", prose(warning));
     }
@@ -213,7 +203,15 @@ pub(super) fn forest_of(
             comparison,
         })
         .collect();
-    forest::plot(title, &rows, direction == Direction::HigherIsBetter)
+    let against = comparisons
+        .first()
+        .map_or("the baseline", |first| first.baseline.as_str());
+    forest::plot(
+        title,
+        against,
+        &rows,
+        direction == Direction::HigherIsBetter,
+    )
 }
 
 fn question_plots(record: &ComparisonRecord, looks: &[Look]) -> String {
@@ -269,16 +267,8 @@ fn pools_plots(record: &ComparisonRecord, looks: &[Look]) -> String {
                 })
             })
             .collect();
-        let plot = forest::plot(title, &rows, higher_is_better);
-        // Each row has its own baseline here: the same allocator without pools.
-        text += &match rows.first() {
-            Some(row) => plot.replacen(
-                &format!("ratio to {}", escape(&row.comparison.baseline)),
-                "ratio to the same allocator without pools",
-                1,
-            ),
-            None => plot,
-        };
+        let against = "the same allocator without pools";
+        text += &forest::plot(title, against, &rows, higher_is_better);
     }
     text
 }
@@ -286,7 +276,7 @@ fn pools_plots(record: &ComparisonRecord, looks: &[Look]) -> String {
 fn throughput_rounds(record: &ComparisonRecord, looks: &[Look]) -> String {
     Operation::ALL
         .map(|operation| Measure::of(operation, Quantity::Throughput))
-        .map(|measure| rounds::plot(record, looks, measure))
+        .map(|measure| rounds::plots(record, looks, measure))
         .concat()
 }
 
@@ -383,9 +373,9 @@ fn circumstances(record: &ComparisonRecord) -> String {
         );
     }
     format!(
-        "{}<p>To repeat it:</p><pre>{}</pre>",
-        table::facts(&lines),
-        escape(&record.command.join(" "))
+        "{}<h3>To repeat it</h3><pre>{}</pre>",
+        table::facts("Circumstances", &lines),
+        escape(&commands::to_repeat(record).join("\n"))
     )
 }
 
@@ -450,13 +440,4 @@ fn library_line(candidate: &CandidateRounds) -> String {
                 format_bytes(library.size_bytes as f64)
             )
         })
-}
-
-/// The record itself. `<` is written as an escape, so that no name can end the script element.
-fn data(record: &ComparisonRecord) -> String {
-    let json = serde_json::to_string(record).unwrap_or_else(|_| "null".to_owned());
-    format!(
-        "<script type=\"application/json\" id=\"results\">{}</script>\n",
-        json.replace('<', "\\u003c")
-    )
 }

@@ -59,11 +59,21 @@ pub(super) fn plot(page: &LoadPage<'_>) -> String {
         svg.line(&class, (RIGHT + 14.0, row), (RIGHT + 36.0, row));
         svg.text("label", (RIGHT + 42.0, row + 4.0), Anchor::Start, name);
     }
-    format!(
-        "<figure><figcaption>Time over percentile <span class=\"hint\">the last point is the longest of \
-         {} answers</span></figcaption>{}</figure>",
-        crate::units::format_count(count as f64),
-        svg.finish("times over percentile")
+    let numbers: Vec<String> = clocks
+        .iter()
+        .map(|(name, _, clock)| {
+            let [p50, p99] = [50.0, 99.0].map(|percent| clock.percentile(percent) as f64);
+            let (p50, p99) = (format_duration_ns(p50), format_duration_ns(p99));
+            format!("{name}: half within {p50}, 99 % within {p99}")
+        })
+        .collect();
+    super::frame::figure(
+        "Time over percentile",
+        &format!(
+            "the last point is the longest of {} answers",
+            crate::units::format_count(count as f64)
+        ),
+        &svg.finish("times over percentile", &numbers.join("; ")),
     )
 }
 

@@ -107,12 +107,14 @@ impl Svg {
         self.push(format_args!("<path class=\"{class}\" d=\"{data}\"/>"));
     }
 
-    /// The element; `label` is what a screen reader says.
-    pub(super) fn finish(self, label: &str) -> String {
+    /// The element. A screen reader says `label`, and then the numbers that the picture shows.
+    pub(super) fn finish(self, label: &str, numbers: &str) -> String {
         format!(
             "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {w:.0} {h:.0}\" width=\"{w:.0}\" \
-             height=\"{h:.0}\">{}</svg>",
+             height=\"{h:.0}\"><title>{}</title><desc>{}</desc>{}</svg>",
             escape(label),
+            escape(label),
+            escape(numbers),
             self.body,
             w = self.width,
             h = self.height

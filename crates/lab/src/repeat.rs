@@ -1,0 +1,99 @@
+//! A comparison that is to be checked against an earlier one: the same work and the same rates as then.
+//!
+//! On the path: `compare` refuses another question before anything is started, takes the plan's work
+//! from the earlier record, and puts the answer into the new one. Rates and requests that were found
+//! anew would be other ones each time, and latency and memory with them.
+
+use std::time::Duration;
+
+use millpond_measure::record::{ComparisonRecord, Operation, Settings};
+use millpond_measure::regression::RegressionRule;
+
+use crate::plan::Plan;
+
+/// What to check against, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    /// The record of then.
+    pub record: ComparisonRecord,
+    /// What is put side by side.
+    pub rule: RegressionRule,
+}
+
+/// Takes over what `then` had its generator do; what is not in it stays as planned.
+pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settings) {
+    let rates: Option<Vec<f64>> = operations
+        .iter()
+        .map(|operation| then.rate_per_s.get(operation.key()).copied())
+        .collect();
+    // A load program of the user's brings its own work.
+    let (Some(rates), Some(requests)) = (rates, requests_of(operations, then)) else {
+        return;
+    };
+    let count = u32::try_from(operations.len()).unwrap_or(1);
+    let phases = |plan: &Plan| (plan.throughput_phase + plan.latency_phase) * count;
+    let fixed = plan.run.saturating_sub(phases(plan));
+    plan.rate_per_s = rates;
+    plan.requests = requests;
+    plan.throughput_phase = Duration::from_nanos(then.throughput_phase_ns);
+    plan.latency_phase = Duration::from_nanos(then.latency_phase_ns);
+    plan.run = fixed + phases(plan);
+}
+
+/// The record has the sum, and the first operation's part as the number of keys.
+fn requests_of(operations: &[Operation], then: &Settings) -> Option<Vec<u64>> {
+    let all = then.memory_requests;
+    match operations.len() {
+        1 if all > 0 => Some(vec![all]),
+        2 => {
+            let first = then.keys.filter(|&keys| keys > 0 && keys < all)?;
+            Some(vec![first, all - first])
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Known;
+
+    fn plan(operations: usize) -> Plan {
+        Plan::make(&Known {
+            candidates: 3,
+            left: Duration::from_secs(100),
+            overhead: Duration::from_millis(100),
+            slowest_per_s: vec![1_000.0; operations],
+            rounds: Some(6),
+            rate_per_s: None,
+            load_command: None,
+        })
+    }
+
+    /// Goal: rates, requests and lengths are those of then, and the estimate of a run follows them.
+    #[test]
+    fn the_work_is_that_of_then() {
+        let then = Settings {
+            rate_per_s: [("put".to_owned(), 70.0), ("get".to_owned(), 90.0)].into(),
+            memory_requests: 500,
+            keys: Some(200),
+            throughput_phase_ns: 2_000_000_000,
+            latency_phase_ns: 1_000_000_000,
+            ..Settings::default()
+        };
+        let mut repeated = plan(2);
+        let fixed = repeated.run - (repeated.throughput_phase + repeated.latency_phase) * 2;
+        take_over(&mut repeated, &[Operation::Put, Operation::Get], &then);
+        assert_eq!(repeated.rate_per_s, [70.0, 90.0]);
+        assert_eq!(repeated.requests, [200, 300]);
+        assert_eq!(repeated.run, fixed + Duration::from_secs(6));
+    }
+
+    /// Goal: a record without them leaves the plan alone.
+    #[test]
+    fn nothing_is_made_up() {
+        let mut repeated = plan(1);
+        take_over(&mut repeated, &[Operation::Request], &Settings::default());
+        assert_eq!(repeated, plan(1));
+    }
+}
