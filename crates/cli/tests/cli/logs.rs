@@ -96,7 +96,7 @@ fn a_log_without_a_directory_is_named() {
 /// Goal: without a log SIGHUP ends the server, as it ends any program whose terminal closes.
 #[test]
 fn sighup_without_a_log_is_the_end() {
-    let server = Server::start(&["plaintext"]);
+    let server = Server::start_at_a_terminal(&["plaintext"]);
     server.process.signal("HUP");
     let finished = server.process.finish();
     assert_eq!(finished.status.code(), None, "{finished:?}");

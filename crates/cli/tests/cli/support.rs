@@ -144,8 +144,19 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(words: &[&str]) -> Self {
+        Self::of(&mut millpond(&["serve"]), words)
+    }
+
+    /// As from a terminal, even where the tests themselves were started to outlive one (`nohup`).
+    pub(crate) fn start_at_a_terminal(words: &[&str]) -> Self {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_millpond")]);
+        Self::of(command.arg("serve").stdin(Stdio::null()), words)
+    }
+
+    fn of(command: &mut Command, words: &[&str]) -> Self {
         let common = ["--listen", "127.0.0.1:0", "--shards", "1"];
-        let mut process = Running::start(millpond(&["serve"]).args(words).args(common));
+        let mut process = Running::start(command.args(words).args(common));
         let line = process.first_line();
         let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
         let Some(address) = address else {
