@@ -29,7 +29,7 @@ const SHIMS: &[Shim] = &[
         package: "millpond-preload-trace",
         file: "libmillpond_trace.so",
         variable: "MILLPOND_TRACE_OBJECT",
-        sources: &["preload/trace"],
+        sources: &["preload/trace", "preload/shared"],
     },
     Shim {
         package: "millpond-preload-mempool",

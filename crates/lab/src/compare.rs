@@ -168,6 +168,7 @@ impl<'a> Lab<'a> {
         events(&LabEvent::Analysing);
         for (index, costs) in heap.iter().enumerate() {
             rounds.collection.add_once(index, costs);
+            rounds.collection.add_heap(index, costs.profile.as_ref());
         }
         let mut record = self.record(&findings, &plan, &schedule, environment);
         record.settings.rounds_done = rounds.collection.rounds_done(plan.rounds);

@@ -1,12 +1,13 @@
-//! Heap calls and bytes per request, in a pass of its own: counting costs time, so it never touches
-//! a scored run.
+//! What a candidate asks of the heap, in a pass of its own: counting costs time, so it never touches
+//! a scored run. Calls and bytes per request, sizes, lifetimes, what lives and what that takes.
 //!
 //! Warm-up first, then the difference over a fixed number of requests: what the server does per
 //! request in its steady state, not what it took to start.
 
+use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 
-use millpond_measure::record::{Measure, Operation, Quantity};
+use millpond_measure::record::{HeapProfile, Measure, Operation, Quantity};
 
 use crate::drive::Load;
 use crate::embedded::PrivateDirectory;
@@ -14,7 +15,7 @@ use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::session::{Session, Workshop};
-use crate::trace::{HeapCalls, Trace};
+use crate::trace::{HeapCalls, HeapReading, Trace};
 
 /// More requests make the figure no better: it is a count, not a time.
 const COUNTED_REQUESTS_MAX: u64 = 4_000;
@@ -23,8 +24,68 @@ const COUNTED_REQUESTS_MIN: u64 = 40;
 /// A slow server gets as many requests as it answers in this time.
 const COUNTED_SECONDS: f64 = 0.5;
 
-/// The costs found, ready for a record.
-pub(crate) type HeapCosts = Vec<(Measure, f64)>;
+/// What was found, ready for a record.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeapCosts {
+    measures: Vec<(Measure, f64)>,
+    /// Sizes, lifetimes and what lives.
+    pub(crate) profile: Option<HeapProfile>,
+}
+
+impl Deref for HeapCosts {
+    type Target = [(Measure, f64)];
+
+    fn deref(&self) -> &Self::Target {
+        &self.measures
+    }
+}
+
+impl HeapCosts {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn add_calls(&mut self, operation: Operation, counted: HeapCalls, requests: u64) {
+        let per_request = |value: u64| value as f64 / requests as f64;
+        for (quantity, value) in [
+            (Quantity::HeapCalls, counted.calls()),
+            (Quantity::HeapBytes, counted.requested_bytes),
+        ] {
+            let measure = Measure::of(operation, quantity);
+            self.measures.push((measure, per_request(value)));
+        }
+    }
+
+    /// Adds the whole: what happened from `first` to now, and what lives now.
+    fn add_profile(
+        &mut self,
+        trace: &Trace,
+        session: &Session,
+        first: &HeapReading,
+        requests: u64,
+    ) -> Result<(), RunError> {
+        let last = read(trace, session)?;
+        let anonymous_bytes = session
+            .tree
+            .sample()
+            .ok()
+            .and_then(|sample| sample.total.anonymous_bytes);
+        let profile = last.profile_since(first, requests, anonymous_bytes);
+        // What few samples tell of is left out of the measures; the profile has it with its error.
+        let roughly = |bytes: u64| (profile.fragmentation.is_some()).then_some(bytes as f64);
+        for (quantity, value) in [
+            (Quantity::LiveBytes, roughly(profile.live_bytes)),
+            (Quantity::PeakLiveBytes, roughly(profile.peak_live_bytes)),
+            (Quantity::Fragmentation, profile.fragmentation),
+        ] {
+            let measure = Measure::whole(quantity);
+            self.measures.extend(value.map(|value| (measure, value)));
+        }
+        self.profile = Some(profile);
+        Ok(())
+    }
+}
 
 /// Counts for one candidate; `slowest_per_s` is what the slowest candidate can do, per operation.
 pub(crate) fn run(
@@ -43,6 +104,8 @@ pub(crate) fn run(
     }
     let mut session = Session::start(workshop, candidate, "heap", Some(&trace), stop)?;
     let mut costs = HeapCosts::new();
+    let mut first: Option<HeapReading> = None;
+    let mut counted_requests = 0;
     let keys = requests_at(slowest_per_s.first().copied());
     for (index, &operation) in workshop.driver.target.operations().iter().enumerate() {
         let requests = requests_at(slowest_per_s.get(index).copied());
@@ -55,16 +118,16 @@ pub(crate) fn run(
         };
         // The first time fills the keys and everything that is made once; only the second counts.
         drive(&mut session)?;
-        let before = read(&trace)?;
+        let before = read(&trace, &session)?;
         drive(&mut session)?;
-        let counted = read(&trace)? - before;
-        let per_request = |value: u64| value as f64 / requests as f64;
-        costs.push((
-            Measure::of(operation, Quantity::HeapCalls),
-            per_request(counted.calls()),
-        ));
-        let bytes = per_request(counted.requested_bytes);
-        costs.push((Measure::of(operation, Quantity::HeapBytes), bytes));
+        let counted = read(&trace, &session)?.calls - before.calls;
+        costs.add_calls(operation, counted, requests);
+        // The profile goes on through the first time of a second operation.
+        counted_requests += requests * if first.is_some() { 2 } else { 1 };
+        first.get_or_insert(before);
+    }
+    if let Some(first) = first {
+        costs.add_profile(&trace, &session, &first, counted_requests)?;
     }
     session.stop()?;
     Ok(costs)
@@ -83,22 +146,16 @@ fn count_command(
     }
     let mut session = Session::start(workshop, candidate, "heap", Some(trace), stop)?;
     command.run(workshop, &mut session, "first", stop)?;
-    let before = read(trace)?;
+    let before = read(trace, &session)?;
     let load = command.run(workshop, &mut session, "load", stop)?;
-    let counted = read(trace)? - before;
+    let counted = read(trace, &session)?.calls - before.calls;
+    let mut costs = HeapCosts::new();
+    if let Some(requests) = load.requests {
+        costs.add_calls(Operation::Request, counted, requests);
+        costs.add_profile(trace, &session, &before, requests)?;
+    }
     session.stop()?;
-    let Some(requests) = load.requests else {
-        return Ok(HeapCosts::new());
-    };
-    let per_request = |value: u64| value as f64 / requests as f64;
-    let of = |quantity| Measure::of(Operation::Request, quantity);
-    Ok(vec![
-        (of(Quantity::HeapCalls), per_request(counted.calls())),
-        (
-            of(Quantity::HeapBytes),
-            per_request(counted.requested_bytes),
-        ),
-    ])
+    Ok(costs)
 }
 
 fn requests_at(per_s: Option<f64>) -> u64 {
@@ -106,14 +163,16 @@ fn requests_at(per_s: Option<f64>) -> u64 {
     (affordable as u64).clamp(COUNTED_REQUESTS_MIN, COUNTED_REQUESTS_MAX)
 }
 
-fn read(trace: &Trace) -> Result<HeapCalls, RunError> {
-    let calls = trace
-        .read()
+fn read(trace: &Trace, session: &Session) -> Result<HeapReading, RunError> {
+    let living = session.tree.members();
+    let lives = |pid: u64| living.iter().any(|&member| u64::from(member) == pid);
+    let reading = trace
+        .read_heap(&lives)
         .map_err(|error| RunError::Figures(error.to_string()))?;
-    if calls.processes == 0 {
+    if reading.calls.processes == 0 {
         return Err(RunError::Figures(
             "the heap call counter was not loaded into the target".to_owned(),
         ));
     }
-    Ok(calls)
+    Ok(reading)
 }

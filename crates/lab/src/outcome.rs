@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    CandidateRounds, ComparisonRecord, LatencyCurve, Library, Measure, Operation, Regression,
-    RoundStatus,
+    CandidateRounds, ComparisonRecord, HeapProfile, LatencyCurve, Library, Measure, Operation,
+    Regression, RoundStatus,
 };
 use millpond_measure::regression;
 
@@ -100,6 +100,13 @@ impl Collection {
             for &(measure, value) in values {
                 run.set(measure, value);
             }
+        }
+    }
+
+    /// Notes what a candidate asks of the heap.
+    pub(crate) fn add_heap(&mut self, index: usize, profile: Option<&HeapProfile>) {
+        if let Some(candidate) = self.candidates.get_mut(index) {
+            candidate.heap = profile.cloned();
         }
     }
 

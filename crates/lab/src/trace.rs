@@ -1,26 +1,33 @@
-//! Heap calls of a target, counted by a small object preloaded in front of its allocator.
+//! Heap calls of a target, counted by a small object preloaded in front of its allocator, and the
+//! sizes and lifetimes of its blocks.
 //!
 //! On the path: a separate pass, never a scored run, puts `Trace::object` first in the target's
-//! `LD_PRELOAD` and names the counters' file in its environment; `read` before and after a number
-//! of requests gives heap calls per request.
+//! `LD_PRELOAD` and names the counters' file in its environment; what was read before a number of
+//! requests is taken from what is read after it.
 //! The object (`preload/trace`) is part of this binary (see `embedded`) and written to a private
-//! directory at run time. Layout of the file: see `preload/trace/src/count.rs`.
+//! directory at run time. Layout of the file: `millpond_preload_shared::heap_file`.
 
-use std::fs;
+mod reading;
+
+use std::fs::{self, File};
 use std::io;
+use std::mem::offset_of;
 use std::ops::Sub;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use millpond_preload_shared::heap_file::{Header, HeapFile, MAGIC};
+
 use crate::embedded;
+
+pub use reading::HeapReading;
 
 /// The variable that names the counters' file to the object.
 pub const PATH_VARIABLE: &str = "MILLPOND_TRACE_FILE";
 
-const MAGIC: &[u8; 8] = b"mpTrace1";
-const SHARDS: usize = 64;
-const LINE_BYTES: usize = 128;
-const WORD_BYTES: usize = 8;
+/// Mean distance of samples where nobody says otherwise: fine enough that a megabyte that lives is
+/// known to 9 %, coarse enough that taking samples costs less than counting does.
+pub const SAMPLE_MEAN_BYTES: u64 = 8192;
 
 /// What was counted, by all processes of a target together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -69,14 +76,26 @@ pub struct Trace {
 impl Trace {
     /// Writes both files into `directory`, which must be private to this run and exist.
     pub fn create(directory: &Path) -> io::Result<Self> {
+        Self::create_sampling(directory, SAMPLE_MEAN_BYTES)
+    }
+
+    /// The same with a mean distance of samples of one's own; 0 takes none.
+    pub fn create_sampling(directory: &Path, mean_bytes: u64) -> io::Result<Self> {
         let trace = Self {
             object: embedded::TRACE.write_into(directory)?,
             counters: directory.join("heap-calls"),
         };
-        let mut table = vec![0_u8; (1 + SHARDS) * LINE_BYTES];
-        table[..WORD_BYTES].copy_from_slice(MAGIC);
-        table[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&(SHARDS as u64).to_ne_bytes());
-        fs::write(&trace.counters, table)?;
+        let file = File::create(&trace.counters)?;
+        // A hole: a page that nothing happened in takes no memory.
+        file.set_len(size_of::<HeapFile>() as u64)?;
+        let header = offset_of!(HeapFile, header);
+        for (field, value) in [
+            (offset_of!(Header, magic), MAGIC),
+            (offset_of!(Header, file_bytes), size_of::<HeapFile>() as u64),
+            (offset_of!(Header, mean_bytes), mean_bytes),
+        ] {
+            file.write_all_at(&value.to_ne_bytes(), (header + field) as u64)?;
+        }
         // A target may run as another user; who does not know the directory's name does not get here.
         fs::set_permissions(&trace.counters, fs::Permissions::from_mode(0o666))?;
         Ok(trace)
@@ -96,22 +115,16 @@ impl Trace {
 
     /// The totals now. Valid while the target runs and after it was killed.
     pub fn read(&self) -> io::Result<HeapCalls> {
-        let table = fs::read(&self.counters)?;
-        let total = |word: usize| {
-            table
-                .chunks_exact(LINE_BYTES)
-                .skip(1)
-                .filter_map(|line| line.get(word * WORD_BYTES..(word + 1) * WORD_BYTES))
-                .filter_map(|bytes| bytes.try_into().ok())
-                .map(u64::from_ne_bytes)
-                .sum()
-        };
-        Ok(HeapCalls {
-            allocations: total(0),
-            reallocations: total(1),
-            frees: total(2),
-            requested_bytes: total(3),
-            processes: total(4),
+        Ok(self.read_heap(&|_| true)?.calls)
+    }
+
+    /// The totals with sizes, lifetimes and what lives now, in those processes that `lives` says are
+    /// there: one that was killed could not say so itself.
+    pub fn read_heap(&self, lives: &dyn Fn(u64) -> bool) -> io::Result<HeapReading> {
+        let bytes = fs::read(&self.counters)?;
+        HeapReading::parse(&bytes, lives).ok_or_else(|| {
+            let why = format!("{} was cut short", self.counters.display());
+            io::Error::new(io::ErrorKind::InvalidData, why)
         })
     }
 }

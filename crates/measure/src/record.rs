@@ -12,6 +12,7 @@ mod comparison;
 mod recommendation;
 mod reading;
 mod regression;
+mod heap;
 mod class;
 mod cookies;
 mod load;
@@ -26,6 +27,7 @@ pub use comparison::{
 };
 pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
+pub use heap::{HeapProfile, LifetimeClass, SizeClass};
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use reading::RecordError;

@@ -1,37 +1,49 @@
-//! The counters: relaxed atomics in shards, in memory shared with the lab.
+//! The counters: one record for each thread, in memory shared with the lab.
 //!
-//! Layout of the file, in native-endian u64 words, one 128-byte line each, so that two threads
-//! seldom write the same cache line (line pairs are fetched together):
-//! line 0 `[magic, shard count]`; line 1.. one shard each: `[allocations, reallocations, frees,
-//! bytes requested, processes attached]`. A total is the sum over the shards.
-//! The lab (`lab::trace`) writes line 0 and knows the same constants.
+//! On the path: every interposed call. A thread counts into a record that nobody else writes, with
+//! plain additions; whoever has none (before the file is mapped, while a thread ends, or when all
+//! are taken) shares one with atomic additions. The layout is `millpond_preload_shared::heap_file`.
+//!
+//! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-const MAGIC: u64 = u64::from_ne_bytes(*b"mpTrace1");
-const SHARDS: usize = 64;
-const LINE_WORDS: usize = 16;
-const TABLE_BYTES: usize = (1 + SHARDS) * LINE_WORDS * size_of::<u64>();
-const PATH_VARIABLE: &CStr = c"MILLPOND_TRACE_FILE";
+use millpond_preload_shared::heap_file::{
+    HeapFile, MAGIC, PROCESSES, Process, SIZE_CLASSES, THREADS, Thread, size_class,
+};
+use millpond_preload_shared::sampling::{gap_bytes, next_random, seed};
 
-const REALLOCATIONS: usize = 1;
-const BYTES: usize = 3;
-const PROCESSES: usize = 4;
+use crate::samples::{Sample, Samples, now_ns};
+use crate::thread_slot;
+
+const PATH_VARIABLE: &CStr = c"MILLPOND_TRACE_FILE";
+const FILE_BYTES: usize = size_of::<HeapFile>();
 
 const O_RDWR: c_int = 2;
 const O_CLOEXEC: c_int = 0o2_000_000;
 const SEEK_END: c_int = 2;
 const PROT_READ_WRITE: c_int = 3;
 const MAP_SHARED: c_int = 1;
+/// In the place of a thread's record: it counts into the shared one from now on.
+const SHARED_FROM_NOW_ON: usize = 1;
+/// No sample for this long: there are none.
+const NEVER_BYTES: u64 = i64::MAX as u64;
 
 unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
     fn open(path: *const c_char, flags: c_int, ...) -> c_int;
     fn lseek(fd: c_int, offset: i64, whence: c_int) -> i64;
     fn close(fd: c_int) -> c_int;
+    fn getpid() -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn pthread_atfork(
+        before: Option<extern "C" fn()>,
+        in_parent: Option<extern "C" fn()>,
+        in_child: Option<extern "C" fn()>,
+    ) -> c_int;
     fn mmap(
         at: *mut c_void,
         n: usize,
@@ -40,86 +52,314 @@ unsafe extern "C" {
         fd: c_int,
         off: i64,
     ) -> *mut c_void;
-    fn pthread_self() -> usize;
 }
 
-/// What happened, as the word it is counted in.
-#[derive(Clone, Copy)]
-pub(crate) enum Event {
-    /// malloc, calloc, the aligned ones, realloc(NULL), operator new.
-    Allocation = 0,
-    /// realloc of an existing block.
-    Reallocation = REALLOCATIONS as isize,
-    /// free or delete of a block.
-    Free = 2,
-}
-
-#[repr(C, align(128))]
-struct Line([AtomicU64; LINE_WORDS]);
-
-#[repr(C)]
-struct Table([Line; 1 + SHARDS]);
-
-struct EarlyTable(UnsafeCell<Table>);
+struct EarlyThread(UnsafeCell<Thread>);
 // SAFETY: only atomics inside; the cell keeps the static in writable memory.
-unsafe impl Sync for EarlyTable {}
+unsafe impl Sync for EarlyThread {}
 
 /// Counts what happens before the file is mapped, and for good if there is none.
-static EARLY: EarlyTable = EarlyTable(UnsafeCell::new(Table(
-    [const { Line([const { AtomicU64::new(0) }; LINE_WORDS]) }; 1 + SHARDS],
-)));
-static SHARED: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static EARLY: EarlyThread = EarlyThread(UnsafeCell::new(Thread {
+    taken: AtomicU64::new(0),
+    number: AtomicU64::new(0),
+    left_bytes: AtomicU64::new(0),
+    random: AtomicU64::new(0),
+    bytes: AtomicU64::new(0),
+    frees: AtomicU64::new(0),
+    reallocations: AtomicU64::new(0),
+    sizes: [const { AtomicU64::new(0) }; SIZE_CLASSES],
+}));
+static FILE: AtomicPtr<HeapFile> = AtomicPtr::new(ptr::null_mut());
+/// The number of this process in the file; 0 takes no samples.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
 
-fn table() -> &'static Table {
-    let shared = SHARED.load(Ordering::Acquire);
-    let table = if shared.is_null() {
-        EARLY.0.get()
-    } else {
-        shared
-    };
-    // SAFETY: the early table is static; the shared one is a mapping of TABLE_BYTES, checked against
-    // the file's size, that is never unmapped. Both hold only atomics.
-    unsafe { &*table }
+#[inline(always)]
+fn file() -> Option<&'static HeapFile> {
+    // SAFETY: null, or a mapping of FILE_BYTES, checked against the file's size, that is never
+    // unmapped and holds only atomics.
+    unsafe { FILE.load(Ordering::Acquire).as_ref() }
 }
 
-/// A thread's shard: by its thread descriptor, which libc keeps in a register.
-fn shard_index() -> usize {
-    // SAFETY: pthread_self has no preconditions.
-    let thread = unsafe { pthread_self() } as u64;
-    // Descriptors are page aligned and far apart: multiply to spread them, take the top bits.
-    1 + ((thread >> 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+fn samples(file: &HeapFile) -> Samples<'_> {
+    Samples {
+        file,
+        process: PROCESS.load(Ordering::Relaxed),
+    }
 }
 
-const _: () = assert!(SHARDS == 1 << (64 - 58));
+/// The calling thread's own record.
+#[inline(always)]
+fn own() -> Option<&'static Thread> {
+    let record = thread_slot::get().cast::<Thread>();
+    // SAFETY: beyond the marker the word only ever holds a record of the mapped file, which stays.
+    (record.addr() > SHARED_FROM_NOW_ON).then(|| unsafe { &*record })
+}
 
+/// The record of those who have none.
+fn shared() -> &'static Thread {
+    match file().and_then(|file| file.threads.first()) {
+        Some(thread) => thread,
+        // SAFETY: the static lives for ever and holds only atomics.
+        None => unsafe { &*EARLY.0.get() },
+    }
+}
+
+/// Adds to a word that only this thread writes: no locked instruction.
+#[inline(always)]
+fn bump(word: &AtomicU64, value: u64) {
+    word.store(
+        word.load(Ordering::Relaxed).wrapping_add(value),
+        Ordering::Relaxed,
+    );
+}
+
+/// A block of `size_bytes` was asked for, and `block` is the answer.
 #[inline]
-pub(crate) fn add(event: Event, size_bytes: usize) {
-    let Some(line) = table().0.get(shard_index()) else {
-        return;
+pub(crate) fn asked(size_bytes: usize, block: *const c_void) {
+    let (Some(thread), false) = (own(), block.is_null()) else {
+        return asked_without_record(size_bytes, block);
     };
-    line.0[event as usize].fetch_add(1, Ordering::Relaxed);
-    if size_bytes != 0 {
-        line.0[BYTES].fetch_add(size_bytes as u64, Ordering::Relaxed);
+    if let Some(count) = thread.sizes.get(size_class(size_bytes)) {
+        bump(count, 1);
+    }
+    bump(&thread.bytes, size_bytes as u64);
+    let left_bytes = thread.left_bytes.load(Ordering::Relaxed) as i64 - size_bytes as i64;
+    thread
+        .left_bytes
+        .store(left_bytes as u64, Ordering::Relaxed);
+    if left_bytes < 0 {
+        take_sample(thread, size_bytes, block);
+    }
+}
+
+/// `realloc` of a block that exists, after `asked`.
+#[inline]
+pub(crate) fn was_reallocation() {
+    match own() {
+        Some(thread) => bump(&thread.reallocations, 1),
+        None => _ = shared().reallocations.fetch_add(1, Ordering::Relaxed),
+    }
+}
+
+/// `block` is about to be given back.
+#[inline]
+pub(crate) fn freed(block: *const c_void) {
+    match own() {
+        Some(thread) => bump(&thread.frees, 1),
+        None => _ = shared().frees.fetch_add(1, Ordering::Relaxed),
+    }
+    if let Some(file) = file()
+        && samples(file).may_hold(block)
+    {
+        end_sample(file, block);
+    }
+}
+
+/// `block` is about to be moved or resized: what has to be undone if that fails.
+#[inline]
+pub(crate) fn before_move(block: *const c_void) -> Option<Sample> {
+    let samples = samples(file()?);
+    if samples.may_hold(block) {
+        samples.remove(block)
+    } else {
+        None
+    }
+}
+
+/// The block before a `realloc` ended with it...
+pub(crate) fn moved(sample: Sample) {
+    if let Some(file) = file() {
+        samples(file).note_end(sample, own_number());
+    }
+}
+
+/// ...or the call failed, and it lives on.
+pub(crate) fn not_moved(block: *const c_void, sample: Sample) {
+    if let Some(file) = file() {
+        samples(file).insert(block, sample);
+    }
+}
+
+fn own_number() -> u64 {
+    own().map_or(0, |thread| thread.number.load(Ordering::Relaxed))
+}
+
+#[cold]
+fn end_sample(file: &HeapFile, block: *const c_void) {
+    let samples = samples(file);
+    if let Some(sample) = samples.remove(block) {
+        samples.note_end(sample, own_number());
+    }
+}
+
+#[cold]
+fn take_sample(thread: &Thread, size_bytes: usize, block: *const c_void) {
+    let Some(file) = file() else { return };
+    draw(thread, file.header.mean_bytes.load(Ordering::Relaxed));
+    let samples = samples(file);
+    if samples.process != 0 {
+        let sample = Sample {
+            size_bytes: size_bytes as u64,
+            born_ns: now_ns(),
+            thread: thread.number.load(Ordering::Relaxed),
+        };
+        samples.insert(block, sample);
+    }
+}
+
+/// Goes on to the next point that the bytes have not reached yet.
+fn draw(thread: &Thread, mean_bytes: u64) {
+    if mean_bytes == 0 {
+        return thread.left_bytes.store(NEVER_BYTES, Ordering::Relaxed);
+    }
+    let mut random = thread.random.load(Ordering::Relaxed);
+    let mut left_bytes = thread.left_bytes.load(Ordering::Relaxed) as i64;
+    // One draw covers what a large block has passed: the process has no memory.
+    random = next_random(random);
+    left_bytes = left_bytes
+        .max(0)
+        .saturating_add(gap_bytes(random, mean_bytes) as i64);
+    thread.random.store(random, Ordering::Relaxed);
+    thread
+        .left_bytes
+        .store(left_bytes as u64, Ordering::Relaxed);
+}
+
+/// The same for a thread without a record of its own, which gets one if it can; and for a call that
+/// failed, whose bytes nobody got.
+#[cold]
+#[inline(never)]
+fn asked_without_record(size_bytes: usize, block: *const c_void) {
+    if !block.is_null() && own().is_none() && claim() {
+        return asked(size_bytes, block);
+    }
+    let thread = shared();
+    if let Some(count) = thread.sizes.get(size_class(size_bytes)) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    if !block.is_null() {
+        thread.bytes.fetch_add(size_bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Gives the calling thread a record, if there is a file with one to spare.
+fn claim() -> bool {
+    let Some(file) = file() else { return false };
+    if thread_slot::get().addr() == SHARED_FROM_NOW_ON {
+        return false;
+    }
+    // SAFETY: getpid takes nothing and cannot fail.
+    let pid = unsafe { getpid() } as u64;
+    let records = || file.threads.iter().take(THREADS).skip(1);
+    let take = |thread: &&Thread, from: u64| {
+        thread
+            .taken
+            .compare_exchange(from, pid, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    };
+    let found = records().find(|thread| take(thread, 0)).or_else(|| {
+        // Processes that were killed gave nothing back.
+        records().find(|thread| {
+            let holder = thread.taken.load(Ordering::Relaxed);
+            // SAFETY: signal 0 only asks whether the process is there.
+            let is_gone = holder != 0 && unsafe { kill(holder as c_int, 0) } != 0;
+            is_gone && take(thread, holder)
+        })
+    });
+    let Some(thread) = found else {
+        thread_slot::set(ptr::without_provenance_mut(SHARED_FROM_NOW_ON));
+        return false;
+    };
+    let number = file.header.thread_numbers.fetch_add(1, Ordering::Relaxed) + 1;
+    thread.number.store(number, Ordering::Relaxed);
+    thread.random.store(seed(number), Ordering::Relaxed);
+    thread.left_bytes.store(0, Ordering::Relaxed);
+    draw(thread, file.header.mean_bytes.load(Ordering::Relaxed));
+    let record = ptr::from_ref(thread).cast_mut().cast::<c_void>();
+    // First the record: the other call may allocate.
+    thread_slot::set(record);
+    thread_slot::watch(record);
+    true
+}
+
+/// A thread ends: another may have its record, whose counts stay.
+unsafe extern "C" fn at_thread_end(_: *mut c_void) {
+    let thread = own();
+    thread_slot::set(ptr::without_provenance_mut(SHARED_FROM_NOW_ON));
+    if let Some(thread) = thread {
+        thread.taken.store(0, Ordering::Release);
+    }
+}
+
+/// The child of a fork is another process with one thread: it leaves the records to its parent.
+extern "C" fn in_forked_child() {
+    thread_slot::set(ptr::null_mut());
+    PROCESS.store(0, Ordering::Relaxed);
+    if let Some(file) = file() {
+        enter_process(file);
+    }
+}
+
+fn enter_process(file: &HeapFile) {
+    // SAFETY: getpid takes nothing and cannot fail.
+    let pid = unsafe { getpid() } as u64;
+    let numbers = &file.header.process_numbers;
+    let known = numbers.load(Ordering::Relaxed) as usize;
+    // The program that this process was before is gone with its heap.
+    for earlier in file.processes.iter().take(known + 1).skip(1) {
+        if earlier.pid.load(Ordering::Relaxed) == pid {
+            retire(file, earlier);
+        }
+    }
+    let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+    if number < PROCESSES as u64
+        && let Some(process) = file.processes.get(number as usize)
+    {
+        process.pid.store(pid, Ordering::Relaxed);
+        PROCESS.store(number, Ordering::Relaxed);
+    }
+}
+
+fn retire(file: &HeapFile, process: &Process) {
+    process.pid.store(0, Ordering::Relaxed);
+    let held = process.live_bytes.swap(0, Ordering::Relaxed);
+    file.header.live_bytes.fetch_sub(held, Ordering::Relaxed);
+}
+
+/// The process ends in order: nothing of its heap lives any more.
+pub(crate) fn at_exit() {
+    let number = PROCESS.swap(0, Ordering::Relaxed) as usize;
+    if let Some(file) = file()
+        && number != 0
+        && let Some(process) = file.processes.get(number)
+    {
+        retire(file, process);
     }
 }
 
 /// Maps the lab's file and moves the early counts into it. Without a usable file nothing changes:
 /// a target must never fail because of its observer.
 pub(crate) fn attach() {
-    let Some(shared) = map_file() else { return };
-    // SAFETY: `map_file` returned a live mapping of a whole table.
-    let to = unsafe { &*shared };
-    let from = table();
-    for (from, to) in from.0.iter().zip(&to.0).skip(1) {
-        for (from, to) in from.0.iter().zip(&to.0) {
-            to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+    let Some(mapped) = map_file() else { return };
+    // SAFETY: `map_file` returned a live mapping of a whole file.
+    let file = unsafe { &*mapped };
+    let (from, to) = (shared(), &file.threads[0]);
+    let words = |thread: &'static Thread| {
+        let few = [&thread.bytes, &thread.frees, &thread.reallocations];
+        few.into_iter().chain(&thread.sizes)
+    };
+    for (from, to) in words(from).zip(words(to)) {
+        to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    to.0[1].0[PROCESSES].fetch_add(1, Ordering::Relaxed);
-    SHARED.store(shared, Ordering::Release);
+    file.header.attached.fetch_add(1, Ordering::Relaxed);
+    enter_process(file);
+    thread_slot::prepare(at_thread_end);
+    FILE.store(mapped, Ordering::Release);
+    // SAFETY: the handler is a function of this object, which is never unloaded.
+    unsafe { pthread_atfork(None, None, Some(in_forked_child)) };
 }
 
-fn map_file() -> Option<*mut Table> {
+fn map_file() -> Option<*mut HeapFile> {
     // SAFETY: constructors run before the program can change its environment from another thread;
     // getenv returns NULL or a string ending in NUL, which open only reads.
     let fd = unsafe {
@@ -135,10 +375,10 @@ fn map_file() -> Option<*mut Table> {
     // SAFETY: `fd` is open; a shared mapping of a regular file at an address of the kernel's choice
     // touches no existing memory; the mapping outlives the descriptor.
     let mapping = unsafe {
-        let mapping = if lseek(fd, 0, SEEK_END) >= TABLE_BYTES as i64 {
+        let mapping = if lseek(fd, 0, SEEK_END) >= FILE_BYTES as i64 {
             mmap(
                 ptr::null_mut(),
-                TABLE_BYTES,
+                FILE_BYTES,
                 PROT_READ_WRITE,
                 MAP_SHARED,
                 fd,
@@ -153,12 +393,10 @@ fn map_file() -> Option<*mut Table> {
     if mapping as usize == usize::MAX {
         return None;
     }
-    let shared: *mut Table = mapping.cast();
-    // SAFETY: the mapping is page aligned and TABLE_BYTES long, and any bytes are valid atomics.
-    let header = unsafe { &(*shared).0[0] };
-    let known = header.0[0].load(Ordering::Relaxed) == MAGIC
-        && header.0[1].load(Ordering::Relaxed) == SHARDS as u64;
-    known.then_some(shared)
+    let mapped: *mut HeapFile = mapping.cast();
+    // SAFETY: the mapping is page aligned and FILE_BYTES long, and any bytes are valid atomics.
+    let header = unsafe { &(*mapped).header };
+    let known = header.magic.load(Ordering::Relaxed) == MAGIC
+        && header.file_bytes.load(Ordering::Relaxed) == FILE_BYTES as u64;
+    known.then_some(mapped)
 }
-
-const _: () = assert!(size_of::<Table>() == TABLE_BYTES);

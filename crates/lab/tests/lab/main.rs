@@ -3,5 +3,6 @@
 mod common;
 mod subject;
 mod presence;
+mod heap;
 mod compare;
 mod foreign;

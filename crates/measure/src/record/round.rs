@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Measure, Operation};
+use super::{HeapProfile, Measure, Operation};
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
 /// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
@@ -206,6 +206,9 @@ pub struct CandidateRounds {
     pub rounds: Vec<RoundMeasures>,
     /// Merged curves for the plot.
     pub curves: Vec<LatencyCurve>,
+    /// What it asks of the heap, counted once, outside the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<HeapProfile>,
 }
 
 impl CandidateRounds {

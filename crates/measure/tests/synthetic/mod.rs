@@ -4,8 +4,8 @@
 use millpond_measure::environment::Environment;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    CandidateRounds, ComparisonRecord, Engine, LatencyCurve, Library, Measure, Operation,
-    PoolSetting, Quantity, Role, RoundMeasures, Settings, Subject,
+    CandidateRounds, ComparisonRecord, Engine, HeapProfile, LatencyCurve, Library, LifetimeClass,
+    Measure, Operation, PoolSetting, Quantity, Role, RoundMeasures, Settings, SizeClass, Subject,
 };
 
 /// A candidate with its planted truth: factors against the baseline's true values.
@@ -241,6 +241,7 @@ pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> Comp
     record.candidates = candidates(plans, rounds, sigma, seed);
     let mut noise = Noise(fastrand::Rng::with_seed(seed ^ 0xc0ffee));
     for (plan, candidate) in plans.iter().zip(&mut record.candidates) {
+        candidate.heap = Some(heap(plan));
         for (operation, median_ns) in [(Operation::Put, 900e3), (Operation::Get, 140e3)] {
             candidate
                 .curves
@@ -306,6 +307,45 @@ pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> Comp
     record.counters = "instructions and cycles are counted (synthetic)".to_owned();
     record.analyse();
     record
+}
+
+/// Small blocks that die young and a few large ones that stay.
+fn heap(plan: &Plan) -> HeapProfile {
+    let live_bytes = 12_000_000;
+    HeapProfile {
+        requests: 8_000,
+        allocations: 88_000,
+        frees: 87_500,
+        requested_bytes: 30_000_000,
+        sizes: [(16, 17, 50_000), (64, 71, 30_000), (4096, 4607, 8_000)]
+            .map(|(from_bytes, to_bytes, calls)| SizeClass {
+                from_bytes,
+                to_bytes,
+                calls,
+            })
+            .to_vec(),
+        lifetimes: [
+            (16_384, 32_767, 80_000.0),
+            (1 << 20, (1 << 21) - 1, 7_500.0),
+        ]
+        .map(|(from_ns, to_ns, blocks)| LifetimeClass {
+            from_ns,
+            to_ns,
+            blocks,
+            bytes: 300.0 * blocks,
+        })
+        .to_vec(),
+        cross_thread_share: Some(0.125),
+        live_bytes,
+        live_blocks: 40_000,
+        peak_live_bytes: 13_000_000,
+        live_error: 0.02,
+        anonymous_bytes: Some((20e6 * plan.memory) as u64),
+        fragmentation: Some(20e6 * plan.memory / live_bytes as f64),
+        sample_mean_bytes: 8_192,
+        samples: 5_200,
+        ..HeapProfile::default()
+    }
 }
 
 fn curve(operation: Operation, median_ns: f64, noise: &mut Noise) -> LatencyCurve {
