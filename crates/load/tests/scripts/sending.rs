@@ -1,0 +1,192 @@
+//! What leaves: the requests of the table and of `request()`, when, where to, and how many.
+
+use crate::scripted::{ScriptFile, counted, noting, run_well, server, targets};
+use crate::support::{MS, get};
+use millpond_io::Address;
+use millpond_load::{Mode, PIPELINE_MAX, Script, Stop};
+use std::time::Duration;
+
+/// Goal: without `request()` the request is made of wrk's table, once.
+#[test]
+fn a_static_script_sends_what_the_table_says() {
+    let server = server();
+    let script = ScriptFile::new(
+        "wrk.method = 'PUT' wrk.body = 'a=b' wrk.headers['X-A'] = 7
+         function init(args) wrk.path = '/' .. args[0] .. args[1] .. #args end",
+    );
+    let script = script.args(&["one", "two"]);
+    let (record, _) = run_well(&counted(&server, 20), &script);
+    assert_eq!(record.requests, 20);
+    for seen in server.seen() {
+        let mut lines: Vec<&str> = seen.head.trim_end().split("\r\n").collect();
+        lines[1..].sort_unstable();
+        let host = format!("Host: {}", server.address);
+        let expected = [
+            "PUT /http://pond/pathone2 HTTP/1.1",
+            "Content-Length: 3",
+            &host,
+            "X-A: 7",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(seen.body, b"a=b");
+    }
+}
+
+/// Goal: a script that counts in its path and in a header sends each number once, from 1 on in the
+/// first thread, whose first request was only a proof.
+#[test]
+fn a_counting_script_sends_each_number_once() {
+    let server = server();
+    let script = ScriptFile::new(
+        "counter = 0
+         request = function()
+            wrk.headers['X-Counter'] = counter
+            counter = counter + 1
+            return wrk.format(nil, '/' .. (counter - 1))
+         end",
+    );
+    run_well(&counted(&server, 50), &script);
+    let expected: Vec<String> = (1..=50).map(|number| format!("/{number}")).collect();
+    assert_eq!(targets(&server), expected);
+    for seen in server.seen() {
+        let counter = format!("X-Counter: {}\r\n", &seen.target()[1..]);
+        assert!(seen.head.contains(&counter), "{}", seen.head);
+    }
+}
+
+/// Goal: every request of a string is counted and timed, however many each string holds, and the
+/// next string leaves when all of the last one are answered.
+#[test]
+fn the_length_of_strings_may_change_with_each() {
+    let server = server();
+    let script = ScriptFile::new(
+        "local calls = 0
+         request = function()
+            calls = calls + 1
+            local requests = {}
+            for i = 1, calls do
+               requests[i] = wrk.format(i % 2 == 0 and 'HEAD' or 'GET', '/' .. calls .. '/' .. i)
+            end
+            return table.concat(requests)
+         end",
+    );
+    // 2 + 3 + ... + 11, then one more that the count allows.
+    let (record, _) = run_well(&counted(&server, 66), &script);
+    assert_eq!((record.requests, record.sent), (66, 66));
+    let seen = server.seen();
+    let mut place = 0;
+    for length in 2..=12 {
+        for index in 1..=length {
+            let target = format!("/{length}/{index}");
+            assert_eq!(seen[place].target(), target);
+            place += 1;
+        }
+    }
+    // The rest of the last string left too: a string is never cut.
+    assert_eq!(seen.len(), place);
+}
+
+/// Goal: `delay()` comes before each request, and is no part of the latency.
+#[test]
+fn delays_come_before_requests() {
+    let server = server();
+    let script = noting("function delay() note('asked') return 30 end");
+    let mut config = counted(&server, 5);
+    config.connections = 1;
+    let (record, _) = run_well(&config, &script);
+    let seen = server.seen();
+    for pair in seen.windows(2) {
+        assert!(pair[1].at - pair[0].at >= Duration::from_millis(30));
+    }
+    assert_eq!(script.notes().lines().count(), 6);
+    // Five delays passed; had one been counted, the mean would be at least a fifth of it.
+    assert_eq!(record.requests, 5);
+    assert!(record.slip.max() == 0, "a closed loop has no slip");
+}
+
+/// Goal: at a rate it is requests that are counted, whatever strings they come in, and every
+/// arrival of the schedule is sent once.
+#[test]
+fn a_rate_counts_requests_not_strings() {
+    let server = server();
+    let script = ScriptFile::new(
+        "local calls = 0
+         function request()
+            calls = calls + 1
+            return wrk.format():rep(1 + calls % 4)
+         end",
+    );
+    let mut config = get(server.address);
+    (config.threads, config.connections) = (2, 6);
+    config.mode = Mode::ConstantRate { per_s: 2_000.0 };
+    config.stop = Stop::after_ns(500 * MS);
+    let (record, _) = run_well(&config, &script);
+    assert_eq!((record.requests, record.offered), (1_000, Some(1_000)));
+    // The last string of each thread may hold up to three more.
+    assert!(
+        (1_000..=1_006).contains(&server.requests()),
+        "{}",
+        server.requests()
+    );
+}
+
+/// Goal: what wrk's manual allows: `--pipeline` keeps several strings on their way, a depth at the
+/// limit works, and the target may be a unix socket's or any other address.
+#[test]
+fn strings_at_the_limit_and_several_at_a_time_work() {
+    let server = server();
+    let script = ScriptFile::new("function request() return wrk.format():rep(1024) end");
+    run_well(&counted(&server, 3 * PIPELINE_MAX as u64), &script);
+    let script = ScriptFile::new("function request() return wrk.format():rep(2) end");
+    let mut config = counted(&server, 400);
+    config.pipeline = 8;
+    let before = server.seen().len();
+    run_well(&config, &script);
+    let most_behind = server.seen()[before..].iter().map(|seen| seen.behind).max();
+    assert!(most_behind >= Some(3), "{most_behind:?}");
+    assert!(matches!(config.target.address, Address::Inet(_)));
+}
+
+/// Goal: `thread.addr` sends a thread elsewhere, and only that one.
+#[test]
+fn a_thread_may_have_an_address_of_its_own() {
+    let (here, there) = (server(), server());
+    let script = ScriptFile::new(&format!(
+        "local threads = 0
+         function setup(thread)
+            threads = threads + 1
+            local found = wrk.lookup('{}', '{}')
+            if threads == 2 then thread.addr = found[1] end
+         end",
+        there.address.ip(),
+        there.address.port(),
+    ));
+    let mut config = counted(&here, 100);
+    (config.threads, config.connections) = (2, 2);
+    run_well(&config, &script);
+    assert_eq!(here.requests() + there.requests(), 100);
+    assert!(here.connections() == 1 && there.connections() == 1);
+}
+
+/// Goal: without a seed all threads draw the same numbers, as in wrk; with one each has its own, and
+/// the next run draws them again.
+#[test]
+fn random_numbers_follow_the_seed() {
+    let server = server();
+    let code = "function init() note('%d', math.random(1000000000)) end";
+    let drawn = |seed: Option<u64>| {
+        let mut script = noting(code);
+        script.config.seed = seed;
+        let mut config = get(server.address);
+        (config.threads, config.connections) = (3, 3);
+        Script::load(&script.config, &config).unwrap();
+        let notes = script.notes();
+        notes.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let unseeded = drawn(None);
+    assert!(unseeded[0] == unseeded[1] && unseeded[1] == unseeded[2]);
+    let seeded = drawn(Some(7));
+    assert!(seeded[0] != seeded[1] && seeded[1] != seeded[2] && seeded[0] != seeded[2]);
+    assert_eq!(seeded, drawn(Some(7)));
+    assert_ne!(seeded, drawn(Some(8)));
+}
