@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_measure::environment::Environment;
+use millpond_measure::noise;
 use millpond_measure::record::{
-    ComparisonRecord, Operation, Role, RoundStatus, Settings, Subject as SubjectRecord,
+    ComparisonRecord, LookSettings, Operation, Role, Settings, Subject as SubjectRecord,
 };
 use millpond_measure::regression::check_circumstances;
+use millpond_measure::statistics::Looks;
+use millpond_measure::units::format_duration_ns;
 
 use crate::cgroup::CgroupRoot;
 use crate::config::CompareConfig;
@@ -20,20 +23,23 @@ use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::heap_pass::{self, HeapCosts};
-use crate::journal::{Journal, Line};
+use crate::journal::Journal;
+use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
-use crate::outcome::{self, Collection, CompareOutcome};
-use crate::plan::{IDLE, Known, Plan};
+use crate::outcome::{self, CompareOutcome};
+use crate::plan::{Known, Plan};
 use crate::preflight::{self, Findings};
 use crate::repeat;
-use crate::scored;
+use crate::rounds::{Course, Rounds, nanoseconds};
 use crate::session::Workshop;
 use crate::target::Target;
 
-/// So many failed runs of a candidate in a row, and it is not tried again.
-const FAILURES_IN_A_ROW_MAX: u32 = 2;
 /// How far beyond its budget a comparison may drift before it gives up rounds.
 const BUDGET_TOLERANCE: f64 = 1.05;
+/// The part of the time budget that finding every candidate's steady state may take.
+const STEADYING_SHARE: u32 = 20;
+/// An idle time from which on every allocator here has shown what it gives back.
+const IDLE_LONG: Duration = Duration::from_secs(11);
 
 /// Compares `config.target` under every allocator. `events` hears of progress; raising `stop` ends
 /// the comparison within a second or so, with what was measured until then.
@@ -57,6 +63,8 @@ struct Lab<'a> {
     workshop: Workshop,
     candidates: Vec<Candidate>,
     warnings: Vec<String>,
+    /// Held to the end.
+    _lock: Option<MachineLock>,
 }
 
 impl<'a> Lab<'a> {
@@ -64,6 +72,7 @@ impl<'a> Lab<'a> {
     fn new(config: &'a CompareConfig, stop: &'a AtomicBool) -> Result<Self, LabError> {
         config.check()?;
         let mut warnings = Vec::new();
+        let lock = take_lock(config, &mut warnings)?;
         let allocators = config.chosen_allocators(&mut warnings)?;
         let candidates = matrix::candidates(&allocators, config.own_pools());
         fs::create_dir_all(&config.out).map_err(|error| LabError::Output {
@@ -112,6 +121,7 @@ impl<'a> Lab<'a> {
             workshop,
             candidates,
             warnings,
+            _lock: lock,
         };
         lab.refuse_another_question()?;
         lab.workshop.prepare()?;
@@ -135,7 +145,14 @@ impl<'a> Lab<'a> {
             events(&LabEvent::Note(warning.clone()));
         }
         let environment = Environment::capture();
-        let findings = preflight::run(&mut self.workshop, &mut self.candidates, events, self.stop)?;
+        let patience = self.config.time_budget / STEADYING_SHARE;
+        let findings = preflight::run(
+            &mut self.workshop,
+            &mut self.candidates,
+            patience,
+            events,
+            self.stop,
+        )?;
         if let Some(native) = &findings.native {
             matrix::name_native(&mut self.candidates, native);
             let note = format!("the target brings its own allocator: the baseline is {native}");
@@ -156,21 +173,28 @@ impl<'a> Lab<'a> {
             eta_ns: nanoseconds(plan.duration(count)),
         });
         let schedule = matrix::schedule(self.candidates.len(), plan.rounds, self.seed);
-        let mut rounds = Rounds {
-            collection: Collection::new(&self.candidates),
-            failures: Vec::new(),
-            in_a_row: vec![0; self.candidates.len()],
-            runs_done: 0,
-            began: Instant::now(),
-            journal,
+        let mut rounds = Rounds::new(&self.candidates, journal);
+        let course = Course {
+            candidates: &self.candidates,
+            plan: &plan,
+            schedule: &schedule,
+            is_fixed: self.config.rounds.is_some(),
+            deadline: self.began + self.config.time_budget.mul_f64(BUDGET_TOLERANCE),
+            stop: self.stop,
         };
-        self.run_rounds(&plan, &schedule, &mut rounds, events)?;
+        rounds.run(&course, &mut self.workshop, events)?;
         events(&LabEvent::Analysing);
+        for (index, steady_state) in findings.steady_states(&self.candidates) {
+            rounds.collection.note_steady_state(index, steady_state);
+        }
         for (index, costs) in heap.iter().enumerate() {
             rounds.collection.add_once(index, costs);
             rounds.collection.add_heap(index, costs.profile.as_ref());
         }
         let mut record = self.record(&findings, &plan, &schedule, environment);
+        record.settings.schedule.truncate(rounds.begun as usize);
+        record.settings.looks.done = rounds.looked_after;
+        record.settings.looks.stopped = rounds.stopped;
         record.settings.rounds_done = rounds.collection.rounds_done(plan.rounds);
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
@@ -238,150 +262,10 @@ impl<'a> Lab<'a> {
             rounds: self.config.rounds,
             rate_per_s: self.config.rate_per_s,
             load_command: findings.load_command,
+            warm_up_requests: findings.warm_up_requests.clone(),
+            idle: self.config.idle,
         };
         (Plan::make(&known), known)
-    }
-
-    fn run_rounds(
-        &mut self,
-        plan: &Plan,
-        schedule: &[Vec<usize>],
-        rounds: &mut Rounds,
-        events: &mut dyn FnMut(&LabEvent),
-    ) -> Result<(), LabError> {
-        let runs = plan.rounds * u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
-        for (round, order) in (0_u32..).zip(schedule) {
-            if self.out_of_time(round, plan) {
-                let note = format!(
-                    "stopped after {round} of {} rounds: the time budget is used up",
-                    plan.rounds
-                );
-                events(&LabEvent::Note(note.clone()));
-                self.warnings.push(note);
-                return Ok(());
-            }
-            let failed_before = rounds.failures.len();
-            let mut done = 0;
-            for (position, &index) in (0_u32..).zip(order) {
-                if self.stop.load(Ordering::Relaxed) {
-                    return self.interrupted(rounds);
-                }
-                done += u32::from(self.one_run(
-                    plan,
-                    (round, position),
-                    index,
-                    runs,
-                    rounds,
-                    events,
-                )?);
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return self.interrupted(rounds);
-            }
-            if done == 0 {
-                let first = rounds
-                    .failures
-                    .get(failed_before)
-                    .or(rounds.failures.last());
-                let first = first.cloned().unwrap_or_default();
-                return Err(LabError::RoundFailed {
-                    round: round + 1,
-                    first,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn interrupted(&self, rounds: &Rounds) -> Result<(), LabError> {
-        if rounds.runs_done == 0 {
-            Err(LabError::InterruptedEarly)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// True if it gave a result. A candidate that keeps failing is passed over.
-    fn one_run(
-        &mut self,
-        plan: &Plan,
-        (round, position): (u32, u32),
-        index: usize,
-        runs: u32,
-        rounds: &mut Rounds,
-        events: &mut dyn FnMut(&LabEvent),
-    ) -> Result<bool, LabError> {
-        let Some(candidate) = self.candidates.get(index).cloned() else {
-            return Ok(false);
-        };
-        let given_up = rounds
-            .in_a_row
-            .get(index)
-            .is_some_and(|&n| n >= FAILURES_IN_A_ROW_MAX);
-        if given_up {
-            return Ok(false);
-        }
-        let run = round * u32::try_from(self.candidates.len()).unwrap_or(1) + position + 1;
-        events(&LabEvent::RunStarted {
-            candidate: candidate.name.clone(),
-            round: round + 1,
-            run,
-            runs,
-            eta_ns: rounds.eta_ns(plan, run - 1, runs),
-        });
-        let scored = scored::run(
-            &mut self.workshop,
-            &candidate,
-            plan,
-            round,
-            position,
-            self.stop,
-        );
-        rounds.journal.write(&Line::Run {
-            candidate: &candidate.name,
-            measures: &scored.measures,
-            start_ns: nanoseconds(scored.start_duration),
-            stop_ns: scored.stop_duration.map(nanoseconds),
-            rss_bytes: &scored.memory,
-        })?;
-        let failure = match &scored.measures.status {
-            RoundStatus::Failed { reason } => Some(reason.clone()),
-            RoundStatus::Done | RoundStatus::Interrupted => None,
-        };
-        if let Some(count) = rounds.in_a_row.get_mut(index) {
-            *count = if failure.is_some() { *count + 1 } else { 0 };
-        }
-        if let Some(reason) = &failure {
-            let (name, round) = (&candidate.name, round + 1);
-            rounds
-                .failures
-                .push(format!("{name}, round {round}: {reason}"));
-        }
-        let is_done = scored.measures.status == RoundStatus::Done;
-        rounds.runs_done += u32::from(is_done);
-        rounds
-            .collection
-            .add(index, scored.measures, &scored.latencies);
-        events(&LabEvent::RunFinished {
-            candidate: candidate.name,
-            round: round + 1,
-            run,
-            runs,
-            failure,
-            eta_ns: rounds.eta_ns(plan, run, runs),
-        });
-        Ok(is_done)
-    }
-
-    /// Gives up rounds that were not asked for once they no longer fit, but never
-    /// those a verdict needs.
-    fn out_of_time(&self, rounds_done: u32, plan: &Plan) -> bool {
-        if self.config.rounds.is_some() || rounds_done < plan.rounds_min {
-            return false;
-        }
-        let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
-        let needed = self.began.elapsed() + plan.run * count;
-        needed > self.config.time_budget.mul_f64(BUDGET_TOLERANCE)
     }
 
     fn record(
@@ -406,11 +290,15 @@ impl<'a> Lab<'a> {
         if let Some(cgroups) = &self.workshop.cgroups {
             record.counters = format!("{}; {}", record.counters, cgroups.describe());
         }
-        record.analysis.warnings.push(format!(
-            "memory after idle was read {} ms after the work; allocators that return memory later \
-             (jemalloc waits 10 s) do not show it here",
-            IDLE.as_millis()
-        ));
+        if plan.idle < IDLE_LONG {
+            record.analysis.warnings.push(format!(
+                "memory after idle was read {} after the work; allocators that return memory later \
+                 (jemalloc waits 10 s) do not show it here: --idle 12s does",
+                format_duration_ns(plan.idle.as_nanos() as f64)
+            ));
+        }
+        record.analysis.warnings.extend(findings.unsteady_warning());
+        record.analysis.warnings.extend(noise::unwatched());
         record
     }
 
@@ -463,9 +351,12 @@ impl<'a> Lab<'a> {
     fn settings(&self, plan: &Plan, schedule: &[Vec<usize>]) -> Settings {
         let own = matches!(self.config.target, Target::Entity { .. });
         let operations = self.config.target.operations();
-        let rates = operations
-            .iter()
-            .map(|operation: &Operation| operation.key().to_owned());
+        let keys = |operations: &'static [Operation]| {
+            operations
+                .iter()
+                .map(|operation| operation.key().to_owned())
+        };
+        let rates = keys(operations);
         let name = |&index: &usize| {
             self.candidates
                 .get(index)
@@ -483,33 +374,37 @@ impl<'a> Lab<'a> {
                 .iter()
                 .map(|order| order.iter().map(name).collect())
                 .collect(),
+            looks: LookSettings {
+                planned: plan.looks.clone(),
+                significance: Looks::planned(plan.looks.len()).significance(),
+                ..LookSettings::default()
+            },
+            idle_ns: nanoseconds(plan.idle),
+            warm_up_requests: keys(operations)
+                .zip(plan.warm_up_requests.iter().copied())
+                .collect(),
             ..self.load_settings()
         }
     }
 }
 
-/// What grows while rounds run.
-struct Rounds {
-    collection: Collection,
-    failures: Vec<String>,
-    in_a_row: Vec<u32>,
-    runs_done: u32,
-    began: Instant,
-    journal: Journal,
-}
-
-impl Rounds {
-    /// The time to the end, from the plan at first, then from what runs really took.
-    fn eta_ns(&self, plan: &Plan, run: u32, runs: u32) -> u64 {
-        let per_run = if run == 0 {
-            plan.run
-        } else {
-            self.began.elapsed() / run
-        };
-        nanoseconds(per_run * runs.saturating_sub(run))
+/// The machine for ourselves, if the user wants that; a lock that cannot be had is a warning.
+fn take_lock(
+    config: &CompareConfig,
+    warnings: &mut Vec<String>,
+) -> Result<Option<MachineLock>, LabError> {
+    let Some(path) = &config.lock else {
+        return Ok(None);
+    };
+    match MachineLock::take(path)? {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) => {
+            warnings.push(format!(
+                "{} cannot be locked ({error}): another comparison at the same time would not be \
+                 noticed but as noise",
+                path.display()
+            ));
+            Ok(None)
+        }
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -17,13 +17,15 @@ use crate::subject::Launcher;
 use crate::suitability;
 use crate::target::Target;
 
-/// Ten rounds: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
+/// Ten rounds until the first look: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
 pub const ROUNDS_DEFAULT: u32 = 10;
 /// Under five minutes in all, with half a minute left for the slowest start and the report.
 pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(270);
 /// Enough connections that group commit has something to group.
 pub const CONNECTIONS_DEFAULT: usize = 64;
+/// Enough for what is given back at once, and little of the budget.
+pub const IDLE_DEFAULT: Duration = Duration::from_millis(250);
 /// The size of one value: a small document.
 pub const VALUE_BYTES_DEFAULT: usize = 1024;
 
@@ -40,7 +42,7 @@ pub struct CompareConfig {
     pub load_command: Option<LoadCommand>,
     /// Settings of our pools to compare; ignored for somebody else's server.
     pub pools: Vec<PoolSetting>,
-    /// Rounds; `None` takes the default and gives some up if the time budget demands it.
+    /// Rounds; `None`: as many as the verdicts take, within the time budget.
     pub rounds: Option<u32>,
     /// Bound on the whole comparison, preflight included.
     pub time_budget: Duration,
@@ -52,6 +54,10 @@ pub struct CompareConfig {
     pub value_bytes: usize,
     /// An earlier record of the same question to check against.
     pub earlier: Option<Earlier>,
+    /// Between the end of the work and the reading of what was retained.
+    pub idle: Duration,
+    /// The file that keeps two comparisons on one machine apart; `None`: nothing does.
+    pub lock: Option<PathBuf>,
     /// Where report, results, records and logs go.
     pub out: PathBuf,
     /// Seed of all random choices; `None` draws one, and the record says which.
@@ -84,6 +90,8 @@ impl CompareConfig {
             rate_per_s: None,
             value_bytes: VALUE_BYTES_DEFAULT,
             earlier: None,
+            idle: IDLE_DEFAULT,
+            lock: None,
             out: PathBuf::from("millpond-report"),
             seed: None,
             ready_bound: Duration::from_secs(20),
@@ -184,7 +192,12 @@ impl CompareConfig {
             None => self.target.operations().len(),
         };
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let needed = plan::shortest(narrow(candidates), narrow(operations), self.rounds);
+        let needed = plan::shortest(
+            narrow(candidates),
+            narrow(operations),
+            self.rounds,
+            self.idle,
+        );
         if needed <= self.time_budget {
             return found;
         }

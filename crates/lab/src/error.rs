@@ -46,6 +46,19 @@ pub enum LabError {
         /// The first failure.
         first: String,
     },
+    /// Somebody else compares.
+    #[error(
+        "another comparison is running on this machine{}: two at once would measure each other; wait \
+         for it to end, or set MILLPOND_LOCK to another file than {} to insist",
+        who.map(|pid| format!(" (process {pid})")).unwrap_or_default(),
+        path.display()
+    )]
+    AnotherComparison {
+        /// Its process, if it can be told.
+        who: Option<u32>,
+        /// The file that it holds locked.
+        path: PathBuf,
+    },
     /// Ctrl-C before the first round was measured.
     #[error("interrupted before anything was measured")]
     InterruptedEarly,

@@ -13,6 +13,7 @@
 //!   launch           the child side: supervisor and second stage
 //!   subject          the lab's side: ready (readiness, probe), alive, stopped, never left behind
 //!   presence         the allocator is really the one that serves; suitability: where none can be
+//! rounds           until the answer is known; warm_up: what precedes the first phase of a run
 //! scored, edge     one run's phases and the figures at their edges; sampler, drive, trace help
 //! heap_pass        heap calls per request, apart from scored runs
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
@@ -38,6 +39,8 @@ pub mod matrix;
 pub mod plan;
 pub mod repeat;
 mod preflight;
+mod warm_up;
+mod lock;
 mod session;
 pub mod launch;
 pub mod subject;
@@ -48,7 +51,9 @@ pub mod port;
 pub mod process_tree;
 pub mod suitability;
 pub mod presence;
+mod rounds;
 mod scored;
+mod weather;
 mod edge;
 mod drive;
 mod sampler;
@@ -66,6 +71,7 @@ pub use config::CompareConfig;
 pub use error::{LabError, RunError};
 pub use event::LabEvent;
 pub use load_command::LoadCommand;
+pub use lock::{LOCK_VARIABLE, lock_file};
 pub use options::SubjectOptions;
 pub use outcome::CompareOutcome;
 pub use repeat::Earlier;

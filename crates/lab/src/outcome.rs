@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::noise::flag_unlike_runs;
 use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, HeapProfile, LatencyCurve, Library, Measure, Operation,
-    Regression, RoundStatus,
+    Regression, RoundStatus, SteadyState,
 };
 use millpond_measure::regression;
 
@@ -123,6 +124,20 @@ impl Collection {
         u32::try_from((0..planned).filter(complete).count()).unwrap_or(0)
     }
 
+    /// Notes how the candidate at `index` warmed up.
+    pub(crate) fn note_steady_state(&mut self, index: usize, steady_state: SteadyState) {
+        if let Some(candidate) = self.candidates.get_mut(index) {
+            candidate.steady_state = Some(steady_state);
+        }
+    }
+
+    /// The candidates as they are now, for a look.
+    pub(crate) fn so_far(&self) -> Vec<CandidateRounds> {
+        let mut candidates = self.candidates.clone();
+        flag_unlike_runs(&mut candidates);
+        candidates
+    }
+
     /// The candidates with their curves.
     pub(crate) fn finish(mut self) -> Vec<CandidateRounds> {
         for (candidate, merged) in self.candidates.iter_mut().zip(self.merged) {
@@ -136,6 +151,7 @@ impl Collection {
                 })
                 .collect();
         }
+        flag_unlike_runs(&mut self.candidates);
         self.candidates
     }
 }

@@ -4,13 +4,15 @@
 //!
 //! Requests are fixed in number, so that memory is compared at equal work, and chosen so that the
 //! slowest candidate fills its share of the time. Rounds are given up before phases get too short
-//! to mean anything; where fewer rounds could give no verdict at all, the budget gives.
+//! to mean anything; where fewer rounds could give no verdict at all, the budget gives. What is left
+//! after ten rounds with useful phases becomes further looks at the data: more and shorter runs, since
+//! what differs between processes is averaged by processes only.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use millpond_measure::statistics::smallest_rounds;
-use millpond_measure::units::{format_duration_ns, format_rate};
+use millpond_measure::statistics::{Looks, look_rounds, smallest_rounds};
+use millpond_measure::units::{format_duration_ns, format_percent, format_rate};
 
 use crate::config::ROUNDS_DEFAULT;
 
@@ -21,8 +23,15 @@ pub const RATE_SHARE: f64 = 0.6;
 const PHASE_MIN: Duration = Duration::from_millis(300);
 /// Longer phases buy nothing that more rounds would not buy better.
 const PHASE_MAX: Duration = Duration::from_secs(3);
-/// Between the end of the work and the reading of what was retained.
-pub(crate) const IDLE: Duration = Duration::from_millis(250);
+/// Phases are made this long before there are more than the usual rounds: fragmentation and tails take
+/// a while to show.
+const PHASE_WANTED: Duration = Duration::from_secs(1);
+/// So many answers let a run have a p99; a few more, because arrivals are not exact.
+const P99_ANSWERS: f64 = 10_500.0;
+/// Nobody waits for more rounds; a plan has to end.
+const ROUNDS_MAX: u32 = 1_000;
+/// The part of a run that the warm-up may take.
+const WARM_UP_SHARE: f64 = 1.0 / 3.0;
 /// Kept back for the analysis and the report.
 const REPORT_RESERVE: Duration = Duration::from_secs(3);
 
@@ -34,9 +43,9 @@ const TRY_GUESS: Duration = Duration::from_millis(2500);
 /// The shortest comparison of `candidates`, the second baseline included, that can give a verdict,
 /// guessed before any of them was started. `rounds`: what the user insists on.
 #[must_use]
-pub fn shortest(candidates: u32, operations: u32, rounds: Option<u32>) -> Duration {
+pub fn shortest(candidates: u32, operations: u32, rounds: Option<u32>, idle: Duration) -> Duration {
     let rounds = rounds.unwrap_or_else(|| rounds_min(candidates));
-    let run = OVERHEAD_GUESS + IDLE + PHASE_MIN * 2 * operations;
+    let run = OVERHEAD_GUESS + idle + PHASE_MIN * 2 * operations;
     run * candidates * rounds + TRY_GUESS * candidates + REPORT_RESERVE
 }
 
@@ -64,6 +73,10 @@ pub struct Known {
     pub rate_per_s: Option<f64>,
     /// What the user's own load program takes, if that makes the load.
     pub load_command: Option<Duration>,
+    /// Requests until every candidate's throughput was steady, per operation.
+    pub warm_up_requests: Vec<u64>,
+    /// Between the end of the work and the reading of what was retained.
+    pub idle: Duration,
 }
 
 impl Known {
@@ -72,13 +85,45 @@ impl Known {
     pub fn rounds_min(&self) -> u32 {
         rounds_min(self.candidates)
     }
+
+    /// Candidates that are compared with the baseline at once.
+    fn comparisons(&self) -> usize {
+        self.candidates.saturating_sub(1) as usize
+    }
+
+    /// What the warm-up takes the slowest candidate.
+    fn warm_up(&self) -> Duration {
+        let pairs = self.warm_up_requests.iter().zip(&self.slowest_per_s);
+        let seconds: f64 = pairs
+            .filter(|&(_, &per_s)| per_s > 0.0)
+            .map(|(&requests, per_s)| requests as f64 / per_s)
+            .sum();
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    fn rate_per_s(&self, slowest_per_s: f64) -> f64 {
+        self.rate_per_s
+            .unwrap_or((slowest_per_s * RATE_SHARE).max(1.0))
+    }
+
+    /// How long phases should be before more rounds are worth more: long enough for a p99, too.
+    fn phase_wanted(&self) -> Duration {
+        let slowest = self.slowest_per_s.iter().copied().reduce(f64::min);
+        let seconds = slowest.map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
+        Duration::try_from_secs_f64(seconds)
+            .unwrap_or(PHASE_MAX)
+            .clamp(PHASE_WANTED, PHASE_MAX)
+    }
 }
 
 /// What will be done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Rounds.
+    /// Rounds at most: those until the last look.
     pub rounds: u32,
+    /// The rounds after which the data are looked at. More than one: the comparison ends at the first
+    /// look that finds every verdict decided.
+    pub looks: Vec<u32>,
     /// Fewer cannot give a verdict.
     pub rounds_min: u32,
     /// Requests of the closed loop, per operation.
@@ -93,6 +138,12 @@ pub struct Plan {
     pub run: Duration,
     /// True if even the smallest plan needs more than what is left.
     pub over_budget: bool,
+    /// Requests that precede the closed loop and count nowhere, per operation; the same for all.
+    pub warm_up_requests: Vec<u64>,
+    /// True if that is less than what was found to be needed.
+    pub warm_up_is_cut: bool,
+    /// Between the end of the work and the reading of what was retained.
+    pub idle: Duration,
 }
 
 impl Plan {
@@ -104,55 +155,101 @@ impl Plan {
         }
         let phases = 2 * u32::try_from(known.slowest_per_s.len()).unwrap_or(1).max(1);
         let left = known.left.saturating_sub(REPORT_RESERVE);
-        let fixed = known.overhead + IDLE;
+        let (warm_up_requests, warm_up) = Self::warm_up(known, left);
+        let fixed = known.overhead + known.idle + warm_up;
         let phase_for = |rounds: u32| {
             let runs = known.candidates.max(1) * rounds.max(1);
             (left / runs).saturating_sub(fixed) / phases
         };
-        let rounds_min = known.rounds_min();
-        let rounds = known.rounds.unwrap_or_else(|| {
-            let enough = |rounds: &u32| phase_for(*rounds) >= PHASE_MIN;
-            (rounds_min..=ROUNDS_DEFAULT.max(rounds_min))
-                .rev()
-                .find(enough)
-                .unwrap_or(rounds_min)
-        });
+        let looks = Self::looks(
+            known,
+            |rounds| phase_for(rounds) >= PHASE_MIN,
+            |rounds| phase_for(rounds) >= known.phase_wanted(),
+        );
+        let rounds = looks.last().copied().unwrap_or(1);
         let phase = phase_for(rounds).clamp(PHASE_MIN, PHASE_MAX);
         let count = |per_s: &f64| (per_s * phase.as_secs_f64()).ceil().max(1.0) as u64;
-        let rate = |per_s: &f64| known.rate_per_s.unwrap_or((per_s * RATE_SHARE).max(1.0));
         Self {
             rounds,
-            rounds_min,
+            looks,
+            rounds_min: known.rounds_min(),
             requests: known.slowest_per_s.iter().map(count).collect(),
-            rate_per_s: known.slowest_per_s.iter().map(rate).collect(),
+            rate_per_s: known
+                .slowest_per_s
+                .iter()
+                .map(|&per_s| known.rate_per_s(per_s))
+                .collect(),
             throughput_phase: phase,
             latency_phase: phase,
             run: fixed + phase * phases,
             over_budget: phase_for(rounds) < PHASE_MIN,
+            warm_up_is_cut: warm_up_requests != known.warm_up_requests,
+            warm_up_requests,
+            idle: known.idle,
         }
     }
 
     /// One phase in each run, as long as the user's program takes: only rounds can be given up.
     fn of_command(known: &Known, load: Duration) -> Self {
         let left = known.left.saturating_sub(REPORT_RESERVE);
-        let run = known.overhead + IDLE + load;
-        let rounds_min = known.rounds_min();
+        let run = known.overhead + known.idle + load;
         let fits = |rounds: u32| run * known.candidates.max(1) * rounds <= left;
-        let rounds = known.rounds.unwrap_or_else(|| {
-            let enough = |rounds: &u32| fits(*rounds);
-            let mut all = (rounds_min..=ROUNDS_DEFAULT.max(rounds_min)).rev();
-            all.find(enough).unwrap_or(rounds_min)
-        });
+        let looks = Self::looks(known, fits, fits);
+        let rounds = looks.last().copied().unwrap_or(1);
         Self {
             rounds,
-            rounds_min,
+            looks,
+            rounds_min: known.rounds_min(),
             requests: Vec::new(),
             rate_per_s: Vec::new(),
             throughput_phase: load,
             latency_phase: Duration::ZERO,
             run,
             over_budget: !fits(rounds),
+            warm_up_requests: Vec::new(),
+            warm_up_is_cut: false,
+            idle: known.idle,
         }
+    }
+
+    /// When to look: once, if the user insists on a number or time has no room for more; else after the
+    /// usual rounds first, and the last time where `is_ample` ends.
+    fn looks(
+        known: &Known,
+        is_enough: impl Fn(u32) -> bool,
+        is_ample: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
+        if let Some(rounds) = known.rounds {
+            return vec![rounds];
+        }
+        let usual = ROUNDS_DEFAULT.max(known.rounds_min());
+        let mut fewer = (known.rounds_min()..=usual).rev();
+        let first = fewer
+            .find(|&rounds| is_enough(rounds))
+            .unwrap_or(known.rounds_min());
+        if first < usual {
+            return vec![first];
+        }
+        let more = (first + 1..=ROUNDS_MAX).take_while(|&rounds| is_ample(rounds));
+        look_rounds(first, more.last().unwrap_or(first), known.comparisons())
+    }
+
+    /// The warm-up of each run and what it takes: all that is needed, or what is a bearable part of the
+    /// time that there is.
+    fn warm_up(known: &Known, left: Duration) -> (Vec<u64>, Duration) {
+        let needed = known.warm_up();
+        let rounds = known
+            .rounds
+            .unwrap_or_else(|| ROUNDS_DEFAULT.max(known.rounds_min()));
+        let run = left / (known.candidates.max(1) * rounds.max(1));
+        let bearable = run.mul_f64(WARM_UP_SHARE);
+        if needed <= bearable {
+            return (known.warm_up_requests.clone(), needed);
+        }
+        let part = bearable.as_secs_f64() / needed.as_secs_f64();
+        let requests = known.warm_up_requests.iter();
+        let cut = requests.map(|&requests| (requests as f64 * part) as u64);
+        (cut.collect(), bearable)
     }
 
     /// Estimate of all runs.
@@ -165,12 +262,14 @@ impl Plan {
     #[must_use]
     pub fn describe(&self, operations: &[&str], candidates: u32, known: &Known) -> Vec<String> {
         let nanoseconds = |duration: Duration| format_duration_ns(duration.as_nanos() as f64);
+        let at_most = if self.looks.len() > 1 { "at most " } else { "" };
         let mut lines = vec![format!(
-            "{} rounds of {candidates} candidates, about {} each: {} in all",
+            "{at_most}{} rounds of {candidates} candidates, about {} each: {} in all",
             self.rounds,
             nanoseconds(self.run),
             nanoseconds(self.duration(candidates)),
         )];
+        lines.extend(self.describe_looks());
         if known.load_command.is_some() {
             lines.push(format!(
                 "in each run the load command once, about {}",
@@ -181,6 +280,37 @@ impl Plan {
         }
         lines.extend(self.describe_limits(known));
         lines
+    }
+
+    /// When it ends, and what looking costs.
+    fn describe_looks(&self) -> Option<String> {
+        let (last, earlier) = self.looks.split_last()?;
+        if earlier.is_empty() {
+            return None;
+        }
+        let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
+        let looks = Looks::planned(self.looks.len());
+        Some(format!(
+            "over when every verdict is decided, after {} or {last} rounds: each look may err in {} of \
+             the 5 % of comparisons",
+            earlier.join(", "),
+            format_percent(looks.significance())
+        ))
+    }
+
+    fn describe_warm_up(&self, operations: &[&str]) -> Option<String> {
+        let parts: Vec<String> = operations
+            .iter()
+            .zip(&self.warm_up_requests)
+            .filter(|(_, requests)| **requests > 0)
+            .map(|(operation, requests)| format!("{requests} {operation}"))
+            .collect();
+        let why = if self.warm_up_is_cut {
+            "less than it took until all were steady, to keep the time budget"
+        } else {
+            "what it took until all were steady"
+        };
+        (!parts.is_empty()).then(|| format!("warm-up per run: {} ({why})", parts.join(", ")))
     }
 
     fn describe_phases(&self, operations: &[&str], known: &Known) -> Vec<String> {
@@ -194,6 +324,7 @@ impl Plan {
             let _ = write!(rates, "{separator} {operation} at {}", format_rate(rate));
         }
         let mut lines = vec![work, rates];
+        lines.extend(self.describe_warm_up(operations));
         if known.rate_per_s.is_none() {
             lines.push(format!(
                 "(that is {RATE_SHARE} of what the slowest candidate can do)"
@@ -232,7 +363,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TIME_BUDGET_DEFAULT;
+    use crate::config::{IDLE_DEFAULT, TIME_BUDGET_DEFAULT};
 
     fn known() -> Known {
         Known {
@@ -243,6 +374,8 @@ mod tests {
             rounds: None,
             rate_per_s: None,
             load_command: None,
+            warm_up_requests: vec![0, 0],
+            idle: IDLE_DEFAULT,
         }
     }
 
@@ -256,7 +389,9 @@ mod tests {
             ..known()
         };
         let plan = Plan::make(&known);
-        assert_eq!((plan.rounds, plan.throughput_phase), (10, load));
+        assert_eq!(plan.throughput_phase, load);
+        // Two and a half seconds each: 24 rounds of four candidates fit, in two looks.
+        assert_eq!((plan.rounds, plan.looks.as_slice()), (24, &[10, 24][..]));
         assert!(!plan.over_budget && plan.requests.is_empty());
         let tight = Known {
             left: Duration::from_secs(90),
@@ -297,10 +432,10 @@ mod tests {
     /// server four more allocators; but not those four for ours as well.
     #[test]
     fn the_default_budget_has_room_for_eleven_candidates() {
-        assert!(shortest(11, 2, None) <= TIME_BUDGET_DEFAULT);
-        assert!(shortest(10, 1, None) <= TIME_BUDGET_DEFAULT);
-        assert!(shortest(19, 2, None) > TIME_BUDGET_DEFAULT);
-        assert!(shortest(19, 2, Some(3)) <= TIME_BUDGET_DEFAULT);
+        assert!(shortest(11, 2, None, IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
+        assert!(shortest(10, 1, None, IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
+        assert!(shortest(19, 2, None, IDLE_DEFAULT) > TIME_BUDGET_DEFAULT);
+        assert!(shortest(19, 2, Some(3), IDLE_DEFAULT) <= TIME_BUDGET_DEFAULT);
         let known = Known {
             candidates: 11,
             left: Duration::from_secs(240),
@@ -358,6 +493,85 @@ mod tests {
         let lines = plan.describe(&["PUT", "GET"], 9, &wishes);
         assert!(
             lines.iter().any(|line| line.contains("below 9 rounds")),
+            "{lines:?}"
+        );
+    }
+
+    /// Goal: time that ten rounds do not need becomes looks, not longer phases; few candidates are
+    /// looked at early, and what is said of it is in the plan.
+    #[test]
+    fn ample_time_means_more_looks() {
+        let ample = Known {
+            candidates: 3,
+            slowest_per_s: vec![50_000.0],
+            warm_up_requests: vec![0],
+            ..known()
+        };
+        let plan = Plan::make(&ample);
+        assert_eq!(plan.looks, [10, 18, 32]);
+        assert!(plan.throughput_phase >= PHASE_WANTED && !plan.over_budget);
+        assert!(plan.duration(3) <= ample.left);
+        let lines = plan.describe(&["request"], 3, &ample);
+        assert!(lines[0].starts_with("at most 32 rounds"), "{lines:?}");
+        assert!(lines[1].contains("after 10, 18 or 32 rounds"), "{lines:?}");
+        // A slow server's p99 needs long phases, so there are fewer rounds.
+        let slow = Known {
+            slowest_per_s: vec![7_000.0],
+            ..ample.clone()
+        };
+        assert!(Plan::make(&slow).rounds < plan.rounds);
+        // What the user insists on is looked at once.
+        let fixed = Known {
+            rounds: Some(40),
+            ..ample.clone()
+        };
+        assert_eq!(Plan::make(&fixed).looks, [40]);
+        // A whole night: the looks stay few.
+        let night = Known {
+            left: Duration::from_secs(36_000),
+            ..ample
+        };
+        let plan = Plan::make(&night);
+        assert!((2..=4).contains(&plan.looks.len()), "{plan:?}");
+        assert_eq!(plan.looks[0], 10);
+    }
+
+    /// Goal: warm-up and idle time are planned for; a warm-up that would eat the runs is cut, and said.
+    #[test]
+    fn warm_up_and_idle_take_their_time() {
+        let plain = Plan::make(&known());
+        let idle = Known {
+            idle: Duration::from_secs(12),
+            left: Duration::from_secs(2_000),
+            ..known()
+        };
+        let plan = Plan::make(&idle);
+        assert!(plan.run >= Duration::from_secs(12) && plan.idle == idle.idle);
+        assert!(!plan.over_budget);
+        let warm = Known {
+            warm_up_requests: vec![2_000, 4_000],
+            ..known()
+        };
+        let plan = Plan::make(&warm);
+        assert_eq!(plan.warm_up_requests, [2_000, 4_000]);
+        assert!(!plan.warm_up_is_cut && plan.throughput_phase < plain.throughput_phase);
+        assert!(plan.duration(9) <= warm.left);
+        let lines = plan.describe(&["PUT", "GET"], 9, &warm);
+        let said = "warm-up per run: 2000 PUT, 4000 GET (what it took until all were steady)";
+        assert!(lines.iter().any(|line| line == said), "{lines:?}");
+        let long = Known {
+            warm_up_requests: vec![100_000, 0],
+            ..known()
+        };
+        let plan = Plan::make(&long);
+        assert!(plan.warm_up_is_cut && plan.warm_up_requests[0] < 100_000);
+        assert!(
+            plan.warm_up_requests[0] > 1_000 && !plan.over_budget,
+            "{plan:?}"
+        );
+        let lines = plan.describe(&["PUT", "GET"], 9, &long);
+        assert!(
+            lines.iter().any(|line| line.contains("less than it took")),
             "{lines:?}"
         );
     }

@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use millpond_measure::record::{Operation, Role};
+use millpond_measure::record::{Operation, Role, SteadyState};
 
 use crate::drive::Load;
 use crate::error::{LabError, RunError};
@@ -17,17 +17,19 @@ use crate::matrix::Candidate;
 use crate::readiness::Ready;
 use crate::server_info::ServerInfo;
 use crate::session::{Session, Workshop};
+use crate::warm_up::Slices;
 
 /// Written first, so that reads have something to find.
 const FILL_REQUESTS: u64 = 2_000;
-/// Long enough to leave start-up behind, short enough for nine candidates.
-const BURST: Duration = Duration::from_millis(150);
-/// The best of these counts: a neighbour can only make a burst slower than the server is.
-const BURSTS: usize = 2;
-/// Fewer answers than this in a burst say nothing about the rate of a slow server...
-const BURST_ANSWERS_MIN: u64 = 50;
-/// ...which then gets this long once.
-const LONG_BURST: Duration = Duration::from_secs(2);
+/// Short enough for nine candidates to be driven until they are steady.
+const SLICE: Duration = Duration::from_millis(100);
+/// Fewer answers than this in a slice say nothing about the rate of a slow server...
+const SLICE_ANSWERS_MIN: u64 = 50;
+/// ...which then gets this long once, and no warm-up: it would take longer than anybody waits.
+const LONG_SLICE: Duration = Duration::from_secs(2);
+/// Bounds on how long one operation of one candidate is driven.
+const PATIENCE_MIN: Duration = Duration::from_millis(900);
+const PATIENCE_MAX: Duration = Duration::from_secs(15);
 
 /// What the preflight found out.
 #[derive(Debug, Default)]
@@ -48,18 +50,26 @@ pub(crate) struct Findings {
     pub(crate) counters: String,
     /// Names and reasons of candidates that were left out.
     pub(crate) left_out: Vec<(String, String)>,
+    /// Requests until every candidate was steady, per operation in order.
+    pub(crate) warm_up_requests: Vec<u64>,
+    /// How each candidate became steady, or not, by name.
+    steady_states: Vec<(String, SteadyState)>,
 }
 
 struct Smoke {
     per_s: Vec<f64>,
+    warm_up_requests: Vec<u64>,
+    steady_state: Option<SteadyState>,
     load_command: Option<Duration>,
     overhead: Duration,
 }
 
-/// Tries every candidate; those that fail are removed from `candidates`.
+/// Tries every candidate; those that fail are removed from `candidates`. `patience`: for finding the
+/// steady states of all together.
 pub(crate) fn run(
     workshop: &mut Workshop,
     candidates: &mut Vec<Candidate>,
+    patience: Duration,
     events: &mut dyn FnMut(&LabEvent),
     stop: &AtomicBool,
 ) -> Result<Findings, LabError> {
@@ -70,16 +80,19 @@ pub(crate) fn run(
         .filter(|one| one.role != Role::BaselineAgain)
         .cloned()
         .collect();
+    let operations = workshop.driver.target.operations().len();
+    let turns = u32::try_from(to_try.len() * operations).unwrap_or(u32::MAX);
+    let patience = (patience / turns.max(1)).clamp(PATIENCE_MIN, PATIENCE_MAX);
     for (index, candidate) in to_try.iter().enumerate() {
         events(&LabEvent::Preflight {
             candidate: candidate.name.clone(),
             number: index + 1,
             of: to_try.len(),
         });
-        match smoke(workshop, candidate, &mut findings, stop) {
+        match smoke(workshop, candidate, patience, &mut findings, stop) {
             Ok(smoke) => {
                 overheads.push(smoke.overhead);
-                findings.take_in(&smoke);
+                findings.take_in(&candidate.name, smoke);
             }
             Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
             Err(reason) if candidate.role == Role::Baseline => {
@@ -123,8 +136,16 @@ pub(crate) fn run(
 }
 
 impl Findings {
-    fn take_in(&mut self, smoke: &Smoke) {
+    fn take_in(&mut self, name: &str, smoke: Smoke) {
         self.load_command = self.load_command.max(smoke.load_command);
+        self.warm_up_requests
+            .resize(smoke.warm_up_requests.len(), 0);
+        for (most, requests) in self.warm_up_requests.iter_mut().zip(smoke.warm_up_requests) {
+            *most = requests.max(*most);
+        }
+        let steady_state = smoke.steady_state;
+        self.steady_states
+            .extend(steady_state.map(|found| (name.to_owned(), found)));
         if self.slowest_per_s.is_empty() {
             self.slowest_per_s.clone_from(&smoke.per_s);
         }
@@ -132,11 +153,38 @@ impl Findings {
             *slowest = slowest.min(per_s);
         }
     }
+
+    /// With the places of those that were tried in `candidates`.
+    pub(crate) fn steady_states(&self, candidates: &[Candidate]) -> Vec<(usize, SteadyState)> {
+        let place = |name: &str| candidates.iter().position(|one| one.name == name);
+        let found = self.steady_states.iter();
+        found
+            .filter_map(|(name, found)| Some((place(name)?, found.clone())))
+            .collect()
+    }
+
+    /// Who still changed when patience ended.
+    pub(crate) fn unsteady_warning(&self) -> Option<String> {
+        let unsteady: Vec<&str> = self
+            .steady_states
+            .iter()
+            .filter(|(_, found)| !found.reached)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        (!unsteady.is_empty()).then(|| {
+            format!(
+                "no steady state in the try-out: {}; throughput still changed when it ended, so a part \
+                 of what is measured may be warm-up (a longer --time-budget has more patience)",
+                unsteady.join(", ")
+            )
+        })
+    }
 }
 
 fn smoke(
     workshop: &mut Workshop,
     candidate: &Candidate,
+    patience: Duration,
     findings: &mut Findings,
     stop: &AtomicBool,
 ) -> Result<Smoke, RunError> {
@@ -160,11 +208,17 @@ fn smoke(
         overhead += session.stop()?.duration;
         return Ok(Smoke {
             per_s: Vec::new(),
+            warm_up_requests: Vec::new(),
+            steady_state: None,
             load_command: Some(load.duration),
             overhead,
         });
     }
-    let mut per_s = Vec::new();
+    let (mut per_s, mut warm_up_requests) = (Vec::new(), Vec::new());
+    let mut steady_state = SteadyState {
+        reached: true,
+        ..SteadyState::default()
+    };
     for &operation in workshop.driver.target.operations() {
         if operation == Operation::Put {
             let fill = Load::Work {
@@ -175,11 +229,27 @@ fn smoke(
                 .run(session.address, operation, FILL_REQUESTS, fill, stop);
             session.explain(filled)?;
         }
-        per_s.push(capacity(workshop, &mut session, operation, stop)?);
+        let began = Instant::now();
+        let (slices, is_steady) = steady(workshop, &mut session, operation, patience, stop)?;
+        let requests = if is_steady {
+            slices.requests_before()
+        } else {
+            slices.requests()
+        };
+        per_s.push(slices.capacity_per_s());
+        warm_up_requests.push(requests);
+        steady_state.reached &= is_steady;
+        steady_state
+            .requests
+            .insert(operation.key().to_owned(), requests);
+        let driven = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        steady_state.duration_ns += driven;
     }
     overhead += session.stop()?.duration;
     Ok(Smoke {
         per_s,
+        warm_up_requests,
+        steady_state: Some(steady_state),
         load_command: None,
         overhead,
     })
@@ -210,13 +280,15 @@ fn check_answers(
     Ok(())
 }
 
-/// Requests per second in the closed loop, without the patience of a scored run.
-fn capacity(
+/// Drives a candidate in the closed loop until it is as fast as it gets, or patience ends; whether it
+/// became steady. One that is too slow to be judged is taken as it is.
+fn steady(
     workshop: &Workshop,
     session: &mut Session,
     operation: Operation,
+    patience: Duration,
     stop: &AtomicBool,
-) -> Result<f64, RunError> {
+) -> Result<(Slices, bool), RunError> {
     let mut burst = |duration| {
         let load = Load::Burst { duration };
         let phase = workshop
@@ -224,22 +296,29 @@ fn capacity(
             .run(session.address, operation, FILL_REQUESTS, load, stop);
         session.explain(phase)
     };
-    let (mut best_per_s, mut answers) = (0.0_f64, 0);
-    for _ in 0..BURSTS {
-        let phase = burst(BURST)?;
-        best_per_s = best_per_s.max(phase.requests_per_s);
-        answers += phase.requests;
+    let began = Instant::now();
+    let mut slices = Slices::default();
+    let first = burst(SLICE)?;
+    slices.push(first.requests, first.requests_per_s);
+    if first.requests < SLICE_ANSWERS_MIN {
+        let long = burst(LONG_SLICE)?;
+        slices.push(long.requests, long.requests_per_s);
+        if slices.requests() == 0 {
+            let seconds = LONG_SLICE.as_secs();
+            return Err(RunError::Load(format!(
+                "not one answer came within {seconds} s"
+            )));
+        }
+        if long.requests_per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {
+            return Ok((slices.without_warm_up(), true));
+        }
     }
-    if answers < BURST_ANSWERS_MIN {
-        let phase = burst(LONG_BURST)?;
-        answers += phase.requests;
-        best_per_s = best_per_s.max(phase.requests_per_s);
+    while !slices.is_steady() {
+        if began.elapsed() >= patience {
+            return Ok((slices, false));
+        }
+        let phase = burst(SLICE)?;
+        slices.push(phase.requests, phase.requests_per_s);
     }
-    if answers == 0 {
-        let seconds = LONG_BURST.as_secs();
-        return Err(RunError::Load(format!(
-            "not one answer came within {seconds} s"
-        )));
-    }
-    Ok(best_per_s)
+    Ok((slices, true))
 }

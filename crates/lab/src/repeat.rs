@@ -32,12 +32,23 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
     };
     let count = u32::try_from(operations.len()).unwrap_or(1);
     let phases = |plan: &Plan| (plan.throughput_phase + plan.latency_phase) * count;
-    let fixed = plan.run.saturating_sub(phases(plan));
+    let fixed = plan.run.saturating_sub(phases(plan) + plan.idle);
     plan.rate_per_s = rates;
     plan.requests = requests;
     plan.throughput_phase = Duration::from_nanos(then.throughput_phase_ns);
     plan.latency_phase = Duration::from_nanos(then.latency_phase_ns);
-    plan.run = fixed + phases(plan);
+    // Records from before there was a warm-up or a choice of idle time have neither.
+    if then.idle_ns > 0 {
+        plan.idle = Duration::from_nanos(then.idle_ns);
+        let warm_up = |operation: &Operation| then.warm_up_requests.get(operation.key());
+        plan.warm_up_requests = operations
+            .iter()
+            .map(|operation| warm_up(operation).copied().unwrap_or(0))
+            .collect();
+    }
+    plan.run = fixed + phases(plan) + plan.idle;
+    // The earlier session wants as many rounds as there is time for, whatever this one's verdicts are.
+    plan.looks = vec![plan.rounds];
 }
 
 /// The record has the sum, and the first operation's part as the number of keys.
@@ -67,6 +78,8 @@ mod tests {
             rounds: Some(6),
             rate_per_s: None,
             load_command: None,
+            warm_up_requests: vec![0; operations],
+            idle: Duration::from_millis(250),
         })
     }
 
@@ -78,15 +91,20 @@ mod tests {
             memory_requests: 500,
             keys: Some(200),
             throughput_phase_ns: 2_000_000_000,
+            idle_ns: 3_000_000_000,
+            warm_up_requests: [("get".to_owned(), 77)].into(),
             latency_phase_ns: 1_000_000_000,
             ..Settings::default()
         };
         let mut repeated = plan(2);
-        let fixed = repeated.run - (repeated.throughput_phase + repeated.latency_phase) * 2;
+        let phases = (repeated.throughput_phase + repeated.latency_phase) * 2;
+        let fixed = repeated.run - phases - repeated.idle;
         take_over(&mut repeated, &[Operation::Put, Operation::Get], &then);
         assert_eq!(repeated.rate_per_s, [70.0, 90.0]);
         assert_eq!(repeated.requests, [200, 300]);
-        assert_eq!(repeated.run, fixed + Duration::from_secs(6));
+        assert_eq!(repeated.run, fixed + Duration::from_secs(6 + 3));
+        assert_eq!(repeated.warm_up_requests, [0, 77]);
+        assert_eq!(repeated.looks, [repeated.rounds]);
     }
 
     /// Goal: a record without them leaves the plan alone.

@@ -1,7 +1,8 @@
 //! One scored run: the phases, in an order that keeps memory comparable.
 //!
 //! ```text
-//! start -> equal work, closed loop, per operation -> memory -> idle -> memory -> constant rate -> stop
+//! start -> warm-up and equal work, closed loop, per operation -> memory -> idle -> memory
+//!       -> constant rate -> stop
 //! ```
 //!
 //! Memory is read right after the equal work and before the constant rate phases, so every
@@ -22,9 +23,10 @@ use crate::edge::Edge;
 use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
-use crate::plan::{IDLE, Plan};
+use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::session::{Session, Workshop};
+use crate::weather::Weather;
 
 /// Beyond this share of its CPUs the generator may be the limit.
 const GENERATOR_CPU_LIMIT: f64 = 0.90;
@@ -97,7 +99,7 @@ fn try_run(
     scored.start_duration = session.start_duration;
     let sampler = Sampler::start(session.tree.members());
     let result = match &workshop.load_command {
-        Some(command) => command_phase(workshop, command, &mut session, stop, scored),
+        Some(command) => command_phase(workshop, command, &mut session, plan, stop, scored),
         None => phases(workshop, &mut session, plan, stop, scored),
     };
     scored.memory = sampler.finish();
@@ -119,12 +121,18 @@ fn phases(
     for (index, &operation) in operations.iter().enumerate() {
         let requests = plan.requests.get(index).copied().unwrap_or(1);
         let load = Load::Work { requests };
+        if warm_up(workshop, session, (operation, keys), plan, index, stop)? {
+            edge = Edge::read(session)?;
+        }
+        let weather = Weather::before();
         let began = Instant::now();
         let phase = workshop
             .driver
             .run(session.address, operation, keys, load, stop);
         let phase = session.explain(phase)?;
         let wall = began.elapsed();
+        let name = format!("{} throughput", operation.key());
+        weather.note(&name, &mut scored.measures);
         let after = Edge::read(session)?;
         note_throughput(
             workshop,
@@ -138,7 +146,7 @@ fn phases(
         edge = after;
     }
     edge.note_memory(&mut scored.measures);
-    sleep_unless_stopped(IDLE, stop)?;
+    sleep_unless_stopped(plan.idle, stop)?;
     let rested = Edge::read(session)?;
     rested.note_idle_memory(&mut scored.measures);
     edge = rested;
@@ -148,10 +156,15 @@ fn phases(
             per_s,
             duration: plan.latency_phase,
         };
+        let weather = Weather::before();
         let phase = workshop
             .driver
             .run(session.address, operation, keys, load, stop);
         let phase = session.explain(phase)?;
+        weather.note(
+            &format!("{} latency", operation.key()),
+            &mut scored.measures,
+        );
         let after = Edge::read(session)?;
         note_latency(operation, &phase, &edge, &after, &mut scored.measures);
         let PhaseLoad {
@@ -167,17 +180,42 @@ fn phases(
     Ok(())
 }
 
+/// Drives the target until it is as fast as it gets: the same number of requests for all, which count
+/// nowhere. False if there is nothing to do.
+fn warm_up(
+    workshop: &Workshop,
+    session: &mut Session,
+    (operation, keys): (Operation, u64),
+    plan: &Plan,
+    index: usize,
+    stop: &AtomicBool,
+) -> Result<bool, RunError> {
+    let requests = plan.warm_up_requests.get(index).copied().unwrap_or(0);
+    if requests == 0 {
+        return Ok(false);
+    }
+    let load = Load::Work { requests };
+    let driven = workshop
+        .driver
+        .run(session.address, operation, keys, load, stop);
+    session.explain(driven)?;
+    Ok(true)
+}
+
 /// The one phase of a load program of the user's, and memory after it.
 fn command_phase(
     workshop: &Workshop,
     command: &LoadCommand,
     session: &mut Session,
+    plan: &Plan,
     stop: &AtomicBool,
     scored: &mut ScoredRun,
 ) -> Result<(), RunError> {
     let operation = Operation::Request;
     let before = Edge::read(session)?;
+    let weather = Weather::before();
     let load = command.run(workshop, session, "load", stop)?;
+    weather.note("load", &mut scored.measures);
     let after = Edge::read(session)?;
     let measures = &mut scored.measures;
     for &(quantity, value) in &load.values {
@@ -191,7 +229,7 @@ fn command_phase(
         .noise
         .extend(after.noise_since(&before, "load", load.cpu_ns));
     after.note_memory(measures);
-    sleep_unless_stopped(IDLE, stop)?;
+    sleep_unless_stopped(plan.idle, stop)?;
     Edge::read(session)?.note_idle_memory(&mut scored.measures);
     Ok(())
 }

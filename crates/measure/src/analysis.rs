@@ -8,21 +8,31 @@
 mod pairing;
 mod trust;
 mod question;
+mod resolution;
 mod pools;
 mod recommendation;
 mod across;
 
 pub(crate) use across::{baseline_of, rounds_of, self_difference};
 
+pub use resolution::open_verdicts;
+
 use std::collections::BTreeSet;
 
 use crate::record::{Analysis, CandidateRounds, Measure, MeasureComparisons, Role};
-use crate::statistics::{Comparison, smallest_rounds};
+use crate::statistics::{Comparison, Looks, smallest_rounds};
 
-/// Judges every measure, answers the three questions, and says what pools change.
+/// Judges every measure, answers the three questions, and says what pools change: of rounds whose
+/// number was fixed beforehand.
 #[must_use]
 pub fn analyse(candidates: &[CandidateRounds]) -> Analysis {
-    let Some(field) = Field::new(candidates) else {
+    analyse_looks(candidates, Looks::ONE)
+}
+
+/// The same for rounds of which `looks` says how often they were to be looked at, and ended.
+#[must_use]
+pub fn analyse_looks(candidates: &[CandidateRounds], looks: Looks) -> Analysis {
+    let Some(field) = Field::new(candidates, looks) else {
         return Analysis {
             warnings: vec!["there is no baseline: nothing can be compared".to_owned()],
             ..Analysis::default()
@@ -59,11 +69,13 @@ struct Field<'a> {
     baseline: &'a CandidateRounds,
     /// All but the baseline; the baseline again is among them.
     others: Vec<&'a CandidateRounds>,
+    /// How often these rounds are looked at in all.
+    looks: Looks,
 }
 
 impl<'a> Field<'a> {
     /// `None` without candidates. Without a declared baseline the first one is it.
-    fn new(candidates: &'a [CandidateRounds]) -> Option<Self> {
+    fn new(candidates: &'a [CandidateRounds], looks: Looks) -> Option<Self> {
         let place = candidates
             .iter()
             .position(|candidate| candidate.role == Role::Baseline);
@@ -76,6 +88,7 @@ impl<'a> Field<'a> {
         Some(Self {
             baseline,
             others: others.map(|(_, candidate)| candidate).collect(),
+            looks,
         })
     }
 
@@ -101,7 +114,7 @@ impl<'a> Field<'a> {
     /// Every other candidate against the baseline in the geometric mean of `measures`, all of one
     /// quantity. If the baseline differs from itself, nobody's difference is believed.
     fn compare(&self, measures: &[Measure]) -> Vec<Comparison> {
-        let Some(rule) = pairing::rule(measures) else {
+        let Some(rule) = pairing::rule(measures, self.looks) else {
             return Vec::new();
         };
         let rounds: Vec<_> = self
@@ -131,7 +144,7 @@ fn few_rounds_warning(field: &Field<'_>) -> Option<String> {
             .count()
     };
     let rounds = field.all().map(complete).min()?;
-    let smallest = smallest_rounds(field.others.len());
+    let smallest = smallest_rounds(field.others.len() * field.looks.count());
     (rounds < smallest && !field.others.is_empty()).then(|| {
         let word = if rounds == 1 { "round" } else { "rounds" };
         format!(

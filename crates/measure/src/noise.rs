@@ -7,6 +7,14 @@
 //! Time in interrupts is left out on both sides: the kernel may or may not charge it to the process
 //! that happens to run, and on loopback most of it is our own traffic.
 
+mod frequency;
+mod pressure;
+mod unlike;
+
+pub use frequency::cpu_frequency_hz;
+pub use pressure::cpu_pressure_ns;
+pub use unlike::flag_unlike_runs;
+
 use std::fs;
 
 use crate::process::ticks_to_ns;
@@ -16,6 +24,35 @@ use crate::record::{NoiseFlag, NoiseKind};
 pub const FOREIGN_CPU_LIMIT: f64 = 0.05;
 /// The hypervisor may take this share.
 pub const STEAL_LIMIT: f64 = 0.01;
+/// A run may differ from the others' median frequency by this share.
+pub const FREQUENCY_CHANGE_LIMIT: f64 = 0.05;
+/// Programs may wait for a processor this much longer than in the same candidate's other runs, as a
+/// share of the phase.
+pub const PRESSURE_LIMIT: f64 = 0.05;
+
+/// What this machine does not let us watch, one sentence each.
+#[must_use]
+pub fn unwatched() -> Vec<String> {
+    let absences = [
+        (
+            cpu_frequency_hz().is_none(),
+            "the processors' frequency cannot be seen here (no cpufreq): a change of it between runs \
+             would go unnoticed",
+        ),
+        (
+            cpu_pressure_ns().is_none(),
+            "this kernel does not count how long programs wait for a processor (no \
+             /proc/pressure/cpu): other programs and steal are watched all the same",
+        ),
+        (
+            CpuTimes::read().is_none(),
+            "what other programs use of this machine cannot be seen (no /proc/stat): throughput and \
+             latency are not guarded against a busy machine",
+        ),
+    ];
+    let absent = absences.into_iter().filter(|(is_absent, _)| *is_absent);
+    absent.map(|(_, sentence)| sentence.to_owned()).collect()
+}
 
 /// CPU time of the whole machine since boot, all processors together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -22,8 +22,8 @@ mod search;
 
 pub use class::{LoadClass, LoadTls, WrongAnswers};
 pub use comparison::{
-    Analysis, ComparisonRecord, Engine, MeasureComparisons, PoolsEffect, QuestionVerdict, Settings,
-    Subject, Verdicts,
+    Analysis, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
+    QuestionVerdict, Settings, Subject, Verdicts,
 };
 pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
@@ -35,7 +35,7 @@ pub use recommendation::{Advice, Choice, CostDifference, CostPart, Recommendatio
 pub use regression::{Regression, RegressionBy, RegressionQuestion};
 pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,
-    RoundStatus,
+    RoundStatus, SteadyState,
 };
 pub use search::{CurvePoint, SearchEnd, SearchReport, SearchStep, StepOutcome};
 pub use second::{LoadSecond, RunPart};

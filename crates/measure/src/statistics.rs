@@ -4,7 +4,8 @@
 //! are `d = ln(candidate) - ln(baseline)` of the same round, so that what disturbed a whole round
 //! drops out. Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]);
 //! p: exact sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same":
-//! two one-sided tests, done as inclusion of the 90 % interval in the margin.
+//! two one-sided tests, done as inclusion of the 90 % interval in the margin; several looks at data
+//! that grow: [`Looks`].
 //!
 //! Absent on purpose: the percentile bootstrap (simulated at 6 to 30 rounds it claims a difference
 //! that is not there in 7 to 16 % of comparisons instead of 5), the t test (half the power when
@@ -17,6 +18,7 @@ mod holm;
 mod normal;
 mod power;
 mod verdict;
+mod sequential;
 mod compare;
 
 pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_chosen, compare_rounds};
@@ -27,6 +29,7 @@ pub use power::{
     EQUIVALENCE_CONFIDENCE, POWER_DETECTABLE, POWER_PLANNED, SIGNIFICANCE,
     minimum_detectable_effect, robust_sigma, rounds_needed, smallest_rounds,
 };
+pub use sequential::{Looks, look_rounds};
 pub use sign_flip::sign_flip_p;
 pub use signed_rank::{Interval, signed_rank_distribution, signed_rank_interval};
 pub use verdict::{Comparison, Direction, Estimate, Verdict};

@@ -4,7 +4,8 @@ mod schema_check;
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, MeasureComparisons, NoiseFlag, NoiseKind, RoundStatus,
+    ComparisonRecord, LookSettings, MeasureComparisons, NoiseFlag, NoiseKind, RoundStatus,
+    SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use serde_json::Value;
@@ -43,6 +44,32 @@ fn what_is_written_is_described() {
             phase: Some("put throughput".to_owned()),
         });
     }
+    let run = &mut disturbed.candidates[4].rounds[1];
+    run.cpu_frequency_hz
+        .insert("put throughput".to_owned(), 3e9);
+    run.cpu_pressure.insert("put throughput".to_owned(), 0.25);
+    for kind in [NoiseKind::Frequency, NoiseKind::Pressure] {
+        run.noise.push(NoiseFlag {
+            kind,
+            value: 0.1,
+            limit: 0.05,
+            phase: None,
+        });
+    }
+    disturbed.candidates[0].steady_state = Some(SteadyState {
+        requests: [("put".to_owned(), 900)].into(),
+        ..SteadyState::default()
+    });
+    disturbed.settings.looks = LookSettings {
+        planned: vec![10, 18],
+        done: vec![10],
+        significance: 0.025,
+        stopped: "every verdict is decided".to_owned(),
+    };
+    disturbed
+        .settings
+        .warm_up_requests
+        .insert("put".to_owned(), 900);
     disturbed.analyse();
     assert_eq!(problems(&disturbed), [""; 0]);
     let mut checked = whole.clone();

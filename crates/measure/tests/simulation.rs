@@ -6,8 +6,8 @@ mod synthetic;
 use millpond_measure::analysis::analyse;
 use millpond_measure::record::Role;
 use millpond_measure::statistics::{
-    Direction, PairedRounds, RoundPair, Rule, Verdict, compare_all, compare_rounds, hodges_lehmann,
-    rounds_needed, signed_rank_interval,
+    Direction, Looks, PairedRounds, RoundPair, Rule, Verdict, compare_all, compare_rounds,
+    hodges_lehmann, rounds_needed, signed_rank_interval,
 };
 use synthetic::{Noise, Plan, candidates, nine_plans};
 
@@ -34,6 +34,7 @@ fn rule(margin: f64) -> Rule {
         label: "throughput".to_owned(),
         direction: Direction::HigherIsBetter,
         margin,
+        looks: Looks::ONE,
     }
 }
 
@@ -209,7 +210,7 @@ fn advised_rounds_decide() {
         (0.03, Verdict::Better),
         (0.0, Verdict::Equivalent),
     ] {
-        let count = rounds_needed(effect, SIGMA, margin.ln_1p(), 1);
+        let count = rounds_needed(effect, SIGMA, margin.ln_1p(), 1, Looks::ONE);
         assert!((6..80).contains(&count), "{effect}: {count}");
         let mut noise = Noise(fastrand::Rng::with_seed(700));
         let trials = 400;

@@ -24,7 +24,8 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond compare
-  millpond compare --rounds 20 --time-budget 15m
+  millpond compare --time-budget 15m
+  millpond compare --rounds 20 --idle 12s
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --baseline earlier/results.json
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
@@ -39,7 +40,14 @@ use std::time::Duration;
 An allocator is one that `millpond allocators` lists; all of these: all; or your
 own: NAME=/path/to/library.so. With settings it is another candidate:
 jemalloc:narenas=2,dirty_decay_ms=0 or glibc:arena_max=2. A library that cannot
-be proved to be in use in the processes that serve is refused.")]
+be proved to be in use in the processes that serve is refused.
+
+Rounds end at the first look at the data that finds every verdict decided. The
+looks are few and chosen beforehand, and share the 5 % of false claims among
+them; --rounds N fixes the number, and the data are looked at once.
+
+One comparison at a time runs on a machine: MILLPOND_LOCK names another file to
+lock than /tmp/millpond-compare.lock, or, empty, none.")]
 pub(crate) struct CompareFlags {
     /// Allocators to compare [default: all there are, as far as the time budget goes]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -47,7 +55,8 @@ pub(crate) struct CompareFlags {
     /// Memory pools of our own server: on, off, or both
     #[arg(long, value_name = "on,off", value_delimiter = ',', value_parser = parse_setting)]
     pools: Option<Vec<PoolSetting>>,
-    /// Rounds; each runs every candidate once [default: 10, fewer if the time budget demands it]
+    /// Rounds; each runs every candidate once [default: until every verdict is decided, at least 10,
+    /// within the time budget]
     #[arg(long, value_name = "N", value_parser = parse_rounds)]
     rounds: Option<u32>,
     /// Longest the whole comparison may take
@@ -59,6 +68,9 @@ pub(crate) struct CompareFlags {
     /// Requests per second while latency is measured [default: 0.6 of what the slowest can do]
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "baseline")]
     rate: Option<u64>,
+    /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "250ms")]
+    idle: u64,
     /// Where your server answers
     #[arg(long, value_name = "URL", requires = "command")]
     url: Option<String>,
@@ -141,6 +153,8 @@ impl CompareFlags {
         config.time_budget = Duration::from_nanos(self.time_budget);
         config.connections = self.connections as usize;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
+        config.idle = Duration::from_nanos(self.idle);
+        config.lock = millpond_lab::lock_file();
         config.out.clone_from(&self.out);
         config.seed = self.seed;
         config.commit = option_env!("MILLPOND_COMMIT").map(str::to_owned);
@@ -289,6 +303,11 @@ mod tests {
         assert_eq!(config.time_budget, library.time_budget);
         assert_eq!(config.connections, library.connections);
         assert_eq!(config.out, library.out);
+        assert_eq!(config.idle, library.idle);
+        assert!(
+            config.lock.is_some(),
+            "one at a time, unless the user says otherwise"
+        );
         assert_eq!(
             (config.rounds, config.rate_per_s),
             (library.rounds, library.rate_per_s)
@@ -301,7 +320,7 @@ mod tests {
     #[test]
     fn flags_reach_the_configuration() {
         let words = "--allocators glibc,mine=/a.so --rounds 8 --time-budget 5m --connections 16 \
-                     --rate 2k --out elsewhere --seed 7 --url http://127.0.0.1:81/x -- nginx -c x -t";
+                     --rate 2k --idle 12s --out elsewhere --seed 7 --url http://127.0.0.1:81/x -- nginx -c x -t";
         let config = config(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let allocators = ["glibc", "mine=/a.so"].map(str::to_owned).to_vec();
         assert_eq!(config.allocators, Some(allocators));
@@ -311,6 +330,7 @@ mod tests {
         );
         assert_eq!(config.time_budget, Duration::from_secs(300));
         assert_eq!(config.rate_per_s, Some(2_000.0));
+        assert_eq!(config.idle, Duration::from_secs(12));
         let Target::Command { words, url } = config.target else {
             unreachable!()
         };
@@ -449,6 +469,7 @@ mod tests {
             (&["--rounds", "0"], "at least 1"),
             (&["--rounds", "10G"], "years"),
             (&["--time-budget", "soon"], "--time-budget"),
+            (&["--idle", "long"], "--idle"),
             (&["nginx"], "nginx"),
         ] {
             let error = config(words).unwrap_err();

@@ -17,6 +17,28 @@ fn an_unknown_allocator_is_named() {
     assert!(finished.sentence().contains("frobnicator"), "{finished:?}");
 }
 
+/// Goal: a second comparison on the machine is refused with a sentence that names the first.
+#[test]
+fn one_comparison_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (out, lock) = (
+        directory.path().join("report"),
+        directory.path().join("lock"),
+    );
+    let held = std::fs::File::create(&lock).unwrap();
+    held.lock().unwrap();
+    std::fs::write(&lock, format!("{}\n", std::process::id())).unwrap();
+    let words = ["compare", "--allocators", "glibc", "--out"];
+    let mut second = millpond(&words);
+    second.arg(&out).env("MILLPOND_LOCK", &lock);
+    let finished = run(&mut second);
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    let who = format!("(process {})", std::process::id());
+    for part in ["another comparison is running", &who, "MILLPOND_LOCK"] {
+        assert!(finished.sentence().contains(part), "{finished:?}");
+    }
+}
+
 /// Goal: a program that cannot be started is a failure that names it, not an empty report.
 #[test]
 fn a_missing_program_is_named() {

@@ -345,3 +345,59 @@ fn early_interruption_is_an_error() {
     assert!(matches!(result, Err(LabError::InterruptedEarly)));
     assert!(!probe(address).address_taken());
 }
+
+/// Goal: without a number of rounds they end by themselves, at a look that was planned, and the record
+/// says at which, why, and what each look was allowed to claim. The load's figure is always the same;
+/// memory is what it is.
+#[test]
+fn rounds_end_by_themselves() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let mut config = short_comparison(
+        directory.path(),
+        &python_server(address),
+        address,
+        vec!["glibc".to_owned()],
+    );
+    config.rounds = None;
+    config.rate_per_s = None;
+    config.time_budget = std::time::Duration::from_secs(25);
+    config.idle = std::time::Duration::from_millis(5);
+    config.lock = Some(directory.path().join("lock"));
+    config.load_command = Some(millpond_lab::LoadCommand {
+        line: "echo 1000 a second".to_owned(),
+        metrics: vec![
+            millpond_lab::metric::Metric::parse("throughput=regex:([0-9]+) a second")
+                .expect("metric"),
+        ],
+        timeout: std::time::Duration::from_secs(5),
+    });
+    let (outcome, events) = run(&config);
+    let record = outcome.unwrap().record;
+    let looks = &record.settings.looks;
+    assert!(!looks.stopped.is_empty(), "{looks:?}");
+    assert_eq!(looks.done.last(), Some(&record.settings.rounds_done));
+    assert_eq!(looks.planned.last(), Some(&record.settings.rounds_planned));
+    let claimed = looks.significance * looks.planned.len() as f64;
+    assert!((claimed - 0.05).abs() < 1e-9, "{looks:?}");
+    let begun = record.candidates[0].rounds.len();
+    assert_eq!(record.settings.schedule.len(), begun);
+    let verdicts = &record.analysis.verdicts;
+    let verdict = &verdicts.throughput.comparisons[0].verdict;
+    // The figure decides, unless the machine was too busy to believe any.
+    assert!(
+        ["equivalent", "not trusted"].contains(&verdict.label()),
+        "{verdict:?}"
+    );
+    let memory = &verdicts.memory.resolution;
+    assert!(memory.contains("up to 5 % counts as the same"), "{memory}");
+    let planned = events.iter().find_map(|event| match event {
+        LabEvent::Planned { lines, .. } => Some(lines.clone()),
+        _ => None,
+    });
+    let lines = planned.expect("a plan").join("; ");
+    assert_eq!(
+        looks.planned.len() > 1,
+        lines.contains("over when every verdict is decided")
+    );
+}

@@ -3,7 +3,7 @@
 
 use super::{Field, pairing, trust};
 use crate::record::{CandidateRounds, Measure};
-use crate::statistics::PairedRounds;
+use crate::statistics::{Looks, PairedRounds};
 
 /// The runs of `name` beside those of `against` in the same rounds; `None` if one is not there.
 pub(crate) fn rounds_of(
@@ -18,7 +18,7 @@ pub(crate) fn rounds_of(
 
 /// The name of the candidate that ratios are against.
 pub(crate) fn baseline_of(candidates: &[CandidateRounds]) -> Option<&str> {
-    Field::new(candidates).map(|field| field.baseline.name.as_str())
+    Field::new(candidates, Looks::ONE).map(|field| field.baseline.name.as_str())
 }
 
 /// Why no ratio of this session counts: the baseline run twice differs from itself.
@@ -26,6 +26,7 @@ pub(crate) fn self_difference(
     candidates: &[CandidateRounds],
     measures: &[Measure],
 ) -> Option<String> {
-    let field = Field::new(candidates)?;
+    // At the level of one look, however many there were: distrust comes sooner that way.
+    let field = Field::new(candidates, Looks::ONE)?;
     trust::self_difference_reason(&field, &field.compare(measures))
 }

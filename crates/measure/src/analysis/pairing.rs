@@ -2,10 +2,10 @@
 
 use super::trust;
 use crate::record::{CandidateRounds, Measure};
-use crate::statistics::{PairedRounds, RoundPair, Rule};
+use crate::statistics::{Looks, PairedRounds, RoundPair, Rule};
 
 /// The rule of decision for measures of one quantity; `None` for an empty list.
-pub(super) fn rule(measures: &[Measure]) -> Option<Rule> {
+pub(super) fn rule(measures: &[Measure], looks: Looks) -> Option<Rule> {
     let quantity = measures.first()?.quantity;
     debug_assert!(measures.iter().all(|measure| measure.quantity == quantity));
     let label = if let [single] = measures {
@@ -17,6 +17,7 @@ pub(super) fn rule(measures: &[Measure]) -> Option<Rule> {
         label,
         direction: quantity.direction(),
         margin: quantity.margin(),
+        looks,
     })
 }
 

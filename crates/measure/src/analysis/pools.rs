@@ -68,7 +68,7 @@ fn compare_couples(
     couples: &[(&CandidateRounds, &CandidateRounds)],
     measures: &[Measure],
 ) -> Vec<Comparison> {
-    let Some(rule) = pairing::rule(measures) else {
+    let Some(rule) = pairing::rule(measures, field.looks) else {
         return Vec::new();
     };
     let reason = trust::self_difference_reason(field, &field.compare(measures));

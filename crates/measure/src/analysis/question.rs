@@ -5,9 +5,10 @@
 //! margin, corrected for the choice among all, so that the truly best one is in the set with at
 //! least 95 % (after Hsu, "Multiple Comparisons", 1996, chapter 4).
 
+use super::resolution::{self, ROUNDS_WORTH_ADVISING};
 use super::{Field, pairing, trust};
 use crate::record::{CandidateRounds, Measure, Operation, Quantity, QuestionVerdict, Verdicts};
-use crate::statistics::{Comparison, Direction, Verdict, compare_chosen, smallest_rounds};
+use crate::statistics::{Comparison, Direction, Looks, Verdict, compare_chosen, smallest_rounds};
 use crate::units::format_percent;
 
 /// A question and the quantities that answer it, the best evidence first.
@@ -103,6 +104,7 @@ fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
             .collect(),
         measures,
         trusted: true,
+        resolution: resolution::sentence(field, &comparisons),
         comparisons,
     }
 }
@@ -164,7 +166,8 @@ struct Ranking<'a> {
 
 impl<'a> Ranking<'a> {
     fn new(field: &Field<'a>, measures: &[Measure], comparisons: &[Comparison]) -> Self {
-        let rule = pairing::rule(measures).expect("answer() has checked that there are measures");
+        let rule = pairing::rule(measures, field.looks)
+            .expect("answer() has checked that there are measures");
         let sign = match rule.direction {
             Direction::HigherIsBetter => 1.0,
             Direction::LowerIsBetter => -1.0,
@@ -223,9 +226,12 @@ impl<'a> Ranking<'a> {
             (_, true) if self.equivalent => {
                 format!("all the same within {}", margin(comparisons))
             }
-            ([first, ..], true) if too_few_rounds(comparisons) => {
-                too_few(&first.name, baseline, &figures(&first.name), comparisons)
-            }
+            ([first, ..], true) if too_few_rounds(comparisons, field.looks) => too_few(
+                (&first.name, baseline),
+                &figures(&first.name),
+                comparisons,
+                field.looks,
+            ),
             (_, true) => no_difference(comparisons),
             (several, false) => {
                 let how = if self.equivalent {
@@ -286,22 +292,27 @@ fn margin(comparisons: &[Comparison]) -> String {
 }
 
 /// Whether no comparison has the rounds without which an exact test cannot claim anything.
-fn too_few_rounds(comparisons: &[Comparison]) -> bool {
-    let smallest = smallest_rounds(comparisons.len());
+fn too_few_rounds(comparisons: &[Comparison], looks: Looks) -> bool {
+    let smallest = smallest_rounds(comparisons.len() * looks.count());
     comparisons
         .iter()
         .all(|one| (one.rounds as usize) < smallest)
 }
 
 /// What a comparison cut short shows: where it leads, and that this is not yet an answer.
-fn too_few(first: &str, baseline: &str, figures: &str, comparisons: &[Comparison]) -> String {
+fn too_few(
+    (first, baseline): (&str, &str),
+    figures: &str,
+    comparisons: &[Comparison],
+    looks: Looks,
+) -> String {
     let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
     let words = if rounds == 1 {
         "1 round is".to_owned()
     } else {
         format!("{rounds} rounds are")
     };
-    let smallest = smallest_rounds(comparisons.len());
+    let smallest = smallest_rounds(comparisons.len() * looks.count());
     let lead = if first == baseline {
         format!("so far {baseline} is ahead")
     } else {
@@ -311,9 +322,6 @@ fn too_few(first: &str, baseline: &str, figures: &str, comparisons: &[Comparison
 }
 
 /// "No difference" never stands alone: it comes with what would have been seen.
-/// Beyond this many more rounds, an afternoon's work, advice to run them is no help.
-const ROUNDS_WORTH_ADVISING: u32 = 500;
-
 fn no_difference(comparisons: &[Comparison]) -> String {
     let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
     let word = if rounds == 1 { "round" } else { "rounds" };

@@ -98,7 +98,10 @@ fn noise(
         NoiseKind::GeneratorInvalid => String::new(),
         NoiseKind::GeneratorCpu => format!(" ({} of its CPU)", format_percent(worst)),
         NoiseKind::LateSends => format!(" (up to {} of requests)", format_percent(worst)),
-        NoiseKind::ForeignCpu | NoiseKind::Steal => format!(" (up to {})", format_percent(worst)),
+        NoiseKind::Frequency => format!(" (by up to {})", format_percent(worst)),
+        NoiseKind::ForeignCpu | NoiseKind::Steal | NoiseKind::Pressure => {
+            format!(" (up to {})", format_percent(worst))
+        }
     };
     Some(format!(
         "{}{worst} in {count} of {rounds} rounds",
@@ -115,7 +118,9 @@ fn taints(flag: &NoiseFlag, measure: Measure) -> bool {
     );
     let is_throughput = quantity == Quantity::Throughput;
     let by_kind = match flag.kind {
-        NoiseKind::ForeignCpu | NoiseKind::Steal => quantity.depends_on_wall_clock(),
+        NoiseKind::ForeignCpu | NoiseKind::Steal | NoiseKind::Frequency | NoiseKind::Pressure => {
+            quantity.depends_on_wall_clock()
+        }
         NoiseKind::GeneratorCpu => is_throughput,
         NoiseKind::LateSends => is_latency,
         NoiseKind::GeneratorInvalid => is_throughput || is_latency,
@@ -255,6 +260,8 @@ pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
         NoiseKind::GeneratorCpu,
         NoiseKind::LateSends,
         NoiseKind::GeneratorInvalid,
+        NoiseKind::Frequency,
+        NoiseKind::Pressure,
     ] {
         let has = |round: &&&RoundMeasures| round.noise.iter().any(|flag| flag.kind == kind);
         let count = rounds.iter().filter(has).count();

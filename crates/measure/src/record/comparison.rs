@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CandidateRounds, FORMAT_VERSION, Measure, Recommendation, Regression};
 use crate::environment::Environment;
-use crate::statistics::Comparison;
+use crate::statistics::{Comparison, Looks};
 
 /// The storage engine behind the entity server.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -70,6 +70,36 @@ pub struct Settings {
     pub seed: u64,
     /// Candidate names in the order in which they ran, round by round.
     pub schedule: Vec<Vec<String>>,
+    /// When the data were looked at, and why there were no more rounds.
+    pub looks: LookSettings,
+    /// Between the end of the work and the reading of what was retained.
+    pub idle_ns: u64,
+    /// Requests before the first phase of each run, which count nowhere, per operation.
+    pub warm_up_requests: BTreeMap<String, u64>,
+}
+
+/// When the data of a comparison were looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LookSettings {
+    /// The rounds after which they were to be looked at, chosen before the first round: a comparison
+    /// ends at the first look that finds every verdict decided, or at the last. One entry, or none in
+    /// old records: the number of rounds was fixed.
+    pub planned: Vec<u32>,
+    /// The rounds after which they were, the last time included.
+    pub done: Vec<u32>,
+    /// The chance of a false claim at each look, of 0.05 in all.
+    pub significance: f64,
+    /// Why no more rounds were run, as a sentence.
+    pub stopped: String,
+}
+
+impl LookSettings {
+    /// What each look may claim.
+    #[must_use]
+    pub fn looks(&self) -> Looks {
+        Looks::planned(self.planned.len())
+    }
 }
 
 /// The answer to one of the three questions.
@@ -84,6 +114,9 @@ pub struct QuestionVerdict {
     pub sentence: String,
     /// Whether the answer may be relied on; if not, the sentence says why.
     pub trusted: bool,
+    /// What the rounds could show: the smallest difference, the margin, and what is undecided with the
+    /// rounds that it needs. Empty if the answer is not to be trusted.
+    pub resolution: String,
     /// Every other candidate against the baseline. The A/A candidate is among them.
     pub comparisons: Vec<Comparison>,
 }
@@ -194,7 +227,8 @@ impl ComparisonRecord {
 
     /// Runs the analysis over the candidates; warnings already noted stay, before the new ones.
     pub fn analyse(&mut self) {
-        let mut analysis = crate::analysis::analyse(&self.candidates);
+        let mut analysis =
+            crate::analysis::analyse_looks(&self.candidates, self.settings.looks.looks());
         let mut warnings = std::mem::take(&mut self.analysis.warnings);
         for warning in std::mem::take(&mut analysis.warnings) {
             if !warnings.contains(&warning) {

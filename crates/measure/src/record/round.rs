@@ -75,6 +75,10 @@ pub enum NoiseKind {
     LateSends,
     /// The generator judged its own run INVALID (value 1).
     GeneratorInvalid,
+    /// The processors ran faster or slower than in the other runs: share of the usual frequency.
+    Frequency,
+    /// Programs waited for a processor longer than in the candidate's other runs: share of the phase.
+    Pressure,
 }
 
 impl NoiseKind {
@@ -87,6 +91,8 @@ impl NoiseKind {
             Self::GeneratorCpu => "the load generator was at its own limit",
             Self::LateSends => "the load generator sent late",
             Self::GeneratorInvalid => "the load generator called its run invalid",
+            Self::Frequency => "the processors ran at another frequency",
+            Self::Pressure => "programs waited longer for a processor",
         }
     }
 }
@@ -129,6 +135,11 @@ pub struct RoundMeasures {
     pub scaled: BTreeSet<Measure>,
     /// What disturbed the run.
     pub noise: Vec<NoiseFlag>,
+    /// Frequency of the fastest processor at the end of each phase (`put throughput`), where the machine
+    /// says.
+    pub cpu_frequency_hz: BTreeMap<String, f64>,
+    /// Share of each phase in which some program waited for a processor, where the kernel counts it.
+    pub cpu_pressure: BTreeMap<String, f64>,
     /// Requests done in all phases together.
     pub requests: u64,
     /// Requests that failed in any way.
@@ -188,6 +199,18 @@ pub struct LatencyCurve {
     pub points: Vec<SpectrumPoint>,
 }
 
+/// What it took until a candidate's throughput no longer changed, tried once before the rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SteadyState {
+    /// False: *no steady state*; it still changed when patience ended.
+    pub reached: bool,
+    /// Requests before the steady part, per operation (`get`); without one, all that were tried.
+    pub requests: BTreeMap<String, u64>,
+    /// How long it was driven.
+    pub duration_ns: u64,
+}
+
 /// One candidate: what it is and what each round measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -209,6 +232,8 @@ pub struct CandidateRounds {
     /// What it asks of the heap, counted once, outside the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapProfile>,
+    /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
+    pub steady_state: Option<SteadyState>,
 }
 
 impl CandidateRounds {

@@ -3,7 +3,7 @@
 use super::EARLIER;
 use super::rank_sum::{rank_sum_p, shift, shift_interval};
 use crate::statistics::{
-    Comparison, Direction, EQUIVALENCE_CONFIDENCE, SIGNIFICANCE, Verdict, holm, median,
+    Comparison, Direction, EQUIVALENCE_CONFIDENCE, Looks, SIGNIFICANCE, Verdict, holm, median,
     minimum_detectable_effect, robust_sigma, rounds_needed,
 };
 
@@ -152,7 +152,9 @@ impl Samples {
     fn more_rounds(&self, effect: f64, margin: f64) -> u32 {
         let (now, earlier) = (self.now.len(), self.earlier.len());
         let sigma = self.sigma().filter(|_| effect.is_finite());
-        let single = sigma.map_or(6, |sigma| rounds_needed(effect, sigma, margin, self.family));
+        let single = sigma.map_or(6, |sigma| {
+            rounds_needed(effect, sigma, margin, self.family, Looks::ONE)
+        });
         // 1/now + 1/earlier has to get down to 1/single.
         let wanted = if earlier > single {
             (single * earlier).div_ceil(earlier - single)

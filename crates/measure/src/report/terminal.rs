@@ -39,6 +39,13 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     let verdicts = &record.analysis.verdicts;
     for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
         text += &wrap(&question.sentence, width, "  ");
+        if !question.resolution.is_empty() {
+            text += &wrap(
+                &format!("  ({})", question.resolution.trim_end_matches('.')),
+                width,
+                "   ",
+            );
+        }
     }
     let recommendation = &record.analysis.recommendation;
     if !recommendation.sentence.is_empty() {
@@ -116,6 +123,9 @@ fn circumstances(record: &ComparisonRecord) -> String {
     }
     if record.duration_ns > 0 {
         text += &format!(", {}", format_duration_ns(record.duration_ns as f64));
+    }
+    if !settings.looks.stopped.is_empty() {
+        text += &format!(" ({})", settings.looks.stopped);
     }
     if let Some(engine) = &record.subject.engine {
         text += &format!("; {} {} ({})", engine.name, engine.version, engine.linkage);

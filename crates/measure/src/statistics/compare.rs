@@ -5,11 +5,12 @@
 //! - *equivalent*: the 90 % interval lies within the margin, whether or not it excludes 1;
 //! - *undecided* otherwise, with the rounds it would take;
 //! - *not to be trusted* if the caller knows a reason why the numbers do not count.
+//!
+//! Where the data are looked at several times, 5 %, 95 % and 90 % are shared out: see [`Looks`].
 
 use super::{
-    Comparison, Direction, EQUIVALENCE_CONFIDENCE, SIGNIFICANCE, Verdict, hodges_lehmann, holm,
-    median, minimum_detectable_effect, robust_sigma, rounds_needed, sign_flip_p,
-    signed_rank_interval, smallest_rounds,
+    Comparison, Direction, Looks, Verdict, hodges_lehmann, holm, median, minimum_detectable_effect,
+    robust_sigma, rounds_needed, sign_flip_p, signed_rank_interval, smallest_rounds,
 };
 
 /// The two values of one round.
@@ -47,6 +48,8 @@ pub struct Rule {
     pub direction: Direction,
     /// The smallest relative difference worth acting on (0.02 = 2 %).
     pub margin: f64,
+    /// How often the data are looked at, this time included.
+    pub looks: Looks,
 }
 
 /// The rounds of one candidate against the baseline.
@@ -136,7 +139,8 @@ fn judge(
     family: usize,
     rule: &Rule,
 ) -> Comparison {
-    let interval = signed_rank_interval(differences, 1.0 - SIGNIFICANCE);
+    let interval = signed_rank_interval(differences, rule.looks.confidence());
+    let claims = family * rule.looks.count();
     let measured = !differences.is_empty();
     let finite = |value: f64| value.is_finite().then_some(value);
     let mut comparison = Comparison {
@@ -154,8 +158,8 @@ fn judge(
         margin: rule.margin,
         // Below the fewest rounds that can claim anything, no difference is detectable at all.
         detectable: robust_sigma(differences)
-            .filter(|_| differences.len() >= smallest_rounds(family))
-            .map(|sigma| minimum_detectable_effect(sigma, differences.len(), family).exp() - 1.0),
+            .filter(|_| differences.len() >= smallest_rounds(claims))
+            .map(|sigma| minimum_detectable_effect(sigma, differences.len(), claims).exp() - 1.0),
         candidate_value: median(&mut side(&rounds.pairs, |pair| pair.candidate)),
         baseline_value: median(&mut side(&rounds.pairs, |pair| pair.baseline)),
         verdict: verdict(rounds, differences, p_adjusted, family, rule),
@@ -187,16 +191,16 @@ fn verdict(
     }
     let (Some(effect), Some(interval), Some(equivalence)) = (
         hodges_lehmann(differences),
-        signed_rank_interval(differences, 1.0 - SIGNIFICANCE),
-        signed_rank_interval(differences, EQUIVALENCE_CONFIDENCE),
+        signed_rank_interval(differences, rule.looks.confidence()),
+        signed_rank_interval(differences, rule.looks.equivalence_confidence()),
     ) else {
         return Verdict::NotTrusted {
             reason: "it was not measured".to_owned(),
         };
     };
     let margin = rule.margin.ln_1p();
-    let certain = p_adjusted <= SIGNIFICANCE
-        && interval.confidence >= 1.0 - SIGNIFICANCE - 1e-12
+    let certain = p_adjusted <= rule.looks.significance()
+        && interval.confidence >= rule.looks.confidence() - 1e-12
         && !interval.contains(0.0);
     if certain && effect.abs() > margin {
         let good = (effect > 0.0) == (rule.direction == Direction::HigherIsBetter);
@@ -206,16 +210,17 @@ fn verdict(
             Verdict::Worse
         };
     }
-    if equivalence.confidence >= EQUIVALENCE_CONFIDENCE - 1e-12
+    if equivalence.confidence >= rule.looks.equivalence_confidence() - 1e-12
         && equivalence.low >= -margin
         && equivalence.high <= margin
     {
         return Verdict::Equivalent;
     }
-    let smallest = smallest_rounds(family);
     let wanted = match robust_sigma(differences) {
-        Some(sigma) if effect.is_finite() => rounds_needed(effect, sigma, margin, family),
-        _ => smallest,
+        Some(sigma) if effect.is_finite() => {
+            rounds_needed(effect, sigma, margin, family, rule.looks)
+        }
+        _ => smallest_rounds(family * rule.looks.count()),
     };
     let more = wanted.saturating_sub(differences.len()).max(1);
     Verdict::Undecided {
@@ -233,6 +238,7 @@ mod tests {
             label: "throughput".to_owned(),
             direction,
             margin: 0.02,
+            looks: Looks::ONE,
         }
     }
 

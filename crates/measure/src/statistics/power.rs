@@ -8,7 +8,7 @@
 //! 1981). `sigma` is estimated by 1.4826 times the median absolute deviation, which wild rounds do
 //! not inflate.
 
-use super::{inverse_normal, median};
+use super::{Looks, inverse_normal, median};
 
 /// The chance of a false claim one accepts, over all comparisons of one measure together.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -74,16 +74,23 @@ pub fn smallest_rounds(comparisons: usize) -> usize {
 /// Outside the margin a difference has to be told from zero; inside it, both ends of the 90 %
 /// interval have to fit into what is left of the margin.
 #[must_use]
-pub fn rounds_needed(effect: f64, sigma: f64, margin: f64, comparisons: usize) -> usize {
+pub fn rounds_needed(
+    effect: f64,
+    sigma: f64,
+    margin: f64,
+    comparisons: usize,
+    looks: Looks,
+) -> usize {
+    let claims = comparisons.max(1) * looks.count();
     let (z_level, z_power, distance) = if effect.abs() > margin {
-        let alpha = SIGNIFICANCE / comparisons.max(1) as f64;
+        let alpha = SIGNIFICANCE / claims as f64;
         (
             inverse_normal(1.0 - alpha / 2.0),
             inverse_normal(POWER_PLANNED),
             effect.abs(),
         )
     } else {
-        let alpha = (1.0 - EQUIVALENCE_CONFIDENCE) / 2.0;
+        let alpha = (1.0 - looks.equivalence_confidence()) / 2.0;
         // In the middle of the margin both one-sided tests have to succeed.
         let miss = if effect.abs() < margin * 0.25 {
             0.5
@@ -100,7 +107,7 @@ pub fn rounds_needed(effect: f64, sigma: f64, margin: f64, comparisons: usize) -
     };
     let wanted = ((z_level + z_power) * sigma / distance).powi(2) * RANK_COST;
     let wanted = (wanted + z_level.powi(2) / 2.0).ceil().min(ROUNDS_MAX);
-    (wanted as usize).max(smallest_rounds(comparisons))
+    (wanted as usize).max(smallest_rounds(claims))
 }
 
 #[cfg(test)]
@@ -113,15 +120,20 @@ mod tests {
     fn planned_rounds_match_the_formula() {
         for (sigma, expected) in [(0.01, 6), (0.03, 33), (0.05, 88)] {
             assert_eq!(
-                rounds_needed(0.02, sigma, 0.019_9, 1),
+                rounds_needed(0.02, sigma, 0.019_9, 1, Looks::ONE),
                 expected,
                 "sigma {sigma}"
             );
         }
-        assert!(rounds_needed(0.02, 0.03, 0.019_9, 8) > 33);
+        assert!(rounds_needed(0.02, 0.03, 0.019_9, 8, Looks::ONE) > 33);
+        assert!(rounds_needed(0.02, 0.03, 0.019_9, 1, Looks::planned(3)) > 33);
+        assert!(
+            rounds_needed(0.0, 0.03, 0.02, 1, Looks::planned(3))
+                > rounds_needed(0.0, 0.03, 0.02, 1, Looks::ONE)
+        );
         // Nothing can be planned on the edge of the margin: a large number, not an endless one.
-        assert!(rounds_needed(0.02, 0.03, 0.02, 1) <= 9_999);
-        assert_eq!(rounds_needed(0.0, 0.0, 0.02, 1), 6);
+        assert!(rounds_needed(0.02, 0.03, 0.02, 1, Looks::ONE) <= 9_999);
+        assert_eq!(rounds_needed(0.0, 0.0, 0.02, 1, Looks::ONE), 6);
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl Noise {
     }
 }
 
+#[allow(dead_code, reason = "not every test compares so many")]
 /// The nine candidates of the default comparison.
 pub(crate) fn nine_plans() -> Vec<Plan> {
     use PoolSetting::{Off, On};
@@ -286,13 +287,8 @@ pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> Comp
         keys: Some(10_000),
         placement: Some("server on CPU 0, generator on CPU 1".to_owned()),
         seed: 7,
-        schedule: vec![
-            record
-                .candidates
-                .iter()
-                .map(|one| one.name.clone())
-                .collect(),
-        ],
+        schedule: vec![plans.iter().map(Plan::name).collect()],
+        ..Settings::default()
     };
     record.environment = Environment {
         kernel: "6.1.0-synthetic".to_owned(),

@@ -1,0 +1,101 @@
+//! What a question's rounds can show, and what they leave open: the line below its answer, and the
+//! reason to go on with rounds or to stop.
+
+use super::{Field, question};
+use crate::record::CandidateRounds;
+use crate::statistics::{Comparison, Looks, Verdict};
+use crate::units::format_percent;
+
+/// Beyond this many more rounds, an afternoon's work, advice to run them is no help.
+pub(super) const ROUNDS_WORTH_ADVISING: u32 = 500;
+
+/// The verdicts of the three questions that more rounds could still decide, as `throughput of jemalloc`.
+///
+/// What is not to be trusted is not among them: more rounds on a busy machine are as busy. Nor is the
+/// baseline's double, whose work is done when it is not called different; unless it is all there is.
+#[must_use]
+pub fn open_verdicts(candidates: &[CandidateRounds], looks: Looks) -> Vec<String> {
+    let Some(field) = Field::new(candidates, looks) else {
+        return Vec::new();
+    };
+    let verdicts = question::answer_all(&field);
+    let has_others = field.entrants().count() > 1;
+    let questions = [
+        ("throughput", &verdicts.throughput),
+        ("latency", &verdicts.latency),
+        ("memory", &verdicts.memory),
+    ];
+    let mut open = Vec::new();
+    for (what, answer) in questions {
+        let asked = answer
+            .comparisons
+            .iter()
+            .filter(|one| !(has_others && field.is_baseline_again(&one.candidate)));
+        open.extend(
+            asked
+                .filter(|one| matches!(one.verdict, Verdict::Undecided { .. }))
+                .map(|one| format!("{what} of {}", one.candidate)),
+        );
+    }
+    open
+}
+
+/// The smallest difference that would have shown, the margin, and what is undecided. Empty if nothing
+/// was compared.
+pub(super) fn sentence(field: &Field<'_>, comparisons: &[Comparison]) -> String {
+    let judged: Vec<&Comparison> = comparisons
+        .iter()
+        .filter(|one| !field.is_baseline_again(&one.candidate) || comparisons.len() == 1)
+        .filter(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }))
+        .collect();
+    let Some(first) = judged.first() else {
+        return String::new();
+    };
+    let mut parts = vec![shown(&judged)];
+    parts.push(format!(
+        "up to {} counts as the same",
+        format_percent(first.margin)
+    ));
+    let open: Vec<String> = judged.iter().filter_map(|one| still_open(one)).collect();
+    if !open.is_empty() {
+        parts.push(format!("undecided: {}", open.join(", ")));
+    }
+    parts.join("; ") + "."
+}
+
+/// The range of the detectable differences.
+fn shown(judged: &[&Comparison]) -> String {
+    let rounds = judged.iter().map(|one| one.rounds).max().unwrap_or(0);
+    let word = if rounds == 1 { "round" } else { "rounds" };
+    let shares: Vec<f64> = judged
+        .iter()
+        .filter_map(|one| one.detectable)
+        .filter(|share| share.is_finite())
+        .collect();
+    let Some(least) = shares.iter().copied().reduce(f64::min) else {
+        return format!("{rounds} {word} cannot show any difference");
+    };
+    let most = shares.iter().copied().fold(least, f64::max);
+    let (least, most) = (format_percent(least), format_percent(most));
+    let range = if least == most {
+        least
+    } else {
+        format!("{least} to {most}, depending on the candidate")
+    };
+    format!("{rounds} {word} find differences of {range} with a chance of 80 %")
+}
+
+/// What an undecided comparison needs.
+fn still_open(comparison: &Comparison) -> Option<String> {
+    let Verdict::Undecided { rounds_needed } = comparison.verdict else {
+        return None;
+    };
+    let name = &comparison.candidate;
+    Some(match rounds_needed {
+        1 => format!("{name} (needs about 1 more round)"),
+        more if more > ROUNDS_WORTH_ADVISING => {
+            format!("{name} (needs more rounds than is sensible, or a quieter machine)")
+        }
+        more => format!("{name} (needs about {more} more rounds)"),
+    })
+}
