@@ -56,8 +56,18 @@ impl PrivateDirectory {
     /// Below the system's temporary directory, under a name that cannot be foreseen. It is created,
     /// never reused: an existing one may be somebody's trap.
     pub(crate) fn create() -> io::Result<Self> {
+        Self::create_in(&std::env::temp_dir())
+    }
+
+    /// The same in memory, for files that many processes write into: on a disk each first touch of a
+    /// page costs a target more than what it writes there. Elsewhere if this system has no such place.
+    pub(crate) fn create_in_memory() -> io::Result<Self> {
+        Self::create_in(Path::new("/dev/shm")).or_else(|_| Self::create())
+    }
+
+    fn create_in(parent: &Path) -> io::Result<Self> {
         // As it will stand in a target's memory map, where links are resolved.
-        let parent = fs::canonicalize(std::env::temp_dir())?;
+        let parent = fs::canonicalize(parent)?;
         // LD_PRELOAD splits at colons and blanks.
         if parent.to_str().is_none_or(|path| path.contains([':', ' '])) {
             let why = format!(

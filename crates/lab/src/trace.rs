@@ -17,8 +17,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use millpond_preload_shared::heap_file::{Header, HeapFile, MAGIC};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
-use crate::embedded;
+use crate::embedded::{self, PrivateDirectory};
 
 pub use reading::HeapReading;
 
@@ -28,6 +30,9 @@ pub const PATH_VARIABLE: &str = "MILLPOND_TRACE_FILE";
 /// Mean distance of samples where nobody says otherwise: fine enough that a megabyte that lives is
 /// known to 9 %, coarse enough that taking samples costs less than counting does.
 pub const SAMPLE_MEAN_BYTES: u64 = 8192;
+
+const COUNTERS: &str = "heap-calls";
+const FILE_BYTES: u64 = size_of::<HeapFile>() as u64;
 
 /// What was counted, by all processes of a target together.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -71,27 +76,33 @@ impl Sub for HeapCalls {
 pub struct Trace {
     object: PathBuf,
     counters: PathBuf,
+    /// Where the counters are; they go with it.
+    _memory: PrivateDirectory,
 }
 
 impl Trace {
-    /// Writes both files into `directory`, which must be private to this run and exist.
+    /// Writes the object into `directory`, which must be private to this run and exist, and makes the
+    /// counters' file, in memory if there is room.
     pub fn create(directory: &Path) -> io::Result<Self> {
         Self::create_sampling(directory, SAMPLE_MEAN_BYTES)
     }
 
     /// The same with a mean distance of samples of one's own; 0 takes none.
     pub fn create_sampling(directory: &Path, mean_bytes: u64) -> io::Result<Self> {
+        let (memory, file) = match in_directory(PrivateDirectory::create_in_memory()?) {
+            Ok(made) => made,
+            // There is such a place, but no room in it.
+            Err(_) => in_directory(PrivateDirectory::create()?)?,
+        };
         let trace = Self {
             object: embedded::TRACE.write_into(directory)?,
-            counters: directory.join("heap-calls"),
+            counters: memory.path.join(COUNTERS),
+            _memory: memory,
         };
-        let file = File::create(&trace.counters)?;
-        // A hole: a page that nothing happened in takes no memory.
-        file.set_len(size_of::<HeapFile>() as u64)?;
         let header = offset_of!(HeapFile, header);
         for (field, value) in [
             (offset_of!(Header, magic), MAGIC),
-            (offset_of!(Header, file_bytes), size_of::<HeapFile>() as u64),
+            (offset_of!(Header, file_bytes), FILE_BYTES),
             (offset_of!(Header, mean_bytes), mean_bytes),
         ] {
             file.write_all_at(&value.to_ne_bytes(), (header + field) as u64)?;
@@ -127,4 +138,17 @@ impl Trace {
             io::Error::new(io::ErrorKind::InvalidData, why)
         })
     }
+}
+
+/// The counters' file in `directory`, all of it: a page that cannot be had later would kill the target
+/// that writes to it.
+fn in_directory(directory: PrivateDirectory) -> io::Result<(PrivateDirectory, File)> {
+    let file = File::create(directory.path.join(COUNTERS))?;
+    match fallocate(&file, FallocateFlags::empty(), 0, FILE_BYTES) {
+        Ok(()) => {}
+        // A file system without the call has no promise to give.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(FILE_BYTES)?,
+        Err(error) => return Err(error.into()),
+    }
+    Ok((directory, file))
 }

@@ -375,6 +375,24 @@ fn it_is_written_and_printed() {
     assert!(text.lines().all(|line| line.chars().count() <= 100));
 }
 
+/// Goal: a value whose counter was shared is marked wherever it stands in the table, and only that.
+#[test]
+fn scaled_values_are_marked() {
+    let mut record = record(&nine_plans(), 10, 0.01, 42);
+    let marked = |record: &_| {
+        terminal::render(record, &terminal::TerminalOptions::default())
+            .matches('~')
+            .count()
+    };
+    assert_eq!(marked(&record), 0);
+    let measure = Measure::of(Operation::Put, Quantity::Instructions);
+    record.candidates[3].rounds[5].scaled.insert(measure);
+    let json = record.to_json().unwrap();
+    let back: millpond_measure::record::ComparisonRecord = serde_json::from_str(&json).unwrap();
+    assert!(back == record);
+    assert_eq!(marked(&record), 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! All numbers are native-endian 64-bit words. The lab creates the file, writes the header's first
-//! words and leaves the rest a hole; a page that nothing happened in takes no memory.
+//! words and leaves the rest zero.
 //!
 //! Identities: bytes asked for = sum of `bytes` over threads; calls that ask for memory = sum of
 //! `sizes` over threads and classes; the sample of a living block is in exactly one bucket entry.
@@ -23,8 +23,8 @@ pub const PROCESSES: usize = 4096;
 pub const SIZE_CLASSES: usize = 312;
 /// Classes of lifetimes: the number of bits of the nanoseconds.
 pub const LIFETIME_CLASSES: usize = 64;
-/// Entries of the filter, one byte each.
-pub const FILTER_ENTRIES: usize = 1 << 16;
+/// Entries of the filter, one byte each: half of what the nearest cache holds, since every free asks.
+pub const FILTER_ENTRIES: usize = 1 << 14;
 /// Groups of entries for samples that live.
 pub const BUCKETS: usize = 1 << 13;
 /// Samples in one group.

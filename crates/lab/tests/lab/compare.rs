@@ -139,6 +139,12 @@ fn written_files_agree(outcome: &CompareOutcome, events: &[LabEvent], directory:
         1,
         "one pass, one figure"
     );
+    let profile = record.candidates[0].heap.as_ref().expect("counted");
+    let by_size: u64 = profile.sizes.iter().map(|class| class.calls).sum();
+    assert_eq!(by_size, profile.allocations + profile.reallocations);
+    assert!(by_size > 0 && profile.live_bytes > 0 && profile.samples > 0);
+    let advice = &record.analysis.recommendation;
+    assert!(!advice.sentence.is_empty() && !advice.caution.is_empty());
     assert_eq!(record.settings.rounds_done, 2);
     assert_eq!(record.settings.schedule.len(), 2);
     assert!(!record.interrupted);
