@@ -385,7 +385,8 @@ fn scaled_values_are_marked() {
             .count()
     };
     assert_eq!(marked(&record), 0);
-    let measure = Measure::of(Operation::Put, Quantity::Instructions);
+    // Of the columns that always fit.
+    let measure = Measure::of(Operation::Put, Quantity::Throughput);
     record.candidates[3].rounds[5].scaled.insert(measure);
     let json = record.to_json().unwrap();
     let back: millpond_measure::record::ComparisonRecord = serde_json::from_str(&json).unwrap();
