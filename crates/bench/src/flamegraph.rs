@@ -2,16 +2,15 @@
 //!
 //! On the path: a pass of its own after the timed runs, on request only, since sampling takes time.
 //! Samples come from the processor's cycles where they can be counted, else from the CPU clock.
-//! Absent on purpose: unwinding and symbols of our own. perf does both, and is named when missing.
-
-mod svg;
+//! Absent on purpose: unwinding and symbols of our own (perf does both, and is named when missing),
+//! and drawing, which `millpond_measure` does.
 
 use crate::child::ChildSpec;
 use crate::counters;
 use crate::directory::PrivateDirectory;
 use crate::error::BenchError;
 use crate::subject::{Launch, Preload, Subject};
-use std::collections::BTreeMap;
+use millpond_measure::flamegraph::{self, Picture, Root, Unit};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::Path;
@@ -49,9 +48,9 @@ pub(crate) fn available(path: &Path) -> Result<(), BenchError> {
     )))
 }
 
-/// How often each stack was seen, outermost frame first, `;` in between.
+/// How often each stack was seen, below the title of its run.
 #[derive(Debug, Default)]
-pub(crate) struct Stacks(BTreeMap<String, u64>);
+pub(crate) struct Stacks(flamegraph::Stacks);
 
 impl Stacks {
     /// Runs a program under perf and adds its stacks below `title`.
@@ -92,30 +91,14 @@ impl Stacks {
             .and_then(|subject| subject.finish(stop))
             .map_err(|error| failed(&error))?;
         let script = Command::new("perf")
-            .args(["script", "--no-inline", "-F", "ip,sym", "-i"])
+            .args(["script", "--no-inline", "-F", "ip,sym,dso", "-i"])
             .arg(&data)
             .stderr(Stdio::null())
             .output()
             .map_err(|error| failed(&error))?;
-        self.add(&String::from_utf8_lossy(&script.stdout), title);
+        let script = String::from_utf8_lossy(&script.stdout);
+        self.0.add_perf_script(&script, Root::Title(title));
         Ok(())
-    }
-
-    /// Adds `perf script -F ip,sym`: a line for each frame, innermost first, and a blank line after
-    /// each stack.
-    fn add(&mut self, script: &str, title: &str) {
-        for stack in script.split("\n\n") {
-            let frames: Vec<&str> = stack.lines().filter_map(symbol).collect();
-            if frames.is_empty() {
-                continue;
-            }
-            let mut line = title.to_owned();
-            for frame in frames.iter().rev() {
-                line.push(';');
-                line.push_str(&frame.replace(';', ":"));
-            }
-            *self.0.entry(line).or_default() += 1;
-        }
     }
 
     /// Writes the picture.
@@ -125,51 +108,15 @@ impl Stacks {
                 "perf took no samples: give the programs more --iterations".to_owned(),
             ));
         }
-        let picture = svg::draw(&self.0, "millpond bench pools: CPU time by stack");
+        let picture = Picture {
+            title: "millpond bench pools: CPU time by stack",
+            note: "",
+            unit: Unit::Samples,
+        };
+        let picture = flamegraph::draw(&self.0, &picture);
         std::fs::write(path, picture).map_err(|error| BenchError::Output {
             path: path.to_owned(),
             error,
         })
-    }
-}
-
-/// The function of a frame's line `  55d0c0ffee name`, without the hash that Rust appends.
-fn symbol(line: &str) -> Option<&str> {
-    let (address, name) = line.trim().split_once(' ')?;
-    u64::from_str_radix(address, 16).ok()?;
-    let name = name.trim();
-    let is_hash = |tail: &str| {
-        tail.len() == 17
-            && tail.starts_with('h')
-            && tail[1..].bytes().all(|it| it.is_ascii_hexdigit())
-    };
-    Some(match name.rsplit_once("::") {
-        Some((path, tail)) if is_hash(tail) => path,
-        _ => name,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: stacks come outermost first, equal ones add up, and lines that are no frames are left
-    /// out.
-    #[test]
-    fn stacks_of_a_script() {
-        let script = "\
-\t    55d1 malloc\n\t    55d0 bench::pair::h0123456789abcdef\n\t    55cf main\n\n\
-\t    55d1 malloc\n\t    55d0 bench::pair::h0123456789abcdef\n\t    55cf main\n\n\
-\t    77ff [unknown]\n\nnothing here\n";
-        let mut stacks = Stacks::default();
-        stacks.add(script, "glibc;pair");
-        let found: Vec<_> = stacks.0.into_iter().collect();
-        assert_eq!(
-            found,
-            [
-                ("glibc;pair;[unknown]".to_owned(), 1),
-                ("glibc;pair;main;bench::pair;malloc".to_owned(), 2)
-            ]
-        );
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! On the path: `load` records its three clocks into [`histogram`]; `lab` reads [`process`],
 //! [`counters`] and [`noise`] at the edges of each phase, fills the types of [`record`], asks
-//! [`analysis`] for the verdicts and hands the record to [`report`], which only reads it.
+//! [`analysis`] for the verdicts and hands the record to [`report`], which only reads it. Samples of
+//! stacks become pictures in [`flamegraph`].
 //!
 //! Absent on purpose: any clock, any child process, any policy on what to run. A number comes in,
 //! a sentence with its uncertainty goes out, and the same record always gives the same sentence.
@@ -15,6 +16,7 @@ pub mod environment;
 pub mod process;
 pub mod counters;
 pub mod noise;
+pub mod flamegraph;
 pub mod slo;
 pub mod record;
 pub mod analysis;

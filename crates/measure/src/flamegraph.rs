@@ -1,0 +1,26 @@
+//! Where time or memory goes, by stack: collected, compared, drawn, and written for other tools.
+//!
+//! On the path: `lab` (`millpond profile`) and `bench` take samples and add them to [`Stacks`]; a
+//! picture is a plain string of SVG, so that a report may hold it as well as a file.
+//!
+//! ```text
+//! stacks        how much was seen below each stack; folded text in and out; the heaviest functions
+//! perf_script   perf's samples as stacks
+//! tree          stacks that begin alike, laid upon each other
+//! svg           one picture; difference: one picture of two
+//! pprof         the same for `go tool pprof` and everything that reads its files
+//! ```
+//!
+//! Absent on purpose: taking samples, files, and the terminal.
+
+mod difference;
+mod perf_script;
+pub mod pprof;
+mod stacks;
+mod svg;
+mod tree;
+
+pub use difference::{Difference, draw_difference, fold_difference};
+pub use perf_script::{Root, without_hash};
+pub use stacks::{FoldedError, HeavyFunction, Stacks};
+pub use svg::{Picture, Unit, draw};

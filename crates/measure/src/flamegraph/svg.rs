@@ -1,0 +1,285 @@
+//! Stacks as a picture: one box per frame, as wide as what was seen below it.
+//!
+//! Pointing at a box shows its full name and share, which every browser does by itself. A small
+//! script inside enlarges the box that is clicked and marks what is searched for; without scripts
+//! the picture is the same and prints. Nothing is fetched; the reader's theme decides the colours
+//! around the boxes.
+
+use std::fmt::Write;
+
+use super::Stacks;
+use super::tree::Frame;
+use crate::units::{format_bytes, format_count};
+
+const WIDTH: f64 = 1200.0;
+const FRAME_HEIGHT: f64 = 17.0;
+const MARGIN: f64 = 10.0;
+const HEAD_HEIGHT: f64 = 52.0;
+/// Of a 12 px font in which all letters are as wide.
+const LETTER_WIDTH: f64 = 7.2;
+/// Narrower boxes cannot be seen.
+const BOX_WIDTH_MIN: f64 = 0.4;
+/// Boxes from this share of the whole on can be reached with the keyboard.
+const SHARE_WITH_FOCUS: f64 = 0.02;
+/// Deeper frames are not drawn: a runaway recursion would make a picture that nothing can open.
+const DEPTH_MAX: usize = 400;
+
+const STYLE: &str = include_str!("flamegraph.css");
+const SCRIPT: &str = include_str!("flamegraph.js");
+
+/// What the weights count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unit {
+    /// Samples of a clock.
+    Samples,
+    /// Bytes.
+    Bytes,
+    /// Calls.
+    Calls,
+}
+
+impl Unit {
+    /// A weight for people.
+    #[must_use]
+    pub fn format(self, weight: u64) -> String {
+        match self {
+            Self::Samples => format!("{weight} samples"),
+            Self::Bytes => format_bytes(weight as f64),
+            Self::Calls => format!("{} calls", format_count(weight as f64)),
+        }
+    }
+
+    /// Warm for time, green for memory: two graphs side by side are not taken for each other.
+    fn hues(self) -> (u64, u64) {
+        match self {
+            Self::Samples => (14, 42),
+            Self::Bytes => (88, 60),
+            Self::Calls => (160, 50),
+        }
+    }
+}
+
+/// What stands above the boxes.
+#[derive(Clone, Copy, Debug)]
+pub struct Picture<'a> {
+    /// What is shown, in a line.
+    pub title: &'a str,
+    /// What one has to know to read it, in a line; may be empty.
+    pub note: &'a str,
+    /// What the weights count.
+    pub unit: Unit,
+}
+
+/// Draws one profile, the outermost frames on top.
+#[must_use]
+pub fn draw(stacks: &Stacks, picture: &Picture<'_>) -> String {
+    let nothing = Stacks::default();
+    let root = Frame::root(&nothing, stacks);
+    let total = root.after;
+    let note = match picture.note {
+        "" => picture.unit.format(total),
+        note => format!("{}; {note}", picture.unit.format(total)),
+    };
+    let (first, span) = picture.unit.hues();
+    let look = |name: &str, frame: &Frame<'_>| Look {
+        fill: colour(name, first, span),
+        words: format!(
+            "{} ({}), {} in itself",
+            picture.unit.format(frame.after),
+            percent(frame.after, total),
+            percent(frame.own(), total)
+        ),
+    };
+    render(&root, picture.title, &note, &look)
+}
+
+/// How one box looks, and what it says when pointed at below its name.
+pub(super) struct Look {
+    pub(super) fill: String,
+    pub(super) words: String,
+}
+
+/// The picture of a tree, whatever its boxes mean.
+pub(super) fn render(
+    root: &Frame<'_>,
+    title: &str,
+    note: &str,
+    look: &dyn Fn(&str, &Frame<'_>) -> Look,
+) -> String {
+    let scale = (WIDTH - 2.0 * MARGIN) / root.width().max(1) as f64;
+    let mut drawing = Drawing {
+        text: String::new(),
+        rows: 0,
+        total: root.width(),
+        scale,
+        look,
+    };
+    drawing.callees(root, MARGIN, 0);
+    let height = HEAD_HEIGHT + FRAME_HEIGHT * drawing.rows as f64 + MARGIN;
+    let field_left = WIDTH - MARGIN - 250.0;
+    let (title, note) = (escaped(title), escaped(note));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"mpflame\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" font-family=\"monospace\" font-size=\"12\" role=\"group\" \
+         aria-label=\"{title}\">\n<style>{STYLE}</style>\n\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
+         <text class=\"head\" x=\"{MARGIN}\" y=\"20\" font-size=\"15\">{title}</text>\n\
+         <text class=\"note\" x=\"{MARGIN}\" y=\"38\">{note}</text>\n\
+         <foreignObject x=\"{field_left}\" y=\"6\" width=\"250\" height=\"26\">\
+         <input xmlns=\"http://www.w3.org/1999/xhtml\" type=\"search\" \
+         placeholder=\"search (regular expression)\" aria-label=\"search for functions\"/>\
+         </foreignObject>\n\
+         <text class=\"found\" x=\"{}\" y=\"46\" text-anchor=\"end\"/>\n\
+         {}<script><![CDATA[{SCRIPT}]]></script>\n</svg>\n",
+        WIDTH - MARGIN,
+        drawing.text
+    )
+}
+
+struct Drawing<'a> {
+    text: String,
+    rows: usize,
+    total: u64,
+    scale: f64,
+    look: &'a dyn Fn(&str, &Frame<'_>) -> Look,
+}
+
+impl Drawing<'_> {
+    fn callees(&mut self, frame: &Frame<'_>, left: f64, depth: usize) {
+        let mut left = left;
+        for (name, callee) in &frame.callees {
+            let width = callee.width() as f64 * self.scale;
+            if width >= BOX_WIDTH_MIN && depth < DEPTH_MAX {
+                self.frame(name, callee, left, width, depth);
+                self.callees(callee, left, depth + 1);
+            }
+            left += width;
+        }
+    }
+
+    fn frame(&mut self, name: &str, frame: &Frame<'_>, left: f64, width: f64, depth: usize) {
+        self.rows = self.rows.max(depth + 1);
+        let top = HEAD_HEIGHT + FRAME_HEIGHT * depth as f64;
+        let Look { fill, words } = (self.look)(name, frame);
+        let focus = if frame.width() as f64 >= SHARE_WITH_FOCUS * self.total as f64 {
+            " tabindex=\"0\""
+        } else {
+            ""
+        };
+        let inner = (width - 0.5).max(BOX_WIDTH_MIN);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            self.text,
+            "<g class=\"box\"{focus}><title>{}\n{}</title><rect x=\"{left:.2}\" y=\"{top}\" \
+             width=\"{inner:.2}\" height=\"16\" rx=\"1\" fill=\"{fill}\"/>",
+            escaped(name),
+            escaped(&words)
+        );
+        if let Some(label) = label(name, width) {
+            let (left, baseline) = (left + 2.0, top + 12.0);
+            let label = escaped(&label);
+            let _ = write!(
+                self.text,
+                "<text x=\"{left:.2}\" y=\"{baseline}\">{label}</text>"
+            );
+        }
+        self.text.push_str("</g>\n");
+    }
+}
+
+pub(super) fn percent(part: u64, total: u64) -> String {
+    format!("{:.2} %", 100.0 * part as f64 / total.max(1) as f64)
+}
+
+/// As much of the name as fits; nothing where not even three letters do.
+fn label(name: &str, width: f64) -> Option<String> {
+    let room = (width / LETTER_WIDTH) as usize;
+    if room < 3 {
+        return None;
+    }
+    if name.chars().count() <= room {
+        return Some(name.to_owned());
+    }
+    Some(name.chars().take(room - 2).chain("..".chars()).collect())
+}
+
+/// The same for the same name; light enough for dark letters.
+fn colour(name: &str, first: u64, span: u64) -> String {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let part = |shift: u32, span: u64| (hash >> shift) % span;
+    format!(
+        "hsl({},{}%,{}%)",
+        first + part(8, span),
+        62 + part(24, 20),
+        66 + part(40, 12)
+    )
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(stacks: &str, unit: Unit) -> String {
+        let stacks = Stacks::parse_folded(stacks).unwrap();
+        let picture = Picture {
+            title: "a \"test\"",
+            note: "one & two",
+            unit,
+        };
+        draw(&stacks, &picture)
+    }
+
+    /// Goal: a caller is as wide as its callees together, names are escaped, and shares add up.
+    #[test]
+    fn boxes_are_as_wide_as_what_they_stand_for() {
+        let picture = picture("a;b<u8> 3\na;c 1\nd 4\n", Unit::Samples);
+        for part in [
+            "<title>a\n4 samples (50.00 %), 0.00 % in itself</title>",
+            "<title>b&lt;u8&gt;\n3 samples (37.50 %), 37.50 % in itself</title>",
+            "<title>d\n4 samples (50.00 %), 50.00 % in itself</title>",
+            ">8 samples; one &amp; two</text>",
+            "aria-label=\"a &quot;test&quot;\"",
+        ] {
+            assert!(picture.contains(part), "{part} in {picture}");
+        }
+        assert_eq!(picture.matches("width=\"589.50\"").count(), 2, "{picture}");
+    }
+
+    /// Goal: what cannot be seen is left out, so that a picture stays small, and a recursion without
+    /// end is cut.
+    #[test]
+    fn pictures_stay_small() {
+        let many: String = (0..10_000)
+            .map(|index| format!("all;f{index} 1\n"))
+            .collect();
+        let text = picture(&many, Unit::Bytes);
+        assert_eq!(text.matches("class=\"box\"").count(), 1);
+        let deep = format!("{} 1\n", vec!["again"; 5_000].join(";"));
+        let text = picture(&deep, Unit::Calls);
+        assert_eq!(text.matches("class=\"box\"").count(), DEPTH_MAX);
+        assert!(picture("", Unit::Bytes).contains("0 B"));
+    }
+
+    #[test]
+    fn labels_are_cut() {
+        assert_eq!(label("malloc", 100.0).as_deref(), Some("malloc"));
+        assert_eq!(label("malloc", 36.0).as_deref(), Some("mal.."));
+        assert_eq!(label("malloc", 10.0), None);
+    }
+
+    /// Goal: neither script nor style can end the element that holds it.
+    #[test]
+    fn script_and_style_stay_inside() {
+        assert!(!SCRIPT.contains("]]>") && !SCRIPT.contains("</script"));
+        assert!(!STYLE.contains('<') && !STYLE.contains('&'));
+    }
+}

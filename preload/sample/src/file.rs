@@ -1,0 +1,232 @@
+//! The records, in a file that is shared with the lab.
+//!
+//! Layout, in native-endian u64 words; the lab (`lab::profile::sampler`) knows the same numbers and
+//! writes the first line:
+//!
+//! ```text
+//! 0..8    magic, words for records, mean distance of samples in bytes, active (0 or 1), seed
+//! 16..24  words used, samples dropped, programs attached, samples without an unwinder
+//! 32..    records: [mark | finished | words of this record] [pid << 32 | first pid] [bytes | cut] stack
+//! ```
+//!
+//! A record's words are reserved by one addition; its first word is written first without the
+//! finished bit and last with it, so that a target that is killed in between leaves a gap of known
+//! length, or zeros, and nothing that could be taken for a sample.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+
+use crate::unwind::Stack;
+
+const MAGIC: u64 = u64::from_ne_bytes(*b"mpSampl1");
+const PATH_VARIABLE: &CStr = c"MILLPOND_SAMPLE_FILE";
+
+const CAPACITY: usize = 1;
+const MEAN_BYTES: usize = 2;
+const ACTIVE: usize = 3;
+const SEED: usize = 4;
+const USED: usize = 16;
+const DROPPED: usize = 17;
+const PROGRAMS: usize = 18;
+const BARE: usize = 19;
+const RECORDS: usize = 32;
+
+const RECORD_MARK: u64 = 0x6d70_5265 << 32;
+const RECORD_FINISHED: u64 = 1 << 31;
+const SIZE_CUT: u64 = 1 << 63;
+const RECORD_HEAD_WORDS: usize = 3;
+
+const WORD_BYTES: usize = 8;
+const O_RDWR: c_int = 2;
+const O_CLOEXEC: c_int = 0o2_000_000;
+const SEEK_END: c_int = 2;
+const PROT_READ_WRITE: c_int = 3;
+const MAP_SHARED: c_int = 1;
+
+unsafe extern "C" {
+    fn getenv(name: *const c_char) -> *const c_char;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn lseek(fd: c_int, offset: i64, whence: c_int) -> i64;
+    fn close(fd: c_int) -> c_int;
+    fn getpid() -> c_int;
+    fn mmap(
+        at: *mut c_void,
+        n: usize,
+        prot: c_int,
+        flags: c_int,
+        fd: c_int,
+        off: i64,
+    ) -> *mut c_void;
+}
+
+const EARLY: u8 = 0;
+const READY: u8 = 1;
+const ABSENT: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(EARLY);
+static WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+/// Words of the whole mapping.
+static LEN: AtomicU64 = AtomicU64::new(0);
+/// The process that attached; its forks have the same addresses.
+static FIRST_PID: AtomicU64 = AtomicU64::new(0);
+
+/// Whether there is a file.
+pub(crate) enum State {
+    /// Not looked for yet: the constructor has not run.
+    Early,
+    /// It is there.
+    Ready {
+        /// The mean distance of two samples.
+        mean_bytes: u64,
+    },
+    /// There is none, for good.
+    Absent,
+}
+
+pub(crate) fn state() -> State {
+    match STATE.load(Ordering::Acquire) {
+        READY => State::Ready {
+            mean_bytes: word(MEAN_BYTES).map_or(u64::MAX, |word| word.load(Ordering::Relaxed)),
+        },
+        ABSENT => State::Absent,
+        _ => State::Early,
+    }
+}
+
+/// Maps the lab's file; true if it is usable. Without one nothing changes: a target must never fail
+/// because of its observer.
+pub(crate) fn map() -> bool {
+    let is_there = map_file().is_some();
+    if !is_there {
+        STATE.store(ABSENT, Ordering::Release);
+    }
+    is_there
+}
+
+/// Samples may be written from now on.
+pub(crate) fn begin() {
+    let Some(programs) = word(PROGRAMS) else {
+        return;
+    };
+    programs.fetch_add(1, Ordering::Relaxed);
+    FIRST_PID.store(pid(), Ordering::Relaxed);
+    STATE.store(READY, Ordering::Release);
+}
+
+/// Whether samples are wanted now.
+pub(crate) fn is_active() -> bool {
+    word(ACTIVE).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+}
+
+pub(crate) fn seed() -> u64 {
+    word(SEED).map_or(0, |word| word.load(Ordering::Relaxed))
+}
+
+/// The calling process.
+pub(crate) fn pid() -> u64 {
+    // SAFETY: getpid has no preconditions.
+    unsafe { getpid() as u64 }
+}
+
+/// Tells processes with the same program apart: 0 for the first, so that a run can be repeated.
+pub(crate) fn process_number(pid: u64) -> u64 {
+    pid.wrapping_sub(FIRST_PID.load(Ordering::Relaxed))
+}
+
+/// Writes one sample, or counts that there was no room for it.
+pub(crate) fn write(size_bytes: u64, pid: u64, stack: &Stack) {
+    let frames = stack.frames();
+    let (Some(capacity), Some(used), Some(dropped), Some(bare)) =
+        (word(CAPACITY), word(USED), word(DROPPED), word(BARE))
+    else {
+        return;
+    };
+    if frames.is_empty() {
+        bare.fetch_add(1, Ordering::Relaxed);
+    }
+    let words = RECORD_HEAD_WORDS + frames.len();
+    let start = used.fetch_add(words as u64, Ordering::Relaxed);
+    let end = start.saturating_add(words as u64);
+    if end > capacity.load(Ordering::Relaxed) {
+        dropped.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let at = RECORDS + start as usize;
+    let put = |offset: usize, value: u64, ordering| {
+        if let Some(word) = word(at + offset) {
+            word.store(value, ordering);
+        }
+    };
+    let head = RECORD_MARK | words as u64;
+    put(0, head, Ordering::Relaxed);
+    put(
+        1,
+        pid << 32 | FIRST_PID.load(Ordering::Relaxed),
+        Ordering::Relaxed,
+    );
+    let cut = if stack.is_cut { SIZE_CUT } else { 0 };
+    put(2, size_bytes & !SIZE_CUT | cut, Ordering::Relaxed);
+    for (index, &address) in frames.iter().enumerate() {
+        put(RECORD_HEAD_WORDS + index, address as u64, Ordering::Relaxed);
+    }
+    put(0, head | RECORD_FINISHED, Ordering::Release);
+}
+
+/// A word of the mapping; `None` outside of it, or without one.
+fn word(index: usize) -> Option<&'static AtomicU64> {
+    let words = WORDS.load(Ordering::Acquire);
+    if words.is_null() || index as u64 >= LEN.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: `map_file` mapped LEN words there, page aligned, for good; any bytes are valid atomics.
+    Some(unsafe { &*words.add(index) })
+}
+
+fn map_file() -> Option<()> {
+    // SAFETY: constructors run before the program can change its environment from another thread;
+    // getenv returns NULL or a string ending in NUL, which open only reads.
+    let fd = unsafe {
+        let path = getenv(PATH_VARIABLE.as_ptr());
+        if path.is_null() {
+            return None;
+        }
+        open(path, O_RDWR | O_CLOEXEC)
+    };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: `fd` is open; a shared mapping of a regular file at an address of the kernel's choice
+    // touches no existing memory; the mapping outlives the descriptor.
+    let (mapping, len_bytes) = unsafe {
+        let len_bytes = usize::try_from(lseek(fd, 0, SEEK_END)).unwrap_or(0);
+        let mapping = if len_bytes >= RECORDS * WORD_BYTES {
+            mmap(
+                ptr::null_mut(),
+                len_bytes,
+                PROT_READ_WRITE,
+                MAP_SHARED,
+                fd,
+                0,
+            )
+        } else {
+            usize::MAX as *mut c_void
+        };
+        close(fd);
+        (mapping, len_bytes)
+    };
+    if mapping as usize == usize::MAX {
+        return None;
+    }
+    let words: *mut AtomicU64 = mapping.cast();
+    let len = len_bytes / WORD_BYTES;
+    // SAFETY: the mapping has at least RECORDS words.
+    let header = |index: usize| unsafe { (*words.add(index)).load(Ordering::Relaxed) };
+    let fits = header(CAPACITY) <= (len - RECORDS) as u64 && header(MEAN_BYTES) > 0;
+    if header(0) != MAGIC || !fits {
+        return None;
+    }
+    LEN.store(len as u64, Ordering::Relaxed);
+    WORDS.store(words, Ordering::Release);
+    Some(())
+}
