@@ -1,6 +1,6 @@
 //! Compiles the shared objects that the lab preloads and that are ours, so that the library can
-//! embed them and `millpond` stays one file: the heap call counter (`preload/trace`) and our pools as
-//! malloc (`preload/mempool`).
+//! embed them and `millpond` stays one file: the heap call counter (`preload/trace`), the sampler of heap
+//! calls (`preload/sample`) and our pools as malloc (`preload/mempool`).
 //!
 //! They are packages of this workspace, built by a cargo of their own: what is preloaded into
 //! somebody else's program must not unwind and has its own profile, which a dependency of this crate
@@ -30,6 +30,13 @@ const SHIMS: &[Shim] = &[
         file: "libmillpond_trace.so",
         variable: "MILLPOND_TRACE_OBJECT",
         sources: &["preload/trace", "preload/shared"],
+    },
+    Shim {
+        package: "millpond-preload-sample",
+        file: "libmillpond_sample.so",
+        variable: "MILLPOND_SAMPLE_OBJECT",
+        // It has some of the counter's files.
+        sources: &["preload/sample", "preload/shared", "preload/trace/src"],
     },
     Shim {
         package: "millpond-preload-mempool",
@@ -77,7 +84,9 @@ fn compile(shim: &Shim, root: &Path, target_dir: &Path) -> Result<PathBuf, Box<d
         .arg(root.join("Cargo.toml"))
         // Whatever else a library is to be built as, here it is an object to preload. An unresolved
         // symbol must fail now, not inside a user's server.
-        .args(["--crate-type", "cdylib", "--", "-Clink-arg=-Wl,-z,defs"]);
+        .args(["--crate-type", "cdylib", "--", "-Clink-arg=-Wl,-z,defs"])
+        // The sampler's own frames are walked through.
+        .arg("-Cforce-unwind-tables=yes");
     // What the outer cargo was told about its own code (a sanitizer, clippy in the compiler's place)
     // is not meant for an object that lives in other programs.
     for variable in [

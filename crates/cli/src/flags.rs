@@ -17,6 +17,7 @@ mod logs;
 mod merge;
 mod mixes;
 mod printing;
+mod profile;
 mod report;
 mod requests;
 mod results;
@@ -48,6 +49,7 @@ use std::sync::atomic::AtomicBool;
   millpond allocators
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond serve entity --data ./data
+  millpond profile --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
   millpond bench pools
   millpond report millpond-report/results.json
@@ -67,6 +69,7 @@ enum Command {
     Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
     Load(merge::LoadJob),
+    Profile(profile::ProfileFlags),
     Report(report::ReportFlags),
     Serve(serve::ServeFlags),
 }
@@ -79,6 +82,7 @@ impl Cli {
             Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
             Command::Load(flags) => flags.run(),
+            Command::Profile(flags) => flags.run(),
             Command::Report(flags) => flags.run(),
             Command::Serve(flags) => flags.run(),
         }

@@ -215,7 +215,7 @@ impl CompareConfig {
 }
 
 /// The file that a shell would run.
-fn on_path(program: &Path) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_owned());
     }

@@ -167,6 +167,38 @@ impl Elf {
         address.get()
     }
 
+    /// How many of the functions set up a frame pointer, as a share; `None` where that cannot be told.
+    /// Counted are the two instructions that do so, against the functions in the unwind tables.
+    #[must_use]
+    pub fn frame_pointer_share(&self) -> Option<f64> {
+        // What begins a function: push rbp; mov rbp, rsp.
+        const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
+        const SEGMENT_UNWIND_INDEX: u32 = 0x6474_e550;
+        /// The count is four bytes, behind a pointer of four.
+        const ENCODINGS: [u8; 3] = [0x1b, 0x03, 0x3b];
+        if self.u16(18) != Some(62) {
+            return None;
+        }
+        let index = self.segments(SEGMENT_UNWIND_INDEX).next()?;
+        let index = offset(self.u64(index + 8)?);
+        if self.bytes.get(index + 1..index + 4)? != ENCODINGS {
+            return None;
+        }
+        let functions = self.u32(index + 8).filter(|&count| count > 0)?;
+        let code = self.segments(SEGMENT_LOAD).filter_map(|at| {
+            let is_code = self.u32(at + 4)? & 1 != 0;
+            let (start, len) = (offset(self.u64(at + 8)?), offset(self.u64(at + 32)?));
+            self.bytes
+                .get(start..start.checked_add(len)?)
+                .filter(|_| is_code)
+        });
+        let with = code
+            .flat_map(|code| code.windows(PROLOGUE.len()))
+            .filter(|window| *window == PROLOGUE)
+            .count();
+        Some(with as f64 / f64::from(functions))
+    }
+
     /// Places of the program headers of that type.
     fn segments(&self, wanted: u32) -> impl Iterator<Item = usize> + '_ {
         let start = self.u64(32).map_or(usize::MAX / 2, offset);
@@ -298,6 +330,11 @@ mod tests {
         assert!(elf.mentions("malloc") && !elf.mentions("frobnicate"));
         assert!(elf.has_section(".dynsym") && !elf.has_section(".go.buildinfo"));
         assert!(!elf.slots_of("malloc").is_empty() && elf.slots_of("frobnicate").is_empty());
+        if cfg!(target_arch = "x86_64") {
+            // As Rust builds without being asked for frame pointers.
+            let share = elf.frame_pointer_share().unwrap();
+            assert!(share < 0.5, "{share}");
+        }
     }
 
     /// Goal: truncated and foreign files are refused or harmless at every length.
@@ -316,6 +353,7 @@ mod tests {
                 elf.slots_of("malloc"),
                 elf.interpreter(),
                 elf.load_bias(0, 0),
+                elf.frame_pointer_share(),
             );
         }
         let mut absurd = whole;

@@ -1,8 +1,8 @@
 //! Shared objects of ours that are part of this binary, and the private directories they are written
 //! to when a target is to preload them.
 //!
-//! On the path: `trace` writes the heap call counter for its pass; `allocator` writes mempool when
-//! it is a candidate. `build.rs` compiles both.
+//! On the path: `trace` writes the heap call counter for its pass, `profile` the sampler of heap
+//! calls; `allocator` writes mempool when it is a candidate. `build.rs` compiles them.
 //! Absent on purpose: a lasting copy. An object lives as long as what holds its directory, so two
 //! versions of this program never meet in one file.
 
@@ -22,6 +22,12 @@ pub(crate) struct Embedded {
 pub(crate) const TRACE: Embedded = Embedded {
     file_name: "libmillpond-trace.so",
     bytes: include_bytes!(env!("MILLPOND_TRACE_OBJECT")),
+};
+
+/// The sampler of heap calls, `preload/sample`.
+pub(crate) const SAMPLE: Embedded = Embedded {
+    file_name: "libmillpond-sample.so",
+    bytes: include_bytes!(env!("MILLPOND_SAMPLE_OBJECT")),
 };
 
 /// Our pools as malloc, `preload/mempool`.

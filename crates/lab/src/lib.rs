@@ -17,6 +17,7 @@
 //! scored, edge     one run's phases and the figures at their edges; sampler, drive, trace help
 //! heap_pass        heap calls per request, apart from scored runs
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
+//! profile          apart from all that: where a server's time and memory go, under load
 //! ```
 //!
 //! Invariants: a target is a process and never linked in, so each allocator stands alone; no target
@@ -63,6 +64,7 @@ mod server_info;
 mod journal;
 mod outcome;
 mod compare;
+pub mod profile;
 pub mod event;
 pub mod error;
 

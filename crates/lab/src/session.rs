@@ -32,6 +32,27 @@ use crate::trace::{PATH_VARIABLE, Trace};
 const PADDING_BYTES_MAX: usize = 4096;
 const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
 
+/// An object of ours in front of the allocator, with the file it writes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front<'a> {
+    /// What is preloaded first.
+    pub(crate) object: &'a Path,
+    /// The variable that names the file.
+    pub(crate) variable: &'a str,
+    /// The file.
+    pub(crate) file: &'a Path,
+}
+
+impl<'a> From<&'a Trace> for Front<'a> {
+    fn from(trace: &'a Trace) -> Self {
+        Self {
+            object: trace.object(),
+            variable: PATH_VARIABLE,
+            file: trace.counters(),
+        }
+    }
+}
+
 /// What all sessions of a comparison share.
 #[derive(Debug)]
 pub(crate) struct Workshop {
@@ -98,7 +119,7 @@ impl Workshop {
         label: &str,
         address: SocketAddr,
         data: &Path,
-        trace: Option<&Trace>,
+        front: Option<Front<'_>>,
     ) -> LaunchSpec {
         let placement = &self.driver.placement;
         let options = &self.options;
@@ -107,9 +128,9 @@ impl Workshop {
         let mut environment: Vec<(OsString, OsString)> =
             vec![(PADDING_VARIABLE.into(), padding.into())];
         environment.extend(self.options.environment.iter().cloned());
-        if let Some(trace) = trace {
-            preload.push(trace.object().to_owned());
-            environment.push((PATH_VARIABLE.into(), trace.counters().into()));
+        if let Some(front) = front {
+            preload.push(front.object.to_owned());
+            environment.push((front.variable.into(), front.file.into()));
         }
         preload.extend(candidate.allocator.library.clone());
         let settings = candidate.allocator.environment.iter();
@@ -162,6 +183,17 @@ impl Session {
         trace: Option<&Trace>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
+        Self::start_behind(workshop, candidate, label, trace.map(Front::from), stop)
+    }
+
+    /// The same with any object of ours in front of the allocator.
+    pub(crate) fn start_behind(
+        workshop: &mut Workshop,
+        candidate: &Candidate,
+        label: &str,
+        front: Option<Front<'_>>,
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
         let address = workshop.address()?;
         let probe = workshop.driver.target.probe(address);
         if probe.address_taken() {
@@ -172,7 +204,7 @@ impl Session {
                 .data_root()
                 .join(format!("{}-{label}", file_name(&candidate.name))),
         )?;
-        let mut spec = workshop.spec(candidate, label, address, &data.path, trace);
+        let mut spec = workshop.spec(candidate, label, address, &data.path, front);
         let name = format!("{}-{label}", file_name(&candidate.name));
         // Without one, the processes are summed up one by one.
         let cgroup = workshop
@@ -190,7 +222,7 @@ impl Session {
         subject.wait_ready(check.as_ref(), workshop.ready_bound, stop)?;
         let start_duration = began.elapsed();
         let serving = subject.serving(address.port());
-        let front = trace.map(Trace::object);
+        let front = front.map(|front| front.object);
         let presence = presence::prove_behind(&serving, &candidate.allocator, front)?;
         Ok(Self {
             subject,
@@ -249,7 +281,7 @@ impl Drop for DataDirectory {
 }
 
 /// A candidate's name as a file name: `mimalloc with pools` becomes `mimalloc-with-pools`.
-fn file_name(name: &str) -> String {
+pub(crate) fn file_name(name: &str) -> String {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()

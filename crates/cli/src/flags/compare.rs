@@ -1,7 +1,7 @@
 //! `millpond compare`: the main job.
 
-mod load_command;
-mod subject;
+pub(super) mod load_command;
+pub(super) mod subject;
 
 use super::baseline::{self, BaselineFlags};
 use super::url::Url;
@@ -94,7 +94,7 @@ pub(crate) struct CompareFlags {
     baseline: BaselineFlags,
 }
 
-fn parse_setting(text: &str) -> Result<PoolSetting, String> {
+pub(super) fn parse_setting(text: &str) -> Result<PoolSetting, String> {
     match text {
         "on" => Ok(PoolSetting::On),
         "off" => Ok(PoolSetting::Off),
@@ -102,7 +102,7 @@ fn parse_setting(text: &str) -> Result<PoolSetting, String> {
     }
 }
 
-fn parse_rounds(text: &str) -> Result<u32, String> {
+pub(super) fn parse_rounds(text: &str) -> Result<u32, String> {
     u32::try_from(parse_count(text)?).map_err(|_| "that would take years".to_owned())
 }
 

@@ -17,6 +17,7 @@ mod load;
 mod requests;
 mod cookies;
 mod ports;
+mod profile;
 mod load_outputs;
 mod find_max;
 mod load_accuracy;

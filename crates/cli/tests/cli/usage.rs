@@ -26,6 +26,9 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
         ),
         (&["compare", "--", "true"], "--url"),
         (&["compare", "--pools", "half"], "on, off"),
+        (&["profile", "--", "true"], "--url"),
+        (&["profile", "--pid", "1", "--", "true"], "cannot be used"),
+        (&["profile", "--unwind", "lbr"], "dwarf"),
         (&["bench"], "Usage"),
         (
             &["bench", "pools", "--programs", "grind"],

@@ -6,3 +6,4 @@ mod presence;
 mod heap;
 mod compare;
 mod foreign;
+mod profile;

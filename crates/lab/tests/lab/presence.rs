@@ -19,7 +19,7 @@ use millpond_lab::trace::Trace;
 const BOUND: Duration = Duration::from_secs(20);
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-fn compile_c(directory: &Path, name: &str, source: &str, flags: &[&str]) -> String {
+pub(crate) fn compile_c(directory: &Path, name: &str, source: &str, flags: &[&str]) -> String {
     let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
     fs::write(&file, source).expect("write source");
     let mut compiler = Command::new("cc");

@@ -9,7 +9,7 @@ use std::time::Duration;
 // No doc comment: clap would show it as what the command does.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Your load, for servers that do not speak HTTP")]
-pub(super) struct LoadCommandFlags {
+pub(in crate::flags) struct LoadCommandFlags {
     /// A shell command that loads the server, the same work each time; it finds MILLPOND_HOST and
     /// MILLPOND_PORT in its environment
     #[arg(long, value_name = "CMD", requires = "command")]
@@ -29,11 +29,11 @@ pub(super) struct LoadCommandFlags {
         requires = "load_cmd",
         conflicts_with = "url"
     )]
-    pub(super) port: Option<u16>,
+    pub(in crate::flags) port: Option<u16>,
 }
 
 impl LoadCommandFlags {
-    pub(super) fn load_command(&self) -> Option<LoadCommand> {
+    pub(in crate::flags) fn load_command(&self) -> Option<LoadCommand> {
         self.load_cmd.as_ref().map(|line| LoadCommand {
             line: line.clone(),
             metrics: self.load_metric.clone(),

@@ -14,14 +14,14 @@ use std::time::Duration;
 // No doc comment: clap would show it as what the command does.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Your server")]
-pub(super) struct SubjectFlags {
+pub(in crate::flags) struct SubjectFlags {
     /// How to tell that it serves: http, http:/PATH, port, or log:REGEX for a line of its output [default:
     /// http with --url, port with --port]
     #[arg(long, value_name = "HOW", value_parser = Ready::parse, requires = "command")]
-    pub(super) ready: Option<Ready>,
+    pub(in crate::flags) ready: Option<Ready>,
     /// Longest it may take until then
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, requires = "command")]
-    pub(super) ready_within: Option<u64>,
+    pub(in crate::flags) ready_within: Option<u64>,
     /// A variable for its environment; repeatable
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "command")]
     environment: Vec<(OsString, OsString)>,
@@ -55,7 +55,7 @@ struct Cpus(Vec<usize>);
 
 impl SubjectFlags {
     /// `is_http`: the server answers at a URL.
-    pub(super) fn options(&self, is_http: bool) -> Result<SubjectOptions, Failure> {
+    pub(in crate::flags) fn options(&self, is_http: bool) -> Result<SubjectOptions, Failure> {
         let ready = match &self.ready {
             Some(Ready::Http | Ready::HttpPath(_)) if !is_http => {
                 return Err(Failure::usage(

@@ -1,0 +1,351 @@
+//! `millpond profile`: where a server's time and memory go.
+
+use super::compare::load_command::LoadCommandFlags;
+use super::compare::subject::SubjectFlags;
+use super::url::Url;
+use super::{interrupt_flag, parse_bytes, parse_count, parse_duration_ns};
+use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
+use clap::Args;
+use millpond_lab::profile::{ProcessConfig, ProfileConfig, ProfileOutcome, Unwind};
+use millpond_lab::profile::{profile, profile_process};
+use millpond_lab::{LabEvent, Launcher, Target};
+use millpond_measure::record::PoolSetting;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Draw flame graphs of a server under load: CPU time, bytes and calls of allocation
+///
+/// Without a command: `millpond serve entity`, PUT and then GET. With a command: your server, which has
+/// to stay in the foreground and answer at --url. The same work is run with and without each profiler,
+/// in turns, so that what profiling costs is known. Two allocators give the difference between them.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond profile
+  millpond profile --allocators glibc,jemalloc
+  millpond profile --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
+  millpond profile --no-cpu --sample-bytes 64K --url http://127.0.0.1:8000/ -- \\
+    /usr/bin/python3 -m http.server --bind 127.0.0.1 8000
+  millpond profile --port 7777 --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
+    -- redis-server --port 7777 --save ''
+  millpond profile --pid 4711 --duration 10s
+
+In --out: cpu.svg, alloc-bytes.svg and alloc-count.svg to look at, the same as .folded text, and
+cpu.pb.gz and alloc.pb.gz for `go tool pprof`. The CPU graph needs perf.")]
+pub(crate) struct ProfileFlags {
+    /// The allocator, or two whose difference is drawn [default: what the server has by itself]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    allocators: Option<Vec<String>>,
+    /// Memory pools of our own server
+    #[arg(long, value_name = "on|off", value_parser = super::compare::parse_setting)]
+    pools: Option<PoolSetting>,
+    /// Where your server answers
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A process that runs already, with its children: CPU time only
+    #[arg(
+        long,
+        value_name = "PID",
+        conflicts_with_all = ["command", "allocators", "pools", "no_cpu", "sample_bytes", "rounds", "no_cost", "rate", "seed"]
+    )]
+    pid: Option<u32>,
+    /// Connections of the load generator
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
+    connections: u64,
+    /// Requests per second [default: as many as are answered]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    rate: Option<u64>,
+    /// Load for each graph, over all rounds
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "5s")]
+    duration: u64,
+    /// Over how many fresh processes that is spread [default: 5]
+    #[arg(long, value_name = "N", value_parser = super::compare::parse_rounds)]
+    rounds: Option<u32>,
+    /// No CPU graph
+    #[arg(long)]
+    no_cpu: bool,
+    /// No allocation graphs
+    #[arg(long, conflicts_with = "no_cpu")]
+    no_allocations: bool,
+    /// Do not run the same work without a profiler to say what profiling costs
+    #[arg(long)]
+    no_cost: bool,
+    /// How perf follows stacks: auto, fp (frame pointers) or dwarf (unwind tables)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    unwind: Unwind,
+    /// CPU samples per second of CPU time
+    #[arg(long, value_name = "N", default_value_t = millpond_lab::profile::SAMPLES_PER_S_DEFAULT)]
+    samples_per_s: u32,
+    /// Mean distance of allocation samples, in bytes asked for [default: 512K]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    sample_bytes: Option<u64>,
+    /// Where the files go
+    #[arg(long, value_name = "DIR", default_value = "millpond-profile")]
+    out: PathBuf,
+    /// Random choices follow from it
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write the figures (profile.json) to FILE as well
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+    /// Your server and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    subject: SubjectFlags,
+    #[command(flatten)]
+    load: LoadCommandFlags,
+}
+
+impl ProfileFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let job = self.job()?;
+        let stop = interrupt_flag()?;
+        let mut progress = Progress::new();
+        let mut events = |event: &LabEvent| show(&mut progress, event);
+        let outcome = match &job {
+            Job::Server(config) => profile(config, &mut events, &stop),
+            Job::Process(config) => profile_process(config, &mut events, &stop),
+        };
+        let outcome = outcome.map_err(Failure::failed)?;
+        progress.clear();
+        output::print(&outcome)?;
+        if let Some(file) = &self.json {
+            let record = serde_json::to_string_pretty(&outcome.record);
+            file.write(&record.map_err(Failure::failed)?)?;
+        }
+        Ok(exit_of(&outcome))
+    }
+
+    fn job(&self) -> Result<Job, Failure> {
+        let words = std::env::args_os().map(|word| word.display().to_string());
+        if let Some(pid) = self.pid {
+            let url = match &self.url {
+                Some(url) => Some(millpond_lab::Url::parse(url).map_err(Failure::usage)?),
+                None => None,
+            };
+            return Ok(Job::Process(ProcessConfig {
+                pid,
+                url,
+                connections: self.connections as usize,
+                duration: Duration::from_nanos(self.duration),
+                unwind: self.unwind,
+                samples_per_s: self.samples_per_s,
+                out: self.out.clone(),
+                command: words.collect(),
+            }));
+        }
+        let launcher = Launcher::current().map_err(|error| {
+            Failure::failed(format!("this program cannot find its own file: {error}"))
+        })?;
+        let mut config = ProfileConfig::new(self.target()?, launcher);
+        config.allocators.clone_from(&self.allocators);
+        config.pools = self.pools.unwrap_or(config.pools);
+        config.options = self.subject.options(self.load.port.is_none())?;
+        if let Some(within) = self.subject.ready_within {
+            config.ready_bound = Duration::from_nanos(within);
+        }
+        config.load_command = self.load.load_command();
+        config.connections = self.connections as usize;
+        config.rate_per_s = self.rate.map(|rate| rate as f64);
+        config.duration = Duration::from_nanos(self.duration);
+        config.rounds = self.rounds.unwrap_or(config.rounds);
+        (config.cpu, config.allocations) = (!self.no_cpu, !self.no_allocations);
+        config.cost = !self.no_cost;
+        config.unwind = self.unwind;
+        config.samples_per_s = self.samples_per_s;
+        config.sample_bytes = self.sample_bytes.unwrap_or(config.sample_bytes);
+        config.out.clone_from(&self.out);
+        config.seed = self.seed;
+        config.command = words.collect();
+        Ok(Job::Server(Box::new(config)))
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        let port = self
+            .load
+            .port
+            .map(|port| format!("http://127.0.0.1:{port}/"));
+        let foreign = |url: &str| {
+            if self.pools.is_some() {
+                return Err(Failure::usage(
+                    "--pools is about our own server: leave it out",
+                ));
+            }
+            let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
+            Ok(Target::Command {
+                words: self.command.clone(),
+                url,
+            })
+        };
+        match (port.as_ref().or(self.url.as_ref()), self.command.is_empty()) {
+            (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(
+                "the server that is profiled by default is not in this build (--features entity has \
+                 it): name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
+            )),
+            (None, true) => Ok(Target::Entity { extra: Vec::new() }),
+            (None, false) => Err(Failure::usage(
+                "a server of yours needs --url, the address at which it answers; one that does not \
+                 speak HTTP needs --port and --load-cmd",
+            )),
+            (Some(_), true) => Err(Failure::usage(
+                "--url needs the server's command after --, or --pid for one that runs already",
+            )),
+            (Some(url), false) => {
+                Url::parse(url).map_err(Failure::usage)?;
+                foreign(url)
+            }
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug)]
+enum Job {
+    Server(Box<ProfileConfig>),
+    Process(ProcessConfig),
+}
+
+fn exit_of(outcome: &ProfileOutcome) -> Exit {
+    if outcome.interrupted {
+        Exit::Interrupted
+    } else {
+        Exit::Success
+    }
+}
+
+fn show(progress: &mut Progress, event: &LabEvent) {
+    match event {
+        LabEvent::Note(line) => progress.line(line),
+        LabEvent::Preflight { candidate, .. } => {
+            progress.update(format!("trying {candidate}"));
+        }
+        LabEvent::RunStarted {
+            candidate,
+            round,
+            run,
+            runs,
+            eta_ns,
+        } => {
+            let left = if *run == 1 {
+                String::new()
+            } else {
+                format!(", about {} left", whole_seconds(*eta_ns))
+            };
+            progress.update(format!(
+                "run {run} of {runs} (round {round}){left}: {candidate}"
+            ));
+        }
+        LabEvent::Analysing => progress.update("drawing"),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Cli, Command};
+    use clap::Parser;
+
+    fn job(words: &[&str]) -> Result<Job, String> {
+        let words = ["millpond", "profile"].iter().chain(words);
+        match Cli::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Profile(flags) => flags.job().map_err(|failure| match failure {
+                Failure::Usage(sentence) | Failure::Failed(sentence) => sentence,
+            }),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// Goal: the help's defaults are the library's.
+    #[test]
+    fn defaults_are_those_of_the_lab() {
+        let Ok(Job::Server(config)) = job(&[]) else {
+            unreachable!()
+        };
+        let target = Target::Entity { extra: Vec::new() };
+        let library = ProfileConfig::new(target, config.launcher.clone());
+        assert_eq!(config.duration, library.duration);
+        assert_eq!(config.connections, library.connections);
+        assert_eq!(config.out, library.out);
+        assert_eq!(
+            (config.rounds, config.sample_bytes, config.samples_per_s),
+            (library.rounds, library.sample_bytes, library.samples_per_s)
+        );
+        assert!(config.cpu && config.allocations && config.cost);
+        assert_eq!(
+            (config.unwind, config.pools),
+            (library.unwind, library.pools)
+        );
+    }
+
+    /// Goal: each flag reaches the field it names, and the command's own flags are left alone.
+    #[test]
+    fn flags_reach_the_configuration() {
+        let words = "--allocators glibc,mine=/a.so --connections 16 --rate 2k --duration 3s --rounds 2 \
+                     --no-cpu --no-cost --unwind fp --samples-per-s 499 --sample-bytes 64K --out o \
+                     --seed 7 --env A=b --url http://127.0.0.1:81/x -- nginx -c x";
+        let Ok(Job::Server(config)) = job(&words.split_whitespace().collect::<Vec<_>>()) else {
+            unreachable!()
+        };
+        let allocators = ["glibc", "mine=/a.so"].map(str::to_owned).to_vec();
+        assert_eq!(config.allocators, Some(allocators));
+        assert_eq!(
+            (config.connections, config.rounds, config.seed),
+            (16, 2, Some(7))
+        );
+        assert_eq!(config.rate_per_s, Some(2_000.0));
+        assert_eq!(config.duration, Duration::from_secs(3));
+        assert_eq!(
+            (config.cpu, config.allocations, config.cost),
+            (false, true, false)
+        );
+        assert_eq!(
+            (config.unwind, config.samples_per_s),
+            (Unwind::FramePointers, 499)
+        );
+        assert_eq!(
+            (config.sample_bytes, config.out.to_str()),
+            (65_536, Some("o"))
+        );
+        assert_eq!(config.options.environment, [("A".into(), "b".into())]);
+        let Target::Command { words, url } = config.target else {
+            unreachable!()
+        };
+        assert_eq!(words, ["nginx", "-c", "x"].map(OsString::from));
+        assert_eq!(url.path, "/x");
+        let Ok(Job::Process(config)) = job(&["--pid", "12", "--duration", "1s"]) else {
+            unreachable!()
+        };
+        assert_eq!((config.pid, config.duration), (12, Duration::from_secs(1)));
+    }
+
+    /// Goal: contradictions are refused with what to write in their place.
+    #[test]
+    fn wrong_usage_is_named() {
+        for (words, part) in [
+            (&["--", "nginx"][..], "needs --url"),
+            (&["--url", "http://127.0.0.1/"], "--pid"),
+            (&["--url", "ftp://x/", "--", "nginx"], "begin with http://"),
+            (
+                &["--url", "http://127.0.0.1/", "--pools", "on", "--", "x"],
+                "leave it out",
+            ),
+            (&["--pid", "1", "--", "x"], "cannot be used with"),
+            (
+                &["--pid", "1", "--allocators", "glibc"],
+                "cannot be used with",
+            ),
+            (&["--no-cpu", "--no-allocations"], "cannot be used with"),
+            (&["--unwind", "lbr"], "fp (frame pointers)"),
+            (&["--sample-bytes", "some"], "--sample-bytes"),
+            (&["--port", "1", "--", "x"], "--load-cmd"),
+        ] {
+            let error = job(words).unwrap_err();
+            assert!(error.contains(part), "{words:?}: {error}");
+        }
+    }
+}

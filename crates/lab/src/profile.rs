@@ -1,0 +1,38 @@
+//! Where a server's time and memory go, under load: flame graphs, and what taking them cost.
+//!
+//! On the path: `cli` calls [`profile`] for a server that is started here and [`profile_process`] for
+//! one that runs already. Every round runs the same work once for each *arm* in a fresh process, in
+//! shuffled order: without a profiler, under perf, and with the sampler of heap calls preloaded. So
+//! every second of load gives samples, and the rounds' pairs say what the profilers cost.
+//!
+//! ```text
+//! config      what the user wants; unwind: how perf follows stacks
+//! perf        CPU samples
+//! sampler     heap calls, sampled by `preload/sample`; maps, symbols: what their addresses are
+//! rounds      the arms, run; cost: what the profilers took; attach: a process that runs already
+//! outcome     figures and files; summary: the same for a terminal
+//! ```
+//!
+//! Absent on purpose: drawing and file formats (`millpond_measure::flamegraph`), verdicts. The
+//! measurement of a comparison never runs under any of this.
+
+mod attach;
+mod config;
+mod cost;
+mod maps;
+mod outcome;
+mod perf;
+mod rounds;
+mod sampler;
+mod summary;
+mod symbols;
+mod unwind;
+
+pub use attach::{ProcessConfig, profile_process};
+pub use config::{
+    DURATION_DEFAULT, ProfileConfig, ROUNDS_DEFAULT, SAMPLE_BYTES_DEFAULT, SAMPLES_PER_S_DEFAULT,
+};
+pub use cost::{Cost, Spread};
+pub use outcome::{AllocationFigures, CandidateProfile, CpuFigures, ProfileOutcome, ProfileRecord};
+pub use rounds::profile;
+pub use unwind::Unwind;

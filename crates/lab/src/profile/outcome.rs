@@ -1,0 +1,499 @@
+//! What a profile found: figures, and the files of its directory.
+//!
+//! With one candidate the files are in the directory itself, with two in one of each candidate's
+//! name, and the difference between them beside these.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millpond_measure::flamegraph::pprof::{Column, Profile};
+use millpond_measure::flamegraph::{
+    Difference, Picture, Stacks, Unit, draw, draw_difference, fold_difference,
+};
+use serde::Serialize;
+
+use super::ProfileConfig;
+use super::cost::{Cost, Work};
+use super::perf::CpuSamples;
+use super::sampler::Sample;
+use crate::error::LabError;
+use crate::session::file_name;
+
+/// Everything sampled of one candidate, over all rounds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) cpu: Stacks,
+    pub(super) cpu_samples: u64,
+    pub(super) cpu_lost: u64,
+    pub(super) unwind: String,
+    /// Calls and bytes by stack; whole numbers only once all samples are in.
+    allocations: BTreeMap<Vec<String>, (f64, f64)>,
+    allocation_samples: u64,
+    pub(super) dropped: u64,
+    pub(super) bare: u64,
+    pub(super) programs: u64,
+    without: BTreeMap<u32, Work>,
+    under_cpu: BTreeMap<u32, Work>,
+    under_allocations: BTreeMap<u32, Work>,
+}
+
+impl Gathered {
+    pub(super) fn is_empty(&self) -> bool {
+        self.cpu_samples == 0 && self.allocation_samples == 0
+    }
+
+    pub(super) fn add_work(&mut self, round: u32, is_without: bool, is_cpu: bool, work: Work) {
+        let runs = match (is_without, is_cpu) {
+            (true, _) => &mut self.without,
+            (false, true) => &mut self.under_cpu,
+            (false, false) => &mut self.under_allocations,
+        };
+        runs.insert(round, work);
+    }
+
+    pub(super) fn add_cpu(&mut self, found: &CpuSamples) {
+        self.cpu.merge(&found.stacks);
+        self.cpu_samples += found.samples;
+        self.cpu_lost += found.lost;
+    }
+
+    /// `frames`: innermost first.
+    pub(super) fn add_allocation(&mut self, sample: &Sample, mean_bytes: u64, frames: &[String]) {
+        let (calls, bytes) = sample.weights(mean_bytes);
+        let stack: Vec<String> = frames.iter().rev().cloned().collect();
+        let sums = self.allocations.entry(stack).or_default();
+        sums.0 += calls;
+        sums.1 += bytes;
+        self.allocation_samples += 1;
+    }
+
+    /// (calls, bytes).
+    fn allocation_stacks(&self) -> (Stacks, Stacks) {
+        let (mut calls, mut bytes) = (Stacks::default(), Stacks::default());
+        for (stack, sums) in &self.allocations {
+            calls.add(stack.iter().map(String::as_str), sums.0.round() as u64);
+            bytes.add(stack.iter().map(String::as_str), sums.1.round() as u64);
+        }
+        (calls, bytes)
+    }
+
+    fn cost(&self, under: &BTreeMap<u32, Work>, time_is_given: bool) -> Option<Cost> {
+        let pairs: Vec<(Work, Work)> = under
+            .iter()
+            .filter_map(|(round, &with)| Some((*self.without.get(round)?, with)))
+            .collect();
+        Cost::of(&pairs, time_is_given)
+    }
+}
+
+/// A whole profile.
+#[derive(Debug)]
+pub struct ProfileOutcome {
+    /// Figures, as `profile.json` has them.
+    pub record: ProfileRecord,
+    /// The files that were written, the pictures first.
+    pub files: Vec<PathBuf>,
+    /// True if the user ended it early.
+    pub interrupted: bool,
+}
+
+/// What `profile.json` says. Fields are added, never renamed.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfileRecord {
+    /// Of this program.
+    pub version: String,
+    /// The command line that repeats it.
+    pub command: Vec<String>,
+    /// What was profiled.
+    pub subject: String,
+    /// When it began.
+    pub started_unix_ns: u64,
+    /// Random choices follow from it.
+    pub seed: u64,
+    /// Fresh processes for each graph.
+    pub rounds: u32,
+    /// One or two; the difference is from the first to the second.
+    pub candidates: Vec<CandidateProfile>,
+    /// What is missing and why, and what to know.
+    pub notes: Vec<String>,
+}
+
+/// One candidate.
+#[derive(Clone, Debug, Serialize)]
+pub struct CandidateProfile {
+    /// Its allocator, and our pools.
+    pub name: String,
+    /// The CPU graph's figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuFigures>,
+    /// The allocation graphs'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<AllocationFigures>,
+}
+
+/// What perf saw.
+#[derive(Clone, Debug, Serialize)]
+pub struct CpuFigures {
+    /// Samples.
+    pub samples: u64,
+    /// Parts of the recording that perf says it lost.
+    pub lost_chunks: u64,
+    /// `cycles` or `cpu-clock`.
+    pub event: String,
+    /// Samples per second of CPU time.
+    pub samples_per_s: u32,
+    /// How stacks were followed, and why.
+    pub unwind: String,
+    /// The functions that took most themselves, with their shares.
+    pub heaviest: Vec<(String, f64)>,
+    /// What sampling took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// What the sampler saw.
+#[derive(Clone, Debug, Serialize)]
+pub struct AllocationFigures {
+    /// Samples.
+    pub samples: u64,
+    /// Samples for which there was no room.
+    pub dropped: u64,
+    /// Samples without a stack.
+    pub without_stack: u64,
+    /// Mean distance of samples.
+    pub sample_bytes: u64,
+    /// Heap calls, estimated.
+    pub calls: u64,
+    /// Bytes asked for, estimated.
+    pub bytes: u64,
+    /// The callers that asked for most bytes themselves, with their shares.
+    pub heaviest: Vec<(String, f64)>,
+    /// What sampling took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// Functions that a terminal has room for.
+const HEAVIEST: usize = 8;
+/// Fewer make a picture of chance.
+const SAMPLES_ENOUGH: u64 = 500;
+
+/// What stays the same over all candidates.
+pub(super) struct Circumstances {
+    pub(super) subject: String,
+    pub(super) out: PathBuf,
+    pub(super) seed: u64,
+    pub(super) event: Option<&'static str>,
+    pub(super) notes: Vec<String>,
+    pub(super) started_unix_ns: u64,
+    pub(super) interrupted: bool,
+}
+
+/// Works out the figures and writes every file.
+pub(super) fn finish(
+    config: &ProfileConfig,
+    gathered: Vec<(String, &Gathered)>,
+    circumstances: Circumstances,
+) -> Result<ProfileOutcome, LabError> {
+    let mut files = Files {
+        out: circumstances.out.clone(),
+        written: Vec::new(),
+        title: circumstances.subject.clone(),
+        started_unix_ns: circumstances.started_unix_ns,
+    };
+    let mut notes = circumstances.notes.clone();
+    let mut sides: Vec<Side> = Vec::new();
+    let is_alone = gathered.len() == 1;
+    for (name, gathered) in gathered {
+        let directory = if is_alone {
+            PathBuf::new()
+        } else {
+            PathBuf::from(file_name(&name))
+        };
+        let side = Side::of(name, gathered, config, circumstances.event);
+        side.note(&mut notes);
+        files.write_side(&side, &directory, config)?;
+        sides.push(side);
+    }
+    if let [before, after] = sides.as_slice() {
+        files.write_differences(before, after)?;
+    }
+    let record = ProfileRecord {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: config.command.clone(),
+        subject: circumstances.subject,
+        started_unix_ns: circumstances.started_unix_ns,
+        seed: circumstances.seed,
+        rounds: config.rounds,
+        candidates: sides.into_iter().map(|side| side.figures).collect(),
+        notes,
+    };
+    let json = serde_json::to_string_pretty(&record).map_err(|error| LabError::System {
+        what: "write the record as JSON",
+        error: error.into(),
+    })?;
+    files.write(Path::new("profile.json"), json.as_bytes())?;
+    Ok(ProfileOutcome {
+        record,
+        files: files.written,
+        interrupted: circumstances.interrupted,
+    })
+}
+
+/// One candidate's graphs and figures.
+struct Side {
+    cpu: Stacks,
+    calls: Stacks,
+    bytes: Stacks,
+    figures: CandidateProfile,
+}
+
+impl Side {
+    fn of(
+        name: String,
+        gathered: &Gathered,
+        config: &ProfileConfig,
+        event: Option<&'static str>,
+    ) -> Self {
+        let (calls, bytes) = gathered.allocation_stacks();
+        let time_is_given = config.rate_per_s.is_some();
+        let cpu = (gathered.cpu_samples > 0).then(|| CpuFigures {
+            samples: gathered.cpu_samples,
+            lost_chunks: gathered.cpu_lost,
+            event: event.unwrap_or_default().to_owned(),
+            samples_per_s: config.samples_per_s,
+            unwind: gathered.unwind.clone(),
+            heaviest: shares(&gathered.cpu),
+            cost: gathered.cost(&gathered.under_cpu, time_is_given),
+        });
+        let allocations = (!gathered.under_allocations.is_empty()).then(|| AllocationFigures {
+            samples: gathered.allocation_samples,
+            dropped: gathered.dropped,
+            without_stack: gathered.bare,
+            sample_bytes: config.sample_bytes,
+            calls: calls.total(),
+            bytes: bytes.total(),
+            heaviest: shares(&bytes),
+            cost: gathered.cost(&gathered.under_allocations, time_is_given),
+        });
+        Self {
+            cpu: gathered.cpu.clone(),
+            calls,
+            bytes,
+            figures: CandidateProfile {
+                name,
+                cpu,
+                allocations,
+            },
+        }
+    }
+
+    /// What a reader has to know of these samples.
+    fn note(&self, notes: &mut Vec<String>) {
+        let name = &self.figures.name;
+        if let Some(cpu) = self.figures.cpu.as_ref().filter(|it| it.lost_chunks > 0) {
+            notes.push(format!(
+                "{name}: perf lost {} parts of its recording; fewer --samples-per-s lose less",
+                cpu.lost_chunks
+            ));
+        }
+        let Some(found) = &self.figures.allocations else {
+            return;
+        };
+        if found.dropped > 0 {
+            notes.push(format!(
+                "{name}: {} allocation samples were dropped for want of room: raise --sample-bytes",
+                found.dropped
+            ));
+        }
+        if found.without_stack > 0 {
+            notes.push(format!(
+                "{name}: no stacks of allocations, since libgcc_s.so.1 was not found in the target"
+            ));
+        }
+        if found.samples < SAMPLES_ENOUGH {
+            notes.push(format!(
+                "{name}: {} allocation samples are few: a lower --sample-bytes (now {}) or a longer \
+                 --duration gives more",
+                found.samples, found.sample_bytes
+            ));
+        }
+    }
+}
+
+/// The heaviest functions with their shares.
+fn shares(stacks: &Stacks) -> Vec<(String, f64)> {
+    let total = stacks.total().max(1) as f64;
+    let heaviest = stacks.heaviest(HEAVIEST).into_iter();
+    heaviest
+        .map(|function| (function.name, function.own as f64 / total))
+        .collect()
+}
+
+/// The directory, as it fills.
+struct Files {
+    out: PathBuf,
+    written: Vec<PathBuf>,
+    title: String,
+    started_unix_ns: u64,
+}
+
+impl Files {
+    fn write(&mut self, name: &Path, bytes: &[u8]) -> Result<(), LabError> {
+        let path = self.out.join(name);
+        let failed = |error| LabError::Output {
+            path: path.clone(),
+            error,
+        };
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        fs::write(&path, bytes).map_err(failed)?;
+        self.written.push(path);
+        Ok(())
+    }
+
+    fn write_side(
+        &mut self,
+        side: &Side,
+        directory: &Path,
+        config: &ProfileConfig,
+    ) -> Result<(), LabError> {
+        let name = &side.figures.name;
+        if let Some(figures) = &side.figures.cpu {
+            let note = format!(
+                "{} at {} Hz; {}",
+                figures.event, figures.samples_per_s, figures.unwind
+            );
+            let what = ("cpu", "CPU time", Unit::Samples, note.as_str());
+            self.write_graph(&side.cpu, directory, name, what)?;
+            let column = |name, unit, factor| Column {
+                name,
+                unit,
+                stacks: &side.cpu,
+                factor,
+            };
+            let period = 1_000_000_000 / u64::from(figures.samples_per_s.max(1));
+            let columns = [
+                column("samples", "count", 1),
+                column("cpu", "nanoseconds", period),
+            ];
+            self.write_pprof(&columns, period, &directory.join("cpu.pb.gz"), config)?;
+        }
+        if let Some(figures) = &side.figures.allocations {
+            let note = format!(
+                "estimated from {} samples, one in {} bytes",
+                figures.samples, figures.sample_bytes
+            );
+            let bytes = ("alloc-bytes", "bytes asked for", Unit::Bytes, note.as_str());
+            self.write_graph(&side.bytes, directory, name, bytes)?;
+            let calls = ("alloc-count", "heap calls", Unit::Calls, note.as_str());
+            self.write_graph(&side.calls, directory, name, calls)?;
+            let column = |name, unit, stacks| Column {
+                name,
+                unit,
+                stacks,
+                factor: 1,
+            };
+            let columns = [
+                column("alloc_objects", "count", &side.calls),
+                column("alloc_space", "bytes", &side.bytes),
+            ];
+            let path = directory.join("alloc.pb.gz");
+            self.write_pprof(&columns, figures.sample_bytes, &path, config)?;
+        }
+        Ok(())
+    }
+
+    fn write_graph(
+        &mut self,
+        stacks: &Stacks,
+        directory: &Path,
+        candidate: &str,
+        (name, kind, unit, note): (&str, &str, Unit, &str),
+    ) -> Result<(), LabError> {
+        let picture = Picture {
+            title: &format!("{}, {candidate}: {kind}", self.title),
+            note,
+            unit,
+        };
+        let svg = draw(stacks, &picture);
+        self.write(&directory.join(format!("{name}.svg")), svg.as_bytes())?;
+        let folded = stacks.to_folded();
+        self.write(&directory.join(format!("{name}.folded")), folded.as_bytes())
+    }
+
+    fn write_pprof(
+        &mut self,
+        columns: &[Column<'_>],
+        period: u64,
+        path: &Path,
+        config: &ProfileConfig,
+    ) -> Result<(), LabError> {
+        let profile = Profile {
+            columns,
+            period,
+            time_unix_ns: self.started_unix_ns,
+            duration_ns: u64::try_from(config.duration.as_nanos()).unwrap_or(u64::MAX),
+            comment: &config.command.join(" "),
+        };
+        let bytes = profile.encode().map_err(|error| LabError::Output {
+            path: path.to_owned(),
+            error,
+        })?;
+        self.write(path, &bytes)
+    }
+
+    fn write_differences(&mut self, before: &Side, after: &Side) -> Result<(), LabError> {
+        let per_sample = |total: u64, samples: Option<u64>| match samples {
+            Some(samples) if samples > 0 => total as f64 / samples as f64,
+            _ => 1.0,
+        };
+        let samples = |side: &Side| side.figures.allocations.as_ref().map(|it| it.samples);
+        let both = samples(before).zip(samples(after)).map(|(a, b)| a + b);
+        let sides: [(&str, &str, Unit, &Stacks, &Stacks, f64); 3] = [
+            (
+                "diff-cpu",
+                "CPU time",
+                Unit::Samples,
+                &before.cpu,
+                &after.cpu,
+                1.0,
+            ),
+            (
+                "diff-alloc-bytes",
+                "bytes asked for",
+                Unit::Bytes,
+                &before.bytes,
+                &after.bytes,
+                per_sample(before.bytes.total() + after.bytes.total(), both),
+            ),
+            (
+                "diff-alloc-count",
+                "heap calls",
+                Unit::Calls,
+                &before.calls,
+                &after.calls,
+                per_sample(before.calls.total() + after.calls.total(), both),
+            ),
+        ];
+        for (name, kind, unit, one, other, weight_per_sample) in sides {
+            if one.is_empty() || other.is_empty() {
+                continue;
+            }
+            let what = Difference {
+                title: &format!("{}: {kind}", self.title),
+                before: &before.figures.name,
+                after: &after.figures.name,
+                unit,
+                weight_per_sample,
+            };
+            let svg = draw_difference(one, other, &what);
+            self.write(Path::new(&format!("{name}.svg")), svg.as_bytes())?;
+            let folded = fold_difference(one, other);
+            self.write(Path::new(&format!("{name}.folded")), folded.as_bytes())?;
+        }
+        Ok(())
+    }
+}
