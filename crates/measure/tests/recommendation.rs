@@ -259,6 +259,13 @@ fn not_trusted() {
         "{}",
         found.sentence
     );
+    assert!(
+        found
+            .sentence
+            .ends_with("of 3 comparisons 2 are not to be trusted; memory is the same within 5 %."),
+        "{}",
+        found.sentence
+    );
     assert!(found.caution.contains("quiet machine"));
     let mut lean = field(&[("mimalloc", 1.3, 0.6, 0.7)], 0.005);
     for (clean, dirty) in lean.iter_mut().zip(&all) {

@@ -382,12 +382,9 @@ impl Advisor<'_, '_> {
                 Advice::Undecided,
                 format!(
                     "The evidence does not tell whether anything is better than {baseline}: of {pairs} \
-                     comparisons {open} are undecided{}",
-                    if distrusted > 0 {
-                        format!(" and {distrusted} not to be trusted")
-                    } else {
-                        String::new()
-                    }
+                     comparisons {}{}",
+                    unanswered(open, distrusted),
+                    self.answered()
                 ),
             )
         } else if same == pairs {
@@ -419,6 +416,28 @@ impl Advisor<'_, '_> {
             choices: self.choices(&[]),
             differences: Vec::new(),
         }
+    }
+
+    /// What is known all the same: the questions in which everybody is equivalent.
+    fn answered(&self) -> String {
+        let is_same = |topic: &&Topic<'_>| {
+            self.others
+                .iter()
+                .all(|name| topic.is(name, &Verdict::Equivalent))
+        };
+        let same = self.topics.iter().filter(is_same).map(|topic| {
+            let margin = topic
+                .verdict
+                .comparisons
+                .first()
+                .map_or(0.0, |one| one.margin);
+            format!(
+                "; {} is the same within {}",
+                topic.name,
+                format_percent(margin)
+            )
+        });
+        same.collect()
     }
 
     fn stay_caution(&self, advice: Advice) -> String {
@@ -467,6 +486,19 @@ impl Advisor<'_, '_> {
     fn names(&self) -> Vec<String> {
         let names = self.topics.iter().map(|topic| topic.name.to_owned());
         names.collect()
+    }
+}
+
+/// `3 are undecided and 4 not to be trusted`
+fn unanswered(open: usize, distrusted: usize) -> String {
+    let verb = |count| if count == 1 { "is" } else { "are" };
+    match (open, distrusted) {
+        (open, 0) => format!("{open} {} undecided", verb(open)),
+        (0, distrusted) => format!("{distrusted} {} not to be trusted", verb(distrusted)),
+        _ => format!(
+            "{open} {} undecided and {distrusted} not to be trusted",
+            verb(open)
+        ),
     }
 }
 
