@@ -6,6 +6,7 @@
 use crate::bench;
 use crate::dependencies;
 use crate::hostile;
+use crate::lab_proof;
 use crate::loom;
 use crate::miri;
 use crate::sanitize;
@@ -81,6 +82,7 @@ pub(crate) fn run() -> Result<(), String> {
             bench::run("all", bench::Plan::smoke()).map(|()| true)
         }),
         run_step("soak", |_| soak::smoke().map(|()| true)),
+        run_step("comparison", |_| lab_proof::smoke().map(|()| true)),
         run_step("hostile clients", |_| hostile::smoke().map(|()| true)),
     ];
     summarise(&steps)

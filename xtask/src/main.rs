@@ -11,6 +11,7 @@ mod allocators;
 mod bench;
 mod hostile;
 mod soak;
+mod lab_proof;
 mod toolchain;
 mod loom;
 mod fuzz;
@@ -28,6 +29,7 @@ Usage: cargo xtask check
        cargo xtask bench plaintext|entity|server|load|pools|redis|all [--smoke]
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
+       cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread
@@ -45,6 +47,8 @@ hostile     attacks servers beside a well-behaved client, and compares what that
             beside each attack, or the one named: so many seconds (8) for each attack and driver
 soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
             every answer as expected, the numbers of /metrics add up, an orderly stop
+lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
+            often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
 The memory pools, beyond what `check` does:
 loom        models of remote frees and of threads' ends, in every order (a part of `check`)
@@ -73,6 +77,8 @@ fn main() -> ExitCode {
         ["soak", seconds] => soak_as_told(seconds, "auto"),
         ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),
         ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
+        ["lab-proof", "--smoke"] => lab_proof::smoke(),
+        ["lab-proof", words @ ..] => lab_proof_as_told(words),
         ["loom"] => verdict(loom::run(&mut TestCount::default())),
         ["miri", filter @ ..] => miri::run(filter),
         ["sanitize", name] => match Sanitizer::named(name) {
@@ -140,6 +146,23 @@ fn soak_as_told(seconds: &str, driver: &str) -> Result<(), String> {
         seconds.map_err(|error| format!("that is no number of seconds: {error}"))?,
         driver,
     )
+}
+
+/// Comparisons and the time of each, in this order, each of which may be missing.
+fn lab_proof_as_told(words: &[&str]) -> Result<(), String> {
+    let (comparisons, time_budget) = match words {
+        [] => (None, None),
+        [comparisons] => (Some(comparisons), None),
+        [comparisons, time_budget] => (Some(comparisons), Some(*time_budget)),
+        _ => {
+            return Err("too many words behind lab-proof: it takes a number and a time".to_owned());
+        }
+    };
+    let comparisons = comparisons.map_or(Ok(lab_proof::COMPARISONS_DEFAULT), |text| text.parse());
+    let comparisons =
+        comparisons.map_err(|error| format!("that is no number of comparisons: {error}"))?;
+    let time_budget = time_budget.unwrap_or(lab_proof::TIME_BUDGET_DEFAULT);
+    lab_proof::run(comparisons, time_budget)
 }
 
 /// A step of `check` as a verb of its own.

@@ -119,9 +119,9 @@ impl Rounds {
         let open = open_verdicts(&candidates, Looks::planned(looks.len()));
         if open.is_empty() {
             self.stopped = match is_last {
-                true => "the last look: every verdict is decided".to_owned(),
+                true => "the last look: no verdict is undecided".to_owned(),
                 false => format!(
-                    "stopped after {} of at most {} rounds: every verdict is decided",
+                    "stopped after {} of at most {} rounds: no verdict is undecided",
                     self.begun, course.plan.rounds
                 ),
             };
@@ -354,7 +354,7 @@ mod tests {
         };
         let (is_over, why, _) = look(first, 1.3, 0.001, false);
         assert!(
-            is_over && why.contains(": every verdict is decided"),
+            is_over && why.contains(": no verdict is undecided"),
             "{why}"
         );
         let (is_over, _, notes) = look(first, 1.01, 0.2, false);

@@ -1,0 +1,88 @@
+//! What a comparison found, read from `results.json` as anybody would.
+
+use serde_json::Value;
+use std::path::Path;
+
+/// One comparison.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    record: Value,
+}
+
+/// One candidate against the baseline in one measure.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) verdict: String,
+    pub(crate) baseline_value: f64,
+}
+
+impl Found {
+    /// True if the interval leaves out that there is no difference.
+    pub(crate) fn excludes_one(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
+    }
+
+    pub(crate) fn covers(&self, truth: f64) -> bool {
+        self.low <= truth && truth <= self.high
+    }
+}
+
+impl Comparison {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let name = path.display();
+        let text = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+        let record = serde_json::from_slice(&text).map_err(|error| format!("{name}: {error}"))?;
+        Ok(Self { record })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_record(record: Value) -> Self {
+        Self { record }
+    }
+
+    /// The median of the baseline's rounds.
+    pub(crate) fn baseline(&self, measure: &str) -> Result<f64, String> {
+        let candidates = self.record["candidates"].as_array();
+        let baseline = candidates
+            .and_then(|all| all.iter().find(|one| one["role"] == "baseline"))
+            .ok_or("the comparison has no baseline")?;
+        let rounds = baseline["rounds"].as_array().into_iter().flatten();
+        let mut values: Vec<f64> = rounds
+            .filter_map(|round| round["measures"][measure].as_f64())
+            .collect();
+        values.sort_by(f64::total_cmp);
+        values
+            .get(values.len() / 2)
+            .copied()
+            .ok_or_else(|| format!("{measure} was not measured"))
+    }
+
+    /// What was found for the candidate of that name, which a blank or its settings may follow. `(again)`
+    /// is the baseline's double.
+    pub(crate) fn of(&self, name: &str, measure: &str) -> Result<Found, String> {
+        let details = self.record["details"].as_array().into_iter().flatten();
+        let comparisons = details
+            .filter(|detail| detail["measure"] == measure)
+            .flat_map(|detail| detail["comparisons"].as_array().into_iter().flatten());
+        let is_named = |candidate: &str| match name {
+            "(again)" => candidate.ends_with("(again)"),
+            name => candidate
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', ' '])),
+        };
+        let mut named = comparisons.filter(|one| one["candidate"].as_str().is_some_and(is_named));
+        let missing = || format!("{name} has no {measure}");
+        let one = named.next().ok_or_else(missing)?;
+        let number = |key: &str| one[key].as_f64().ok_or_else(missing);
+        Ok(Found {
+            ratio: number("ratio")?,
+            low: number("low")?,
+            high: number("high")?,
+            baseline_value: number("baseline_value")?,
+            verdict: one["verdict"].as_str().ok_or_else(missing)?.to_owned(),
+        })
+    }
+}
