@@ -16,7 +16,7 @@
 //! - **by value** what the program alone decides: memory after the same work, instructions, page
 //!   faults, heap calls.
 //!
-//! Two samples: [`rank_sum`]'s exact test, estimate and interval; Holm over everything that is judged,
+//! Two samples: `rank_sum`'s exact test, estimate and interval; Holm over everything that is judged,
 //! so that one check has one error rate. A session whose baseline differs from itself (A/A), or that was
 //! disturbed, has no ratios to compare.
 
