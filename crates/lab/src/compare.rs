@@ -161,9 +161,9 @@ impl<'a> Lab<'a> {
         let mut journal = Journal::create(&self.workshop.raw())?;
         let heap = self.heap_passes(&findings.slowest_per_s, &mut journal, events)?;
         let (mut plan, known) = self.plan(&findings);
-        if let Some(earlier) = &self.config.earlier {
-            let operations = self.config.target.operations();
-            repeat::take_over(&mut plan, operations, &earlier.record.settings);
+        let then = self.config.earlier.as_ref().map(|it| &it.record.settings);
+        if let Some(work) = then.or(self.config.work.as_ref()) {
+            repeat::take_over(&mut plan, self.config.target.operations(), work);
         }
         let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
         events(&LabEvent::Planned {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millpond_measure::record::PoolSetting;
+use millpond_measure::record::{PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
@@ -52,6 +52,8 @@ pub struct CompareConfig {
     pub rate_per_s: Option<f64>,
     /// Size of the values written to our server.
     pub value_bytes: usize,
+    /// Rates and work that are given and not found; those of `earlier` come first.
+    pub work: Option<Settings>,
     /// An earlier record of the same question to check against.
     pub earlier: Option<Earlier>,
     /// Between the end of the work and the reading of what was retained.
@@ -89,6 +91,7 @@ impl CompareConfig {
             connections: CONNECTIONS_DEFAULT,
             rate_per_s: None,
             value_bytes: VALUE_BYTES_DEFAULT,
+            work: None,
             earlier: None,
             idle: IDLE_DEFAULT,
             lock: None,

@@ -1,6 +1,8 @@
 //! `millpond compare`: the main job.
 
+mod figures;
 pub(super) mod load_command;
+mod preset;
 pub(super) mod subject;
 
 use super::baseline::{self, BaselineFlags};
@@ -11,6 +13,7 @@ use clap::Args;
 use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Launcher, Target};
 use millpond_measure::record::PoolSetting;
 use millpond_measure::report::terminal::{self, TerminalOptions};
+use preset::Preset;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +31,7 @@ use std::time::Duration;
   millpond compare --rounds 20 --idle 12s
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --baseline earlier/results.json
+  millpond compare --preset haywire
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
@@ -71,6 +75,12 @@ pub(crate) struct CompareFlags {
     /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "250ms")]
     idle: u64,
+    /// One of the five earlier benchmarks, with its published figures beside ours
+    #[arg(long, value_enum, conflicts_with_all = ["command", "load_cmd", "pools", "rate"])]
+    preset: Option<Preset>,
+    /// The part of the earlier benchmark's work that each run does
+    #[arg(long, value_name = "SHARE", value_parser = preset::parse_share, default_value = "0.1", requires = "preset")]
+    preset_share: f64,
     /// Where your server answers
     #[arg(long, value_name = "URL", requires = "command")]
     url: Option<String>,
@@ -107,7 +117,18 @@ pub(super) fn parse_rounds(text: &str) -> Result<u32, String> {
 }
 
 impl CompareFlags {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
+    pub(super) fn run(mut self) -> Result<Exit, Failure> {
+        match self.preset {
+            Some(Preset::Mempool) => self.run_pools(),
+            Some(preset) => {
+                self.prepare(preset)?;
+                self.compare()
+            }
+            None => self.compare(),
+        }
+    }
+
+    fn compare(self) -> Result<Exit, Failure> {
         let config = self.config()?;
         let stop = interrupt_flag()?;
         let mut progress = Progress::new();
@@ -124,6 +145,9 @@ impl CompareFlags {
             report_path: Some(outcome.report.display().to_string()),
         };
         output::print(terminal::render(&outcome.record, &options))?;
+        if let Some(preset) = self.preset {
+            preset.print(&outcome.record)?;
+        }
         if let Some(file) = &self.json {
             file.write(&outcome.record.to_json().map_err(Failure::failed)?)?;
         }
@@ -157,6 +181,9 @@ impl CompareFlags {
         config.lock = millpond_lab::lock_file();
         config.out.clone_from(&self.out);
         config.seed = self.seed;
+        if self.preset == Some(Preset::Entity) {
+            Preset::as_entity(&mut config, self.preset_share);
+        }
         config.commit = option_env!("MILLPOND_COMMIT").map(str::to_owned);
         config.command = std::env::args_os()
             .map(|word| word.display().to_string())

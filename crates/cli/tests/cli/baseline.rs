@@ -104,3 +104,40 @@ fn values_and_refusals() {
     let finished = run(&mut millpond(&["report", &now, "--baseline-values"]));
     assert_eq!(finished.code(), 2, "{finished:?}");
 }
+
+/// Goal: the two presets that need no other program run in one command and set the earlier figure beside
+/// ours, with what may be compared.
+#[test]
+fn presets_set_the_earlier_figure_beside_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("report").display().to_string();
+    let common = ["compare", "--out", &out, "--preset-share", "0.001"];
+    let finished = run(millpond(&common).args(["--preset", "mempool"]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert!(
+        finished.stdout.contains("0.007 ms (7,000 ns)"),
+        "{finished:?}"
+    );
+    assert!(!finished.stdout.contains("not measured"), "{finished:?}");
+
+    let more = [
+        "--preset",
+        "everscale",
+        "--allocators",
+        "glibc,mempool",
+        "--rounds",
+        "1",
+    ];
+    let finished = run(millpond(&common).args(more));
+    // One round answers nothing; 4 says so.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    let ours = finished
+        .stdout
+        .lines()
+        .find(|line| line.contains("174,956/s"));
+    assert!(
+        ours.is_some_and(|line| line.contains("/s glibc")),
+        "{finished:?}"
+    );
+    assert!(finished.stdout.contains("Not comparable: "), "{finished:?}");
+}

@@ -1,0 +1,347 @@
+//! The five earlier benchmarks, each one command, with their figures beside ours.
+//!
+//! On the path: a preset stands for a server, a load and settings; `compare` runs it as any other
+//! comparison, and what was published then is printed below the answers, with what may be compared.
+//! Absent on purpose: pretending that another machine's figure can be beaten.
+
+use super::{CompareFlags, figures};
+use crate::flags::{Cli, Command};
+use crate::output::{self, Exit, Failure};
+use clap::{Parser, ValueEnum};
+use millpond_lab::{CompareConfig, allocator};
+use millpond_measure::record::{ComparisonRecord, Settings};
+use std::path::{Path, PathBuf};
+
+/// Which earlier benchmark.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(in crate::flags) enum Preset {
+    /// 500 connections that send 1,024 B in chunks and get 740 B
+    Everscale,
+    /// 768 connections, 128 requests deep; then a constant rate
+    Haywire,
+    /// 10,000 connections, a new one for each request
+    NetworkPool,
+    /// 2,000 requests a second on one connection: PUT, then GET, on the durable store
+    Entity,
+    /// Objects on pools against malloc, without a server
+    Mempool,
+}
+
+/// Requests of the earlier run: 500 connections, 5,000 each.
+const EVERSCALE_REQUESTS: f64 = 2_500_000.0;
+const NETWORK_POOL_REQUESTS: f64 = 200_000.0;
+/// What 60 s were here, on one core; the earlier run counted time and not requests.
+const HAYWIRE_REQUESTS: f64 = 20_000_000.0;
+const HAYWIRE_RATE_PER_S: f64 = 20_000.0;
+const HAYWIRE_SECONDS: f64 = 60.0;
+const ENTITY_RATE_PER_S: f64 = 2_000.0;
+const ENTITY_SECONDS: f64 = 15.0;
+const MEMPOOL_ITERATIONS: f64 = 100_000.0;
+
+/// A server, the flags of `millpond load`, and how many requests that makes.
+struct Job {
+    server: Vec<String>,
+    load: String,
+    requests: u64,
+}
+
+/// The script that sends what everscale's clients sent.
+const EVERSCALE_SCRIPT: &str = include_str!("everscale.lua");
+const EVERSCALE_ANSWER_BYTES: usize = 740;
+
+impl Preset {
+    /// A name as it is written on the command line.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// The words that stand for the three presets with a server and a load of their own; what they need
+    /// is put into `directory`.
+    pub(super) fn words(
+        self,
+        share: f64,
+        port: u16,
+        directory: &Path,
+    ) -> Result<Vec<String>, Failure> {
+        let Some(Job {
+            server,
+            load,
+            requests,
+        }) = self.job(share, directory)?
+        else {
+            return Ok(Vec::new());
+        };
+        let program = own_program()?;
+        let load = load.replace("{url}", &format!("http://127.0.0.1:{port}"));
+        // 4 is the generator's verdict on itself, which the lab comes to by its own gate.
+        let line = format!("M='{program}'; {{ \"$M\" load {load}; }} || [ $? -eq 4 ]");
+        let throughput = if self == Self::Haywire {
+            "throughput=regex:Requests/sec: +([0-9.]+)"
+        } else {
+            "throughput=regex:\"requests_per_s\": ([0-9.]+)"
+        };
+        let mut words = vec!["--port".to_owned(), port.to_string()];
+        for (flag, value) in [
+            ("--load-cmd", line.as_str()),
+            ("--load-within", "10m"),
+            ("--load-metric", throughput),
+            (
+                "--load-metric",
+                "p50[ns]=regex:\"response_ns\": \\{[^}]*\"p50\": ([0-9]+)",
+            ),
+            (
+                "--load-metric",
+                "p99[ns]=regex:\"response_ns\": \\{[^}]*\"p99\": ([0-9]+)",
+            ),
+            ("--load-metric", &format!("requests={requests}")),
+        ] {
+            words.extend([flag.to_owned(), value.to_owned()]);
+        }
+        words.extend(["--", &program, "serve"].map(str::to_owned));
+        words.extend(server);
+        let listen = format!("127.0.0.1:{port}");
+        // Without our pools each request takes its memory from the allocator, as it did then.
+        words.extend(["--listen", &listen, "--pools", "off"].map(str::to_owned));
+        Ok(words)
+    }
+
+    /// What is started and what loads it; `None` where `compare` has both of its own.
+    fn job(self, share: f64, directory: &Path) -> Result<Option<Job>, Failure> {
+        let part = |all: f64| ((all * share).ceil() as u64).max(100);
+        Ok(Some(match self {
+            Self::Everscale => {
+                let (files, script) = everscale_files(directory)?;
+                let requests = part(EVERSCALE_REQUESTS);
+                Job {
+                    server: vec!["files".to_owned(), files.display().to_string()],
+                    load: format!(
+                        "-s '{}' -c 500 --requests {requests} --print json {{url}}/answer.xml",
+                        script.display()
+                    ),
+                    requests,
+                }
+            }
+            Self::Haywire => {
+                let seconds = (HAYWIRE_SECONDS * share).max(1.0);
+                let deep = part(HAYWIRE_REQUESTS);
+                Job {
+                    server: vec!["plaintext".to_owned()],
+                    load: format!(
+                        "-c 768 --pipeline 128 --requests {deep} {{url}}/plaintext && \"$M\" load \
+                         -c 768 -R {HAYWIRE_RATE_PER_S} -d {:.0}ms --print json {{url}}/plaintext",
+                        seconds * 1e3
+                    ),
+                    requests: deep + (HAYWIRE_RATE_PER_S * seconds) as u64,
+                }
+            }
+            Self::NetworkPool => {
+                // Fewer would not open all connections twice.
+                let requests = part(NETWORK_POOL_REQUESTS).max(20_000);
+                Job {
+                    server: vec!["plaintext".to_owned(), "--max-connections=12000".to_owned()],
+                    load: format!(
+                        "-c 10000 --requests-per-connection 1 --source 127.1.0.0/16 --timeout 10s \
+                         --requests {requests} --print json {{url}}/plaintext"
+                    ),
+                    requests,
+                }
+            }
+            Self::Entity | Self::Mempool => return Ok(None),
+        }))
+    }
+
+    /// Of the allocators that were compared then, and ours, those that are here.
+    pub(super) fn allocators_here(self) -> Vec<String> {
+        let catalogue = allocator::catalogue();
+        let is_here = |name: &&str| {
+            let mut entries = catalogue.iter();
+            entries.any(|entry| entry.name == *name && entry.place.is_some())
+        };
+        let names = self.allocators().split(',').filter(is_here);
+        names.map(str::to_owned).collect()
+    }
+
+    const fn allocators(self) -> &'static str {
+        match self {
+            Self::Everscale => "glibc,tcmalloc,mempool",
+            Self::Haywire => "glibc,tcmalloc,jemalloc,mempool",
+            Self::NetworkPool | Self::Entity | Self::Mempool => "glibc,mempool",
+        }
+    }
+
+    /// One connection, values of three bytes, and PUT and GET for as long as then.
+    pub(super) fn as_entity(config: &mut CompareConfig, share: f64) {
+        config.connections = 1;
+        config.value_bytes = 3;
+        config.work = Some(Self::entity_work(share));
+    }
+
+    fn entity_work(share: f64) -> Settings {
+        let seconds = (ENTITY_SECONDS * share).max(0.5);
+        let requests = (ENTITY_RATE_PER_S * seconds) as u64;
+        let rate = |operation: &str| (operation.to_owned(), ENTITY_RATE_PER_S);
+        Settings {
+            rate_per_s: [rate("put"), rate("get")].into(),
+            memory_requests: 2 * requests,
+            keys: Some(requests),
+            throughput_phase_ns: (seconds * 1e9) as u64,
+            latency_phase_ns: (seconds * 1e9) as u64,
+            ..Settings::default()
+        }
+    }
+
+    /// The micro-benchmark, in a process of its own; its record is where `file` says.
+    pub(super) fn bench_pools(share: f64, file: &Path) -> Result<(), Failure> {
+        let program = own_program()?;
+        let iterations = ((MEMPOOL_ITERATIONS * share) as u64).max(1_000);
+        let mut command = std::process::Command::new(program);
+        command
+            .args(["bench", "pools", "--programs", "objects", "--json"])
+            .arg(file)
+            .args(["--iterations", &iterations.to_string()]);
+        let status = command.status().map_err(Failure::failed)?;
+        // 4: the machine was not quiet; the figures are printed with that said above them.
+        match status.code() {
+            Some(0 | 4) => Ok(()),
+            _ => Err(Failure::failed(format!(
+                "`millpond bench pools` ended with {status}"
+            ))),
+        }
+    }
+
+    /// What was published, beside what was found.
+    pub(super) fn print(self, record: &ComparisonRecord) -> Result<(), Failure> {
+        output::print(figures::beside(&self.name(), record))
+    }
+
+    /// The same for the micro-benchmark.
+    pub(super) fn print_pools(record: &serde_json::Value) -> Result<(), Failure> {
+        output::print(figures::beside_pools(record))
+    }
+
+    /// The name of the figures.
+    #[cfg(test)]
+    pub(super) fn all_names() -> Vec<String> {
+        Self::value_variants()
+            .iter()
+            .map(|one| one.name())
+            .collect()
+    }
+}
+
+fn own_program() -> Result<String, Failure> {
+    let program = std::env::current_exe().map_err(Failure::failed)?;
+    Ok(program.display().to_string())
+}
+
+/// A port that no outgoing connection can take before the server does: below the kernel's own range.
+pub(super) fn free_port() -> Result<u16, Failure> {
+    let first = 20_000 + (std::process::id() % 8_000) as u16;
+    (first..first + 500)
+        .find(|&port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .ok_or_else(|| Failure::failed("no port from 20000 on is free on 127.0.0.1"))
+}
+
+impl CompareFlags {
+    /// The micro-benchmark has no server.
+    pub(super) fn run_pools(&self) -> Result<Exit, Failure> {
+        std::fs::create_dir_all(&self.out).map_err(Failure::failed)?;
+        let file = self.out.join("pools.json");
+        Preset::bench_pools(self.preset_share, &file)?;
+        let text = std::fs::read_to_string(&file).map_err(Failure::failed)?;
+        Preset::print_pools(&serde_json::from_str(&text).map_err(Failure::failed)?)?;
+        Ok(Exit::Success)
+    }
+
+    /// Puts the preset's server and load in the place of the user's.
+    pub(super) fn prepare(&mut self, preset: Preset) -> Result<(), Failure> {
+        if self.allocators.is_none() {
+            self.allocators = Some(preset.allocators_here());
+        }
+        let directory = self.out.join("preset");
+        let words = preset.words(self.preset_share, free_port()?, &directory)?;
+        if words.is_empty() {
+            return Ok(());
+        }
+        let words = ["millpond", "compare"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(words);
+        let parsed = Cli::try_parse_from(words).map_err(Failure::failed)?;
+        if let Command::Compare(flags) = parsed.command {
+            self.command = flags.command;
+            self.load = flags.load;
+        }
+        Ok(())
+    }
+}
+
+/// More than a thousandth, for less measures nothing.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.001..=10.0).contains(&share) => Ok(share),
+        _ => Err("write a number from 0.001 to 10; 1 is all of it".to_owned()),
+    }
+}
+
+/// The script and the answer, in files.
+fn everscale_files(directory: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+    let files = directory.join("files");
+    let script = directory.join("everscale.lua");
+    std::fs::create_dir_all(&files)
+        .and_then(|()| std::fs::write(&script, EVERSCALE_SCRIPT))
+        .and_then(|()| std::fs::write(files.join("answer.xml"), "*".repeat(EVERSCALE_ANSWER_BYTES)))
+        .map_err(|error| {
+            Failure::failed(format!(
+                "{} cannot be written: {error}; choose another directory with --out",
+                directory.display()
+            ))
+        })?;
+    let whole = |path: PathBuf| std::fs::canonicalize(path).map_err(Failure::failed);
+    Ok((whole(files)?, whole(script)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the work is the part that was asked for, and what is started is ours, without its pools.
+    #[test]
+    fn a_preset_is_a_server_and_a_load() {
+        let directory = tempfile::tempdir().unwrap();
+        let words = |preset: Preset| preset.words(0.01, 20_001, directory.path()).unwrap();
+        for (preset, parts) in [
+            (
+                Preset::Everscale,
+                ["--requests 25000", "-c 500", "/answer.xml"],
+            ),
+            (
+                Preset::Haywire,
+                ["--pipeline 128", "--requests 200000", "-R 20000"],
+            ),
+            (
+                Preset::NetworkPool,
+                [
+                    "-c 10000",
+                    "--requests 20000",
+                    "--requests-per-connection 1",
+                ],
+            ),
+        ] {
+            let line = words(preset).join(" ");
+            for part in parts
+                .into_iter()
+                .chain(["serve", "--pools off", "requests=2"])
+            {
+                assert!(line.contains(part), "{part}: {line}");
+            }
+        }
+        assert!(words(Preset::Entity).is_empty());
+        let answer = std::fs::metadata(directory.path().join("files/answer.xml")).unwrap();
+        assert_eq!(answer.len(), EVERSCALE_ANSWER_BYTES as u64);
+        let work = Preset::entity_work(1.0);
+        assert_eq!((work.keys, work.memory_requests), (Some(30_000), 60_000));
+        assert_eq!(work.latency_phase_ns, 15_000_000_000);
+    }
+}
