@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    LoadStatus, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures, RoundStatus,
+    LoadStatus, Measure, MemoryCourse, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
+    RoundStatus,
 };
 use millpond_measure::series::Series;
 
@@ -103,6 +104,7 @@ fn try_run(
         None => phases(workshop, &mut session, plan, stop, scored),
     };
     scored.memory = sampler.finish();
+    scored.measures.memory_course = MemoryCourse::thinned(&scored.memory);
     session.explain(result)?;
     scored.stop_duration = Some(session.stop()?.duration);
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{HeapProfile, Measure, Operation};
+use super::{HeapProfile, Measure, MemoryCourse, Operation};
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
 /// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
@@ -144,6 +144,9 @@ pub struct RoundMeasures {
     pub requests: u64,
     /// Requests that failed in any way.
     pub errors: u64,
+    /// Resident memory over time, if it was sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_course: Option<MemoryCourse>,
     /// Full latency figures per clock, e.g. `put.response`.
     pub latencies: BTreeMap<String, LatencySummary>,
 }

@@ -7,6 +7,8 @@
 
 mod frame;
 mod commands;
+mod memory_course;
+mod heap;
 mod svg;
 mod scale;
 mod forest;

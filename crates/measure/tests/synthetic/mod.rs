@@ -2,10 +2,11 @@
 //! against a known truth. No number in here was measured.
 
 use millpond_measure::environment::Environment;
-use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::histogram::{LatencyHistogram, LatencySummary};
 use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, Engine, HeapProfile, LatencyCurve, Library, LifetimeClass,
-    Measure, Operation, PoolSetting, Quantity, Role, RoundMeasures, Settings, SizeClass, Subject,
+    Measure, MemoryCourse, Operation, PoolSetting, Quantity, Role, RoundMeasures, Settings,
+    SizeClass, Subject,
 };
 
 /// A candidate with its planted truth: factors against the baseline's true values.
@@ -249,6 +250,7 @@ pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> Comp
                 .push(curve(operation, median_ns * plan.latency, &mut noise));
         }
     }
+    decorate(&mut record);
     record.command = [
         "millpond",
         "compare",
@@ -359,5 +361,42 @@ fn curve(operation: Operation, median_ns: f64, noise: &mut Noise) -> LatencyCurv
         clock: "response".to_owned(),
         count: histogram.count(),
         points: histogram.spectrum(5),
+    }
+}
+
+/// What reports draw and no verdict is made from: memory over time, every run's percentiles.
+fn decorate(record: &mut ComparisonRecord) {
+    for candidate in &mut record.candidates {
+        for round in &mut candidate.rounds {
+            let value = |quantity| round.measures.get(&Measure::whole(quantity)).copied();
+            let after = value(Quantity::RssAfterWork).unwrap_or(24e6);
+            let peak = value(Quantity::PeakRss).unwrap_or(31e6);
+            let mut course = MemoryCourse::default();
+            for step in 0..48_u64 {
+                let grown = (step as f64 / 24.0).min(1.0).sqrt();
+                let bytes = if step == 25 {
+                    peak
+                } else {
+                    6e6 + (after - 6e6) * grown
+                };
+                course.at_ns.push(step * 90_000_000);
+                course.rss_bytes.push(bytes as u64);
+            }
+            round.memory_course = Some(course);
+            for (key, p50) in [("put.response", 900_000), ("get.response", 140_000)] {
+                let summary = LatencySummary {
+                    count: 12_000,
+                    min: p50 / 3,
+                    mean: p50,
+                    stdev: p50 / 2,
+                    p50,
+                    p90: p50 * 2,
+                    p99: p50 * 3 + u64::from(round.round) * 1_000,
+                    p999: p50 * 6,
+                    max: p50 * 9,
+                };
+                round.latencies.insert(key.to_owned(), summary);
+            }
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::frame::Page;
 use super::{
-    Look, bars, commands, curves, escape, forest, looks, prose, regression, rounds, table,
+    Look, bars, commands, curves, escape, forest, heap, looks, memory_course, prose, regression,
+    rounds, table,
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
@@ -35,7 +36,9 @@ pub fn render(record: &ComparisonRecord) -> String {
     );
     page.section("Latency", curves::plots(record, &looks));
     page.section("Throughput, run by run", throughput_rounds(record, &looks));
-    page.section("Memory", bars::plot(record, &looks));
+    let over_time = memory_course::plot(record, &looks);
+    page.section("Memory", bars::plot(record, &looks) + &over_time);
+    page.section("The heap", heap::section(record, &looks));
     page.section("Every measure", every_measure(record, &looks));
     page.section("How to read this", how_to_read(record));
     page.section("Where and how it was measured", circumstances(record));

@@ -1,0 +1,163 @@
+//! What each candidate asks of the heap: counts in a table, sizes and lifetimes as small bars.
+
+use super::frame::figure;
+use super::scale::Scale;
+use super::svg::{Anchor, Svg};
+use super::table::with_head;
+use super::{Look, escape};
+use crate::record::{ComparisonRecord, HeapProfile, LifetimeClass, SizeClass};
+use crate::units::{format_bytes, format_count, format_duration_ns, format_percent};
+
+const WIDTH: f64 = 1020.0;
+const COLUMNS: usize = 3;
+const PANEL_WIDTH: f64 = WIDTH / COLUMNS as f64;
+const PANEL_HEIGHT: f64 = 130.0;
+const HEAD: f64 = 22.0;
+const FOOT: f64 = 24.0;
+
+/// A candidate with its profile.
+type Profiled<'a> = (&'a str, Look, &'a HeapProfile);
+
+/// Table and both drawings; empty if no heap was looked at.
+pub(super) fn section(record: &ComparisonRecord, looks: &[Look]) -> String {
+    let profiles: Vec<Profiled<'_>> = record
+        .candidates
+        .iter()
+        .zip(looks)
+        .filter_map(|(one, look)| Some((one.name.as_str(), *look, one.heap.as_ref()?)))
+        .collect();
+    if profiles.is_empty() {
+        return String::new();
+    }
+    table(&profiles) + &sizes(&profiles) + &lifetimes(&profiles)
+}
+
+fn table(profiles: &[Profiled<'_>]) -> String {
+    let head = [
+        "candidate",
+        "calls per request",
+        "bytes per request",
+        "freed by another thread",
+        "live at the end",
+        "most alive",
+        "anonymous memory",
+        "for each live byte",
+    ];
+    let mut rows = String::new();
+    for (name, _, heap) in profiles {
+        let per_request = |count: u64| count as f64 / heap.requests.max(1) as f64;
+        let dash = || "\u{2013}".to_owned();
+        let cells = [
+            format_count(per_request(heap.allocations + heap.reallocations)),
+            format_bytes(per_request(heap.requested_bytes)),
+            heap.cross_thread_share.map_or_else(dash, format_percent),
+            format_bytes(heap.live_bytes as f64),
+            format_bytes(heap.peak_live_bytes as f64),
+            heap.anonymous_bytes
+                .map_or_else(dash, |bytes| format_bytes(bytes as f64)),
+            heap.fragmentation
+                .map_or_else(dash, |ratio| format!("{ratio:.2}x")),
+        ];
+        let cells: String = cells
+            .iter()
+            .map(|cell| format!("<td>{}</td>", escape(cell)))
+            .collect();
+        rows += &format!("<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(name));
+    }
+    with_head(
+        "The heap, counted in a run of its own; live bytes and lifetimes from samples",
+        &head,
+        &rows,
+    )
+}
+
+/// A bar: where it begins on its axis of doublings, and its height.
+type Bar = (u32, f64);
+
+/// Sums by doublings of what the class begins with.
+fn octaves(classes: impl Iterator<Item = (u64, f64)>) -> Vec<Bar> {
+    let mut bars: std::collections::BTreeMap<u32, f64> = std::collections::BTreeMap::new();
+    for (from, weight) in classes {
+        *bars.entry(from.max(1).ilog2()).or_default() += weight;
+    }
+    bars.into_iter().collect()
+}
+
+fn sizes(profiles: &[Profiled<'_>]) -> String {
+    let bars = |heap: &HeapProfile| {
+        let per_request = 1.0 / heap.requests.max(1) as f64;
+        let class = |one: &SizeClass| (one.from_bytes, one.calls as f64 * per_request);
+        octaves(heap.sizes.iter().map(class))
+    };
+    panels(
+        profiles,
+        "Sizes asked for",
+        "calls per request, by doublings of the size",
+        bars,
+        |value| format_bytes(value).replace(".0 ", " "),
+    )
+}
+
+fn lifetimes(profiles: &[Profiled<'_>]) -> String {
+    let bars = |heap: &HeapProfile| {
+        let all: f64 = heap.lifetimes.iter().map(|one| one.blocks).sum();
+        let class = |one: &LifetimeClass| (one.from_ns, one.blocks / all.max(1e-9));
+        octaves(heap.lifetimes.iter().map(class))
+    };
+    panels(
+        profiles,
+        "How long blocks lived",
+        "share of blocks that were given back, by doublings of the time",
+        bars,
+        |value| format_duration_ns(value).replace(".00", ""),
+    )
+}
+
+fn panels(
+    profiles: &[Profiled<'_>],
+    title: &str,
+    hint: &str,
+    bars: impl Fn(&HeapProfile) -> Vec<Bar>,
+    unit: impl Fn(f64) -> String,
+) -> String {
+    let all: Vec<Vec<Bar>> = profiles.iter().map(|(_, _, heap)| bars(heap)).collect();
+    let each = || all.iter().flatten();
+    let highest = each().map(|(_, height)| *height).fold(0.0, f64::max);
+    let (Some(first), Some(last)) = (
+        each().map(|(octave, _)| *octave).min(),
+        each().map(|(octave, _)| *octave).max(),
+    ) else {
+        return String::new();
+    };
+    let rows = profiles.len().div_ceil(COLUMNS);
+    let mut svg = Svg::new(WIDTH, PANEL_HEIGHT * rows as f64);
+    let mut numbers = Vec::new();
+    for (index, ((name, look, _), bars)) in profiles.iter().zip(&all).enumerate() {
+        let left = PANEL_WIDTH * (index % COLUMNS) as f64 + 12.0;
+        let top = PANEL_HEIGHT * (index / COLUMNS) as f64;
+        let right = left + PANEL_WIDTH - 34.0;
+        let x = Scale::linear(f64::from(first), f64::from(last + 1), left, right);
+        let bottom = top + PANEL_HEIGHT - FOOT;
+        let y = Scale::linear(0.0, highest, bottom, top + HEAD + 4.0);
+        svg.name((left, top + 15.0), Anchor::Start, name);
+        svg.line("one", (left, bottom), (right, bottom));
+        let width = x.at(f64::from(first) + 0.86) - x.at(f64::from(first));
+        for (octave, height) in bars {
+            let corner = (x.at(f64::from(*octave)), y.at(*height));
+            let class = format!("bar full {}", look.class);
+            svg.rect(&class, corner, (width, bottom - corner.1));
+        }
+        let step = ((last - first) / 4).max(1);
+        for octave in (first..=last).step_by(step as usize) {
+            let label = unit(2.0_f64.powi(octave as i32));
+            let at = (x.at(f64::from(octave)), bottom + 15.0);
+            svg.text("tick", at, Anchor::Start, &label);
+        }
+        let top_bar = bars.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        numbers.extend(top_bar.map(|(octave, _)| {
+            let from = unit(2.0_f64.powi(*octave as i32));
+            format!("{name}: most from {from} on")
+        }));
+    }
+    figure(title, hint, &svg.finish(title, &numbers.join("; ")))
+}
