@@ -25,6 +25,7 @@ mod attack;
 pub(crate) mod subject;
 pub(crate) mod good;
 
+use crate::bench::command::real_time;
 use crate::bench::figure::{Figure, table};
 use crate::bench::machine::first_line;
 use crate::bench::{self, Bench};
@@ -35,7 +36,6 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use subject::{Holdings, Metrics, PATIENCE, Subject, broken_identity, sum};
 use turn::Turn;
@@ -88,8 +88,6 @@ const DEADLINES: [&str; 8] = [
     "--min-write-rate",
     "1GiB",
 ];
-/// Behind which server and generator cannot be held up by other programs.
-const REAL_TIME: [&str; 3] = ["chrt", "--fifo", "20"];
 
 /// Measures all attacks, or the one named, and records.
 pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
@@ -137,9 +135,9 @@ fn turns_of_all(
 ) -> Result<(Vec<Figure>, Vec<Value>), String> {
     let site = Site::make(bench)?;
     let descriptors = most_descriptors()?;
-    let before: &[&str] = match plan.smoke || !is_real_time_allowed() {
+    let before = match plan.smoke {
         true => &[],
-        false => &REAL_TIME,
+        false => real_time(),
     };
     let (mut figures, mut details, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for driver in ["uring", "epoll"] {
@@ -401,15 +399,6 @@ fn most_descriptors() -> Result<usize, String> {
     Ok(limit.maximum.map_or(usize::MAX, |count| count as usize))
 }
 
-fn is_real_time_allowed() -> bool {
-    let tried = Command::new(REAL_TIME[0])
-        .args(&REAL_TIME[1..])
-        .arg("true")
-        .stderr(Stdio::null())
-        .status();
-    tried.is_ok_and(|status| status.success())
-}
-
 fn record(bench: &Bench, plan: &Plan, figures: &[Figure], details: &[Value]) -> Result<(), String> {
     let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
     let shown: Vec<Value> = figures
@@ -428,7 +417,7 @@ fn record(bench: &Bench, plan: &Plan, figures: &[Figure], details: &[Value]) -> 
         "pairs": plan.pairs,
         "connections": CONNECTIONS,
         "rate_per_s": plan.rate_per_s,
-        "is_real_time": is_real_time_allowed(),
+        "is_real_time": !real_time().is_empty(),
         "figures": shown,
         "attacks": details,
     });

@@ -4,7 +4,7 @@
 //! program when we end in whatever way, `prlimit` lets it have as many descriptors as it may,
 //! `taskset` binds it, `timeout` bounds it.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A program that runs until it is stopped. Its process is the one that is started here: each of
@@ -26,6 +26,20 @@ pub(super) fn descriptors_max() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The words behind which a program is not held up by others; none where the system forbids it.
+pub(crate) fn real_time() -> &'static [&'static str] {
+    const WORDS: [&str; 3] = ["chrt", "--fifo", "20"];
+    let tried = Command::new(WORDS[0])
+        .args(&WORDS[1..])
+        .arg("true")
+        .stderr(Stdio::null())
+        .status();
+    match tried.is_ok_and(|status| status.success()) {
+        true => &WORDS,
+        false => &[],
+    }
 }
 
 /// A program that is stopped after `limit`, which none of them should need.

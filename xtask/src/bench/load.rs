@@ -43,10 +43,15 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
 /// One run of the generator on its CPU; the record that it writes. A verdict on itself (exit status
 /// 4) or a missed objective is no failure here: the figures are what is looked at.
 fn run(bench: &Bench, words: &[&str]) -> Result<Value, String> {
+    run_behind(bench, &[], words)
+}
+
+/// The same, behind these words.
+fn run_behind(bench: &Bench, before: &[&str], words: &[&str]) -> Result<Value, String> {
     let file = bench.scratch.join("load.json");
     let _ = std::fs::remove_file(&file);
     let mut command = bounded(bench.machine.generator_cpu, Duration::from_secs(300));
-    command.arg(&bench.millpond).arg("load");
+    command.args(before).arg(&bench.millpond).arg("load");
     command.args(words).arg("--json").arg(&file);
     let said = text_of(&mut command);
     let text = std::fs::read_to_string(&file).map_err(|error| match said {
