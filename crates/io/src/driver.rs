@@ -248,6 +248,17 @@ pub trait Driver: Sized {
     /// of its addresses. Simulated networks and unix sockets know no source.
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError>;
 
+    /// As [`Self::connect`], with TLS as `client` says. [`Event::Connected`] follows the handshake. Only
+    /// a driver that speaks TLS can: see [`crate::tls::Tls`].
+    #[cfg(feature = "tls")]
+    fn connect_tls(
+        &mut self,
+        _to: &Address,
+        _client: &crate::tls::TlsClient,
+    ) -> Result<SocketId, IoError> {
+        Err(IoError::TlsUnavailable)
+    }
+
     /// Sends `data` after all that was given before.
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
 

@@ -94,6 +94,9 @@ pub enum IoError {
         /// The kernel's answer.
         error: Errno,
     },
+    /// The driver speaks no TLS.
+    #[error("this shard's driver speaks no TLS: make it a `tls::Tls`")]
+    TlsUnavailable,
     /// A system call failed that has no business failing.
     #[error("{call} failed: {error}")]
     System {

@@ -7,6 +7,8 @@
 //! listener -> op::accept -> driver (uring, epoll) -> op::receive -> Protocol::event
 //!                                                               |
 //!          SendDrained <- driver <- op::send <- Driver::send <--+   timer_wheel, mailbox + waker
+//!                                                               |
+//!    others <- op::connect <- connection_pool (resolver) <------+
 //! ```
 //!
 //! The [`Driver`] trait is shaped for completions, so that a ring or a simulator fits behind it:
@@ -26,6 +28,8 @@ pub mod driver;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod shard;
+pub mod resolver;
+pub mod connection_pool;
 pub mod pools;
 pub mod timer_wheel;
 pub mod mailbox;
@@ -37,6 +41,7 @@ pub mod error;
 pub use address::{Address, Peer};
 pub use affinity::{allowed_cpus, pin_to};
 pub use clock::monotonic_ns;
+pub use connection_pool::ConnectionPool;
 pub use driver::choice::{ChosenDriver, DriverChoice, DriverKind};
 pub use driver::epoll::EpollDriver;
 pub use driver::features::{DriverFeature, DriverFeatures};
@@ -49,6 +54,7 @@ pub use listener::{ListenOptions, Listener};
 pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
 pub use pools::ShardPools;
 pub use port_share::PortShare;
+pub use resolver::{ResolveError, Resolver, ResolverConfig};
 pub use rustix::io::Errno;
 pub use shard::{Protocol, Shard, ShardConfig, ShardContext, ShardReport, StopHandle, WaitPlan};
 pub use timer_wheel::{TimerId, TimerWheel};

@@ -32,8 +32,8 @@
 //! kind stays in clear text. The layer has a session for both, and nothing but that session's
 //! `records` tells them apart.
 //!
-//! Absent on purpose: early data (it can be replayed), client certificates, renegotiation, and
-//! records of our own: rustls allocates for each record it opens or seals, which a test counts.
+//! Absent on purpose: early data (it can be replayed), asking clients for certificates, renegotiation,
+//! and records of our own: rustls allocates for each record it opens or seals, which a test counts.
 
 mod certificates;
 mod client;

@@ -12,6 +12,7 @@
 //! accepting.rs  the listener, running out of descriptors
 //! sending.rs    direct, blocked and drained sends
 //! receiving.rs  bytes, FIN and failures; pausing
+//! taking_turns.rs  those put off behind regulars
 //! closing.rs    lingering close and its bounds
 //! ```
 //!
@@ -19,6 +20,7 @@
 //! EAGAIN) and reading more than one buffer per socket and tick (others wait).
 
 mod socket;
+mod taking_turns;
 mod waiting;
 mod whole_ms_wait;
 mod accepting;
@@ -41,6 +43,7 @@ use crate::error::IoError;
 use crate::listener::Listener;
 use crate::op::accept::peer_of;
 use crate::op::connect::{connect_outcome, connect_start};
+use crate::op::receive::Received;
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
@@ -90,6 +93,8 @@ pub struct EpollDriver {
     regulars: Regulars,
     /// Ready in this tick, behind the regulars.
     put_off: Vec<epoll::Event>,
+    /// Of those who were put off, ever.
+    turns_given: usize,
     /// Deadlines of closing sockets and of the paused listener.
     deadlines: TimerWheel,
     closing_count: usize,
@@ -138,6 +143,7 @@ impl EpollDriver {
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
             regulars: Regulars::default(),
             put_off: Vec::with_capacity(EVENTS_PER_WAIT),
+            turns_given: 0,
             deadlines: TimerWheel::new(now_ns),
             closing_count: 0,
             busy_poll: BusyPoll::default(),
@@ -316,36 +322,15 @@ impl EpollDriver {
                 }
             }
         }
-        // The kernel reports again who has no turn, behind those that it reports now.
-        let mut put_off = std::mem::take(&mut self.put_off);
-        self.counters.put_off += put_off.len() as u64;
         let mut turn = self.regulars.turn_of_others();
-        for event in put_off.iter().take_while(|_| turn.goes_on()) {
-            if let Some(buffer) = &mut io_buffer {
-                self.handle_in_turn(event, buffer, pools, handler);
-            }
+        if let Some(buffer) = &mut io_buffer {
+            self.give_turns(&mut turn, buffer, pools, handler);
         }
-        put_off.clear();
-        self.put_off = put_off;
         self.io_buffer = io_buffer;
         if is_listener_ready {
             self.accept_waiting(&mut turn, pools, handler);
         }
         lacks_memory
-    }
-
-    /// Out of the way of those who are not put off.
-    #[inline(never)]
-    fn handle_in_turn<H>(
-        &mut self,
-        event: &epoll::Event,
-        buffer: &mut Lease,
-        pools: &mut ShardPools,
-        handler: &mut H,
-    ) where
-        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
-    {
-        self.handle_socket(event, IsTurn::Yes, buffer, pools, handler);
     }
 
     #[inline(always)]
@@ -379,6 +364,12 @@ impl EpollDriver {
         // What nearly all events are, before the rest is told apart.
         if socket.stage == Stage::Open && !flags.contains(EventFlags::OUT) {
             if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
+                let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
+                if leaves && !regulars.leaves_at_once(socket.standing) {
+                    socket.standing = Standing::Unknown;
+                    put_off.push(*event);
+                    return;
+                }
                 self.report_received(id, received, buffer, pools, handler);
             } else {
                 self.ready_but_unwanted(id, flags, pools, handler);

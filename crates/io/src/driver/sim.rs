@@ -135,7 +135,7 @@ impl SimDriver {
             Stage::Failing(_) | Stage::Gone { .. } => {}
             // Its owner left: nobody is to be told.
             Stage::Sending | Stage::Lingering => self.remove(id),
-            Stage::Connecting(_) | Stage::Open => {
+            Stage::Connecting(_) | Stage::Unanswered | Stage::Open => {
                 socket.queue.clear();
                 socket.stage = Stage::Failing(error);
             }
@@ -200,6 +200,9 @@ impl SimDriver {
         state.note(wire, "driver connects", 0);
         if state.chance(state.plan.connect_failures) {
             return Stage::Connecting(Err(FaultPlan::connect_error(&mut state.rng)));
+        }
+        if state.silent.contains(to) {
+            return Stage::Unanswered;
         }
         match state.listening_at(to) {
             Some(listening) => {

@@ -86,6 +86,13 @@ impl Regulars {
         }
     }
 
+    /// Whether the end of such a socket is handled at once. Who leaves asks for nothing, so a regular
+    /// waits for its turn with it like everybody: many that leave together would be served first.
+    #[inline]
+    pub(super) fn leaves_at_once(self, standing: Standing) -> bool {
+        standing == Standing::Ours || !self.are_about
+    }
+
     pub(super) fn are_about(self) -> bool {
         self.are_about
     }

@@ -97,6 +97,8 @@ pub struct UringDriver {
     resumed: Vec<SocketId>,
     /// Accepted by the kernel, to be taken in when they have their turn.
     accepted: VecDeque<OwnedFd>,
+    /// Abandoned and with nothing in flight, to be released when they have their turn.
+    departing: VecDeque<SocketId>,
     regulars: Regulars,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
@@ -156,6 +158,7 @@ impl UringDriver {
             waiting: VecDeque::with_capacity(256),
             resumed: list(),
             accepted: VecDeque::with_capacity(256),
+            departing: VecDeque::with_capacity(256),
             regulars: Regulars::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
@@ -266,6 +269,7 @@ impl UringDriver {
             self.finish_accepting(pools, handler);
         }
         self.expire_deadlines();
+        self.release_departing();
     }
 
     #[inline]

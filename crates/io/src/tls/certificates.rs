@@ -206,15 +206,8 @@ impl ResolvesServerCert for Certificates {
 }
 
 fn load_pair(pair: &CertificateFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+    let (chain, key) = read_pair(pair)?;
     let path = &pair.certificate;
-    let text = read(path)?;
-    let chain: Result<Vec<CertificateDer<'static>>, pem::Error> =
-        CertificateDer::pem_slice_iter(&text).collect();
-    let chain = chain.map_err(|error| not_pem(path, &error))?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate { path: path.clone() });
-    }
-    let key = load_key(&pair.key)?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsError::KeyMismatch {
             certificate: path.clone(),
@@ -229,6 +222,30 @@ fn load_pair(pair: &CertificateFiles, provider: &CryptoProvider) -> Result<Certi
             reason: error.to_string(),
         },
     })
+}
+
+/// A pair for a client, which is checked before it is used.
+pub(super) fn load_identity(
+    pair: &CertificateFiles,
+    provider: &CryptoProvider,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    load_pair(pair, provider)?;
+    read_pair(pair)
+}
+
+/// What a pair of files holds, whether the two belong together or not.
+fn read_pair(
+    pair: &CertificateFiles,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let path = &pair.certificate;
+    let text = read(path)?;
+    let chain: Result<Vec<CertificateDer<'static>>, pem::Error> =
+        CertificateDer::pem_slice_iter(&text).collect();
+    let chain = chain.map_err(|error| not_pem(path, &error))?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate { path: path.clone() });
+    }
+    Ok((chain, load_key(&pair.key)?))
 }
 
 fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {

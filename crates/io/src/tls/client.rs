@@ -2,7 +2,7 @@
 //!
 //! Shared by all shards. Sessions are kept by rustls under a lock that is taken at handshakes alone.
 
-use super::certificates::TlsError;
+use super::certificates::{CertificateFiles, TlsError, load_identity};
 use rustls::client::UnbufferedClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -40,6 +40,8 @@ pub struct TlsClientOptions {
     pub host: String,
     /// Whom to trust.
     pub trust: Trust,
+    /// The certificate shown to servers that ask for one.
+    pub identity: Option<CertificateFiles>,
     /// The protocols spoken inside, for ALPN.
     pub protocols: Vec<Vec<u8>>,
     /// From the connection to the end of its handshake.
@@ -67,11 +69,21 @@ impl TlsClient {
         let builder = match &options.trust {
             Trust::Anybody => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Trusting { provider })),
+                .with_custom_certificate_verifier(Arc::new(Trusting {
+                    provider: Arc::clone(&provider),
+                })),
             Trust::File(path) => builder.with_root_certificates(authorities(path)?),
             Trust::System => builder.with_root_certificates(system_authorities()?),
         };
-        let mut config = builder.with_no_client_auth();
+        let mut config = match &options.identity {
+            None => builder.with_no_client_auth(),
+            Some(files) => {
+                let (chain, key) = load_identity(files, &provider)?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| set_up_error(&error))?
+            }
+        };
         config.alpn_protocols = options.protocols;
         let host = options.host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::SetUp {

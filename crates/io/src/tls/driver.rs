@@ -1,7 +1,7 @@
 //! The driver that its owner sees.
 
 use super::client::TlsClient;
-use super::counters::TlsCounters;
+use super::counters::{TlsCounters, TlsFailure};
 use super::intake::Queued;
 use super::layer::{Closing, Layer};
 use super::server::TlsServer;
@@ -29,8 +29,9 @@ use std::net::IpAddr;
 /// - [`Event::PeerFinished`] comes with the peer's goodbye, or with a FIN that it did not announce,
 ///   which [`TlsCounters::truncated`] counts: an owner whose peers say how long their messages are,
 ///   as HTTP requests do, finds out what was cut.
-/// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`]. They are
-///   reported as connected after their handshake, so that whoever times requests does not time it.
+/// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`], those of
+///   [`Driver::connect_tls`] always. They are reported as connected after their handshake, so that
+///   whoever times requests does not time it.
 /// - [`DriverCounters`] are those of the driver below: of ciphertext.
 pub struct Tls<D> {
     inner: D,
@@ -50,9 +51,32 @@ impl<D: Driver> Tls<D> {
         Self { inner, layer }
     }
 
+    /// As [`Self::new`], for who connects to others with [`Driver::connect_tls`]; what is accepted speaks
+    /// TLS only with a `server`.
+    pub fn towards_others(inner: D, server: Option<&TlsServer>, mode: PoolMode) -> Self {
+        let source = server.map(TlsServer::source);
+        let layer = Layer::new(source, None, mode, inner.clock_ns());
+        Self { inner, layer }
+    }
+
     /// The driver below.
     pub fn inner(&mut self) -> &mut D {
         &mut self.inner
+    }
+
+    fn take_in(
+        &mut self,
+        socket: SocketId,
+        outcome: Result<(), TlsFailure>,
+    ) -> Result<SocketId, IoError> {
+        outcome.map(|()| socket).map_err(|failure| {
+            self.layer.counters.failed[failure as usize] += 1;
+            self.inner.close(socket);
+            IoError::System {
+                call: "connect",
+                error: Errno::NOMEM,
+            }
+        })
     }
 
     fn leave(&mut self, socket: SocketId, wanted: Closing) {
@@ -137,15 +161,14 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {
         let socket = self.inner.connect_from(to, source)?;
-        if let Err(failure) = self.layer.connect(&mut self.inner, socket) {
-            self.layer.counters.failed[failure as usize] += 1;
-            self.inner.close(socket);
-            return Err(IoError::System {
-                call: "connect",
-                error: Errno::NOMEM,
-            });
-        }
-        Ok(socket)
+        let taken_in = self.layer.connect(&mut self.inner, socket);
+        self.take_in(socket, taken_in)
+    }
+
+    fn connect_tls(&mut self, to: &Address, client: &TlsClient) -> Result<SocketId, IoError> {
+        let socket = self.inner.connect(to)?;
+        let taken_in = self.layer.connect_as(&mut self.inner, socket, client);
+        self.take_in(socket, taken_in)
     }
 
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {

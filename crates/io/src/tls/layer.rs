@@ -33,6 +33,8 @@ pub(super) struct Layer {
     pub(super) source: Option<ServerSource>,
     /// For sockets that are connected; without it they stay in clear text.
     pub(super) client: Option<TlsClient>,
+    /// What the most patient of the clients so far takes of a server before its handshake is over.
+    client_bytes_max: usize,
     pub(super) sessions: Slab<Session>,
     by_slot: Vec<Option<Handle<Session>>>,
     /// What the owner is to be told, in this order.
@@ -56,6 +58,7 @@ impl Layer {
         Self {
             source,
             client,
+            client_bytes_max: 0,
             sessions: Slab::new("tls_sessions", mode),
             by_slot: Vec::new(),
             queue: VecDeque::new(),
@@ -123,9 +126,20 @@ impl Layer {
         inner: &mut D,
         socket: SocketId,
     ) -> Result<(), TlsFailure> {
-        let Some(client) = &self.client else {
-            return self.take_clear(socket).map_err(|_| TlsFailure::Memory);
-        };
+        match self.client.clone() {
+            Some(client) => self.connect_as(inner, socket, &client),
+            None => self.take_clear(socket).map_err(|_| TlsFailure::Memory),
+        }
+    }
+
+    /// The same, with TLS as `client` says.
+    pub(super) fn connect_as<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        client: &TlsClient,
+    ) -> Result<(), TlsFailure> {
+        self.client_bytes_max = self.client_bytes_max.max(client.handshake_bytes_max);
         let connection = client.connection().map_err(|_| TlsFailure::Internal)?;
         let until_ns = inner.clock_ns() + client.handshake_timeout_ns;
         self.begin(until_ns, socket, Records::Client(Box::new(connection)))
@@ -151,11 +165,7 @@ impl Layer {
     /// Bytes a peer may send before a handshake is over.
     pub(super) fn handshake_bytes_max(&self) -> usize {
         let server = self.source.as_ref().map(ServerSource::handshake_bytes_max);
-        let client = self
-            .client
-            .as_ref()
-            .map(|client| client.handshake_bytes_max);
-        server.into_iter().chain(client).max().unwrap_or(0)
+        server.unwrap_or(0).max(self.client_bytes_max)
     }
 
     /// Takes in a socket that stays in clear text.

@@ -4,6 +4,7 @@ use crate::harness::{
     Pond, Reader, Seen, Sender, buffer, echo, pattern, received_bytes, received_len,
 };
 use crate::world::{Remote, World};
+use millpond_io::ShardPools;
 use millpond_io::{Address, Driver, Event, ListenOptions, Listener, Peer, SendOutcome};
 use std::io::{Read, Write};
 
@@ -427,6 +428,100 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
     let good_rounds = came_before.iter().filter(|before| **before <= 12).count();
     assert!(good_rounds >= ROUNDS / 2, "{came_before:?}");
     assert!(pond.driver.counters().put_off > 0);
+}
+
+/// Sixteen that sent without end beside a regular were reported in the same order in every tick, and
+/// the first six had all turns. Goal: each of them has some.
+pub(crate) fn turns_go_round<W: World>(world: &W) {
+    const FLOODERS: usize = 16;
+    const RECEIVES: usize = 40 * FLOODERS;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut flooders: Vec<_> = (0..FLOODERS)
+        .map(|_| (world.connect(&address).unwrap(), pond.accept()))
+        .collect();
+    let flood = vec![b'x'; 64 << 10];
+    let mut received = vec![0; FLOODERS];
+    // The first time, whoever asks and is answered becomes known, before there is a crowd.
+    let mut rounds = 0;
+    while received.iter().sum::<usize>() < RECEIVES {
+        rounds += 1;
+        assert!(
+            rounds < RECEIVES,
+            "{received:?} {:?}",
+            pond.driver.counters()
+        );
+        pond.seen.clear();
+        peer.write_all(b"hello").unwrap();
+        let answer = |driver: &mut W::Driver, pools: &mut ShardPools, event: &Event<'_>| {
+            if matches!(event, Event::Received { socket, .. } if *socket == regular) {
+                echo(driver, pools, event);
+            }
+        };
+        pond.run_with(answer, |seen, _| received_len(seen, regular) == 5);
+        pond.peer_receives(&mut peer, 5);
+        for (count, (_, socket)) in received.iter_mut().zip(&flooders) {
+            let is_its = |seen: &&Seen| matches!(seen, Seen::Received(id, _) if id == socket);
+            *count += pond.seen.iter().filter(is_its).count();
+        }
+        for (other, _) in &mut flooders {
+            while other.write(&flood).is_ok() {}
+        }
+    }
+    let least = received.iter().min();
+    assert!(least.is_some_and(|least| *least >= 10), "{received:?}");
+}
+
+/// 60 clients that had asked and been answered hung up in one tick, before the next request of the one
+/// that stayed: 60 closes, a millisecond. Goal: a few leave per tick, as strangers do.
+pub(crate) fn who_leaves_waits_for_a_turn<W: World>(world: &W) {
+    const LEAVING: usize = 60;
+    const ROUNDS: usize = 10;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut most_per_tick = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut leaving: Vec<_> = (0..LEAVING)
+            .map(|_| (world.connect(&address).unwrap(), pond.accept()))
+            .collect();
+        // Twice each: who was answered and asks again is known.
+        for _ in 0..2 {
+            for (other, socket) in &mut leaving {
+                pond.seen.clear();
+                other.write_all(b"hello").unwrap();
+                pond.run_with(echo, |seen, _| received_len(seen, *socket) == 5);
+                pond.peer_receives(other, 5);
+            }
+            pond.seen.clear();
+            peer.write_all(b"hello").unwrap();
+            pond.run_with(echo, |seen, _| received_len(seen, regular) == 5);
+            pond.peer_receives(&mut peer, 5);
+        }
+        for (other, _) in leaving {
+            drop(other);
+        }
+        peer.write_all(b"hello").unwrap();
+        pond.seen.clear();
+        let (mut is_heard, mut left, mut most) = (false, 0, 0);
+        while !is_heard || left < LEAVING {
+            let left_before = left;
+            pond.tick(0, &mut |driver, _, event| match event {
+                Event::Received { socket, .. } if *socket == regular => is_heard = true,
+                Event::PeerFinished { socket } => {
+                    left += 1;
+                    driver.close(*socket);
+                }
+                _ => {}
+            });
+            most = most.max(left - left_before);
+        }
+        most_per_tick.push(most);
+    }
+    let good_rounds = most_per_tick.iter().filter(|most| **most <= 12).count();
+    assert!(good_rounds >= ROUNDS / 2, "{most_per_tick:?}");
+    assert_eq!(pond.driver.socket_count(), 1);
 }
 
 /// Goal: where nobody has been served for long, newcomers are not put off.

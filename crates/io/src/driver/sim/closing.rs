@@ -18,7 +18,7 @@ impl SimDriver {
         };
         match socket.stage {
             Stage::Sending | Stage::Lingering | Stage::Gone { .. } => return,
-            Stage::Connecting(_) | Stage::Failing(_) => return self.remove(id),
+            Stage::Connecting(_) | Stage::Unanswered | Stage::Failing(_) => return self.remove(id),
             Stage::Open => {}
         }
         let has_queue = !socket.queue.is_empty();

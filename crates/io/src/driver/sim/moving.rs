@@ -35,7 +35,7 @@ impl SimDriver {
                 socket.queue.push_back(mem::take(data));
                 return SendOutcome::Done;
             }
-            Stage::Open | Stage::Connecting(_) => {
+            Stage::Open | Stage::Connecting(_) | Stage::Unanswered => {
                 socket.queue.push_back(mem::take(data));
                 socket.owes_blocked = false;
                 return SendOutcome::Blocked;

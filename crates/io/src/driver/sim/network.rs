@@ -90,6 +90,8 @@ pub(super) struct State {
     pub(super) plan: FaultPlan,
     pub(super) wires: Vec<Wire>,
     pub(super) listening: Vec<Listening>,
+    /// Addresses that answer no connection, neither well nor ill.
+    pub(super) silent: Vec<Address>,
     /// How long other threads have to end an endless wait, in real time.
     pub(super) patience: Duration,
     /// Ticks left until the simulation counts as running in circles.
@@ -199,6 +201,7 @@ impl Network {
             plan,
             wires: Vec::new(),
             listening: Vec::new(),
+            silent: Vec::new(),
             patience: PATIENCE,
             ticks_left: u64::MAX,
             trace: VecDeque::with_capacity(TRACE_LEN),
@@ -334,6 +337,12 @@ impl Network {
             });
         }
         is_free
+    }
+
+    /// From here on what a driver connects to `address` gets no answer at all, as behind a firewall that
+    /// drops.
+    pub fn silence(&self, address: &Address) {
+        self.state().silent.push(address.clone());
     }
 
     /// The next connection that waits at an address of [`Self::listen`].

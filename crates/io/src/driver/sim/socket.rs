@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 pub(super) enum Stage {
     /// Asked for; how it ends is known to the network already.
     Connecting(Result<(), Errno>),
+    /// Asked for where nobody ever answers.
+    Unanswered,
     /// Bytes flow.
     Open,
     /// Its owner left; the queue still goes out, arriving bytes are discarded.

@@ -165,7 +165,7 @@ impl SimDriver {
             Stage::Sending if socket.is_plain_close => can_flush,
             Stage::Sending => can_flush || has_arrived && socket.receiving != Receiving::Finished,
             Stage::Lingering => has_arrived,
-            Stage::Gone { .. } => false,
+            Stage::Unanswered | Stage::Gone { .. } => false,
         }
     }
 
@@ -242,7 +242,7 @@ impl SimDriver {
                 self.remove_failed(id, error, pools, handler);
             }
             Stage::Sending | Stage::Lingering => self.advance_closing(id),
-            Stage::Gone { .. } => {}
+            Stage::Unanswered | Stage::Gone { .. } => {}
         }
     }
 

@@ -45,6 +45,12 @@ impl UringDriver {
 
     /// Forgets a socket; the kernel may need it a little longer.
     pub(super) fn remove(&mut self, id: SocketId) {
+        self.abandon(id);
+        self.release_if_idle(id);
+    }
+
+    /// Forgets a socket but for its descriptor: somebody has to release it.
+    pub(super) fn abandon(&mut self, id: SocketId) {
         let Self {
             sockets,
             queued,
@@ -68,7 +74,7 @@ impl UringDriver {
         self.alive_count -= 1;
         self.counters.closes += 1;
         if !socket.is_in_flight() {
-            return self.release_if_idle(id);
+            return;
         }
         self.counters.abandoned += 1;
         // Fails if the connection is gone already; then nobody needs a FIN.
@@ -108,6 +114,34 @@ impl UringDriver {
         }
     }
 
+    /// An operation of an abandoned socket came back. Releasing it is a close, some 15 us with what
+    /// the kernel does for it, and a crowd's come back together: while regulars are about that is
+    /// done by turns.
+    pub(super) fn release_in_turn(&mut self, id: SocketId) {
+        if !self.regulars.are_about() {
+            return self.release_if_idle(id);
+        }
+        if let Some(socket) = self.sockets.get(handle_of(id))
+            && !socket.is_in_flight()
+        {
+            self.departing.push_back(id);
+        }
+    }
+
+    /// Releases those whose turn it is.
+    pub(super) fn release_departing(&mut self) {
+        let turn = match self.regulars.are_about() {
+            true => CLOSED_LATE_PER_TICK_MAX,
+            false => usize::MAX,
+        };
+        for _ in 0..turn {
+            let Some(id) = self.departing.pop_front() else {
+                return;
+            };
+            self.release_if_idle(id);
+        }
+    }
+
     /// Lets go of an abandoned socket that the kernel has let go of.
     pub(super) fn release_if_idle(&mut self, id: SocketId) {
         let Self {
@@ -116,7 +150,8 @@ impl UringDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
-        if socket.is_in_flight() || socket.send == SendOperation::HandedOver {
+        let is_held = socket.is_in_flight() || socket.send == SendOperation::HandedOver;
+        if socket.stage != Stage::Abandoned || is_held {
             return;
         }
         socket.queue.clear(queued);

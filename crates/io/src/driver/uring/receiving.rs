@@ -196,7 +196,7 @@ impl UringDriver {
             _ if result == 0 => match stage {
                 Stage::Open => self.finish_arrived(id, pools, handler),
                 Stage::Sending => socket.receiving = Receiving::Finished,
-                Stage::Lingering => self.remove(id),
+                Stage::Lingering => self.abandon(id),
                 _ => {}
             },
             _ => self.receive_failed(id, Errno::from_raw_os_error(-result), pools, handler),
@@ -218,7 +218,7 @@ impl UringDriver {
             return;
         };
         match socket.stage {
-            Stage::Abandoned => self.release_if_idle(id),
+            Stage::Abandoned => self.release_in_turn(id),
             Stage::Open if socket.receiving != Receiving::On => self.quiet(id),
             _ if socket.receive == ReceiveOperation::None => self.arm_receive(id),
             // It goes on by itself.
@@ -269,7 +269,7 @@ impl UringDriver {
             return;
         };
         let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
-        if is_wanted && self.regulars.is_first(socket.standing, self.now_ns) {
+        if is_wanted && self.regulars.leaves_at_once(socket.standing) {
             socket.receiving = Receiving::Finished;
             return handler(self, pools, Event::PeerFinished { socket: id });
         }
@@ -413,7 +413,7 @@ impl UringDriver {
         };
         socket.has_watch = cqueue::more(completion.flags());
         if socket.stage == Stage::Abandoned {
-            return self.release_if_idle(id);
+            return self.release_in_turn(id);
         }
         let is_over =
             completion.result() > 0 && completion.result() & (libc::EPOLLERR | libc::EPOLLHUP) != 0;

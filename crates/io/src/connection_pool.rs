@@ -1,0 +1,514 @@
+//! Outgoing connections of one shard, kept between uses: whatever protocol they carry.
+//!
+//! On the path: a client asks for a connection to a key ([`ConnectionPool::acquire`]), uses it, and
+//! gives it back, whence it is parked until the next one asks. The pool is a state machine over the
+//! shard's driver and timers: its owner hands it the events of sockets that are not its own, the
+//! timers with the pool's mark, and the shard's wakes; what waited comes out of
+//! [`ConnectionPool::next_outcome`].
+//!
+//! ```text
+//! acquire -> parked? newest first -> Lease
+//!         -> waiter, in order -> room below both caps? -> addresses (resolver) -> opening (race)
+//! give_back -> first waiter -> parked: watched, idle limit -> closed        opening -> first waiter
+//!
+//! target.rs    whom, and how many       link.rs      one connection; the list of parked ones
+//! lease.rs     what is handed out       waiting.rs   who waits, in order, with a deadline
+//! error.rs     why there is none        opening.rs   one connection in the making, over all addresses
+//! counters.rs  hits, misses, waits      naming.rs    from a name to addresses, and how long they hold
+//! room.rs      caps, and who gives way  sweeping.rs  what has been parked too long, or is worn
+//! accounting.rs  memory and counts
+//! ```
+//!
+//! Invariants: connections (leased, parked and in the making) never exceed either cap; a connection
+//! is handed out only if nothing arrived on it since it was given back; who asked first is served
+//! first, unless he wants a connection of his own; a lease ends exactly once.
+//!
+//! Absent on purpose: any protocol, whether a connection is clean (its holder knows), locks, and
+//! handing a parked descriptor to another shard: a driver would have to give up a socket the kernel
+//! still works on, and each shard's own connections are as many as it has use for.
+
+mod target;
+mod lease;
+mod link;
+mod waiting;
+mod opening;
+mod naming;
+mod room;
+mod sweeping;
+mod accounting;
+mod counters;
+mod error;
+
+pub use crate::resolver::{ResolveError, Resolver, ResolverClient, ResolverConfig};
+pub use counters::{PoolCounters, PoolKeyStats};
+pub use error::{AcquireError, AcquirePhase};
+pub use lease::{Acquired, Heard, Lease, OpenTimes, Outcome, WaiterId};
+pub use target::{Place, PoolConfig, Target};
+
+use self::link::{Link, LinkHandle, ParkedList};
+use self::naming::Naming;
+use self::opening::Opening;
+use self::sweeping::Sweep;
+use self::waiting::{Waiter, Waiters};
+use crate::driver::{Driver, Event, SocketId};
+use crate::shard::ShardContext;
+use millpond_mempool::{Handle, PoolError, PoolMode, Slab};
+use std::collections::VecDeque;
+
+/// Names an upstream of one pool; dead once removed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub struct PoolKey(Handle<KeyState>);
+
+impl PoolKey {
+    /// The key as one integer.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// The inverse of [`Self::to_bits`].
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(Handle::from_bits(bits))
+    }
+}
+
+/// All a pool knows of one upstream.
+#[derive(Debug)]
+struct KeyState {
+    target: Target,
+    naming: Naming,
+    parked: ParkedList,
+    leased_count: usize,
+    opening_count: usize,
+    waiters: Waiters,
+    counters: PoolCounters,
+    /// No more leases; it goes when nothing of it is left.
+    is_removed: bool,
+    /// In the list of those who wait for the cap of all.
+    is_starved: bool,
+}
+
+impl KeyState {
+    fn connection_count(&self) -> usize {
+        self.leased_count + self.parked.count + self.opening_count
+    }
+}
+
+/// Whose a socket is.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Link(LinkHandle),
+    Opening(Handle<Opening>),
+}
+
+/// What a timer of the pool is for; with the mark in the lower half of its user.
+const WAITER_TIMER: u32 = 0;
+const OPENING_TIMER: u32 = 1;
+const NAME_TIMER: u32 = 2;
+const SWEEP_TIMER: u32 = 3;
+const KIND_SHIFT: u32 = 25;
+const INDEX_MASK: u32 = (1 << KIND_SHIFT) - 1;
+const MARK_MASK: u32 = !(INDEX_MASK | 3 << KIND_SHIFT);
+
+/// See the module.
+pub struct ConnectionPool {
+    config: PoolConfig,
+    resolver: Option<ResolverClient>,
+    keys: Slab<KeyState>,
+    links: Slab<Link>,
+    openings: Slab<Opening>,
+    waiters: Slab<Waiter>,
+    by_slot: Vec<Option<Owner>>,
+    outcomes: VecDeque<Outcome>,
+    /// Keys with waiters that only the cap of all keeps from opening.
+    starved: VecDeque<PoolKey>,
+    /// Links and openings.
+    connection_count: usize,
+    parked_count: usize,
+    sweep: Sweep,
+    /// Of keys that were removed.
+    counters_before: PoolCounters,
+}
+
+impl ConnectionPool {
+    /// An empty pool. Names need a resolver.
+    ///
+    /// # Panics
+    /// If the timer mark is not one of bits 27 to 31.
+    #[must_use]
+    pub fn new(config: PoolConfig, mode: PoolMode, resolver: Option<ResolverClient>) -> Self {
+        let mark = config.timer_mark;
+        assert!(
+            mark.is_power_of_two() && mark & MARK_MASK == mark,
+            "the timer mark is one of bits 27 to 31, so that it meets no index"
+        );
+        Self {
+            config,
+            resolver,
+            keys: Slab::new("io_pool_keys", mode),
+            links: Slab::new("io_pool_links", mode),
+            openings: Slab::new("io_pool_openings", mode),
+            waiters: Slab::new("io_pool_waiters", mode),
+            by_slot: Vec::new(),
+            outcomes: VecDeque::new(),
+            starved: VecDeque::new(),
+            connection_count: 0,
+            parked_count: 0,
+            sweep: Sweep::default(),
+            counters_before: PoolCounters::default(),
+        }
+    }
+
+    /// Another upstream. Two keys share nothing, even if their targets are equal.
+    pub fn add_key(&mut self, target: Target) -> Result<PoolKey, PoolError> {
+        let state = KeyState {
+            naming: Naming::new(&target.place),
+            target,
+            parked: ParkedList::default(),
+            leased_count: 0,
+            opening_count: 0,
+            waiters: Waiters::default(),
+            counters: PoolCounters::default(),
+            is_removed: false,
+            is_starved: false,
+        };
+        self.keys.insert(state).map(PoolKey)
+    }
+
+    /// Closes what is parked and in the making, and fails who waits; what is leased is closed when
+    /// it is given back.
+    pub fn remove_key<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
+        let Some(state) = self.keys.get_mut(key.0) else {
+            return;
+        };
+        state.is_removed = true;
+        while let Some(oldest) = self.keys.get(key.0).and_then(|state| state.parked.oldest) {
+            self.close_link(shard, oldest);
+        }
+        self.close_openings(shard, key);
+        self.fail_all(shard, key, &AcquireError::Removed);
+        self.naming_ends(shard, key);
+        self.drop_if_done(key);
+        self.feed_starved(shard);
+        self.end_sweeps(shard);
+    }
+
+    /// A connection for whoever asks: a parked one, the one used last first, or a new one, or the
+    /// promise of one until `deadline_ns` ([`Self::next_outcome`] tells, with this `token`). With
+    /// `is_alone` it is a new one that is closed after this use.
+    pub fn acquire<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        key: PoolKey,
+        token: u64,
+        deadline_ns: u64,
+        is_alone: bool,
+    ) -> Acquired {
+        if self.keys.get(key.0).is_none_or(|state| state.is_removed) {
+            return Acquired::Failed(AcquireError::Removed);
+        }
+        if !is_alone && let Some(lease) = self.lease_parked(shard, key) {
+            return Acquired::Lease(lease);
+        }
+        let Some(state) = self.keys.get_mut(key.0) else {
+            return Acquired::Failed(AcquireError::Removed);
+        };
+        state.counters.misses += 1;
+        let limit = state.target.waiters_max;
+        if state.waiters.count() >= limit {
+            state.counters.refused += 1;
+            return Acquired::Failed(AcquireError::QueueFull { limit });
+        }
+        match self.enqueue(shard, key, token, deadline_ns, is_alone) {
+            Ok(waiter) => {
+                self.advance(shard, key);
+                if let Some(state) = self.keys.get_mut(key.0)
+                    && state.opening_count < state.waiters.count()
+                {
+                    state.counters.waits += 1;
+                }
+                Acquired::Waiting(waiter)
+            }
+            Err(_) => Acquired::Failed(AcquireError::Local(crate::Errno::NOMEM)),
+        }
+    }
+
+    /// The newest parked connection that may still be used.
+    fn lease_parked<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        key: PoolKey,
+    ) -> Option<Lease> {
+        loop {
+            let handle = self.keys.get(key.0)?.parked.newest?;
+            if self.is_expired(handle, shard.now_ns) {
+                self.close_expired(shard, handle);
+                continue;
+            }
+            let state = self.keys.get_mut(key.0)?;
+            state.parked.remove(&mut self.links, handle);
+            state.leased_count += 1;
+            state.counters.hits += 1;
+            self.parked_count -= 1;
+            return self.lease(handle, true, OpenTimes::default(), false);
+        }
+    }
+
+    /// Counts a use of a connection that is not parked.
+    fn lease(
+        &mut self,
+        handle: LinkHandle,
+        is_reused: bool,
+        times: OpenTimes,
+        is_alone: bool,
+    ) -> Option<Lease> {
+        let link = self.links.get_mut(handle)?;
+        let uses = link.uses;
+        link.uses = uses.saturating_add(1);
+        link.is_alone = is_alone;
+        Some(Lease {
+            socket: link.socket,
+            key: link.key,
+            is_reused,
+            uses,
+            times,
+        })
+    }
+
+    /// Nothing is unread or unsent on this leased connection, and nothing is expected: it may serve
+    /// another. Receiving has to be on.
+    pub fn give_back<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        let Some(handle) = self.leased(socket) else {
+            return;
+        };
+        let Some(link) = self.links.get(handle) else {
+            return;
+        };
+        let (key, is_alone) = (link.key, link.is_alone);
+        let is_removed = self.keys.get(key.0).is_none_or(|state| state.is_removed);
+        if is_alone || is_removed {
+            self.close_link(shard, handle);
+            self.room_was_made(shard, key);
+        } else if self.is_worn(handle, shard.now_ns) {
+            self.close_expired(shard, handle);
+            self.room_was_made(shard, key);
+        } else {
+            self.settle(shard, handle, true, OpenTimes::default());
+        }
+    }
+
+    /// Closes a leased connection that is of no more use.
+    pub fn discard<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        if let Some(handle) = self.leased(socket)
+            && let Some(link) = self.links.get(handle)
+        {
+            let key = link.key;
+            self.close_link(shard, handle);
+            self.room_was_made(shard, key);
+        }
+    }
+
+    /// A connection that nobody holds: to who waits for it, else it is parked.
+    fn settle<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: LinkHandle,
+        was_used: bool,
+        times: OpenTimes,
+    ) {
+        let Some(key) = self.links.get(handle).map(|link| link.key) else {
+            return;
+        };
+        let Some(waiter) = self.next_waiter(shard, key, !was_used) else {
+            return self.park(shard, handle, key);
+        };
+        if was_used && let Some(state) = self.keys.get_mut(key.0) {
+            state.counters.hits += 1;
+        }
+        if let Some(lease) = self.lease(handle, was_used, times, waiter.is_alone) {
+            self.outcomes.push_back(Outcome {
+                token: waiter.token,
+                result: Ok(lease),
+            });
+        }
+    }
+
+    fn park<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: LinkHandle,
+        key: PoolKey,
+    ) {
+        let Some(state) = self.keys.get_mut(key.0) else {
+            return;
+        };
+        state.leased_count -= 1;
+        state.parked.push(&mut self.links, handle, shard.now_ns);
+        self.parked_count += 1;
+        self.plan_sweep(shard, handle);
+        // Room may be made of it, for who wants one to himself or for another key.
+        self.advance(shard, key);
+        self.feed_starved(shard);
+    }
+
+    /// What became of who waited, oldest news first. To be asked after every other call.
+    pub fn next_outcome(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// An event of the shard's driver. What it says of a leased connection is its holder's, but its
+    /// failure is to be told here too.
+    pub fn event<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        event: &Event<'_>,
+    ) -> Heard {
+        let socket = match *event {
+            Event::Connected { socket }
+            | Event::Received { socket, .. }
+            | Event::PeerFinished { socket }
+            | Event::Failed { socket, .. }
+            | Event::SendBlocked { socket }
+            | Event::SendDrained { socket } => socket,
+            _ => return Heard::NotOurs,
+        };
+        match self.owner(socket) {
+            None => Heard::NotOurs,
+            Some(Owner::Opening(handle)) => {
+                match *event {
+                    Event::Connected { .. } => self.connected(shard, handle, socket),
+                    Event::Failed { error, .. } => {
+                        self.attempt_failed(shard, handle, socket, error);
+                    }
+                    // A driver has nothing else to tell of a socket before it is connected.
+                    _ => {}
+                }
+                Heard::Ours
+            }
+            Some(Owner::Link(handle)) => self.link_event(shard, handle, event),
+        }
+    }
+
+    fn link_event<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: LinkHandle,
+        event: &Event<'_>,
+    ) -> Heard {
+        let Some(link) = self.links.get(handle) else {
+            return Heard::NotOurs;
+        };
+        let (key, is_parked) = (link.key, link.is_parked);
+        if is_parked && let Some(state) = self.keys.get_mut(key.0) {
+            match event {
+                // Bytes of an exchange that counts as over were still to be sent: as bad.
+                Event::Received { .. } | Event::SendBlocked { .. } => state.counters.dirty += 1,
+                Event::PeerFinished { .. } | Event::Failed { .. } => {
+                    state.counters.ended_by_peer += 1;
+                }
+                _ => return Heard::Ours,
+            }
+        }
+        match event {
+            // The driver has closed it.
+            Event::Failed { .. } => {
+                self.forget_link(handle);
+                self.room_was_made(shard, key);
+            }
+            _ if is_parked => {
+                self.close_link(shard, handle);
+                self.room_was_made(shard, key);
+            }
+            _ => {}
+        }
+        match is_parked {
+            true => Heard::Ours,
+            false => Heard::Leased,
+        }
+    }
+
+    /// A timer fired; false when it is none of the pool's.
+    pub fn timer_expired<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, user: u64) -> bool {
+        let low = user as u32;
+        if low & MARK_MASK != self.config.timer_mark {
+            return false;
+        }
+        let bits = user >> 32 << 32 | u64::from(low & INDEX_MASK);
+        match low >> KIND_SHIFT & 3 {
+            WAITER_TIMER => self.waited_too_long(shard, Handle::from_bits(bits)),
+            OPENING_TIMER => self.opening_timer_expired(shard, Handle::from_bits(bits)),
+            NAME_TIMER => self.resolved_too_slowly(shard, PoolKey(Handle::from_bits(bits))),
+            _ => self.sweep(shard),
+        }
+        true
+    }
+
+    /// What a timer of the pool is created with.
+    fn timer_user(&self, kind: u32, bits: u64) -> u64 {
+        debug_assert!(bits as u32 <= INDEX_MASK, "fewer than 2^25 of a kind");
+        bits | u64::from(self.config.timer_mark | kind << KIND_SHIFT)
+    }
+
+    fn owner(&self, socket: SocketId) -> Option<Owner> {
+        let owner = (*self.by_slot.get(socket.slot())?)?;
+        let is_his = match owner {
+            Owner::Link(handle) => self.links.get(handle)?.socket == socket,
+            Owner::Opening(handle) => self.openings.get(handle)?.has_attempt(socket),
+        };
+        is_his.then_some(owner)
+    }
+
+    fn leased(&self, socket: SocketId) -> Option<LinkHandle> {
+        match self.owner(socket)? {
+            Owner::Link(handle) => (!self.links.get(handle)?.is_parked).then_some(handle),
+            Owner::Opening(_) => None,
+        }
+    }
+
+    fn own(&mut self, socket: SocketId, owner: Owner) {
+        let slot = socket.slot();
+        if slot >= self.by_slot.len() {
+            self.by_slot.resize(slot + 1, None);
+        }
+        self.by_slot[slot] = Some(owner);
+    }
+
+    fn disown(&mut self, socket: SocketId) {
+        if let Some(place) = self.by_slot.get_mut(socket.slot()) {
+            *place = None;
+        }
+    }
+
+    fn close_link<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, handle: LinkHandle) {
+        if let Some(link) = self.forget_link(handle) {
+            shard.driver.close(link.socket);
+        }
+    }
+
+    fn forget_link(&mut self, handle: LinkHandle) -> Option<Link> {
+        let link = self.links.get(handle)?;
+        let (key, is_parked) = (link.key, link.is_parked);
+        if let Some(state) = self.keys.get_mut(key.0) {
+            if is_parked {
+                state.parked.remove(&mut self.links, handle);
+                self.parked_count -= 1;
+            } else {
+                state.leased_count -= 1;
+            }
+        }
+        let link = self.links.remove(handle)?;
+        self.disown(link.socket);
+        self.connection_count -= 1;
+        Some(link)
+    }
+
+    fn drop_if_done(&mut self, key: PoolKey) {
+        let is_done = self.keys.get(key.0).is_some_and(|state| {
+            state.is_removed && state.connection_count() == 0 && state.waiters.count() == 0
+        });
+        if is_done && let Some(state) = self.keys.remove(key.0) {
+            self.counters_before = self.counters_before.plus(&state.counters);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! From a key's place to addresses: at once, or through the resolver, for as long as its answer holds.
+
+use super::error::{AcquireError, AcquirePhase};
+use super::target::Place;
+use super::{ConnectionPool, NAME_TIMER, PoolKey};
+use crate::address::Address;
+use crate::driver::Driver;
+use crate::resolver::{Answer, ResolveError, ResolverClient};
+use crate::shard::ShardContext;
+use crate::timer_wheel::TimerId;
+use std::sync::Arc;
+
+/// Addresses that have run out serve so much longer when the resolver does not answer in time.
+const OVERTIME_NS: u64 = 5_000_000_000;
+
+/// What is known of a key's addresses.
+#[derive(Debug)]
+pub(super) struct Naming {
+    /// The last good ones.
+    addresses: Option<Arc<[Address]>>,
+    /// Why there are none, if the name has none.
+    failure: Option<ResolveError>,
+    /// Until then either of them holds.
+    valid_until_ns: u64,
+    /// The resolver was asked then, and has not answered.
+    asked_ns: Option<u64>,
+    /// When it answered last, and how long that had taken.
+    answered: (u64, u64),
+    timer: Option<TimerId>,
+    /// Which address to try first: the one that worked last.
+    pub(super) preferred: usize,
+}
+
+impl Naming {
+    pub(super) fn new(place: &Place) -> Self {
+        let addresses = match place {
+            Place::Addresses(addresses) => Some(addresses.as_slice().into()),
+            Place::Name { .. } => None,
+        };
+        Self {
+            valid_until_ns: if addresses.is_some() { u64::MAX } else { 0 },
+            addresses,
+            failure: None,
+            asked_ns: None,
+            answered: (0, 0),
+            timer: None,
+            preferred: 0,
+        }
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked_ns.is_some()
+    }
+
+    /// How long the answer took that came just now; 0 if none did.
+    pub(super) fn took_until(&self, now_ns: u64) -> u64 {
+        match self.answered {
+            (answered_ns, took_ns) if answered_ns == now_ns => took_ns,
+            _ => 0,
+        }
+    }
+}
+
+impl ConnectionPool {
+    /// The addresses to connect to, if they are known and hold. If the name has none, who waits is
+    /// told; else the resolver is asked, and goes on with them.
+    pub(super) fn addresses<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        key: PoolKey,
+    ) -> Option<Arc<[Address]>> {
+        let naming = &self.keys.get(key.0)?.naming;
+        if naming.asked_ns.is_some() {
+            return None;
+        }
+        if shard.now_ns < naming.valid_until_ns {
+            if let Some(failure) = naming.failure.clone() {
+                self.fail_all(shard, key, &failure.into());
+                return None;
+            }
+            if let Some(addresses) = &naming.addresses {
+                return Some(Arc::clone(addresses));
+            }
+        }
+        self.ask(shard, key);
+        None
+    }
+
+    fn ask<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
+        let user = self.timer_user(NAME_TIMER, key.to_bits());
+        let Some(state) = self.keys.get_mut(key.0) else {
+            return;
+        };
+        let Place::Name { host, port } = &state.target.place else {
+            return;
+        };
+        let asked = match &self.resolver {
+            Some(resolver) => resolver.ask(key.to_bits(), host, *port),
+            None => Err(ResolveError::NoResolver { name: host.clone() }),
+        };
+        match asked {
+            Ok(()) => {
+                let naming = &mut state.naming;
+                naming.asked_ns = Some(shard.now_ns);
+                let timer = naming
+                    .timer
+                    .get_or_insert_with(|| shard.timers.create(user));
+                let until_ns = shard.now_ns.saturating_add(self.config.resolve_max_ns);
+                shard.timers.set(*timer, until_ns);
+            }
+            Err(error) => self.fail_all(shard, key, &error.into()),
+        }
+    }
+
+    /// The shard was woken: takes in what the resolver has found.
+    pub fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        while let Some(answer) = self.resolver.as_mut().and_then(ResolverClient::next_answer) {
+            self.answered(shard, answer);
+        }
+    }
+
+    fn answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, answer: Answer) {
+        let key = PoolKey::from_bits(answer.id);
+        self.naming_ends(shard, key);
+        let Some(state) = self.keys.get_mut(key.0) else {
+            return;
+        };
+        let naming = &mut state.naming;
+        let took_ns = naming
+            .asked_ns
+            .take()
+            .map_or(0, |asked_ns| shard.now_ns - asked_ns);
+        naming.answered = (shard.now_ns, took_ns);
+        naming.valid_until_ns = shard.now_ns.saturating_add(answer.valid_ns);
+        match answer.result {
+            Ok(addresses) => {
+                if naming.addresses.as_ref() != Some(&addresses) {
+                    naming.preferred = 0;
+                }
+                naming.addresses = Some(addresses);
+                naming.failure = None;
+                self.advance(shard, key);
+            }
+            Err(failure) => {
+                naming.addresses = None;
+                naming.failure = Some(failure.clone());
+                self.fail_all(shard, key, &failure.into());
+            }
+        }
+        self.feed_starved(shard);
+    }
+
+    /// The resolver takes too long: what was known before has to do for a while, if anything was.
+    pub(super) fn resolved_too_slowly<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        key: PoolKey,
+    ) {
+        self.naming_ends(shard, key);
+        let Some(state) = self.keys.get_mut(key.0) else {
+            return;
+        };
+        let naming = &mut state.naming;
+        if naming.asked_ns.take().is_none() {
+            return;
+        }
+        if naming.addresses.is_some() {
+            naming.valid_until_ns = shard.now_ns.saturating_add(OVERTIME_NS);
+            return self.advance(shard, key);
+        }
+        let phase = AcquirePhase::Resolve;
+        self.fail_all(shard, key, &AcquireError::TimedOut { phase });
+    }
+
+    /// Nobody waits for the resolver any more.
+    pub(super) fn naming_ends<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, key: PoolKey) {
+        let timer = self
+            .keys
+            .get_mut(key.0)
+            .and_then(|state| state.naming.timer.take());
+        if let Some(timer) = timer {
+            shard.timers.remove(timer);
+        }
+    }
+}

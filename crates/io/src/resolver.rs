@@ -1,0 +1,423 @@
+//! From host names to addresses, away from the shards.
+//!
+//! On the path: a shard's connection pool asks through its [`ResolverClient`]; helper threads look
+//! the name up (getaddrinfo, which blocks) unless the cache knows it; the answer comes back through
+//! a bounded mailbox and the shard's waker.
+//!
+//! ```text
+//! ResolverClient::ask -> bounded queue -> helper thread: cache, else getaddrinfo -> order, cache
+//!         next_answer <- mailbox + waker <-----------------------------------------------+
+//! ```
+//!
+//! A good answer holds for `good_ns`, a bad one for `bad_ns`; where a lookup fails, the last good
+//! answer serves for up to `stale_ns` more. getaddrinfo tells no time to live: `good_ns` stands for
+//! it.
+//!
+//! Absent on purpose: a DNS client of our own. The system's knows `/etc/hosts`, search domains and
+//! whatever else the administrator set up.
+
+mod cache;
+
+use self::cache::{Cache, Cached};
+use crate::address::Address;
+use crate::mailbox::{Mailbox, MailboxSender};
+use crate::waker::Waker;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// Questions that wait for a helper thread, of all shards together.
+const QUESTIONS_MAX: usize = 1024;
+/// Answers that wait for one shard. A pool has at most one question for each key.
+const ANSWERS_MAX: usize = 1024;
+/// Addresses of one name that are used.
+const ADDRESSES_MAX: usize = 16;
+
+/// How a resolver works.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ResolverConfig {
+    /// How long addresses hold.
+    pub good_ns: u64,
+    /// How long "there are none" holds.
+    pub bad_ns: u64,
+    /// How much longer addresses serve when they cannot be looked up again.
+    pub stale_ns: u64,
+    /// Lookups at the same time.
+    pub threads: usize,
+}
+
+impl Default for ResolverConfig {
+    fn default() -> Self {
+        const SECOND_NS: u64 = 1_000_000_000;
+        Self {
+            good_ns: 30 * SECOND_NS,
+            bad_ns: SECOND_NS,
+            stale_ns: 600 * SECOND_NS,
+            threads: 2,
+        }
+    }
+}
+
+/// Why a name has no addresses.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ResolveError {
+    /// The system's resolver says so.
+    #[error("cannot find the host {name}: {reason}; check the name, or give its IP address")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The system's words.
+        reason: Arc<str>,
+    },
+    /// Too many names are being looked up.
+    #[error("cannot look {name} up now: {limit} lookups wait already")]
+    Busy {
+        /// The name.
+        name: String,
+        /// The most that may wait.
+        limit: usize,
+    },
+    /// Nobody is there to ask.
+    #[error("cannot look {name} up: there is no resolver here; give IP addresses")]
+    NoResolver {
+        /// The name.
+        name: String,
+    },
+}
+
+/// Looks a name up, which may take long.
+type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+struct Question {
+    id: u64,
+    host: String,
+    port: u16,
+    reply_to: MailboxSender<Answer>,
+}
+
+/// What became of a question.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// As it was asked with.
+    pub(crate) id: u64,
+    /// The addresses in the order to try them: at least one.
+    pub(crate) result: Result<Arc<[Address]>, ResolveError>,
+    /// How long it holds.
+    pub(crate) valid_ns: u64,
+}
+
+/// The resolver of a process. Clones are the same; its threads end with the last of them and of its
+/// clients.
+#[derive(Clone)]
+pub struct Resolver {
+    asking: Asking,
+}
+
+#[derive(Clone)]
+enum Asking {
+    Threads(SyncSender<Question>),
+    /// In the caller's own thread: where time is simulated.
+    #[cfg(feature = "simulator")]
+    AtOnce(Arc<Desk>),
+}
+
+/// One shard's way to a resolver.
+pub struct ResolverClient {
+    asking: Asking,
+    reply_to: MailboxSender<Answer>,
+    mailbox: Mailbox<Answer>,
+    /// Taken out of the mailbox, oldest first.
+    answers: VecDeque<Answer>,
+    /// Kept for its memory.
+    drained: Vec<Answer>,
+}
+
+/// What the helper threads share.
+struct Desk {
+    lookup: Box<Lookup>,
+    cache: Mutex<Cache>,
+    origin: Instant,
+}
+
+impl Resolver {
+    /// Starts the helper threads; they ask the system.
+    pub fn start(config: ResolverConfig) -> io::Result<Self> {
+        Self::with_lookup(config, |host, port| {
+            Ok((host, port).to_socket_addrs()?.collect())
+        })
+    }
+
+    /// As [`Self::start`], with another way to look names up.
+    pub fn with_lookup(
+        config: ResolverConfig,
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let desk = Arc::new(Desk::new(config, lookup));
+        let (sender, receiver) = sync_channel(QUESTIONS_MAX);
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..config.threads.max(1) {
+            let (desk, receiver) = (Arc::clone(&desk), Arc::clone(&receiver));
+            Builder::new()
+                .name("resolver".to_owned())
+                .spawn(move || desk.serve(&receiver))?;
+        }
+        Ok(Self {
+            asking: Asking::Threads(sender),
+        })
+    }
+
+    /// A resolver without threads, which looks names up where it is asked: for simulations, whose
+    /// time does not wait for threads.
+    #[cfg(feature = "simulator")]
+    #[must_use]
+    pub fn at_once(
+        config: ResolverConfig,
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            asking: Asking::AtOnce(Arc::new(Desk::new(config, lookup))),
+        }
+    }
+
+    /// The way of one shard, which `waker` wakes.
+    #[must_use]
+    pub fn client(&self, waker: Waker) -> ResolverClient {
+        let (reply_to, mailbox) = Mailbox::new(ANSWERS_MAX, waker);
+        ResolverClient {
+            asking: self.asking.clone(),
+            reply_to,
+            mailbox,
+            answers: VecDeque::new(),
+            drained: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Resolver")
+    }
+}
+
+impl ResolverClient {
+    /// Asks; the answer bears `id`.
+    pub(crate) fn ask(&self, id: u64, host: &str, port: u16) -> Result<(), ResolveError> {
+        let question = Question {
+            id,
+            host: host.to_owned(),
+            port,
+            reply_to: self.reply_to.clone(),
+        };
+        match &self.asking {
+            Asking::Threads(sender) => sender.try_send(question).map_err(|error| match error {
+                TrySendError::Full(question) => ResolveError::Busy {
+                    name: question.host,
+                    limit: QUESTIONS_MAX,
+                },
+                TrySendError::Disconnected(question) => ResolveError::NoResolver {
+                    name: question.host,
+                },
+            }),
+            #[cfg(feature = "simulator")]
+            Asking::AtOnce(desk) => {
+                desk.answer(question);
+                Ok(())
+            }
+        }
+    }
+
+    /// The next answer, if one has come.
+    pub(crate) fn next_answer(&mut self) -> Option<Answer> {
+        if self.answers.is_empty() {
+            self.mailbox.drain_into(&mut self.drained);
+            self.answers.extend(self.drained.drain(..));
+        }
+        self.answers.pop_front()
+    }
+}
+
+impl Desk {
+    fn new(
+        config: ResolverConfig,
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            lookup: Box::new(lookup),
+            cache: Mutex::new(Cache::new(config)),
+            origin: Instant::now(),
+        }
+    }
+
+    /// The life of a helper thread.
+    fn serve(&self, questions: &Mutex<Receiver<Question>>) {
+        loop {
+            let next = {
+                let questions = questions.lock().unwrap_or_else(PoisonError::into_inner);
+                questions.recv()
+            };
+            match next {
+                Ok(question) => self.answer(question),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn answer(&self, question: Question) {
+        let Question {
+            id,
+            host,
+            port,
+            reply_to,
+        } = question;
+        let Cached { result, valid_ns } = self.find(&host, port);
+        // A full mailbox is a shard that does not read: its pool asks again.
+        let _ = reply_to.send(Answer {
+            id,
+            result,
+            valid_ns,
+        });
+    }
+
+    fn find(&self, host: &str, port: u16) -> Cached {
+        let lock = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = lock().get(host, port, self.now_ns()) {
+            return cached;
+        }
+        let found = (self.lookup)(host, port)
+            .map(in_order)
+            .and_then(|addresses| match addresses.is_empty() {
+                true => Err(io::Error::other("it has no address")),
+                false => Ok(addresses),
+            });
+        let found = found.map_err(|error| ResolveError::Unknown {
+            name: host.to_owned(),
+            reason: error.to_string().into(),
+        });
+        lock().put(host, port, found, self.now_ns())
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The families take turns, the one of the system's first choice first (RFC 8305, 4); each keeps its
+/// order, and nothing comes twice.
+fn in_order(found: Vec<SocketAddr>) -> Arc<[Address]> {
+    let Some(first) = found.first() else {
+        return Arc::new([]);
+    };
+    let begins_with_v6 = first.is_ipv6();
+    let (first, second): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|address| address.is_ipv6() == begins_with_v6);
+    let mut ordered = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            break;
+        }
+        for address in pair.into_iter().flatten().map(Address::Inet) {
+            if !ordered.contains(&address) {
+                ordered.push(address);
+            }
+        }
+    }
+    ordered.truncate(ADDRESSES_MAX);
+    ordered.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waker::WakeReceiver;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// Goal: families alternate, beginning with the system's first; order within one stays; doubles go.
+    #[test]
+    fn families_take_turns() {
+        let found = addresses(&["[::1]:1", "[::2]:1", "1.1.1.1:1", "[::1]:1", "2.2.2.2:1"]);
+        let ordered: Vec<_> = in_order(found).iter().map(ToString::to_string).collect();
+        assert_eq!(ordered, ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1"]);
+        let found = addresses(&["1.1.1.1:1", "[::1]:1"]);
+        let ordered: Vec<_> = in_order(found).iter().map(ToString::to_string).collect();
+        assert_eq!(ordered, ["1.1.1.1:1", "[::1]:1"]);
+        assert!(in_order(Vec::new()).is_empty());
+        let many = (0..100).map(|port| SocketAddr::from(([1, 1, 1, 1], port)));
+        assert_eq!(in_order(many.collect()).len(), ADDRESSES_MAX);
+    }
+
+    fn wait_for(client: &mut ResolverClient) -> Answer {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(answer) = client.next_answer() {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "no answer");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Goal: answers come back through the mailbox with a wake; the second question is answered from
+    /// the cache; a name without addresses says which name it is.
+    #[test]
+    fn threads_answer_and_remember() {
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lookups);
+        let config = ResolverConfig::default();
+        let resolver = Resolver::with_lookup(config, move |host, port| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            match host {
+                "good.test" => Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]),
+                "empty.test" => Ok(Vec::new()),
+                _ => Err(io::Error::other("no such host")),
+            }
+        })
+        .unwrap();
+        let wakes = WakeReceiver::new().unwrap();
+        let mut client = resolver.client(wakes.waker());
+        for round in 0..2 {
+            client.ask(round, "good.test", 80).unwrap();
+            let answer = wait_for(&mut client);
+            assert_eq!(answer.id, round);
+            assert_eq!(answer.result.unwrap()[0].to_string(), "127.0.0.1:80");
+            assert!(answer.valid_ns <= config.good_ns && answer.valid_ns > 0);
+            assert!(wakes.take(), "each answer wakes");
+        }
+        assert_eq!(
+            lookups.load(Ordering::Relaxed),
+            1,
+            "the second is remembered"
+        );
+        for name in ["empty.test", "bad.test"] {
+            client.ask(7, name, 80).unwrap();
+            let error = wait_for(&mut client).result.unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+
+    /// Goal: the system's own resolver knows this machine.
+    #[test]
+    fn the_system_knows_localhost() {
+        let resolver = Resolver::start(ResolverConfig::default()).unwrap();
+        let wakes = WakeReceiver::new().unwrap();
+        let mut client = resolver.client(wakes.waker());
+        client.ask(1, "localhost", 80).unwrap();
+        let addresses = wait_for(&mut client).result.unwrap();
+        assert!(
+            addresses
+                .iter()
+                .all(|a| a.inet().unwrap().ip().is_loopback())
+        );
+    }
+}
