@@ -17,11 +17,16 @@
 mod request;
 mod shard;
 mod upstream;
+mod call;
+mod conversation;
 
+pub use call::UpstreamCall;
+pub use conversation::UpstreamConversation;
 pub use request::{AsyncRequest, BodyReadError, Reply};
 pub use shard::{AsyncShard, Sleep};
-pub use upstream::{UpstreamCall, UpstreamError, UpstreamId, UpstreamReply};
+pub use upstream::{UpstreamError, UpstreamId, UpstreamReply};
 
+use crate::client::{Client, ExchangeEvent, ExchangeId};
 use crate::completions::Completions;
 use crate::request::Request;
 use crate::response::Response;
@@ -245,6 +250,20 @@ where
 
     fn trim_pools(&mut self) -> usize {
         self.futures.trim() + self.shard.trim_pools()
+    }
+
+    fn client(&self) -> Option<&Client> {
+        Some(self.shard.client())
+    }
+
+    fn exchange_event(
+        &mut self,
+        _id: ExchangeId,
+        user: u64,
+        event: ExchangeEvent<'_>,
+        completions: &mut Completions<'_>,
+    ) {
+        self.shard.hear(user, event, &completions.pools().blocks);
     }
 
     fn async_shard(&mut self) -> Option<&mut AsyncShard> {

@@ -59,6 +59,13 @@ impl BodyDecoder {
         Some(Self { state })
     }
 
+    /// A decoder for bytes that are not framed.
+    pub(crate) fn until_close() -> Self {
+        Self {
+            state: State::UntilClose,
+        }
+    }
+
     /// Takes body bytes off the front of `bytes`. Call again with what is left until the step is
     /// complete or nothing is left. A fault is final.
     pub fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<BodyStep<'b>, BodyError> {

@@ -1,15 +1,36 @@
-//! The client's half of one connection: bytes in, events out, no sockets.
+//! Requests to other servers.
 //!
-//! On the path: the load generator tells it of each request it writes and feeds it what arrives;
-//! out come heads, body parts and completions in the order of the requests (pipelining).
+//! Two things: [`ClientConnection`], the client's half of one connection, bytes in, events out, no
+//! sockets; and [`Client`], a shard's exchanges with other servers over connections it keeps.
 //!
-//! Absent on purpose: requests (see `encode`), sockets, deadlines and reuse across connections.
+//! On the path of the first: the load generator tells it of each request it writes and feeds it what
+//! arrives; out come heads, body parts and completions in the order of the requests (pipelining).
 //! Nothing is copied while responses arrive whole; a head that is cut is kept in one pooled block.
+//! Absent from it on purpose: requests (see `encode`), sockets, deadlines and reuse.
+//!
+//! ```text
+//! exchange.rs      what is asked for and what happens to it: the words of the interface
+//! shard_client.rs  Client: begin, write, pause, abort
+//! running.rs       one exchange under way: output, phases and their deadlines
+//! driving.rs       connections, sends and timers, with the shard's driver in hand
+//! reading.rs       answers out of what arrives
+//! ```
 
 mod expected;
 mod last_head;
+mod exchange;
+mod shard_client;
+mod running;
+mod driving;
+mod reading;
 
+pub(crate) use self::driving::Listener;
+pub use self::exchange::{
+    AnswerHead, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, FailureCause,
+    OutgoingRequest, Phase, Timeouts,
+};
 pub use self::last_head::LastHead;
+pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
 
 use self::expected::Expected;
 use self::last_head::Meaning;

@@ -8,7 +8,7 @@ use crate::connection::{Connection, Pending};
 use crate::connections::Connections;
 use crate::response::Response;
 use crate::server::{Exchange, Written, log_output};
-use crate::service::{RequestToken, Wants};
+use crate::service::{Flow, RequestToken, Wants};
 use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{ShardPools, SocketId};
 
@@ -31,6 +31,24 @@ impl Completions<'_> {
         token: RequestToken,
         answer: impl FnOnce(&mut Response<'_>, &mut ShardPools),
     ) -> bool {
+        self.proceed(token, |response, pools| {
+            answer(response, pools);
+            match response.outgoing.is_open() {
+                true => Flow::Stream(Wants::ROOM),
+                false => Flow::Done,
+            }
+        })
+    }
+
+    /// Goes on with the request behind the token, as if [`crate::Service::stream`] had been called about
+    /// it, only that what it waits for already it goes on waiting for: `Stream` adds to that, `Pending`
+    /// adds nothing. What is written leaves with the tick. False: its connection is gone, or it was
+    /// answered; `go_on` was not called then.
+    pub fn proceed(
+        &mut self,
+        token: RequestToken,
+        go_on: impl FnOnce(&mut Response<'_>, &mut ShardPools) -> Flow,
+    ) -> bool {
         let Some((connection, pending)) = find(self.connections, token) else {
             return false;
         };
@@ -51,17 +69,45 @@ impl Completions<'_> {
             outgoing: stream.map_or(Outgoing::Whole, |stream| stream.outgoing),
             wire: None,
         };
-        answer(&mut response, self.pools);
+        let flow = go_on(&mut response, self.pools);
         let written = Written::of(&response);
         let log = &mut exchange.access_log;
         log_output(log, connection, output_bytes_before, written.sent);
-        if written.outgoing.is_open() {
-            exchange.wait_for(connection, Wants::ROOM, pending, written, self.now_ns);
-        } else {
-            exchange.end_exchange(connection, pending, written, self.now_ns);
+        let before = connection.stream.as_deref().map(|stream| stream.wants);
+        let before = before.unwrap_or_default();
+        let wants = match flow {
+            Flow::Done => None,
+            _ if written.is_complete() => None,
+            Flow::Pending => Some(before),
+            Flow::Stream(wants) => Some(Wants {
+                body: before.body || wants.body,
+                room: before.room || wants.room,
+            }),
+        };
+        match wants {
+            Some(wants) => exchange.wait_for(connection, wants, pending, written, self.now_ns),
+            None => exchange.end_exchange(connection, pending, written, self.now_ns),
         }
-        self.answered.push(connection.socket);
+        let socket = connection.socket;
+        self.go_on_with(socket);
         true
+    }
+
+    /// Once for several calls in a row about one connection.
+    fn go_on_with(&mut self, socket: SocketId) {
+        if self.answered.last() != Some(&socket) {
+            self.answered.push(socket);
+        }
+    }
+
+    /// Memory of the shard.
+    pub fn pools(&mut self) -> &mut ShardPools {
+        self.pools
+    }
+
+    /// Time of the event being handled.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Makes the server call [`crate::Service::stream`] about this request, with
@@ -84,7 +130,8 @@ impl Completions<'_> {
         if let Some(stream) = connection.stream.as_deref_mut() {
             stream.is_resumed = true;
         }
-        self.answered.push(connection.socket);
+        let socket = connection.socket;
+        self.go_on_with(socket);
         true
     }
 }

@@ -24,7 +24,7 @@ use crate::manner::Manner;
 use crate::parse::{Parsed, RequestAttempt, parse_request_head, parse_whole_request_head};
 use crate::request::RequestBody;
 use crate::status::StatusCode;
-use crate::streaming::Streaming;
+use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{SocketId, TimerId};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};
 
@@ -309,6 +309,12 @@ impl Connection {
     /// the answer before the peer has read it.
     pub(crate) fn closes_cleanly(&self) -> bool {
         (self.is_last_request || self.is_peer_finished) && self.input.is_none()
+    }
+
+    /// It carries another protocol, which may say nothing for as long as it likes.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        let stream = self.stream.as_deref();
+        stream.is_some_and(|stream| stream.outgoing == Outgoing::Tunnel)
     }
 
     /// Between requests, with nothing to send: closing it hurts nobody.

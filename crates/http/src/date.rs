@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
+const SERVER_LINE: &str = "Server: millpond\r\n";
 const LINES: &str = "Server: millpond\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 const LINES_END: usize = OK_LINE.len() + LINES.len();
 /// The longest content type that is worth remembering.
@@ -74,6 +75,12 @@ impl StandingLines {
     #[inline]
     pub(crate) fn lines(&self) -> &[u8] {
         &self.text[OK_LINE.len()..LINES_END]
+    }
+
+    /// The `Date` line alone, for answers whose other lines are somebody else's.
+    #[inline]
+    pub(crate) fn date_line(&self) -> &[u8] {
+        &self.text[OK_LINE.len() + SERVER_LINE.len()..LINES_END]
     }
 
     /// The status line of 200 OK and the lines, so that one copy writes both.

@@ -256,6 +256,33 @@ pub fn encode_request(
     Ok(())
 }
 
+/// Appends the request line and the field lines of a request, without what frames its body and without
+/// the empty line. `Host` comes first. On failure nothing was appended.
+pub(crate) fn encode_request_lines(
+    output: &mut Buffer,
+    blocks: &BlockPool,
+    method: Method,
+    target: &[u8],
+    host: &[u8],
+    fields: &[(&str, &[u8])],
+) -> Result<(), PoolError> {
+    // Room for what frames the body too.
+    const FIXED: usize =
+        "EXTENSION  HTTP/1.1\r\nHost: \r\nTransfer-Encoding: chunked\r\n\r\n".len() + DIGITS_MAX;
+    let fields_bytes: usize = fields
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 4)
+        .sum();
+    output.reserve(blocks, FIXED + target.len() + host.len() + fields_bytes)?;
+    let method = method.as_str().as_bytes();
+    output.append_all_within_capacity([method, b" ", target, b" HTTP/1.1\r\nHost: ", host]);
+    output.append_within_capacity(LINE_END);
+    for (name, value) in fields {
+        append_field(output, name.as_bytes(), value);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,11 +43,15 @@ pub mod access_log;
 pub mod log;
 pub mod serve;
 pub mod client;
+pub mod proxy;
 
 pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
 pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
-pub use client::{AlikeResponses, ClientConnection, ClientError, ClientEvent, LastHead};
+pub use client::{
+    AlikeResponses, Client, ClientConfig, ClientConnection, ClientError, ClientEvent,
+    ExchangeEvent, ExchangeId, LastHead, OutgoingRequest,
+};
 pub use completions::Completions;
 pub use encode::encode_request;
 pub use error::{BodyError, ParseError};
@@ -67,7 +71,7 @@ pub use response::{BodyLength, Response, WriteError};
 pub use router::{Routed, Router};
 pub use scan::ScannerKind;
 pub use serve::{
-    DriverChoice, Running, ServeConfig, ServeError, ServeReport, ShardServer,
+    DriverChoice, Reread, Running, ServeConfig, ServeError, ServeReport, ShardServer,
     TLS_HANDSHAKE_BYTES_MAX, load_tls, serve, serve_with,
 };
 pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};

@@ -83,6 +83,14 @@ impl Method {
         }
     }
 
+    /// Making the request twice means the same as making it once (RFC 9110 9.2.2).
+    pub fn is_idempotent(self) -> bool {
+        match self {
+            Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace => true,
+            Self::Post | Self::Patch | Self::Connect | Self::Extension => false,
+        }
+    }
+
     /// A request with this method announces its body's length even when it is zero, because a
     /// server may expect one (RFC 9110 8.6).
     pub fn announces_empty_body(self) -> bool {

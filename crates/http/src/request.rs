@@ -3,7 +3,7 @@
 //! Absent on purpose: percent-decoding (the service knows which bytes it accepts). A body that a
 //! service wants in parts is not here: it comes to `Service::stream`.
 
-use crate::head::{HeadFields, RequestHead, Version};
+use crate::head::{Framing, HeadFields, RequestHead, Version};
 use crate::method::Method;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
@@ -78,6 +78,11 @@ impl<'a> Request<'a> {
             .spans()
             .iter()
             .map(|f| (f.name.of(self.bytes), f.value.of(self.bytes)))
+    }
+
+    /// How the end of the body is known: what a relay says of the body it passes on.
+    pub fn framing(&self) -> Framing {
+        self.head.framing
     }
 
     /// The client's version.

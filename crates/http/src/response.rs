@@ -166,7 +166,9 @@ impl Response<'_> {
                 Ok(())
             }
             Outgoing::Chunked => Ok(encode_chunk(self.output, self.blocks, part)?),
-            Outgoing::UntilClose => Ok(self.output.extend_from_slice(self.blocks, part)?),
+            Outgoing::UntilClose | Outgoing::Tunnel => {
+                Ok(self.output.extend_from_slice(self.blocks, part)?)
+            }
             Outgoing::Whole | Outgoing::Finished => Err(WriteError::NotOpen),
         }
     }
@@ -208,8 +210,10 @@ impl Response<'_> {
     /// Ends the body, with fields behind it. They are left out where it is not chunked.
     pub fn finish_with(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), WriteError> {
         match self.outgoing {
-            Outgoing::Length { remaining_bytes: 0 } | Outgoing::UntilClose | Outgoing::Bodyless => {
-            }
+            Outgoing::Length { remaining_bytes: 0 }
+            | Outgoing::UntilClose
+            | Outgoing::Tunnel
+            | Outgoing::Bodyless => {}
             Outgoing::Chunked => encode_last_chunk(self.output, self.blocks, trailers)?,
             Outgoing::Length { remaining_bytes } => {
                 let left_bytes = remaining_bytes;

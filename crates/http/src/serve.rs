@@ -14,7 +14,7 @@ mod signals;
 mod tls;
 mod watch;
 
-pub use config::{ServeConfig, ServeError, ServeReport};
+pub use config::{Reread, ServeConfig, ServeError, ServeReport};
 pub use millpond_io::DriverChoice;
 pub use shard_server::ShardServer;
 pub use shards::{Running, serve_with};
@@ -39,7 +39,7 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     // Before anything else: a signal that comes early must not kill a half-started server.
-    let rereads = config.tls.is_some() || config.access_log.is_some();
+    let rereads = config.tls.is_some() || config.access_log.is_some() || config.reread.is_some();
     let signals = SignalWatch::install(rereads).map_err(ServeError::Signals)?;
     shards::run(config, make, |running, notices| {
         let forwarder = signals.forward_to(notices.sender())?;

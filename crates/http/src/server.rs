@@ -24,6 +24,7 @@ mod crowd;
 mod drain;
 mod observe;
 mod logging;
+mod outward;
 #[cfg(test)]
 mod bench;
 
@@ -34,6 +35,7 @@ use plain::Progress;
 pub(crate) use stream::Written;
 
 use crate::access_log::ShardLog;
+use crate::client::Client;
 use crate::completions::Completions;
 use crate::connection::Connection;
 use crate::connections::Connections;
@@ -69,6 +71,10 @@ pub(crate) struct ServerParts {
 /// A [`Service`] as an [`io::Protocol`](Protocol).
 pub(crate) struct Server<S> {
     service: S,
+    /// The service's requests to others; it is lent while it tells of them.
+    client: Option<Client>,
+    /// It has more to do than one tick let it.
+    is_client_restless: bool,
     connections: Connections,
     exchange: Exchange,
     /// Connections answered late, to go on with.
@@ -94,6 +100,8 @@ impl<S: Service> Server<S> {
         let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks);
         exchange.access_log = parts.access_log.map(Box::new);
         Self {
+            client: service.client().cloned(),
+            is_client_restless: false,
             service,
             connections: Connections::new(parts.pool_mode, &parts.limits),
             exchange,
@@ -165,6 +173,9 @@ impl<S: Service> Server<S> {
         if let (Some(log), Some(peer)) = (self.exchange.access_log.as_deref_mut(), peer) {
             log.accepted(socket.slot(), peer);
         }
+        if let Some(peer) = peer.filter(|_| self.service.wants_peers()) {
+            self.service.accepted(socket.slot(), peer);
+        }
         self.connections_changed();
         if self.exchange.is_draining {
             self.expect_request_soon(shard, socket);
@@ -181,7 +192,7 @@ impl<S: Service> Server<S> {
         bytes: &[u8],
     ) {
         let Some(connection) = self.connections.get_mut_receiving(socket, shard.now_ns) else {
-            return self.upstream_event(shard, &Event::Received { socket, bytes });
+            return self.client_event(shard, &Event::Received { socket, bytes });
         };
         let mut served = Progress::default();
         debug_assert!(!connection.is_known_plain || connection.is_plain());
@@ -246,15 +257,16 @@ impl<S: Service> Server<S> {
         match *event {
             Event::Accepted { socket } => self.accepted(shard, socket),
             Event::PeerFinished { socket } => self.peer_finished(shard, socket),
-            Event::Failed { socket, error } => {
+            Event::Failed { socket, .. } => {
                 self.forget(shard, socket);
-                self.upstream_event(shard, &Event::Failed { socket, error });
+                self.client_event(shard, event);
             }
+            Event::Connected { .. } => self.client_event(shard, event),
             Event::SendDrained { socket } => self.send_drained(shard, socket),
             Event::SendBlocked { socket } => self.send_blocked(shard, socket),
             Event::Woken => self.woken(shard),
             Event::AcceptFailed { error } => self.accept_failed(shard, error),
-            // A server connects to nobody; kinds of events to come are not for it either.
+            // Kinds of events to come are not for it.
             _ => {}
         }
     }
@@ -275,17 +287,9 @@ impl<S: Service> Server<S> {
         self.exchange.settle(connection, shard);
     }
 
-    /// Something happened to a socket that is no client's.
-    #[cold]
-    fn upstream_event<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, event: &Event<'_>) {
-        if let Some(futures) = self.service.async_shard() {
-            futures.upstream_event(shard, event);
-        }
-    }
-
     fn peer_finished<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         let Some(connection) = self.connections.get_mut(socket) else {
-            return self.upstream_event(shard, &Event::PeerFinished { socket });
+            return self.client_event(shard, &Event::PeerFinished { socket });
         };
         connection.is_peer_finished = true;
         self.exchange.settle(connection, shard);
@@ -295,7 +299,7 @@ impl<S: Service> Server<S> {
     #[cold]
     fn send_blocked<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         let Some(connection) = self.connections.get_mut(socket) else {
-            return;
+            return self.client_event(shard, &Event::SendBlocked { socket });
         };
         connection.is_blocked = true;
         let output_bytes = u64::from(connection.output_bytes_last);
@@ -304,7 +308,7 @@ impl<S: Service> Server<S> {
 
     fn send_drained<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
         let Some(connection) = self.connections.get_mut(socket) else {
-            return;
+            return self.client_event(shard, &Event::SendDrained { socket });
         };
         connection.is_blocked = false;
         connection.since_ns = shard.now_ns;
@@ -318,6 +322,9 @@ impl<S: Service> Server<S> {
 
     fn woken<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         self.exchange.standing_lines.refresh(shard.now_ns);
+        if let Some(client) = &self.client {
+            client.woken(shard);
+        }
         self.complete(shard, S::woken);
     }
 
@@ -335,6 +342,11 @@ impl<S: Service> Server<S> {
             answered: &mut self.answered,
         };
         answer(&mut self.service, &mut completions);
+        self.go_on_with_answered(shard);
+    }
+
+    /// Goes on with the connections whose requests were gone on with.
+    fn go_on_with_answered<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut answered = std::mem::take(&mut self.answered);
         for socket in answered.drain(..) {
             // From here on it is idle, however long the answer took.
@@ -356,6 +368,9 @@ impl<S: Service> Server<S> {
             };
             connection.is_dirty = false;
             self.exchange.send_output(connection, shard);
+            if connection.pending.is_some() {
+                self.exchange.offer_room(connection);
+            }
             if self.exchange.closes_idle && connection.is_idle() {
                 connection.is_closing = true;
                 connection.is_known_plain = false;
@@ -430,7 +445,8 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             HAND_OVER_TIMER => self.end_hand_over(shard),
             user => {
                 let futures = self.service.async_shard();
-                if !futures.is_some_and(|futures| futures.timer_expired(shard, user)) {
+                let is_theirs = futures.is_some_and(|futures| futures.timer_expired(shard, user));
+                if !is_theirs && !self.client_timer_expired(shard, user) {
                     self.deadline_passed(shard, SocketId::from_bits(user));
                 }
             }
@@ -444,6 +460,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         if let Some(futures) = self.service.async_shard() {
             futures.pump(shard);
         }
+        self.pump_client(shard);
         self.flush(shard);
         self.exchange.spare_output.release();
         self.ticks_to_last = self.ticks_to_last.saturating_sub(1);
@@ -465,7 +482,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     }
 
     fn wait_plan(&mut self, now_ns: u64) -> WaitPlan {
-        let has_backlog = !self.backlog_due.is_empty();
+        let has_backlog = !self.backlog_due.is_empty() || self.is_client_restless;
         WaitPlan {
             deadline_ns: has_backlog.then_some(now_ns),
             ..WaitPlan::default()

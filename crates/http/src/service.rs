@@ -6,11 +6,12 @@
 //! others do not.
 
 use crate::asynchronous::AsyncShard;
+use crate::client::{Client, ExchangeEvent, ExchangeId};
 use crate::completions::Completions;
 use crate::metrics::MetricsText;
 use crate::request::Request;
 use crate::response::Response;
-use millpond_io::{ShardPools, Waker};
+use millpond_io::{Peer, ShardPools, Waker};
 use millpond_mempool::PoolStats;
 
 /// What became of a request.
@@ -149,11 +150,40 @@ pub trait Service {
     /// at most, instead of any further call about it; `state` is [`ServiceContext::state`].
     fn abandoned(&mut self, _token: RequestToken, _state: u64) {}
 
+    /// Whether [`Self::accepted`] is to be told who connects, which costs a system call each time.
+    fn wants_peers(&self) -> bool {
+        false
+    }
+
+    /// A client connected. Its requests have tokens of this slot, until the next client has it.
+    fn accepted(&mut self, _slot: usize, _peer: Peer) {}
+
     /// All events of a tick are handled: the place to hand batches to other threads.
     fn tick_ended(&mut self) {}
 
     /// The shard's waker was used: the place to collect what other threads have done.
     fn woken(&mut self, _completions: &mut Completions<'_>) {}
+
+    /// The requests that this service makes to other servers, if it makes any: the server drives them
+    /// and tells of them in [`Self::exchange_event`]. Asked once, when the server is made.
+    fn client(&self) -> Option<&Client> {
+        None
+    }
+
+    /// Something happened to an exchange of [`Self::client`]; `user` is what it was begun with. What is
+    /// borrowed lies where it was received. Others, and requests that wait for this one, may be gone on
+    /// with from here: nothing of it calls back.
+    fn exchange_event(
+        &mut self,
+        _id: ExchangeId,
+        _user: u64,
+        _event: ExchangeEvent<'_>,
+        _completions: &mut Completions<'_>,
+    ) {
+    }
+
+    /// The time has come that [`Client::alarm_at`] was told.
+    fn alarm(&mut self, _completions: &mut Completions<'_>) {}
 
     /// What futures of this service wait on, if it has any: the server sees to it.
     fn async_shard(&mut self) -> Option<&mut AsyncShard> {

@@ -40,6 +40,8 @@ pub(crate) enum Outgoing {
     },
     Chunked,
     UntilClose,
+    /// Another protocol's bytes, both ways, until either side closes.
+    Tunnel,
     /// The head is all: HEAD, 204, 304.
     Bodyless,
     Finished,
@@ -50,7 +52,7 @@ impl Outgoing {
     pub(crate) fn is_open(self) -> bool {
         match self {
             Self::Length { remaining_bytes } => remaining_bytes > 0,
-            Self::Chunked | Self::UntilClose => true,
+            Self::Chunked | Self::UntilClose | Self::Tunnel => true,
             Self::Whole | Self::Bodyless | Self::Finished => false,
         }
     }
@@ -100,6 +102,13 @@ impl Streaming {
             wants_continue: false,
             is_resumed: false,
             trailer: Buffer::new(),
+        }
+    }
+
+    /// From here on the client's bytes belong to another protocol: all of them are parts.
+    pub(crate) fn open_tunnel(&mut self) {
+        if self.outgoing == Outgoing::Tunnel && !matches!(self.incoming, Incoming::Reading(_)) {
+            self.incoming = Incoming::Reading(BodyDecoder::until_close());
         }
     }
 

@@ -13,6 +13,8 @@
 #[allow(dead_code, reason = "the other test program uses the rest")]
 #[path = "http/support.rs"]
 mod support;
+#[path = "relay/mod.rs"]
+mod relay;
 #[path = "heap/files.rs"]
 mod files;
 #[path = "heap/logged.rs"]
@@ -20,9 +22,11 @@ mod logged;
 
 use millpond_http::asynchronous::UpstreamId;
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, BodyLength, Flow, Limits, Method, Plaintext, Reply,
-    Request, Response, Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
+    AsyncRequest, AsyncService, AsyncShard, BodyLength, Client, ClientConfig, Flow, Limits, Method,
+    Plaintext, Reply, Request, Response, Service, ServiceContext, ShardStart, StatusCode,
+    StreamEvent, Wants,
 };
+use millpond_io::connection_pool::Target;
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -312,6 +316,39 @@ fn assert_no_heap_calls_of_futures(rounds: usize) {
     }
 }
 
+fn relay_service(start: &ShardStart, upstream: SocketAddr) -> impl Service + use<> {
+    let client = Client::new(start, ClientConfig::default());
+    let targets = vec![Target::at(upstream.into())];
+    relay::Relay::new(client, targets, start.pool_mode)
+}
+
+/// Requests that are passed on: none of them, nor of what passes, is malloc's. (Answers of which one
+/// receive brings more than the largest pooled block are not among them: they cost a heap call.)
+fn assert_no_heap_calls_of_exchanges(rounds: usize) {
+    let upstream = TestServer::with_limits(Limits::default(), |_| InParts);
+    let address = upstream.address;
+    let body = vec![b'x'; 200_000];
+    let head = format!(
+        "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let upload = [head.as_bytes(), &body].concat();
+    let chunked = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+        5\r\nhello\r\n0\r\n\r\n"
+        .to_vec();
+    for exchange in [
+        ("an upload passed on", vec![upload], 1),
+        ("an echo passed on", vec![chunked], 1),
+    ] {
+        let on = server_with(PoolMode::On, move |start| relay_service(start, address));
+        let calls = steady_heap_calls(&mut on.connect(), &exchange, rounds);
+        assert_eq!(calls, 0, "{}", exchange.0);
+        let off = server_with(PoolMode::Off, move |start| relay_service(start, address));
+        let calls = heap_calls(&mut off.connect(), &exchange, rounds);
+        assert!(calls >= rounds as u64, "{}: {calls}", exchange.0);
+    }
+}
+
 /// Goal: no heap call per request with pools on, at least one with pools off, for plaintext alone
 /// and pipelined, and for every other kind of exchange. One test, since there is one counter.
 #[test]
@@ -359,4 +396,5 @@ fn pools_take_every_heap_call_off_the_request_path() {
     files::files_make_no_heap_call(ROUNDS);
     logged::log_makes_no_heap_call(ROUNDS);
     assert_no_heap_calls_of_futures(ROUNDS / 10);
+    assert_no_heap_calls_of_exchanges(ROUNDS / 10);
 }

@@ -1,7 +1,10 @@
 //! What an `async` handler owns of its request, and what it answers with.
 
+use super::call::UpstreamCall;
+use super::conversation::UpstreamConversation;
 use super::shard::{AsyncShard, Sleep};
-use super::upstream::{UpstreamCall, UpstreamId};
+use super::upstream::{UpstreamError, UpstreamId};
+use crate::head::Framing;
 use crate::head::{HeadFields, RequestHead};
 use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
 use crate::method::Method;
@@ -10,6 +13,7 @@ use crate::response::Response;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 
 /// A body on its way from the server to a future.
@@ -117,9 +121,29 @@ impl AsyncRequest {
         fields: &[(&str, &[u8])],
         body: &[u8],
     ) -> UpstreamCall {
-        let blocks = &self.blocks;
-        self.shard
-            .call(upstream, blocks, method, target, fields, body)
+        let draft = self
+            .shard
+            .draft(upstream, &self.blocks, method, target, fields);
+        let local = Rc::clone(&self.shard.local);
+        UpstreamCall::new(local, self.blocks.clone(), draft, body)
+    }
+
+    /// Asks another server with a body that is written in parts, of so many bytes or in chunks, and
+    /// reads the answer's in parts.
+    pub fn converse(
+        &self,
+        upstream: UpstreamId,
+        method: Method,
+        target: &[u8],
+        fields: &[(&str, &[u8])],
+        body: Framing,
+    ) -> Result<UpstreamConversation, UpstreamError> {
+        let mut draft = self
+            .shard
+            .draft(upstream, &self.blocks, method, target, fields)?;
+        draft.framing = body;
+        let local = Rc::clone(&self.shard.local);
+        UpstreamConversation::begin(local, self.blocks.clone(), draft)
     }
 }
 

@@ -1,12 +1,15 @@
 //! What the futures of one shard wait on besides their requests: time, and other servers.
 //!
 //! Futures only note what they want; the server hands it to the shard's timers and driver when the
-//! tick ends (`pump`), and brings the events back.
+//! tick ends (`pump`, and the [`Client`]'s own), and brings the events back.
 
 use super::request::{AsyncRequest, BodyCell};
-use super::upstream::Upstreams;
+use super::upstream::{BODY_BYTES_MAX, Upstreams};
+use crate::client::Client;
+use crate::limits::Limits;
 use crate::request::Request;
 use crate::service::ServiceContext;
+use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Driver, ShardContext, TimerId, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 use std::cell::RefCell;
@@ -14,9 +17,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Timers of futures are told from those of sockets, whose slots are dense, by these bits.
+/// Timers of futures are told from those of sockets, whose slots are dense, by this bit.
 const SLEEP_TIMER_BIT: u64 = 1 << 31;
-pub(super) const CALL_TIMER_BIT: u64 = 1 << 30;
 
 /// One shard's place for everything its futures wait on. Clones are the same place.
 #[derive(Clone)]
@@ -28,6 +30,7 @@ pub(super) struct Local {
     pub(super) bodies: RefCell<Slab<BodyCell>>,
     sleeps: RefCell<Sleeps>,
     pub(super) upstreams: RefCell<Upstreams>,
+    pub(super) client: Client,
 }
 
 struct Sleeps {
@@ -45,8 +48,18 @@ struct SleepState {
 }
 
 impl AsyncShard {
-    /// A place without upstreams.
+    /// A place without upstreams, whose addresses will have to be given as numbers.
     pub fn new(mode: PoolMode) -> Self {
+        let limits = Limits {
+            body_bytes_max: BODY_BYTES_MAX,
+            ..Limits::default()
+        };
+        let client = Client::with_parts(mode, PoolConfig::default(), limits, None);
+        Self::with_client(mode, client)
+    }
+
+    /// A place whose calls go through `client`, of this shard and of nobody else's.
+    pub fn with_client(mode: PoolMode, client: Client) -> Self {
         Self {
             local: Rc::new(Local {
                 bodies: RefCell::new(Slab::new("http_async_bodies", mode)),
@@ -56,6 +69,7 @@ impl AsyncShard {
                     dropped: Vec::new(),
                 }),
                 upstreams: RefCell::new(Upstreams::new(mode)),
+                client,
             }),
         }
     }
@@ -120,12 +134,14 @@ impl AsyncShard {
         visit(self.local.bodies.borrow().stats());
         visit(self.local.sleeps.borrow().slab.stats());
         visit(self.local.upstreams.borrow().stats());
+        self.local.client.visit_pool_stats(visit);
     }
 
     pub(super) fn trim_pools(&self) -> usize {
         self.local.bodies.borrow_mut().trim()
             + self.local.sleeps.borrow_mut().slab.trim()
             + self.local.upstreams.borrow_mut().trim()
+            + self.local.client.trim_pools()
     }
 
     /// Hands over what futures asked for. At the end of every tick.
@@ -146,8 +162,6 @@ impl AsyncShard {
         for timer in dropped.drain(..) {
             shard.timers.remove(timer);
         }
-        drop(sleeps);
-        self.local.upstreams.borrow_mut().pump(shard);
     }
 
     /// A timer fired; false when it is not one of ours.
@@ -157,8 +171,7 @@ impl AsyncShard {
         user: u64,
     ) -> bool {
         if user & SLEEP_TIMER_BIT == 0 {
-            let mut upstreams = self.local.upstreams.borrow_mut();
-            return upstreams.timer_expired(shard, user);
+            return false;
         }
         let handle = Handle::from_bits(user & !SLEEP_TIMER_BIT);
         let mut sleeps = self.local.sleeps.borrow_mut();

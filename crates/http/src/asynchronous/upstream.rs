@@ -1,44 +1,51 @@
-//! Calls to other servers over connections of the shard's own, kept alive between calls.
+//! Calls to other servers, over connections of the shard's own that are kept between calls.
 //!
-//! Absent on purpose: sharing between shards, bodies in parts, and trying again: the caller knows
-//! whether its request may be repeated.
+//! On the path: a handler asks, [`Client`] does it, and what arrives is put into the call's cell,
+//! where the handler's future finds it. A call that is made again was provably not served: see
+//! [`ExchangeFailure::may_repeat`].
+//!
+//! Absent on purpose: sharing between shards, and redirects to other servers: a name that an answer
+//! brings is nobody the program has chosen.
 
-use super::shard::{AsyncShard, CALL_TIMER_BIT, Local};
-use crate::client::{ClientConnection, ClientError, ClientEvent};
-use crate::encode::encode_request;
-use crate::limits::Limits;
+use super::shard::{AsyncShard, Local};
+use crate::client::{
+    Client, ExchangeEvent, ExchangeFailure, ExchangeId, ExchangeReport, OutgoingRequest, Timeouts,
+};
+use crate::encode::encode_request_lines;
+use crate::head::{Framing, HeadFields};
+use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
 use crate::method::Method;
+use crate::parse::{Parsed, parse_response_head};
 use crate::status::StatusCode;
-use millpond_io::{Address, Driver, Errno, Event, ShardContext, SocketId, TimerId};
+use millpond_io::Address;
+use millpond_io::connection_pool::{PoolKey, Target};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
-/// Connections to one upstream, in use or kept.
+/// Connections to one upstream, unless its target says otherwise.
 const CONNECTIONS_MAX: usize = 64;
-/// From the call to the end of its answer.
-const CALL_TIMEOUT_NS: u64 = 30_000_000_000;
 /// The largest answer that is gathered.
-const BODY_BYTES_MAX: u64 = 16 << 20;
+pub(super) const BODY_BYTES_MAX: u64 = 16 << 20;
+/// So much of an answer that is read in parts waits for its reader.
+const UNREAD_BYTES_MAX: usize = 32 * 1024;
 
 /// Names an upstream of one [`AsyncShard`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UpstreamId(usize);
 
 /// Why a call has no answer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum UpstreamError {
-    /// The upstream refused, reset or could not be reached.
-    #[error("the connection to the upstream failed: {0}")]
-    Failed(Errno),
-    /// What it sent is not a sound answer, or breaks off.
+    /// The upstream failed, or took too long: see the failure's phase.
     #[error(transparent)]
-    Answer(#[from] ClientError),
-    /// It took too long.
-    #[error("the upstream did not answer in time")]
-    TimedOut,
+    Exchange(#[from] ExchangeFailure),
+    /// What was written does not fit what was announced.
+    #[error("the request's body is not as long as was announced")]
+    BodyLength,
+    /// The call was answered, or has failed, before.
+    #[error("the call is over")]
+    Over,
     /// No memory for the request or the answer.
     #[error(transparent)]
     Memory(#[from] PoolError),
@@ -49,63 +56,127 @@ pub enum UpstreamError {
 pub struct UpstreamReply {
     /// Its status.
     pub status: StatusCode,
+    /// Its head, as received.
+    pub head: Buffer,
     /// Its whole body.
     pub body: Buffer,
 }
 
+impl UpstreamReply {
+    /// Value of the first field with this name. Looks through the head: ask once.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        field_of(&self.head, name)
+    }
+}
+
+/// Value of the first field with this name in the head of an answer.
+pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
+    let limits = Limits {
+        head_bytes_max: HEAD_BYTES_CAPACITY,
+        fields_max: FIELDS_CAPACITY,
+        ..Limits::default()
+    };
+    let mut fields = HeadFields::new();
+    // It was accepted before, under limits that are no wider.
+    match parse_response_head(head, &limits, &mut fields) {
+        Ok(Parsed::Complete(_)) => fields.value_of(head, name.as_bytes()),
+        _ => None,
+    }
+}
+
 struct Upstream {
-    address: Address,
+    key: PoolKey,
     host: Box<[u8]>,
-    /// Kept alive, the one used last at the end.
-    idle: Vec<SocketId>,
-    connection_count: usize,
-    /// Calls without a connection, the oldest first.
-    waiting: VecDeque<Handle<Call>>,
 }
 
-struct Call {
-    upstream: usize,
-    method: Method,
-    request: Buffer,
-    reply: UpstreamReply,
-    outcome: Option<Result<(), UpstreamError>>,
-    waker: Option<Waker>,
-    timer: Option<TimerId>,
-    socket: Option<SocketId>,
+/// What a call has of its answer, until its future takes it.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// `None`: it is over.
+    pub(super) exchange: Option<ExchangeId>,
+    pub(super) status: Option<StatusCode>,
+    pub(super) head: Buffer,
+    pub(super) body: Buffer,
+    /// The whole body is wanted at once; else it is read in parts.
+    gathers: bool,
+    pub(super) is_ended: bool,
+    pub(super) failure: Option<UpstreamError>,
+    pub(super) report: ExchangeReport,
+    pub(super) waker: Option<Waker>,
 }
 
-/// One connection.
-struct Link {
-    socket: SocketId,
-    upstream: usize,
-    client: ClientConnection,
-    call: Option<Handle<Call>>,
+impl Call {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Nobody can do anything with the rest.
+    fn break_off(&mut self, client: &Client, error: UpstreamError) {
+        if let Some(exchange) = self.exchange.take() {
+            client.abort(exchange);
+        }
+        self.failure = Some(error);
+        self.wake();
+    }
+
+    fn body_came(&mut self, client: &Client, part: &[u8], blocks: &BlockPool) {
+        if let Err(error) = self.body.extend_from_slice(blocks, part) {
+            return self.break_off(client, error.into());
+        }
+        if self.gathers {
+            return;
+        }
+        if self.body.len() >= UNREAD_BYTES_MAX
+            && let Some(exchange) = self.exchange
+        {
+            client.pause(exchange);
+        }
+        self.wake();
+    }
+
+    fn hear(&mut self, client: &Client, event: ExchangeEvent<'_>, blocks: &BlockPool) {
+        match event {
+            ExchangeEvent::Informational(_) => {}
+            ExchangeEvent::Room => self.wake(),
+            ExchangeEvent::Head(head) => {
+                self.status = Some(head.status());
+                match self.head.extend_from_slice(blocks, head.bytes) {
+                    Ok(()) if self.gathers => {}
+                    Ok(()) => self.wake(),
+                    Err(error) => self.break_off(client, error.into()),
+                }
+            }
+            ExchangeEvent::Body(part) => self.body_came(client, part, blocks),
+            ExchangeEvent::End { report, .. } => {
+                self.exchange = None;
+                self.is_ended = true;
+                self.report = *report;
+                self.wake();
+            }
+            ExchangeEvent::Failed { failure, report } => {
+                self.exchange = None;
+                self.failure = Some(failure.clone().into());
+                self.report = *report;
+                self.wake();
+            }
+        }
+    }
 }
 
+/// The upstreams of a shard, and the calls under way.
 pub(super) struct Upstreams {
-    upstreams: Vec<Upstream>,
-    calls: Slab<Call>,
-    /// By the socket's slot.
-    links: Vec<Option<Link>>,
-    /// Calls not begun.
-    fresh: Vec<Handle<Call>>,
-    /// What calls left behind that were dropped.
-    dropped: Vec<(Option<TimerId>, Option<SocketId>)>,
-    limits: Limits,
+    list: Vec<Upstream>,
+    pub(super) calls: Slab<Call>,
 }
 
 impl Upstreams {
     pub(super) fn new(mode: PoolMode) -> Self {
         Self {
-            upstreams: Vec::new(),
+            list: Vec::new(),
             calls: Slab::new("http_upstream_calls", mode),
-            links: Vec::new(),
-            fresh: Vec::new(),
-            dropped: Vec::new(),
-            limits: Limits {
-                body_bytes_max: BODY_BYTES_MAX,
-                ..Limits::default()
-            },
         }
     }
 
@@ -116,316 +187,155 @@ impl Upstreams {
     pub(super) fn trim(&mut self) -> usize {
         self.calls.trim()
     }
+}
 
-    pub(super) fn pump<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
-        while let Some((timer, socket)) = self.dropped.pop() {
-            if let Some(timer) = timer {
-                shard.timers.remove(timer);
-            }
-            // An answer to nobody is on its way there: the connection is of no use.
-            if let Some(socket) = socket {
-                shard.driver.close(socket);
-                self.unlink(socket);
-            }
-        }
-        for index in 0..self.fresh.len() {
-            let handle = self.fresh[index];
-            if let Some(call) = self.calls.get_mut(handle) {
-                let timer = shard.timers.create(handle.to_bits() | CALL_TIMER_BIT);
-                shard.timers.set(timer, shard.now_ns + CALL_TIMEOUT_NS);
-                call.timer = Some(timer);
-                self.upstreams[call.upstream].waiting.push_back(handle);
-            }
-        }
-        self.fresh.clear();
-        for index in 0..self.upstreams.len() {
-            self.begin_waiting(index, shard);
-        }
-    }
-
-    /// Begins as many calls as there are connections for.
-    fn begin_waiting<D: Driver>(&mut self, index: usize, shard: &mut ShardContext<'_, D>) {
-        loop {
-            let upstream = &mut self.upstreams[index];
-            let has_place =
-                !upstream.idle.is_empty() || upstream.connection_count < CONNECTIONS_MAX;
-            if !has_place {
-                return;
-            }
-            let Some(handle) = upstream.waiting.pop_front() else {
-                return;
-            };
-            // One that was dropped, or timed out, while it waited is gone.
-            let is_waiting = self
-                .calls
-                .get(handle)
-                .is_some_and(|call| call.outcome.is_none());
-            if is_waiting && let Err(error) = self.begin(index, handle, shard) {
-                self.finish(handle, Err(error), shard);
-            }
-        }
-    }
-
-    fn begin<D: Driver>(
-        &mut self,
-        index: usize,
-        handle: Handle<Call>,
-        shard: &mut ShardContext<'_, D>,
-    ) -> Result<(), UpstreamError> {
-        let upstream = &mut self.upstreams[index];
-        let socket = match upstream.idle.pop() {
-            Some(socket) => socket,
-            None => {
-                let connected = shard.driver.connect(&upstream.address);
-                // The driver's sentence names the address; what a handler needs is that it failed.
-                let socket = connected.map_err(|_| UpstreamError::Failed(Errno::MFILE))?;
-                upstream.connection_count += 1;
-                if self.links.len() <= socket.slot() {
-                    self.links.resize_with(socket.slot() + 1, || None);
-                }
-                self.links[socket.slot()] = Some(Link {
-                    socket,
-                    upstream: index,
-                    client: ClientConnection::new(self.limits),
-                    call: None,
-                });
-                socket
-            }
-        };
-        let (Some(Some(link)), Some(call)) = (
-            self.links.get_mut(socket.slot()),
-            self.calls.get_mut(handle),
-        ) else {
-            return Err(UpstreamError::Failed(Errno::NOTCONN));
-        };
-        link.call = Some(handle);
-        link.client.expect(call.method);
-        call.socket = Some(socket);
-        // Blocked or not: the driver keeps what does not go, and a failure comes as an event.
-        let _ = shard.driver.send(socket, std::mem::take(&mut call.request));
-        Ok(())
-    }
-
-    /// An event of a socket that is no client's; false when it is not one of ours.
-    pub(super) fn event<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        event: &Event<'_>,
-    ) -> bool {
-        match *event {
-            Event::Received { socket, bytes } => self.received(socket, Some(bytes), shard),
-            Event::PeerFinished { socket } => self.received(socket, None, shard),
-            Event::Failed { socket, error } => {
-                let call = self.unlink(socket).and_then(|link| link.call);
-                if let Some(call) = call {
-                    self.finish(call, Err(UpstreamError::Failed(error)), shard);
-                }
-            }
-            _ => {}
-        }
-        true
-    }
-
-    /// Bytes of an answer, or its end by the upstream's.
-    fn received<D: Driver>(
-        &mut self,
-        socket: SocketId,
-        bytes: Option<&[u8]>,
-        shard: &mut ShardContext<'_, D>,
-    ) {
-        let Self { links, calls, .. } = self;
-        let Some(Some(link)) = links.get_mut(socket.slot()) else {
-            return;
-        };
-        if link.socket != socket {
-            return;
-        }
-        let handle = link.call;
-        let mut call = handle.and_then(|handle| calls.get_mut(handle));
-        let blocks = &shard.pools.blocks;
-        let mut kept = Ok(());
-        let mut completed = None;
-        let mut on = |event: ClientEvent<'_>| match (event, &mut call) {
-            (ClientEvent::Head { status, .. }, Some(call)) => call.reply.status = status,
-            (ClientEvent::BodyPart(part), Some(call)) if kept.is_ok() => {
-                kept = call.reply.body.extend_from_slice(blocks, part);
-            }
-            (ClientEvent::Complete { keep_alive, .. }, _) => completed = Some(keep_alive),
-            _ => {}
-        };
-        let outcome = match bytes {
-            Some(bytes) => link.client.receive(bytes, blocks, &mut on),
-            None => link.client.peer_finished(&mut on),
-        };
-        let outcome = outcome
-            .map_err(UpstreamError::from)
-            .and(kept.map_err(UpstreamError::from));
-        let is_over = bytes.is_none() || outcome.is_err();
-        if !is_over && completed.is_none() {
-            return;
-        }
-        if !is_over && completed == Some(true) {
-            link.call = None;
-            let index = link.upstream;
-            self.upstreams[index].idle.push(socket);
-        } else {
-            shard.driver.close(socket);
-            self.unlink(socket);
-        }
-        if let Some(handle) = handle {
-            self.finish(handle, outcome, shard);
-        }
-    }
-
-    fn unlink(&mut self, socket: SocketId) -> Option<Link> {
-        let place = self.links.get_mut(socket.slot())?;
-        let link = place.take_if(|link| link.socket == socket)?;
-        let upstream = &mut self.upstreams[link.upstream];
-        upstream.connection_count -= 1;
-        upstream.idle.retain(|&idle| idle != socket);
-        Some(link)
-    }
-
-    fn finish<D: Driver>(
-        &mut self,
-        handle: Handle<Call>,
-        outcome: Result<(), UpstreamError>,
-        shard: &mut ShardContext<'_, D>,
-    ) {
-        let Some(call) = self.calls.get_mut(handle) else {
-            return;
-        };
-        call.outcome = Some(outcome);
-        call.socket = None;
-        if let Some(timer) = call.timer.take() {
-            shard.timers.remove(timer);
-        }
-        if let Some(waker) = call.waker.take() {
-            waker.wake();
-        }
-    }
-
-    pub(super) fn timer_expired<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        user: u64,
-    ) -> bool {
-        if user & CALL_TIMER_BIT == 0 {
-            return false;
-        }
-        let handle = Handle::from_bits(user & !CALL_TIMER_BIT);
-        if let Some(socket) = self.calls.get(handle).and_then(|call| call.socket) {
-            shard.driver.close(socket);
-            self.unlink(socket);
-        }
-        self.finish(handle, Err(UpstreamError::TimedOut), shard);
-        true
-    }
+/// A request of a handler's, before it is made.
+pub(super) struct Draft {
+    pub(super) key: PoolKey,
+    pub(super) method: Method,
+    /// The request line and the fields.
+    pub(super) lines: Buffer,
+    pub(super) framing: Framing,
+    pub(super) timeouts: Timeouts,
 }
 
 impl AsyncShard {
     /// Another server that futures of this shard may call; `host` is what it is called in `Host`.
+    ///
+    /// # Panics
+    /// Without memory for it.
     pub fn add_upstream(&self, address: Address, host: &str) -> UpstreamId {
-        let mut upstreams = self.local.upstreams.borrow_mut();
-        upstreams.upstreams.push(Upstream {
-            address,
-            host: host.as_bytes().into(),
-            idle: Vec::new(),
-            connection_count: 0,
-            waiting: VecDeque::new(),
-        });
-        UpstreamId(upstreams.upstreams.len() - 1)
+        let target = Target {
+            connections_max: CONNECTIONS_MAX,
+            ..Target::at(address)
+        };
+        let added = self.add_target(target, host);
+        added.expect("there is memory when a service is made")
     }
 
-    /// Asks an upstream of this shard. Nothing happens until the call is awaited.
-    pub(super) fn call(
+    /// As [`Self::add_upstream`], for a server with a name, with TLS, or with caps of its own.
+    pub fn add_target(&self, target: Target, host: &str) -> Result<UpstreamId, PoolError> {
+        let key = self.local.client.add_target(target)?;
+        let list = &mut self.local.upstreams.borrow_mut().list;
+        list.push(Upstream {
+            key,
+            host: host.as_bytes().into(),
+        });
+        Ok(UpstreamId(list.len() - 1))
+    }
+
+    pub(super) fn draft(
         &self,
         upstream: UpstreamId,
         blocks: &BlockPool,
         method: Method,
         target: &[u8],
         fields: &[(&str, &[u8])],
-        body: &[u8],
-    ) -> UpstreamCall {
-        let mut upstreams = self.local.upstreams.borrow_mut();
-        let host = &upstreams.upstreams[upstream.0].host;
-        let mut request = Buffer::new();
-        let state = encode_request(&mut request, blocks, method, target, host, fields, body)
-            .and_then(|()| {
-                upstreams.calls.insert(Call {
-                    upstream: upstream.0,
-                    method,
-                    request,
-                    reply: UpstreamReply {
-                        status: StatusCode::BAD_GATEWAY,
-                        body: Buffer::new(),
-                    },
-                    outcome: None,
-                    waker: None,
-                    timer: None,
-                    socket: None,
-                })
-            });
-        UpstreamCall {
-            local: Rc::clone(&self.local),
-            state,
-        }
+    ) -> Result<Draft, PoolError> {
+        let upstreams = self.local.upstreams.borrow();
+        let Upstream { key, host } = &upstreams.list[upstream.0];
+        let mut lines = Buffer::new();
+        encode_request_lines(&mut lines, blocks, method, target, host, fields)?;
+        Ok(Draft {
+            key: *key,
+            method,
+            lines,
+            framing: Framing::None,
+            timeouts: Timeouts::default(),
+        })
     }
 
-    pub(crate) fn upstream_event<D: Driver>(
+    /// Through which the calls go.
+    pub fn client(&self) -> &Client {
+        &self.local.client
+    }
+
+    /// An exchange of [`Local::client`] went on.
+    pub(super) fn hear(&self, user: u64, event: ExchangeEvent<'_>, blocks: &BlockPool) {
+        let mut upstreams = self.local.upstreams.borrow_mut();
+        if let Some(call) = upstreams.calls.get_mut(Handle::from_bits(user)) {
+            call.hear(&self.local.client, event, blocks);
+        }
+    }
+}
+
+impl Local {
+    /// Begins the exchange of a draft; `lines` is its own copy of the draft's.
+    pub(super) fn begin(
         &self,
-        shard: &mut ShardContext<'_, D>,
-        event: &Event<'_>,
-    ) {
-        self.local.upstreams.borrow_mut().event(shard, event);
+        draft: &Draft,
+        lines: Buffer,
+        gathers: bool,
+        blocks: &BlockPool,
+    ) -> Result<(Handle<Call>, ExchangeId), PoolError> {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let handle = upstreams.calls.insert(Call {
+            exchange: None,
+            status: None,
+            head: Buffer::new(),
+            body: Buffer::new(),
+            gathers,
+            is_ended: false,
+            failure: None,
+            report: ExchangeReport::default(),
+            waker: None,
+        })?;
+        let request = OutgoingRequest {
+            method: draft.method,
+            head: lines,
+            body: draft.framing,
+            awaits_continue: false,
+            may_upgrade: false,
+            is_alone: false,
+            timeouts: draft.timeouts,
+            user: handle.to_bits(),
+        };
+        match self.client.begin(draft.key, request, blocks) {
+            Ok(exchange) => {
+                if let Some(call) = upstreams.calls.get_mut(handle) {
+                    call.exchange = Some(exchange);
+                }
+                Ok((handle, exchange))
+            }
+            Err(error) => {
+                upstreams.calls.remove(handle);
+                Err(error)
+            }
+        }
+    }
+
+    /// Nobody waits for the call any more.
+    pub(super) fn forget_call(&self, handle: Handle<Call>) -> Option<Call> {
+        let call = self.upstreams.borrow_mut().calls.remove(handle)?;
+        if let Some(exchange) = call.exchange {
+            self.client.abort(exchange);
+        }
+        Some(call)
+    }
+
+    /// Looks at a call, and waits if there is nothing to be seen.
+    pub(super) fn look<R>(
+        &self,
+        handle: Handle<Call>,
+        waker: &Waker,
+        see: impl FnOnce(&mut Call, &Client) -> Option<R>,
+    ) -> Poll<Option<R>> {
+        let mut upstreams = self.upstreams.borrow_mut();
+        let Some(call) = upstreams.calls.get_mut(handle) else {
+            return Poll::Ready(None);
+        };
+        match see(call, &self.client) {
+            Some(seen) => Poll::Ready(Some(seen)),
+            None => {
+                match &mut call.waker {
+                    Some(known) => known.clone_from(waker),
+                    none => *none = Some(waker.clone()),
+                }
+                Poll::Pending
+            }
+        }
     }
 }
 
-/// An answer to wait for. Dropping it closes the connection it would have come over.
-pub struct UpstreamCall {
-    local: Rc<Local>,
-    state: Result<Handle<Call>, PoolError>,
-}
-
-impl Future for UpstreamCall {
-    type Output = Result<UpstreamReply, UpstreamError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let handle = match self.state {
-            Ok(handle) => handle,
-            Err(error) => return Poll::Ready(Err(error.into())),
-        };
-        let mut upstreams = self.local.upstreams.borrow_mut();
-        let Upstreams { calls, fresh, .. } = &mut *upstreams;
-        let Some(call) = calls.get_mut(handle) else {
-            // Polled again after its answer was given.
-            return Poll::Pending;
-        };
-        if let Some(outcome) = call.outcome {
-            let call = calls.remove(handle);
-            let reply = call.map(|call| call.reply);
-            return match (outcome, reply) {
-                (Ok(()), Some(reply)) => Poll::Ready(Ok(reply)),
-                (Err(error), _) => Poll::Ready(Err(error)),
-                (Ok(()), None) => Poll::Pending,
-            };
-        }
-        if call.waker.is_none() && call.timer.is_none() {
-            fresh.push(handle);
-        }
-        call.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for UpstreamCall {
-    fn drop(&mut self) {
-        let Ok(handle) = self.state else {
-            return;
-        };
-        let mut upstreams = self.local.upstreams.borrow_mut();
-        if let Some(call) = upstreams.calls.remove(handle) {
-            upstreams.dropped.push((call.timer, call.socket));
-        }
-    }
-}
+/// The local end of a future's call.
+pub(super) type LocalEnd = Rc<Local>;

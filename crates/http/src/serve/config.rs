@@ -6,6 +6,8 @@ use millpond_io::tls::TlsServer;
 use millpond_io::{Address, DriverChoice, DriverFeatures, IoError, ShardReport};
 use millpond_mempool::PoolMode;
 use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 
 /// A server's configuration.
 #[derive(Clone, Debug)]
@@ -35,8 +37,34 @@ pub struct ServeConfig {
     pub tls: Option<TlsServer>,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogConfig>,
+    /// The service asks other servers over TLS, whether or not it speaks TLS with its clients.
+    pub speaks_tls_to_others: bool,
+    /// What else SIGHUP makes the server read again.
+    pub reread: Option<Reread>,
     /// Labels added to `millpond_build_info`, e.g. `("engine", "rocksdb")`.
     pub build_labels: Vec<(&'static str, String)>,
+}
+
+/// What is called when somebody asks the server to read its files again; it says itself what became
+/// of it.
+#[derive(Clone)]
+pub struct Reread(Arc<dyn Fn() + Send + Sync>);
+
+impl Reread {
+    /// Calls `read_again` on the controlling thread.
+    pub fn new(read_again: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read_again))
+    }
+
+    pub(super) fn call(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Reread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Reread")
+    }
 }
 
 impl ServeConfig {
@@ -54,6 +82,8 @@ impl ServeConfig {
             reuse_port: false,
             tls: None,
             access_log: None,
+            speaks_tls_to_others: false,
+            reread: None,
             build_labels: Vec::new(),
         }
     }

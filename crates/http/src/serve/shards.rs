@@ -1,6 +1,6 @@
 //! Starting the shards' threads, waiting for their end, collecting their reports.
 
-use super::config::{ServeConfig, ServeError, ServeReport};
+use super::config::{Reread, ServeConfig, ServeError, ServeReport};
 use super::departure::Departure;
 use super::shard_server::{ShardServer, Shared};
 use super::watch::{LOOK_INTERVAL, Watch};
@@ -56,6 +56,7 @@ pub struct Running {
     departure: Arc<Departure>,
     tls: Option<TlsServer>,
     access_log: Option<Arc<AccessLog>>,
+    reread: Option<Reread>,
 }
 
 impl Running {
@@ -85,6 +86,9 @@ impl Running {
         }
         if let Some(tls) = &self.tls {
             super::tls::reload(tls);
+        }
+        if let Some(reread) = &self.reread {
+            reread.call();
         }
     }
 
@@ -172,6 +176,7 @@ where
             departure,
             tls: config.tls.clone(),
             access_log: plan.shared.access_log.clone(),
+            reread: config.reread.clone(),
         };
         let mut threads = Vec::with_capacity(config.shards);
         let started = start_all(
@@ -249,7 +254,21 @@ where
             let _ended = ended;
             let uring = |mode| UringDriver::busy_polling(mode, plan.config.busy_poll_ns);
             // Each a shard of its own kind: one without TLS has no trace of it.
-            match (plan.driver, &plan.config.tls) {
+            let tls = plan.config.tls.as_ref();
+            if plan.config.speaks_tls_to_others {
+                return match plan.driver {
+                    DriverKind::Uring => {
+                        let make = |mode| Ok(Tls::towards_others(uring(mode)?, tls, mode));
+                        run_shard(plan, shard_index, make, listener, ready)
+                    }
+                    DriverKind::Epoll => {
+                        let make =
+                            |mode| Ok(Tls::towards_others(EpollDriver::new(mode)?, tls, mode));
+                        run_shard(plan, shard_index, make, listener, ready)
+                    }
+                };
+            }
+            match (plan.driver, tls) {
                 (DriverKind::Uring, None) => run_shard(plan, shard_index, uring, listener, ready),
                 (DriverKind::Epoll, None) => {
                     run_shard(plan, shard_index, EpollDriver::new, listener, ready)

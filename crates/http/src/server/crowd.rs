@@ -8,7 +8,9 @@ use millpond_io::{Driver, Errno, Peer, ShardContext};
 impl<S: Service> Server<S> {
     /// Whether anybody wants to know who connects, which costs a system call each time.
     pub(super) fn asks_for_peers(&self) -> bool {
-        self.connections.counts_addresses() || self.exchange.access_log.is_some()
+        self.connections.counts_addresses()
+            || self.exchange.access_log.is_some()
+            || self.service.wants_peers()
     }
 
     /// Why a new connection of this peer has no place, after whoever can go has made room.

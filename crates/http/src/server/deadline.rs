@@ -40,7 +40,7 @@ impl Exchange {
             connection.is_paused = false;
             shard.driver.resume_receive(connection.socket);
         }
-        if connection.is_mid_request {
+        if connection.is_mid_request && !connection.is_tunnel() {
             self.set_deadline(connection, shard);
         } else {
             no_deadline(connection, shard);

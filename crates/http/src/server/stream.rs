@@ -59,7 +59,7 @@ impl Written {
         }
     }
 
-    fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.sent.is_some() && !self.outgoing.is_open()
     }
 }
@@ -221,6 +221,18 @@ impl Exchange {
         }
     }
 
+    /// What was written has left: who waits for that has his turn. One who goes on from outside
+    /// ([`crate::Completions::proceed`]) may have written more than a block, and had his turn too early.
+    pub(super) fn offer_room(&mut self, connection: &mut Connection) {
+        let waits = connection
+            .stream
+            .as_deref()
+            .is_some_and(|stream| stream.wants.room);
+        if waits && !connection.is_blocked {
+            self.marks.mark_backlogged(connection);
+        }
+    }
+
     /// A reason to wait is gone: lets the service go on with what it resumed, or write on.
     pub(super) fn advance_stream<S: Service, D: Driver>(
         &mut self,
@@ -349,6 +361,7 @@ impl Exchange {
         stream.wants = wants;
         stream.sent = written.sent;
         stream.outgoing = written.outgoing;
+        stream.open_tunnel();
         let was_reading = connection.is_reading;
         connection.is_reading = wants.body && matches!(stream.incoming, Incoming::Reading(_));
         if connection.is_reading && !was_reading {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
+#[path = "../relay/mod.rs"]
+mod relay;
 mod parsing;
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
@@ -17,6 +19,8 @@ mod streaming;
 mod files;
 mod hostile;
 mod asynchronous;
+mod exchanges;
+mod calls;
 mod idle_memory;
 mod limits;
 mod memory;
@@ -25,3 +29,4 @@ mod metrics;
 mod access_log;
 mod signals;
 mod oracles;
+mod proxy;

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "../relay/mod.rs"]
+mod relay;
 mod stage;
 mod service;
 mod streams;
@@ -14,5 +16,6 @@ mod conversation;
 mod client;
 mod line;
 mod storm;
+mod relayed;
 mod deadlines;
 mod regressions;

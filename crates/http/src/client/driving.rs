@@ -1,0 +1,446 @@
+//! The part of a client that has the shard's driver in hand: connections, sends, deadlines.
+//!
+//! What happens is told through `on`, with nothing borrowed, so that who is told may begin, write or
+//! abort any exchange, also this one. What that leads to is done at the end of the tick.
+
+use super::exchange::{ExchangeEvent, ExchangeId, FailureCause};
+use super::running::{Exchange, Outgoing, Stage};
+use super::shard_client::{ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, Orphan, Shared, waiter_of};
+use millpond_io::connection_pool::{Acquired, Heard, Lease};
+use millpond_io::{Driver, Event, SendOutcome, ShardContext, ShardPools, SocketId};
+use millpond_mempool::{Buffer, Handle};
+
+/// What was begun because something failed may fail at once as well: so often in one tick.
+const ROUNDS_MAX: usize = 8;
+
+/// Who is told of what happens to exchanges.
+pub(crate) trait Listener {
+    /// See [`crate::Service::exchange_event`].
+    fn hear(
+        &mut self,
+        pools: &mut ShardPools,
+        now_ns: u64,
+        id: ExchangeId,
+        user: u64,
+        event: ExchangeEvent<'_>,
+    );
+}
+
+impl Client {
+    /// Does what was noted. True: there is more to do, and the next tick must not wait.
+    pub(crate) fn pump<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        on: &mut impl Listener,
+    ) -> bool {
+        for _ in 0..ROUNDS_MAX {
+            self.tidy_up(shard);
+            let mut noted = {
+                let shared = &mut *self.shared.borrow_mut();
+                std::mem::swap(&mut shared.noted, &mut shared.in_hand);
+                std::mem::take(&mut shared.in_hand)
+            };
+            let was_idle = noted.is_empty();
+            for handle in noted.drain(..) {
+                self.advance(shard, handle, on);
+            }
+            self.shared.borrow_mut().in_hand = noted;
+            let had_outcomes = self.take_outcomes(shard, on);
+            if was_idle && !had_outcomes {
+                self.set_alarm(shard);
+                return false;
+            }
+        }
+        self.set_alarm(shard);
+        let shared = self.shared.borrow();
+        !shared.noted.is_empty() || !shared.orphans.is_empty()
+    }
+
+    /// What aborted exchanges and removed targets have left.
+    fn tidy_up<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
+        let shared = &mut *self.shared.borrow_mut();
+        while let Some(Orphan {
+            stage,
+            timer,
+            is_untouched,
+        }) = shared.orphans.pop()
+        {
+            if let Some(timer) = timer {
+                shard.timers.remove(timer);
+            }
+            if let Some(waiter) = waiter_of(stage) {
+                shared.pool.cancel(shard, waiter);
+            }
+            if let Stage::Open(socket) = stage {
+                shared.disown(socket);
+                match is_untouched {
+                    true => shared.pool.give_back(shard, socket),
+                    false => shared.pool.discard(shard, socket),
+                }
+            }
+        }
+        while let Some(key) = shared.removed_keys.pop() {
+            shared.pool.remove_key(shard, key);
+        }
+    }
+
+    /// Goes on with one exchange: a connection for it, what is to be sent, whether to receive.
+    fn advance<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        on: &mut impl Listener,
+    ) {
+        let mut shared = self.shared.borrow_mut();
+        let Some(exchange) = shared.exchanges.get_mut(handle) else {
+            return;
+        };
+        exchange.is_noted = false;
+        match exchange.stage {
+            Stage::New => {
+                exchange.began_ns = shard.now_ns;
+                let timeouts = exchange.timeouts;
+                let wait_ns = timeouts.connection_ns.min(timeouts.total_ns);
+                let (key, is_alone) = (exchange.key, exchange.is_alone);
+                let deadline_ns = shard.now_ns.saturating_add(wait_ns);
+                let token = handle.to_bits();
+                let acquired = shared
+                    .pool
+                    .acquire(shard, key, token, deadline_ns, is_alone);
+                match acquired {
+                    Acquired::Lease(lease) => {
+                        shared.start(shard, handle, lease);
+                    }
+                    Acquired::Waiting(waiter) => {
+                        if let Some(exchange) = shared.exchanges.get_mut(handle) {
+                            exchange.stage = Stage::Waiting(waiter);
+                        }
+                        return;
+                    }
+                    Acquired::Failed(error) => {
+                        drop(shared);
+                        return self.fail(shard, handle, error.into(), on);
+                    }
+                }
+            }
+            Stage::Waiting(_) => return,
+            Stage::Open(_) => shared.flush(shard, handle),
+        }
+        drop(shared);
+        self.after_flush(shard, handle, on);
+    }
+
+    /// Tells of room if somebody waits for it, and of receiving what is wanted.
+    fn after_flush<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        on: &mut impl Listener,
+    ) {
+        self.shared.borrow_mut().match_pause(shard, handle);
+        let user = {
+            let mut shared = self.shared.borrow_mut();
+            let Some(exchange) = shared.exchanges.get_mut(handle) else {
+                return;
+            };
+            let has_room = exchange.wants_room && !exchange.is_blocked;
+            if !has_room || exchange.outgoing == Outgoing::Finished {
+                return;
+            }
+            exchange.wants_room = false;
+            exchange.user
+        };
+        tell(shard, handle, user, ExchangeEvent::Room, on);
+    }
+
+    /// What came of waits for connections.
+    fn take_outcomes<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        on: &mut impl Listener,
+    ) -> bool {
+        let mut had_any = false;
+        loop {
+            let mut shared = self.shared.borrow_mut();
+            let Some(outcome) = shared.pool.next_outcome() else {
+                return had_any;
+            };
+            had_any = true;
+            let handle = Handle::from_bits(outcome.token);
+            match outcome.result {
+                Ok(lease) if shared.exchanges.get(handle).is_some() => {
+                    shared.start(shard, handle, lease);
+                    drop(shared);
+                    self.after_flush(shard, handle, on);
+                }
+                // Nobody wants it any more.
+                Ok(lease) => shared.pool.give_back(shard, lease.socket),
+                Err(error) => {
+                    drop(shared);
+                    self.fail(shard, handle, error.into(), on);
+                }
+            }
+        }
+    }
+
+    /// Ends an exchange with a failure, its connection with it, and tells of it.
+    pub(super) fn fail<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        cause: FailureCause,
+        on: &mut impl Listener,
+    ) {
+        let exchange = {
+            let shared = &mut *self.shared.borrow_mut();
+            let Some(exchange) = shared.exchanges.remove(handle) else {
+                return;
+            };
+            shared.leave(shard, &exchange, false);
+            exchange
+        };
+        let failure = exchange.failure(cause);
+        let mut report = exchange.report_at(shard.now_ns);
+        if matches!(exchange.stage, Stage::New | Stage::Waiting(_)) {
+            report.connection_ns = report.total_ns;
+        }
+        let event = ExchangeEvent::Failed {
+            failure: &failure,
+            report: &report,
+        };
+        tell(shard, handle, exchange.user, event, on);
+    }
+
+    /// An event of a socket that is no client's of the server.
+    pub(crate) fn event<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        event: &Event<'_>,
+        on: &mut impl Listener,
+    ) {
+        match *event {
+            Event::Received { socket, bytes } => {
+                let handle = self.shared.borrow().exchange_of(socket);
+                if let Some(handle) = handle {
+                    return self.received(shard, handle, bytes, on);
+                }
+            }
+            Event::PeerFinished { socket } => {
+                let handle = self.shared.borrow().exchange_of(socket);
+                if let Some(handle) = handle {
+                    return self.peer_finished(shard, handle, on);
+                }
+            }
+            Event::Failed { socket, error } => {
+                let handle = self.shared.borrow().exchange_of(socket);
+                if let Some(handle) = handle {
+                    let _ = self.shared.borrow_mut().pool.event(shard, event);
+                    return self.fail(shard, handle, FailureCause::Broken(error), on);
+                }
+            }
+            Event::SendBlocked { socket } => {
+                if let Some(handle) = self.blocked(socket, shard.now_ns, true) {
+                    return self.shared.borrow_mut().set_timer(shard, handle);
+                }
+            }
+            Event::SendDrained { socket } => {
+                if let Some(handle) = self.blocked(socket, shard.now_ns, false) {
+                    self.shared.borrow_mut().flush(shard, handle);
+                    return self.after_flush(shard, handle, on);
+                }
+            }
+            _ => {}
+        }
+        // One that is aborted, and not tidied up yet, is leased: nobody wants to know.
+        let _: Heard = self.shared.borrow_mut().pool.event(shard, event);
+    }
+
+    fn blocked(&self, socket: SocketId, now_ns: u64, is_blocked: bool) -> Option<Handle<Exchange>> {
+        let shared = &mut *self.shared.borrow_mut();
+        let handle = shared.exchange_of(socket)?;
+        let exchange = shared.exchanges.get_mut(handle)?;
+        exchange.is_blocked = is_blocked;
+        exchange.since_ns = now_ns;
+        Some(handle)
+    }
+
+    /// The shard was woken.
+    pub(crate) fn woken<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
+        self.shared.borrow_mut().pool.woken(shard);
+    }
+
+    /// A timer fired. `None`: it is not the client's; true: it is the service's alarm.
+    pub(crate) fn timer_expired<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        user: u64,
+        on: &mut impl Listener,
+    ) -> Option<bool> {
+        if user & EXCHANGE_TIMER_BIT == 0 {
+            let is_pools = self.shared.borrow_mut().pool.timer_expired(shard, user);
+            return is_pools.then_some(false);
+        }
+        if user & ALARM_TIMER_BIT != 0 {
+            let shared = &mut *self.shared.borrow_mut();
+            if shard.now_ns < shared.alarm_ns {
+                shared.is_alarm_set = false;
+                return Some(false);
+            }
+            shared.alarm_ns = u64::MAX;
+            return Some(true);
+        }
+        let handle = Handle::from_bits(user & !EXCHANGE_TIMER_BIT);
+        let deadline_ns = {
+            let shared = self.shared.borrow();
+            let exchange = shared.exchanges.get(handle);
+            exchange.map(|exchange| exchange.deadline().0)
+        };
+        match deadline_ns {
+            Some(deadline_ns) if deadline_ns <= shard.now_ns => {
+                self.fail(shard, handle, FailureCause::TimedOut, on);
+            }
+            Some(_) => self.shared.borrow_mut().set_timer(shard, handle),
+            None => {}
+        }
+        Some(false)
+    }
+
+    fn set_alarm<D: Driver>(&self, shard: &mut ShardContext<'_, D>) {
+        let shared = &mut *self.shared.borrow_mut();
+        if std::mem::replace(&mut shared.is_alarm_set, true) || shared.alarm_ns == u64::MAX {
+            return;
+        }
+        let user = EXCHANGE_TIMER_BIT | ALARM_TIMER_BIT;
+        let timer = shared
+            .alarm_timer
+            .get_or_insert_with(|| shard.timers.create(user));
+        shard.timers.set(*timer, shared.alarm_ns);
+    }
+}
+
+/// Calls who listens; nothing of the client is borrowed.
+pub(super) fn tell<D: Driver>(
+    shard: &mut ShardContext<'_, D>,
+    handle: Handle<Exchange>,
+    user: u64,
+    event: ExchangeEvent<'_>,
+    on: &mut impl Listener,
+) {
+    let id = ExchangeId(handle.to_bits());
+    on.hear(shard.pools, shard.now_ns, id, user, event);
+}
+
+impl Shared {
+    /// The exchange has its connection.
+    fn start<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        lease: Lease,
+    ) {
+        self.own(lease.socket, handle);
+        if let Some(exchange) = self.exchanges.get_mut(handle) {
+            let report = &mut exchange.report;
+            report.is_reused = lease.is_reused;
+            report.connection_ns = shard.now_ns.saturating_sub(exchange.began_ns);
+            report.resolve_ns = lease.times.resolve_ns;
+            report.connect_ns = lease.times.connect_ns;
+            report.tls_ns = lease.times.tls_ns;
+            exchange.stage = Stage::Open(lease.socket);
+            exchange.connected_ns = shard.now_ns;
+            exchange.since_ns = shard.now_ns;
+        }
+        self.flush(shard, handle);
+    }
+
+    /// Sends what is there, and sets the deadline of what follows.
+    pub(super) fn flush<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return;
+        };
+        let Stage::Open(socket) = exchange.stage else {
+            return;
+        };
+        for buffer in [&mut exchange.output, &mut exchange.overflow] {
+            if exchange.is_blocked || buffer.is_empty() {
+                continue;
+            }
+            let data: Buffer = std::mem::take(buffer);
+            exchange.report.request_bytes += data.len() as u64;
+            exchange.since_ns = shard.now_ns;
+            exchange.is_blocked = shard.driver.send(socket, data) == SendOutcome::Blocked;
+        }
+        self.set_timer(shard, handle);
+    }
+
+    /// The deadline of what the exchange does now.
+    pub(super) fn set_timer<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+    ) {
+        if let Some(exchange) = self.exchanges.get_mut(handle) {
+            let (deadline_ns, _) = exchange.deadline();
+            let user = handle.to_bits() | EXCHANGE_TIMER_BIT;
+            let timer = exchange
+                .timer
+                .get_or_insert_with(|| shard.timers.create(user));
+            shard.timers.set(*timer, deadline_ns);
+        }
+    }
+
+    /// Lets the driver receive, or not, as who reads wants.
+    pub(super) fn match_pause<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return;
+        };
+        let Stage::Open(socket) = exchange.stage else {
+            return;
+        };
+        if exchange.is_paused == exchange.is_receive_paused {
+            return;
+        }
+        exchange.is_receive_paused = exchange.is_paused;
+        exchange.since_ns = shard.now_ns;
+        match exchange.is_paused {
+            true => shard.driver.pause_receive(socket),
+            false => shard.driver.resume_receive(socket),
+        }
+        self.set_timer(shard, handle);
+    }
+
+    /// An exchange that has left the slab: what becomes of its timer, its place in the queue and its
+    /// connection.
+    pub(super) fn leave<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        exchange: &Exchange,
+        is_clean: bool,
+    ) {
+        if let Some(timer) = exchange.timer {
+            shard.timers.remove(timer);
+        }
+        if let Some(waiter) = waiter_of(exchange.stage) {
+            self.pool.cancel(shard, waiter);
+        }
+        let Stage::Open(socket) = exchange.stage else {
+            return;
+        };
+        self.disown(socket);
+        if !is_clean {
+            return self.pool.discard(shard, socket);
+        }
+        if exchange.is_receive_paused {
+            shard.driver.resume_receive(socket);
+        }
+        self.pool.give_back(shard, socket);
+    }
+}

@@ -1,0 +1,304 @@
+//! One request to another server and its answer: what is asked for, and what happens to it.
+//!
+//! On the path: who makes a request gives its head and says how its body ends ([`OutgoingRequest`]);
+//! [`super::Client`] finds a connection, writes, reads, and tells of the answer in
+//! [`ExchangeEvent`]s. A failure says how far the exchange had come, so that whether it may be
+//! repeated is decided in one place ([`ExchangeFailure::may_repeat`]).
+//!
+//! Absent on purpose: trying again, redirects and gathering (see `http::asynchronous`, and the
+//! proxy); framing by the caller: it is written here, from what the caller says of the body, so
+//! that nobody's framing fields travel on.
+
+use super::ClientError;
+use crate::head::{Framing, HeadFields, ResponseHead};
+use crate::method::Method;
+use crate::status::StatusCode;
+use millpond_io::Errno;
+use millpond_io::connection_pool::{AcquireError, AcquirePhase};
+use millpond_mempool::{Buffer, PoolError};
+
+/// Names one exchange of one [`super::Client`]; dead once it ended or was aborted, and then ignored
+/// everywhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub struct ExchangeId(pub(super) u64);
+
+impl ExchangeId {
+    /// The id as one integer.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`Self::to_bits`].
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// A request to be made.
+#[derive(Debug)]
+pub struct OutgoingRequest {
+    /// Decides whether the answer has a body (HEAD), and whether the request may be repeated.
+    pub method: Method,
+    /// The request line and the field lines, each with its CRLF; without the empty line behind them,
+    /// and without `Content-Length` and `Transfer-Encoding`: those are written from `body`.
+    pub head: Buffer,
+    /// How the body ends, which comes by [`super::Client::write`]: none, so many bytes, or
+    /// `Chunked`. (`UntilClose` is no request's and counts as `Chunked`.)
+    pub body: Framing,
+    /// The head asks for 100 Continue: the time to the first byte begins before the body.
+    pub awaits_continue: bool,
+    /// The head asks for another protocol: an answer of 101 is welcome. From then on
+    /// [`ExchangeEvent::Body`] and [`super::Client::write`] carry the bytes of that protocol as
+    /// they are.
+    pub may_upgrade: bool,
+    /// Over a new connection that serves nothing else before or after: for a head that begins with
+    /// a line about the connection itself (PROXY protocol).
+    pub is_alone: bool,
+    /// How long each phase may take.
+    pub timeouts: Timeouts,
+    /// A word of the caller's that comes back with every event.
+    pub user: u64,
+}
+
+/// How long each phase of an exchange may take. `u64::MAX`: for ever. Resolving, connecting and the
+/// TLS handshake have limits of their own, of the pool ([`millpond_io::connection_pool::PoolConfig`]);
+/// `connection_ns` is for all of them and the wait for a place together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timeouts {
+    /// From the beginning until there is a connection.
+    pub connection_ns: u64,
+    /// For how long the upstream may take nothing of what is to be written.
+    pub write_ns: u64,
+    /// From the last byte written to the first byte of the answer.
+    pub first_byte_ns: u64,
+    /// Between two receives of the answer, while it is not paused.
+    pub between_bytes_ns: u64,
+    /// The whole exchange.
+    pub total_ns: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connection_ns: 10 * SECOND_NS,
+            write_ns: 30 * SECOND_NS,
+            first_byte_ns: 60 * SECOND_NS,
+            between_bytes_ns: 30 * SECOND_NS,
+            total_ns: 300 * SECOND_NS,
+        }
+    }
+}
+
+/// How far an exchange is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Phase {
+    /// Every connection is in use, and no more may be opened.
+    Queue,
+    /// The name is looked up.
+    Resolve,
+    /// A connection is opened.
+    Connect,
+    /// The TLS handshake.
+    Tls,
+    /// The request is written.
+    Write,
+    /// It is written; no byte of the answer has come.
+    FirstByte,
+    /// The answer comes.
+    BetweenBytes,
+    /// It took too long in all.
+    Total,
+}
+
+impl Phase {
+    /// For logs and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Resolve => "resolve",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Write => "write",
+            Self::FirstByte => "first_byte",
+            Self::BetweenBytes => "between_bytes",
+            Self::Total => "total",
+        }
+    }
+}
+
+impl From<AcquirePhase> for Phase {
+    fn from(phase: AcquirePhase) -> Self {
+        match phase {
+            AcquirePhase::Queue => Self::Queue,
+            AcquirePhase::Resolve => Self::Resolve,
+            AcquirePhase::Connect => Self::Connect,
+            AcquirePhase::Tls => Self::Tls,
+        }
+    }
+}
+
+/// The head of a final answer, or of 101.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerHead<'a> {
+    /// As received, up to and with the empty line.
+    pub bytes: &'a [u8],
+    /// What it says; spans are of `bytes`.
+    pub head: &'a ResponseHead,
+    /// Its field lines; spans are of `bytes`.
+    pub fields: &'a HeadFields,
+    /// Where its body ends, given what was asked.
+    pub framing: Framing,
+}
+
+impl AnswerHead<'_> {
+    /// Its status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.head.status
+    }
+
+    /// Value of the first field with this name, compared without regard to case.
+    #[must_use]
+    pub fn value_of(&self, name: &[u8]) -> Option<&[u8]> {
+        self.fields.value_of(self.bytes, name)
+    }
+}
+
+/// What happened to an exchange. [`Self::End`] and [`Self::Failed`] are the last of it; exactly one
+/// of them comes, unless it is aborted.
+#[derive(Clone, Copy, Debug)]
+pub enum ExchangeEvent<'a> {
+    /// What was written has left: [`super::Client::room_bytes`] says how much may be written now.
+    /// Only after a write that left no room.
+    Room,
+    /// An informational answer, 100 Continue for example; the final one is to come.
+    Informational(AnswerHead<'a>),
+    /// The final answer began, or the other protocol (101).
+    Head(AnswerHead<'a>),
+    /// The next bytes of its body, chunks taken off: at least one.
+    Body(&'a [u8]),
+    /// The answer is complete. If the request was not, the connection closed.
+    End {
+        /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.
+        trailer: &'a [u8],
+        /// What it took.
+        report: &'a ExchangeReport,
+    },
+    /// There is no answer, or no rest of it.
+    Failed {
+        /// Why.
+        failure: &'a ExchangeFailure,
+        /// What it took until then.
+        report: &'a ExchangeReport,
+    },
+}
+
+/// What an exchange took.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ExchangeReport {
+    /// The connection had served another exchange before.
+    pub is_reused: bool,
+    /// All of the request was given to the kernel.
+    pub is_request_complete: bool,
+    /// From the beginning until there was a connection.
+    pub connection_ns: u64,
+    /// Looking the name up; 0 for a reused connection.
+    pub resolve_ns: u64,
+    /// Opening the connection; 0 for a reused one.
+    pub connect_ns: u64,
+    /// The TLS handshake; 0 for a reused connection, and without TLS.
+    pub tls_ns: u64,
+    /// From having the connection to the first byte of the answer.
+    pub first_byte_ns: u64,
+    /// In all.
+    pub total_ns: u64,
+    /// Given to the kernel, head and framing included.
+    pub request_bytes: u64,
+    /// Of the answer's body, framing taken off.
+    pub body_bytes: u64,
+}
+
+/// Why an exchange failed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FailureCause {
+    /// There was no connection.
+    #[error(transparent)]
+    Connection(#[from] AcquireError),
+    /// The connection broke.
+    #[error("the connection to the upstream broke: {0}")]
+    Broken(Errno),
+    /// The upstream closed the connection before the answer was complete.
+    #[error("the upstream closed the connection before its answer was complete")]
+    ClosedEarly,
+    /// A phase took too long: see [`ExchangeFailure::phase`].
+    #[error("the upstream took too long")]
+    TimedOut,
+    /// What came is no sound answer.
+    #[error(transparent)]
+    Answer(ClientError),
+    /// No memory here.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+}
+
+/// Why an exchange failed, when, and what may be done about it.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{cause} (while: {})", phase.name())]
+pub struct ExchangeFailure {
+    /// Why.
+    pub cause: FailureCause,
+    /// How far it was.
+    pub phase: Phase,
+    /// The connection had served another exchange before.
+    pub is_reused: bool,
+    /// Bytes of the request were given to the kernel: the upstream may have seen them.
+    pub may_have_arrived: bool,
+    /// A byte of the answer had come.
+    pub has_answer_begun: bool,
+}
+
+impl ExchangeFailure {
+    /// The same request may be made again: nothing of it can have arrived; or it is one whose
+    /// repetition changes nothing, and no answer to it has begun. Whoever streams a body must have
+    /// kept it besides.
+    #[must_use]
+    pub fn may_repeat(&self, method: Method) -> bool {
+        let is_ours = matches!(self.cause, FailureCause::Memory(_));
+        !is_ours && (!self.may_have_arrived || method.is_idempotent() && !self.has_answer_begun)
+    }
+
+    /// A connection that was kept had ended unnoticed: says nothing about the upstream's health.
+    #[must_use]
+    pub fn is_stale_connection(&self) -> bool {
+        let has_ended = matches!(
+            self.cause,
+            FailureCause::ClosedEarly | FailureCause::Broken(_)
+        );
+        self.is_reused && !self.has_answer_begun && has_ended
+    }
+
+    /// It took too long, in whatever phase: 504 rather than 502.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        match &self.cause {
+            FailureCause::TimedOut => true,
+            FailureCause::Connection(error) => error.is_timeout(),
+            _ => false,
+        }
+    }
+
+    /// The upstream is not to blame: no memory here, or no place in the pool.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match &self.cause {
+            FailureCause::Memory(_) => true,
+            FailureCause::Connection(error) => error.is_local(),
+            _ => false,
+        }
+    }
+}

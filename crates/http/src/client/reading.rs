@@ -1,0 +1,303 @@
+//! Answers, out of what upstreams send: heads, bodies, ends, one event at a time.
+
+use super::ClientError;
+use super::driving::{Listener, tell};
+use super::exchange::{AnswerHead, ExchangeEvent, FailureCause};
+use super::running::{Exchange, Incoming, Outgoing};
+use super::shard_client::{Client, Shared};
+use crate::body::{BodyDecoder, BodyStep};
+use crate::error::BodyError;
+use crate::head::{Framing, HeadFields, ResponseHead};
+use crate::parse::{Parsed, parse_response_head};
+use millpond_io::{Driver, ShardContext};
+use millpond_mempool::{BlockPool, Buffer, Handle};
+
+/// What is next in what arrived.
+enum Step<'b> {
+    /// The exchange is over.
+    Gone,
+    /// Nothing without more bytes; what is left begins a head.
+    NeedMore,
+    Informational(ResponseHead),
+    Head(ResponseHead, Framing),
+    Body(&'b [u8]),
+    /// Nothing to tell: framing.
+    Silent,
+    End,
+    Failed(FailureCause),
+}
+
+impl Client {
+    /// Bytes for an exchange.
+    pub(super) fn received<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        received: &[u8],
+        on: &mut impl Listener,
+    ) {
+        let joined = match self.join(shard, handle, received) {
+            Ok(joined) => joined,
+            Err(cause) => return self.fail(shard, handle, cause, on),
+        };
+        let bytes = match &joined {
+            Some(joined) => joined.as_slice(),
+            None => received,
+        };
+        // Not there only if an event is handled within another, which nobody does.
+        let lent = self.shared.borrow_mut().fields.take();
+        let mut fields = lent.unwrap_or_default();
+        let at = self.read(shard, handle, bytes, &mut fields, on);
+        let mut shared = self.shared.borrow_mut();
+        shared.fields = Some(fields);
+        shared.match_pause(shard, handle);
+        if at < bytes.len()
+            && let Some(exchange) = shared.exchanges.get_mut(handle)
+        {
+            let kept = exchange
+                .partial
+                .extend_from_slice(&shard.pools.blocks, &bytes[at..]);
+            if let Err(error) = kept {
+                drop(shared);
+                self.fail(shard, handle, error.into(), on);
+            }
+        }
+    }
+
+    /// The beginning of a head that came before, with what came now behind it.
+    fn join<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        received: &[u8],
+    ) -> Result<Option<Buffer>, FailureCause> {
+        let mut shared = self.shared.borrow_mut();
+        let Some(exchange) = shared.exchanges.get_mut(handle) else {
+            return Ok(None);
+        };
+        exchange.since_ns = shard.now_ns;
+        if !exchange.has_answer_begun {
+            exchange.has_answer_begun = true;
+            exchange.report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
+        }
+        if exchange.partial.is_empty() {
+            return Ok(None);
+        }
+        let mut joined = std::mem::take(&mut exchange.partial);
+        joined.extend_from_slice(&shard.pools.blocks, received)?;
+        Ok(Some(joined))
+    }
+
+    /// Works through `bytes` and tells of them; returns how many are done with.
+    fn read<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        bytes: &[u8],
+        fields: &mut HeadFields,
+        on: &mut impl Listener,
+    ) -> usize {
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
+            let (step, taken_bytes, user) = {
+                let shared = &mut *self.shared.borrow_mut();
+                let user = shared.exchanges.get(handle).map(|exchange| exchange.user);
+                let blocks = &shard.pools.blocks;
+                let (step, taken_bytes) = shared.next_step(handle, rest, fields, blocks);
+                (step, taken_bytes, user.unwrap_or_default())
+            };
+            at += taken_bytes;
+            let head_bytes = &rest[..taken_bytes];
+            match step {
+                Step::Gone => return bytes.len(),
+                Step::NeedMore => return at,
+                Step::Silent => {}
+                Step::Informational(head) => {
+                    let head = answer_head(head_bytes, &head, fields, Framing::None);
+                    let event = ExchangeEvent::Informational(head);
+                    tell(shard, handle, user, event, on);
+                }
+                Step::Head(head, framing) => {
+                    let head = answer_head(head_bytes, &head, fields, framing);
+                    let event = ExchangeEvent::Head(head);
+                    tell(shard, handle, user, event, on);
+                }
+                Step::Body(part) => tell(shard, handle, user, ExchangeEvent::Body(part), on),
+                Step::End => {
+                    self.end(shard, handle, at == bytes.len(), on);
+                    return bytes.len();
+                }
+                Step::Failed(cause) => {
+                    self.fail(shard, handle, cause, on);
+                    return bytes.len();
+                }
+            }
+        }
+    }
+
+    /// The answer is complete: the connection goes back if it may, and who asked is told.
+    fn end<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        is_all_read: bool,
+        on: &mut impl Listener,
+    ) {
+        let exchange = {
+            let shared = &mut *self.shared.borrow_mut();
+            let Some(exchange) = shared.exchanges.remove(handle) else {
+                return;
+            };
+            let is_clean = is_all_read && exchange.keeps_alive && exchange.is_request_complete();
+            shared.leave(shard, &exchange, is_clean);
+            exchange
+        };
+        let report = exchange.report_at(shard.now_ns);
+        let event = ExchangeEvent::End {
+            trailer: &exchange.trailer,
+            report: &report,
+        };
+        tell(shard, handle, exchange.user, event, on);
+    }
+
+    /// The upstream sends no more.
+    pub(super) fn peer_finished<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        on: &mut impl Listener,
+    ) {
+        let is_complete = {
+            let shared = &mut *self.shared.borrow_mut();
+            let Some(exchange) = shared.exchanges.get_mut(handle) else {
+                return;
+            };
+            exchange.keeps_alive = false;
+            match &exchange.incoming {
+                Incoming::Raw | Incoming::Complete => true,
+                Incoming::Body(decoder) => decoder.ends_with_close(),
+                Incoming::Head => false,
+            }
+        };
+        match is_complete {
+            true => self.end(shard, handle, true, on),
+            false => self.fail(shard, handle, FailureCause::ClosedEarly, on),
+        }
+    }
+}
+
+impl Shared {
+    /// The next thing in `bytes`, and how many of them it takes.
+    fn next_step<'b>(
+        &mut self,
+        handle: Handle<Exchange>,
+        bytes: &'b [u8],
+        fields: &mut HeadFields,
+        blocks: &BlockPool,
+    ) -> (Step<'b>, usize) {
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return (Step::Gone, 0);
+        };
+        match &mut exchange.incoming {
+            Incoming::Complete => (Step::End, 0),
+            _ if bytes.is_empty() => (Step::NeedMore, 0),
+            Incoming::Raw => {
+                exchange.report.body_bytes += bytes.len() as u64;
+                (Step::Body(bytes), bytes.len())
+            }
+            Incoming::Head => match parse_response_head(bytes, &self.limits, fields) {
+                Ok(Parsed::Partial) => (Step::NeedMore, 0),
+                Ok(Parsed::Complete(head)) => {
+                    let head_bytes = head.head_bytes;
+                    (self.head(handle, head), head_bytes)
+                }
+                Err(error) => (Step::Failed(answer_error(ClientError::Head(error))), 0),
+            },
+            Incoming::Body(decoder) => match decoder.decode(bytes) {
+                Err(error) => (Step::Failed(answer_error(ClientError::Body(error))), 0),
+                Ok(step) => {
+                    let consumed_bytes = step.consumed_bytes;
+                    (self.body(handle, step, blocks), consumed_bytes)
+                }
+            },
+        }
+    }
+
+    /// What a head that has come means for the exchange.
+    fn head<'b>(&mut self, handle: Handle<Exchange>, head: ResponseHead) -> Step<'b> {
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return Step::Gone;
+        };
+        if head.status.code() == 101 {
+            if !exchange.may_upgrade {
+                return Step::Failed(answer_error(ClientError::SwitchedProtocols));
+            }
+            exchange.incoming = Incoming::Raw;
+            exchange.outgoing = Outgoing::Raw;
+            return Step::Head(head, Framing::UntilClose);
+        }
+        if head.status.is_informational() {
+            exchange.awaits_continue = false;
+            return Step::Informational(head);
+        }
+        let framing = head.framing(exchange.method);
+        exchange.keeps_alive = head.keep_alive(exchange.method);
+        exchange.incoming = match framing {
+            Framing::Length(0) => Incoming::Complete,
+            framing => {
+                BodyDecoder::new(framing, &self.limits).map_or(Incoming::Complete, Incoming::Body)
+            }
+        };
+        Step::Head(head, framing)
+    }
+
+    /// What a part of a body that has come means for the exchange.
+    fn body<'b>(
+        &mut self,
+        handle: Handle<Exchange>,
+        step: BodyStep<'b>,
+        blocks: &BlockPool,
+    ) -> Step<'b> {
+        let limit_bytes = self.limits.body_bytes_max;
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return Step::Gone;
+        };
+        exchange.report.body_bytes += step.data.len() as u64;
+        if exchange.report.body_bytes > limit_bytes {
+            let error = BodyError::TooLong { limit_bytes };
+            return Step::Failed(answer_error(ClientError::Body(error)));
+        }
+        if step.is_complete {
+            exchange.incoming = Incoming::Complete;
+        }
+        if !step.trailer.is_empty() {
+            let kept = exchange.trailer.extend_from_slice(blocks, step.trailer);
+            if let Err(error) = kept {
+                return Step::Failed(error.into());
+            }
+        }
+        match step.data.is_empty() {
+            true => Step::Silent,
+            false => Step::Body(step.data),
+        }
+    }
+}
+
+const fn answer_head<'a>(
+    bytes: &'a [u8],
+    head: &'a ResponseHead,
+    fields: &'a HeadFields,
+    framing: Framing,
+) -> AnswerHead<'a> {
+    AnswerHead {
+        bytes,
+        head,
+        fields,
+        framing,
+    }
+}
+
+fn answer_error(error: ClientError) -> FailureCause {
+    FailureCause::Answer(error)
+}

@@ -1,0 +1,370 @@
+//! One shard's requests to other servers: over connections of the shard's own, kept between uses.
+//!
+//! On the path: a service begins exchanges and writes their bodies through [`Client`], which only
+//! notes what is wanted; the server's shard does it when the tick ends (`driving`), takes in what
+//! arrives (`reading`) and tells the service, [`crate::Service::exchange_event`].
+//!
+//! ```text
+//! begin, write, finish -> output -> pump -> connection_pool -> Driver::send
+//!                                                                  |
+//!      Service::exchange_event <- reading <- io::Event <- upstream <-+
+//! ```
+//!
+//! Absent on purpose: several requests on one connection at a time (an answer that stalls would hold
+//! up the others), and sharing between shards.
+
+use super::exchange::{ExchangeId, OutgoingRequest};
+use super::running::{Exchange, Outgoing, Stage};
+use crate::encode::CHUNK_FRAMING_BYTES_MAX;
+use crate::head::{Framing, HeadFields};
+use crate::limits::Limits;
+use crate::service::ShardStart;
+use millpond_io::connection_pool::{
+    ConnectionPool, PoolConfig, PoolCounters, PoolKey, PoolKeyStats, Resolver, ResolverClient,
+    Target, WaiterId,
+};
+use millpond_io::{SocketId, TimerId};
+use millpond_mempool::{BlockPool, Handle, PoolError, PoolMode, PoolStats, Slab};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Timers of exchanges are told from those of sockets, whose slots are dense, by this bit.
+pub(super) const EXCHANGE_TIMER_BIT: u64 = 1 << 30;
+/// Beside it: the service's own alarm.
+pub(super) const ALARM_TIMER_BIT: u64 = 1 << 28;
+
+/// How a client works.
+#[derive(Clone, Debug, Default)]
+pub struct ClientConfig {
+    /// Of its connections.
+    pub pool: PoolConfig,
+    /// Caps on what upstreams send: heads, fields, chunk extensions, trailers, and bodies
+    /// (`body_bytes_max`).
+    pub limits: Limits,
+    /// Looks names up; without it targets are addresses.
+    pub resolver: Option<Resolver>,
+}
+
+/// Why a part of a request was not taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ExchangeWriteError {
+    /// It ended, failed or was aborted.
+    #[error("the exchange is over")]
+    Gone,
+    /// More than was announced, or after the end.
+    #[error("{given_bytes} bytes given where {left_bytes} were left of the length announced")]
+    PastLength {
+        /// What was to be written.
+        given_bytes: usize,
+        /// What was left.
+        left_bytes: u64,
+    },
+    /// Less than was announced.
+    #[error("the body ends {left_bytes} bytes before the length announced: abort the exchange")]
+    Missing {
+        /// What was left.
+        left_bytes: u64,
+    },
+    /// No memory for it.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+}
+
+/// The client of one shard. Clones are the same; none leaves its thread.
+#[derive(Clone)]
+pub struct Client {
+    pub(super) shared: Rc<RefCell<Shared>>,
+}
+
+/// What an exchange that was aborted leaves to be tidied up.
+pub(super) struct Orphan {
+    pub(super) stage: Stage,
+    pub(super) timer: Option<TimerId>,
+    /// Nothing was written: the connection is as good as before.
+    pub(super) is_untouched: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) pool: ConnectionPool,
+    pub(super) limits: Limits,
+    pub(super) exchanges: Slab<Exchange>,
+    /// Whose a leased connection is.
+    pub(super) by_slot: Vec<Option<(SocketId, Handle<Exchange>)>>,
+    /// Exchanges for which something is to be done, each once.
+    pub(super) noted: Vec<Handle<Exchange>>,
+    pub(super) orphans: Vec<Orphan>,
+    pub(super) removed_keys: Vec<PoolKey>,
+    /// Kept for its memory.
+    pub(super) in_hand: Vec<Handle<Exchange>>,
+    /// For heads of answers; lent while one is read.
+    pub(super) fields: Option<Box<HeadFields>>,
+    /// When the service wants to be called.
+    pub(super) alarm_ns: u64,
+    pub(super) alarm_timer: Option<TimerId>,
+    pub(super) is_alarm_set: bool,
+}
+
+impl Client {
+    /// The client of a shard that starts.
+    #[must_use]
+    pub fn new(start: &ShardStart, config: ClientConfig) -> Self {
+        let ClientConfig {
+            pool,
+            limits,
+            resolver,
+        } = config;
+        let resolver = resolver.map(|resolver| resolver.client(start.waker.clone()));
+        Self::with_parts(start.pool_mode, pool, limits, resolver)
+    }
+
+    pub(crate) fn with_parts(
+        mode: PoolMode,
+        pool: PoolConfig,
+        limits: Limits,
+        resolver: Option<ResolverClient>,
+    ) -> Self {
+        let shared = Shared {
+            pool: ConnectionPool::new(pool, mode, resolver),
+            limits,
+            exchanges: Slab::new("http_exchanges", mode),
+            by_slot: Vec::new(),
+            noted: Vec::new(),
+            orphans: Vec::new(),
+            removed_keys: Vec::new(),
+            in_hand: Vec::new(),
+            fields: Some(Box::default()),
+            alarm_ns: u64::MAX,
+            alarm_timer: None,
+            is_alarm_set: true,
+        };
+        Self {
+            shared: Rc::new(RefCell::new(shared)),
+        }
+    }
+
+    /// Another server to ask.
+    pub fn add_target(&self, target: Target) -> Result<PoolKey, PoolError> {
+        self.shared.borrow_mut().pool.add_key(target)
+    }
+
+    /// From here on nobody can begin an exchange with this one; those under way go on, and their
+    /// connections end with them.
+    pub fn remove_target(&self, key: PoolKey) {
+        self.shared.borrow_mut().removed_keys.push(key);
+    }
+
+    /// The connections to one target, and what was counted.
+    #[must_use]
+    pub fn target_stats(&self, key: PoolKey) -> PoolKeyStats {
+        self.shared.borrow().pool.key_stats(key)
+    }
+
+    /// What was counted for all targets there are and were.
+    #[must_use]
+    pub fn counters(&self) -> PoolCounters {
+        self.shared.borrow().pool.counters()
+    }
+
+    /// Exchanges under way.
+    #[must_use]
+    pub fn exchange_count(&self) -> usize {
+        self.shared.borrow().exchanges.len()
+    }
+
+    /// Begins an exchange; when the tick ends it gets a connection, or waits for one. Whatever becomes of
+    /// it comes as an [`super::ExchangeEvent`].
+    pub fn begin(
+        &self,
+        key: PoolKey,
+        mut request: OutgoingRequest,
+        blocks: &BlockPool,
+    ) -> Result<ExchangeId, PoolError> {
+        append_framing(&mut request, blocks)?;
+        let shared = &mut *self.shared.borrow_mut();
+        let handle = shared.exchanges.insert(Exchange::new(key, request))?;
+        shared.note(handle);
+        Ok(ExchangeId(handle.to_bits()))
+    }
+
+    /// Writes the next part of the request's body, or of the other protocol. More than
+    /// [`Self::room_bytes`] is taken, but costs memory until it has left.
+    pub fn write(
+        &self,
+        id: ExchangeId,
+        part: &[u8],
+        blocks: &BlockPool,
+    ) -> Result<(), ExchangeWriteError> {
+        let shared = &mut *self.shared.borrow_mut();
+        let handle = Handle::from_bits(id.0);
+        let exchange = shared.exchanges.get_mut(handle);
+        exchange
+            .ok_or(ExchangeWriteError::Gone)?
+            .write(part, blocks)?;
+        shared.note(handle);
+        Ok(())
+    }
+
+    /// How much [`Self::write`] should be given now; 0: [`super::ExchangeEvent::Room`] will come.
+    #[must_use]
+    pub fn room_bytes(&self, id: ExchangeId) -> usize {
+        let shared = &mut *self.shared.borrow_mut();
+        let exchange = shared.exchanges.get_mut(Handle::from_bits(id.0));
+        exchange.map_or(0, Exchange::room_bytes)
+    }
+
+    /// Ends the request's body, with fields behind it if it is chunked.
+    pub fn finish(
+        &self,
+        id: ExchangeId,
+        trailers: &[(&str, &[u8])],
+        blocks: &BlockPool,
+    ) -> Result<(), ExchangeWriteError> {
+        let shared = &mut *self.shared.borrow_mut();
+        let handle = Handle::from_bits(id.0);
+        let exchange = shared.exchanges.get_mut(handle);
+        exchange
+            .ok_or(ExchangeWriteError::Gone)?
+            .finish(trailers, blocks)?;
+        shared.note(handle);
+        Ok(())
+    }
+
+    /// No more of the answer for now: the kernel's window then stops the upstream. At most the rest of
+    /// what one receive brought still comes.
+    pub fn pause(&self, id: ExchangeId) {
+        self.set_paused(id, true);
+    }
+
+    /// Ends [`Self::pause`].
+    pub fn resume(&self, id: ExchangeId) {
+        self.set_paused(id, false);
+    }
+
+    fn set_paused(&self, id: ExchangeId, is_paused: bool) {
+        let shared = &mut *self.shared.borrow_mut();
+        let handle = Handle::from_bits(id.0);
+        if let Some(exchange) = shared.exchanges.get_mut(handle) {
+            exchange.is_paused = is_paused;
+            shared.note(handle);
+        }
+    }
+
+    /// Nobody wants the answer any more: nothing more is told of it, and its connection is closed,
+    /// unless nothing was written to it.
+    pub fn abort(&self, id: ExchangeId) {
+        let shared = &mut *self.shared.borrow_mut();
+        if let Some(exchange) = shared.exchanges.remove(Handle::from_bits(id.0)) {
+            shared.orphans.push(Orphan {
+                stage: exchange.stage,
+                timer: exchange.timer,
+                is_untouched: exchange.report.request_bytes == 0,
+            });
+        }
+    }
+
+    /// Has [`crate::Service::alarm`] called at this time of the shard's clock, or a moment (17 ms)
+    /// later. Of several times the earliest stands; they end with the call.
+    pub fn alarm_at(&self, at_ns: u64) {
+        let shared = &mut *self.shared.borrow_mut();
+        if at_ns < shared.alarm_ns {
+            shared.alarm_ns = at_ns;
+            shared.is_alarm_set = false;
+        }
+    }
+
+    /// Calls `visit` with the accounting of each of the client's pools.
+    pub fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        let shared = self.shared.borrow();
+        shared.pool.visit_pool_stats(visit);
+        visit(shared.exchanges.stats());
+    }
+
+    /// Gives back half of the memory that was idle since the last call.
+    pub fn trim_pools(&self) -> usize {
+        let shared = &mut *self.shared.borrow_mut();
+        shared.pool.trim_pools() + shared.exchanges.trim()
+    }
+}
+
+impl Shared {
+    pub(super) fn note(&mut self, handle: Handle<Exchange>) {
+        if let Some(exchange) = self.exchanges.get_mut(handle)
+            && !std::mem::replace(&mut exchange.is_noted, true)
+        {
+            self.noted.push(handle);
+        }
+    }
+
+    /// Whose a socket is, if it serves an exchange.
+    #[inline]
+    pub(super) fn exchange_of(&self, socket: SocketId) -> Option<Handle<Exchange>> {
+        let (of, handle) = (*self.by_slot.get(socket.slot())?)?;
+        (of == socket && self.exchanges.get(handle).is_some()).then_some(handle)
+    }
+
+    pub(super) fn own(&mut self, socket: SocketId, handle: Handle<Exchange>) {
+        let slot = socket.slot();
+        if slot >= self.by_slot.len() {
+            self.by_slot.resize(slot + 1, None);
+        }
+        self.by_slot[slot] = Some((socket, handle));
+    }
+
+    pub(super) fn disown(&mut self, socket: SocketId) {
+        if let Some(place) = self.by_slot.get_mut(socket.slot()) {
+            *place = None;
+        }
+    }
+}
+
+/// What is left to be waited for.
+pub(super) const fn waiter_of(stage: Stage) -> Option<WaiterId> {
+    match stage {
+        Stage::Waiting(waiter) => Some(waiter),
+        Stage::New | Stage::Open(_) => None,
+    }
+}
+
+/// The end of the head: what frames the body, in our own words.
+fn append_framing(request: &mut OutgoingRequest, blocks: &BlockPool) -> Result<(), PoolError> {
+    debug_assert!(
+        is_unframed(&request.head),
+        "framing is the client's to write"
+    );
+    let head = &mut request.head;
+    match request.body {
+        Framing::None => head.extend_from_slice(blocks, b"\r\n"),
+        Framing::Length(length) => {
+            let mut digits = itoa::Buffer::new();
+            let length = digits.format(length).as_bytes();
+            head.extend_from_slices(blocks, [b"Content-Length: ", length, b"\r\n\r\n"])
+        }
+        Framing::Chunked | Framing::UntilClose => {
+            head.extend_from_slice(blocks, b"Transfer-Encoding: chunked\r\n\r\n")
+        }
+    }
+}
+
+/// Whether each line ends as it must, and none of them frames the body.
+fn is_unframed(head: &[u8]) -> bool {
+    let mut lines = head.split_inclusive(|&byte| byte == b'\n');
+    lines.all(|line| {
+        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        let is_framing = name.eq_ignore_ascii_case(b"content-length")
+            || name.eq_ignore_ascii_case(b"transfer-encoding");
+        line.ends_with(b"\r\n") && line.len() > 2 && !is_framing
+    })
+}
+
+/// What [`Exchange::room_bytes`] counts for the framing of a chunk and of the last one.
+pub(super) const FRAMING_BYTES: usize = 2 * CHUNK_FRAMING_BYTES_MAX;
+
+/// How the body of a request goes out.
+pub(super) const fn outgoing_of(body: Framing) -> Outgoing {
+    match body {
+        Framing::None => Outgoing::Finished,
+        Framing::Length(0) => Outgoing::Finished,
+        Framing::Length(remaining_bytes) => Outgoing::Length { remaining_bytes },
+        Framing::Chunked | Framing::UntilClose => Outgoing::Chunked,
+    }
+}

@@ -1,0 +1,209 @@
+//! The upstream's side of a request: its answer to the client, or another try, or the reason why not.
+//!
+//! On the path: `service` calls it with every event of an exchange, at the moment its bytes arrive.
+//!
+//! Absent on purpose: the choice of upstreams, and what a failure is worth: see `upstreams`, `retry`.
+
+use super::failure::Failure;
+use super::proxied::{BodyState, Proxied};
+use super::response_head::{HeadRefused, forward_head, forward_informational, forward_switch};
+use super::retry::may_retry;
+use super::service::Proxy;
+use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport};
+use crate::completions::Completions;
+use crate::service::Flow;
+use crate::status::StatusCode;
+use millpond_mempool::Handle;
+
+/// So much of an answer may wait for a client before its upstream is paused: one receive, and half.
+const UNSENT_BYTES_MAX: usize = 96 * 1024;
+
+impl Proxy {
+    /// The answer's head has come.
+    pub(super) fn take_head(
+        &mut self,
+        handle: Handle<Proxied>,
+        answer: &AnswerHead<'_>,
+        completions: &mut Completions<'_>,
+    ) {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        let Some((chosen, exchange)) = proxied.current else {
+            return;
+        };
+        self.upstreams.answered(chosen.id, answer.status());
+        let mut refused = None;
+        let is_there = completions.proceed(proxied.token, |response, _pools| {
+            let is_switch = answer.status().code() == 101;
+            let written = match is_switch {
+                true => forward_switch(response, answer),
+                false => forward_head(response, answer),
+            };
+            match written {
+                Ok(()) if is_switch => {
+                    proxied.body_state = BodyState::Passing;
+                    proxied.is_answering = true;
+                    Flow::Stream(proxied.wants())
+                }
+                Ok(()) => {
+                    proxied.is_answering = true;
+                    proxied.is_answered = !response.outgoing.is_open();
+                    match proxied.is_answered {
+                        true => Flow::Done,
+                        false => Flow::Stream(proxied.wants()),
+                    }
+                }
+                Err(error) => {
+                    let failure = match error {
+                        HeadRefused::Memory(_) => Failure::Local,
+                        HeadRefused::TooManyOptions => Failure::BadAnswer,
+                    };
+                    failure.answer(response);
+                    refused = Some(failure);
+                    Flow::Done
+                }
+            }
+        });
+        if let Some(failure) = refused {
+            self.client.abort(exchange);
+            let now_ns = completions.now_ns();
+            self.upstreams.failed(chosen.id, failure, false, now_ns);
+            self.requests.remove(handle);
+        } else if !is_there {
+            self.give_up(handle);
+        }
+    }
+
+    /// 100 Continue lets the client go on; others are passed on to who knows of them.
+    pub(super) fn take_informational(
+        &mut self,
+        handle: Handle<Proxied>,
+        answer: &AnswerHead<'_>,
+        completions: &mut Completions<'_>,
+    ) {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        if answer.status() == StatusCode::CONTINUE {
+            if proxied.body_state == BodyState::AwaitsContinue {
+                // Reading on makes the server tell the client so.
+                proxied.body_state = BodyState::Passing;
+                completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+            }
+        } else if proxied.is_new_version {
+            completions.proceed(proxied.token, |response, _| {
+                // One that cannot be passed on is no loss: the answer is still to come.
+                let _ = forward_informational(response, answer);
+                Flow::Stream(proxied.wants())
+            });
+        }
+    }
+
+    pub(super) fn take_part(
+        &mut self,
+        handle: Handle<Proxied>,
+        part: &[u8],
+        completions: &mut Completions<'_>,
+    ) {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        let Some((_, exchange)) = proxied.current else {
+            return;
+        };
+        let client = &self.client;
+        let mut is_written = false;
+        completions.proceed(proxied.token, |response, _pools| {
+            is_written = response.write(part).is_ok();
+            if !is_written {
+                return Flow::Done;
+            }
+            if !proxied.is_paused && response.output.len() > UNSENT_BYTES_MAX {
+                proxied.is_paused = true;
+                client.pause(exchange);
+            }
+            proxied.is_answered = !response.outgoing.is_open();
+            match proxied.is_answered {
+                true => Flow::Done,
+                false => Flow::Stream(proxied.wants()),
+            }
+        });
+        if !is_written {
+            // The client has gone, or there is no memory for what it should get.
+            self.give_up(handle);
+        }
+    }
+
+    pub(super) fn take_end(
+        &mut self,
+        handle: Handle<Proxied>,
+        report: &ExchangeReport,
+        completions: &mut Completions<'_>,
+    ) {
+        let Some(proxied) = self.requests.remove(handle) else {
+            return;
+        };
+        if !proxied.is_answered {
+            completions.proceed(proxied.token, |response, _pools| {
+                // A tunnel has no end of its own: the connection closes.
+                let _ = response.finish();
+                Flow::Done
+            });
+        }
+        if let Some((chosen, _)) = proxied.current {
+            self.upstreams.completed(chosen.id, report);
+        }
+    }
+
+    /// There is no answer, or no rest of it: again elsewhere, or the client is told.
+    pub(super) fn take_failure(
+        &mut self,
+        handle: Handle<Proxied>,
+        failed: &ExchangeFailure,
+        completions: &mut Completions<'_>,
+    ) {
+        let now_ns = completions.now_ns();
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        let mut failure = Failure::from(failed);
+        if let Some((chosen, _)) = proxied.current.take() {
+            let is_stale = failed.is_stale_connection();
+            self.upstreams.failed(chosen.id, failure, is_stale, now_ns);
+        }
+        let has_time = now_ns.saturating_sub(proxied.started_ns) < self.config.timeouts.total_ns;
+        let is_retried = !proxied.is_answering
+            && proxied.tries < self.config.tries_max
+            && has_time
+            && may_retry(proxied.method, failed, proxied.is_body_lost)
+            && self.budget.spend();
+        if is_retried {
+            match self.begin_try(handle, now_ns, &completions.pools().blocks.clone()) {
+                Ok(()) => return,
+                // The first failure says more than that nobody else is left.
+                Err(Failure::Local) => failure = Failure::Local,
+                Err(_) => {}
+            }
+        }
+        let Some(proxied) = self.requests.remove(handle) else {
+            return;
+        };
+        if proxied.is_answering && !proxied.is_answered {
+            // Cut, so that the client sees that something is missing.
+            completions.proceed(proxied.token, |_, _| Flow::Done);
+        } else if !proxied.is_answering {
+            completions.respond(proxied.token, |response, _pools| failure.answer(response));
+        }
+    }
+
+    /// The client has gone, or cannot be given the rest.
+    pub(super) fn give_up(&mut self, handle: Handle<Proxied>) {
+        if let Some(proxied) = self.requests.remove(handle)
+            && let Some((chosen, exchange)) = proxied.current
+        {
+            self.client.abort(exchange);
+            self.upstreams.client_gone(chosen.id);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a proxy is told, and how a running one is told anew.
+//!
+//! On the path: the command line reads flags or a file into a [`ProxyConfig`]; each shard takes it when
+//! its [`super::Proxy`] is made, and again when [`ProxyControl::replace`] has woken it.
+//!
+//! Absent on purpose: files and their grammar (the command line's), and listening (`serve`'s).
+
+use super::balance::Balance;
+use super::client_peer::TrustedPeers;
+use super::counters::Registry;
+use super::health::{EjectionPolicy, ProbePolicy};
+use super::request_head::ForwardedFields;
+use crate::client::Timeouts;
+use millpond_io::Waker;
+use millpond_io::connection_pool::{Place, Resolver};
+use millpond_io::tls::TlsClient;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Upstreams of one proxy at most: each try remembers in one word which it has tried.
+pub const UPSTREAMS_MAX: usize = 128;
+
+/// One server behind the proxy.
+#[derive(Clone, Debug)]
+pub struct UpstreamConfig {
+    /// As the user wrote it: for logs and metrics, and to find it again after a reload.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// What it is called in `Host`, with [`HostPolicy::Upstream`] or where the client names none.
+    pub host: String,
+    /// Its share of the requests, beside those of the others; at least 1.
+    pub weight: u32,
+    /// How TLS is spoken with it, if it is.
+    pub tls: Option<TlsClient>,
+}
+
+/// What upstreams are told in `Host`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum HostPolicy {
+    /// What the client asked for.
+    #[default]
+    Keep,
+    /// The upstream's own name.
+    Upstream,
+}
+
+/// What a proxy is told.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// From 1 to [`UPSTREAMS_MAX`].
+    pub upstreams: Vec<UpstreamConfig>,
+    /// How they are chosen.
+    pub balance: Balance,
+    /// What they are told in `Host`.
+    pub host: HostPolicy,
+    /// What they are told about clients.
+    pub forwarded: ForwardedFields,
+    /// Whose word about that is passed on.
+    pub trusted: Vec<TrustedPeers>,
+    /// How they are probed, if they are.
+    pub probe: Option<ProbePolicy>,
+    /// When failures of requests take one out.
+    pub ejection: EjectionPolicy,
+    /// Connections to one upstream, of one shard.
+    pub connections_max: usize,
+    /// Requests that wait for one of them, of one shard; one more is answered 503.
+    pub pending_max: usize,
+    /// Of each try; `total_ns` is for all tries of a request together.
+    pub timeouts: Timeouts,
+    /// Tries of one request, the first included.
+    pub tries_max: u32,
+    /// Retries as a share of all requests.
+    pub retry_percent: u32,
+    /// WebSocket and other protocols may take a connection over.
+    pub upgrades: bool,
+}
+
+impl ProxyConfig {
+    /// Round robin, no probes, two tries.
+    pub fn new(upstreams: Vec<UpstreamConfig>) -> Self {
+        Self {
+            upstreams,
+            balance: Balance::default(),
+            host: HostPolicy::default(),
+            forwarded: ForwardedFields::default(),
+            trusted: Vec::new(),
+            probe: None,
+            ejection: EjectionPolicy::default(),
+            connections_max: 256,
+            pending_max: 1024,
+            timeouts: Timeouts::default(),
+            tries_max: 2,
+            retry_percent: 20,
+            upgrades: false,
+        }
+    }
+
+    fn check(&self) -> Result<(), ProxyConfigError> {
+        let count = self.upstreams.len();
+        if count == 0 || count > UPSTREAMS_MAX {
+            return Err(ProxyConfigError::UpstreamCount { count });
+        }
+        for (index, upstream) in self.upstreams.iter().enumerate() {
+            let earlier = &self.upstreams[..index];
+            if earlier.iter().any(|other| other.name == upstream.name) {
+                let name = upstream.name.clone();
+                return Err(ProxyConfigError::Twice { name });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A configuration that cannot work.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ProxyConfigError {
+    /// None, or too many.
+    #[error("{count} upstreams were named: name from 1 to {UPSTREAMS_MAX}")]
+    UpstreamCount {
+        /// How many.
+        count: usize,
+    },
+    /// Numbers are kept by name.
+    #[error("the upstream {name} is named twice: give it a larger weight instead")]
+    Twice {
+        /// Which.
+        name: String,
+    },
+}
+
+/// A proxy's configuration in force, shared by its shards and by whoever changes it.
+#[derive(Debug)]
+pub struct ProxyControl {
+    current: Mutex<Arc<ProxyConfig>>,
+    /// Grows when `current` changes.
+    generation: AtomicU64,
+    wakers: Mutex<Vec<Waker>>,
+    /// The proxy speaks TLS with its clients.
+    pub(super) is_tls: bool,
+    pub(super) resolver: Option<Resolver>,
+    pub(super) registry: Registry,
+}
+
+impl ProxyControl {
+    /// For the shards to come. `resolver` is needed if an upstream is named by a host name.
+    pub fn new(
+        config: ProxyConfig,
+        is_tls: bool,
+        resolver: Option<Resolver>,
+    ) -> Result<Arc<Self>, ProxyConfigError> {
+        config.check()?;
+        Ok(Arc::new(Self {
+            current: Mutex::new(Arc::new(config)),
+            generation: AtomicU64::new(1),
+            wakers: Mutex::default(),
+            is_tls,
+            resolver,
+            registry: Registry::default(),
+        }))
+    }
+
+    /// From now on this holds. Requests under way end as they began; upstreams that stay keep their
+    /// connections and what is known of their health.
+    pub fn replace(&self, config: ProxyConfig) -> Result<(), ProxyConfigError> {
+        config.check()?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        self.generation.fetch_add(1, Ordering::Release);
+        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        wakers.iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    pub(super) fn attend(&self, waker: Waker) {
+        let wakers = self.wakers.lock();
+        wakers.unwrap_or_else(PoisonError::into_inner).push(waker);
+    }
+
+    #[inline]
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(super) fn current(&self) -> Arc<ProxyConfig> {
+        // A panic elsewhere leaves one whole configuration or the other.
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&current)
+    }
+}

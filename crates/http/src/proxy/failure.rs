@@ -1,0 +1,218 @@
+//! Why a request got no answer from an upstream: the status for it, whose fault it was, and the words.
+//!
+//! On the path: `service` makes one when a request cannot go on, and answers with it, if the client has
+//! seen nothing of an answer yet. `Proxy-Status` (RFC 9209) carries the cause for machines.
+//!
+//! Absent on purpose: anything about the upstream that a client could use: no address, no port.
+
+use crate::client::{ExchangeFailure, FailureCause};
+use crate::response::Response;
+use crate::status::StatusCode;
+use millpond_io::Errno;
+use millpond_io::connection_pool::{AcquireError, AcquirePhase};
+use millpond_mempool::PoolError;
+
+/// Whose fault it was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Side {
+    Client,
+    Proxy,
+    Upstream,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Failure {
+    /// No upstream may be used: their health checks fail.
+    NoneUsable,
+    /// All that may be used have as many requests as they may.
+    Saturated,
+    /// No memory, descriptors or connection here.
+    Local,
+    /// The upstream's name has no address.
+    Unresolved,
+    Refused,
+    Unreachable,
+    TlsFailed,
+    ConnectTimeout,
+    /// It takes the request too slowly.
+    WriteTimeout,
+    /// The answer takes too long.
+    AnswerTimeout,
+    /// The connection ended before the answer did.
+    Broken,
+    /// What came is no sound answer.
+    BadAnswer,
+    /// The request itself: its `Connection` has too many options.
+    TooManyOptions,
+}
+
+impl From<PoolError> for Failure {
+    fn from(_: PoolError) -> Self {
+        Self::Local
+    }
+}
+
+impl From<&ExchangeFailure> for Failure {
+    fn from(failure: &ExchangeFailure) -> Self {
+        match &failure.cause {
+            FailureCause::Connection(error) => Self::of_connection(error),
+            FailureCause::Broken(_) | FailureCause::ClosedEarly => Self::Broken,
+            FailureCause::TimedOut if failure.may_have_arrived => {
+                match failure.phase == crate::client::Phase::Write {
+                    true => Self::WriteTimeout,
+                    false => Self::AnswerTimeout,
+                }
+            }
+            FailureCause::TimedOut => Self::ConnectTimeout,
+            FailureCause::Answer(_) => Self::BadAnswer,
+            FailureCause::Memory(_) => Self::Local,
+        }
+    }
+}
+
+impl Failure {
+    fn of_connection(error: &AcquireError) -> Self {
+        match error {
+            AcquireError::Resolve(_) => Self::Unresolved,
+            AcquireError::Connect(Errno::CONNREFUSED) => Self::Refused,
+            AcquireError::Connect(Errno::TIMEDOUT) => Self::ConnectTimeout,
+            AcquireError::Connect(_) => Self::Unreachable,
+            AcquireError::Tls(_) => Self::TlsFailed,
+            AcquireError::QueueFull { .. }
+            | AcquireError::TimedOut {
+                phase: AcquirePhase::Queue,
+            } => Self::Saturated,
+            AcquireError::TimedOut { .. } => Self::ConnectTimeout,
+            AcquireError::Removed | AcquireError::Local(_) => Self::Local,
+        }
+    }
+
+    pub(super) const fn side(self) -> Side {
+        match self {
+            Self::Saturated | Self::Local => Side::Proxy,
+            Self::TooManyOptions => Side::Client,
+            _ => Side::Upstream,
+        }
+    }
+
+    pub(super) const fn status(self) -> StatusCode {
+        match self {
+            Self::NoneUsable | Self::Saturated | Self::Local => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConnectTimeout | Self::WriteTimeout | Self::AnswerTimeout => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            Self::TooManyOptions => StatusCode::BAD_REQUEST,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// Worth another try later.
+    const fn retry_after_s(self) -> Option<u32> {
+        match self {
+            Self::NoneUsable | Self::Saturated | Self::Local => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The field `Proxy-Status`, with the error types of RFC 9209 2.3, and whose fault it is.
+    const fn proxy_status(self) -> &'static str {
+        match self {
+            Self::NoneUsable => "millpond; error=destination_unavailable; fault=upstream",
+            Self::Saturated => "millpond; error=connection_limit_reached; fault=proxy",
+            Self::Local => "millpond; error=proxy_internal_error; fault=proxy",
+            Self::Unresolved => "millpond; error=dns_error; fault=upstream",
+            Self::Refused => "millpond; error=connection_refused; fault=upstream",
+            Self::Unreachable => "millpond; error=destination_ip_unroutable; fault=upstream",
+            Self::TlsFailed => "millpond; error=tls_protocol_error; fault=upstream",
+            Self::ConnectTimeout => "millpond; error=connection_timeout; fault=upstream",
+            Self::WriteTimeout => "millpond; error=connection_write_timeout; fault=upstream",
+            Self::AnswerTimeout => "millpond; error=http_response_timeout; fault=upstream",
+            Self::Broken => "millpond; error=connection_terminated; fault=upstream",
+            Self::BadAnswer => "millpond; error=http_protocol_error; fault=upstream",
+            Self::TooManyOptions => "millpond; error=http_request_denied; fault=client",
+        }
+    }
+
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::NoneUsable => "no upstream is healthy: try again later\n",
+            Self::Saturated => "all upstreams have as many requests as they may: try again later\n",
+            Self::Local => "the proxy is short of memory or connections: try again later\n",
+            Self::Unresolved => "the upstream's name has no address\n",
+            Self::Refused => "the upstream refused the connection\n",
+            Self::Unreachable => "the upstream cannot be reached\n",
+            Self::TlsFailed => "the TLS handshake with the upstream failed\n",
+            Self::ConnectTimeout => "the upstream did not accept a connection in time\n",
+            Self::WriteTimeout => "the upstream did not take the request in time\n",
+            Self::AnswerTimeout => "the upstream did not answer in time\n",
+            Self::Broken => "the upstream closed the connection before it had answered\n",
+            Self::BadAnswer => "the upstream's answer is malformed\n",
+            Self::TooManyOptions => "Connection has too many options: send at most 16\n",
+        }
+    }
+
+    /// Answers with it. Without memory nothing is sent, which becomes 503.
+    pub(super) fn answer(self, response: &mut Response<'_>) {
+        let proxy_status = ("Proxy-Status", self.proxy_status().as_bytes());
+        let content_type = ("Content-Type", b"text/plain".as_slice());
+        let body = self.sentence().as_bytes();
+        let mut digits = itoa::Buffer::new();
+        let _ = match self.retry_after_s() {
+            Some(seconds) => {
+                let retry_after = ("Retry-After", digits.format(seconds).as_bytes());
+                let fields = [content_type, proxy_status, retry_after];
+                response.send_with(self.status(), &fields, body)
+            }
+            None => response.send_with(self.status(), &[content_type, proxy_status], body),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Phase;
+
+    /// Goal: each cause has the status that RFC 9110 15.6 gives it, and the side that it says.
+    #[test]
+    fn causes_have_status_and_side() {
+        let failed = |cause, phase| ExchangeFailure {
+            cause,
+            phase,
+            is_reused: false,
+            may_have_arrived: phase >= Phase::Write,
+            has_answer_begun: false,
+        };
+        for (cause, phase, status, side) in [
+            (
+                AcquireError::Connect(Errno::CONNREFUSED).into(),
+                Phase::Connect,
+                502,
+                "upstream",
+            ),
+            (
+                AcquireError::QueueFull { limit: 1 }.into(),
+                Phase::Queue,
+                503,
+                "proxy",
+            ),
+            (
+                AcquireError::Tls(Errno::PROTO).into(),
+                Phase::Tls,
+                502,
+                "upstream",
+            ),
+            (FailureCause::TimedOut, Phase::Connect, 504, "upstream"),
+            (FailureCause::TimedOut, Phase::Write, 504, "upstream"),
+            (FailureCause::TimedOut, Phase::FirstByte, 504, "upstream"),
+            (FailureCause::ClosedEarly, Phase::FirstByte, 502, "upstream"),
+        ] {
+            let failure = Failure::from(&failed(cause, phase));
+            assert_eq!(failure.status().code(), status, "{failure:?}");
+            let fault = format!("; fault={side}");
+            assert!(failure.proxy_status().ends_with(&fault), "{failure:?}");
+            assert_eq!(failure.side() == Side::Upstream, side == "upstream");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Health checks: one small request to each upstream, again and again.
+//!
+//! On the path: the shard's alarm begins them, their ends are told to `upstreams`. They travel like
+//! any request, over the same connections.
+//!
+//! Absent on purpose: looking at the answer's body, and sharing between shards what was found: a shard
+//! that cannot reach an upstream must not use it, whatever the others say.
+
+use super::service::{PROBE_USER, Proxy};
+use crate::client::{ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
+use crate::head::Framing;
+use crate::log::{self, LogLevel};
+use crate::method::Method;
+use millpond_io::monotonic_ns;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+
+impl Proxy {
+    /// Begins the probes that are due, and plans the next.
+    pub(super) fn begin_probes(&mut self, now_ns: u64, blocks: &BlockPool) {
+        let Some(policy) = self.config.probe.as_ref() else {
+            return;
+        };
+        let mut next_ns = now_ns.saturating_add(policy.interval_ns);
+        for upstream in self.upstreams.iter_mut() {
+            if upstream.probe_due_ns > now_ns {
+                next_ns = next_ns.min(upstream.probe_due_ns);
+                continue;
+            }
+            upstream.probe_due_ns = now_ns.saturating_add(policy.interval_ns);
+            if upstream.probe.is_some() {
+                continue;
+            }
+            let begun = probe_head(&policy.path, upstream.host(), blocks).and_then(|head| {
+                let request = OutgoingRequest {
+                    method: Method::Get,
+                    head,
+                    body: Framing::None,
+                    awaits_continue: false,
+                    may_upgrade: false,
+                    is_alone: false,
+                    timeouts: Timeouts {
+                        total_ns: policy.timeout_ns,
+                        ..Timeouts::default()
+                    },
+                    user: PROBE_USER,
+                };
+                self.client.begin(upstream.key, request, blocks)
+            });
+            // Without memory here, nothing is found out about the upstream.
+            upstream.probe = begun.ok();
+            upstream.is_probe_good = false;
+        }
+        self.client.alarm_at(next_ns);
+    }
+
+    pub(super) fn probe_event(&mut self, id: ExchangeId, event: ExchangeEvent<'_>) {
+        let Some(upstream) = self.upstreams.by_probe(id) else {
+            return;
+        };
+        let is_success = match event {
+            ExchangeEvent::Head(answer) => {
+                upstream.is_probe_good = matches!(answer.status().code(), 200..400);
+                return;
+            }
+            ExchangeEvent::End { .. } => upstream.is_probe_good,
+            ExchangeEvent::Failed { failure, .. } if failure.is_local() => {
+                // No place for the probe: it says nothing.
+                upstream.probe = None;
+                return;
+            }
+            ExchangeEvent::Failed { .. } => false,
+            _ => return,
+        };
+        let id = upstream.id();
+        let Some(policy) = self.config.probe.as_ref() else {
+            upstream.probe = None;
+            return;
+        };
+        if self.upstreams.probed(id, is_success, policy) {
+            self.upstreams.publish(&self.client, monotonic_ns());
+            if let Some((name, is_down)) = self.upstreams.describe(id) {
+                let (level, state) = match is_down {
+                    true => (LogLevel::Warn, "is down: its health checks fail"),
+                    false => (LogLevel::Info, "is up again: its health checks succeed"),
+                };
+                log::write(level, format_args!("upstream {name} {state}"));
+            }
+        }
+    }
+}
+
+fn probe_head(path: &str, host: &str, blocks: &BlockPool) -> Result<Buffer, PoolError> {
+    let mut head = Buffer::new();
+    for part in [
+        "GET ",
+        path,
+        " HTTP/1.1\r\nHost: ",
+        host,
+        "\r\nUser-Agent: millpond-probe\r\n",
+    ] {
+        head.extend_from_slice(blocks, part.as_bytes())?;
+    }
+    Ok(head)
+}

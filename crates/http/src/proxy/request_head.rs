@@ -1,0 +1,327 @@
+//! A client's request head, written anew for an upstream.
+//!
+//! On the path: `service` writes it once per request into a pooled buffer, from the parsed head and
+//! never from raw bytes: one request line, one Host, the fields that are between client and server,
+//! and what the proxy adds. The framing fields are the client's (`http::client`) to add, from what was
+//! parsed, so that no reading of these bytes but ours reaches the upstream.
+//!
+//! Absent on purpose: the framing, the empty line, and any field of RFC 9110 7.6.1. Values are copied
+//! as they were checked; nothing is formatted, and room is reserved once.
+
+use super::client_peer::ClientPeer;
+use super::field_rule::{FieldRule, Nominated};
+use crate::head::{Framing, HeadFields, Version};
+use crate::method::Method;
+use crate::request::Request;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
+use std::fmt;
+use std::str::FromStr;
+
+/// Which fields tell upstreams about the client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ForwardedFields {
+    /// `Forwarded` (RFC 7239).
+    pub standard: bool,
+    /// `X-Forwarded-For`, `-Proto` and `-Host`.
+    pub x: bool,
+}
+
+impl Default for ForwardedFields {
+    fn default() -> Self {
+        Self {
+            standard: true,
+            x: true,
+        }
+    }
+}
+
+/// No such choice.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{text:?} is no choice of fields: write both, standard, x or none")]
+pub struct ForwardedFieldsError {
+    text: String,
+}
+
+impl FromStr for ForwardedFields {
+    type Err = ForwardedFieldsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (standard, x) = match text {
+            "both" => (true, true),
+            "standard" => (true, false),
+            "x" => (false, true),
+            "none" => (false, false),
+            _ => {
+                return Err(ForwardedFieldsError {
+                    text: text.to_owned(),
+                });
+            }
+        };
+        Ok(Self { standard, x })
+    }
+}
+
+impl fmt::Display for ForwardedFields {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match (self.standard, self.x) {
+            (true, true) => "both",
+            (true, false) => "standard",
+            (false, true) => "x",
+            (false, false) => "none",
+        })
+    }
+}
+
+/// A head that is ready but for its Host: every try may go to an upstream of another name.
+#[derive(Debug)]
+pub(super) struct OutgoingHead {
+    /// The request line, the other fields, then the host that the client asked for.
+    bytes: Buffer,
+    line_end: usize,
+    fields_end: usize,
+}
+
+impl OutgoingHead {
+    /// The head for one try. `host`: in the place of the client's, or where there was none.
+    pub(super) fn with_host(&self, blocks: &BlockPool, host: &[u8]) -> Result<Buffer, PoolError> {
+        let (line, rest) = self.bytes.split_at(self.line_end);
+        let fields = &rest[..self.fields_end - self.line_end];
+        let mut head = Buffer::new();
+        head.reserve(blocks, self.fields_end + host.len() + HOST_LINE_BYTES)?;
+        head.append_all_within_capacity([line, b"Host: ", host, b"\r\n"]);
+        head.append_within_capacity(fields);
+        Ok(head)
+    }
+
+    /// What the client asked for; may be empty.
+    pub(super) fn client_host(&self) -> &[u8] {
+        &self.bytes[self.fields_end..]
+    }
+}
+
+const HOST_LINE_BYTES: usize = "Host: \r\n".len();
+
+/// What the proxy says beside the client's own fields.
+pub(super) struct RequestWay<'a> {
+    /// `None`: nobody knows.
+    pub(super) client: Option<&'a ClientPeer>,
+    pub(super) is_tls: bool,
+    pub(super) fields: ForwardedFields,
+    /// The protocol that the client wants and the proxy lets it have.
+    pub(super) upgrade: Option<&'a [u8]>,
+    /// Already one less.
+    pub(super) max_forwards: Option<u32>,
+}
+
+/// The protocol that a request wants to change to, if it may: a request with a body would leave it
+/// open where the other protocol begins.
+pub(super) fn wanted_protocol<'h>(
+    request: &Request<'h>,
+    nominated: &Nominated<'h>,
+) -> Option<&'h [u8]> {
+    let may = nominated.has_upgrade
+        && request.version() == Version::Http11
+        && request.head.framing == Framing::None
+        && request.method == Method::Get;
+    may.then(|| request.header("upgrade"))
+        .flatten()
+        .filter(|protocol| !protocol.is_empty())
+}
+
+/// Everything added by the proxy, without what depends on the request.
+const ADDED_BYTES_MAX: usize = 512;
+
+/// Writes the head of `request`.
+pub(super) fn encode_request_head(
+    blocks: &BlockPool,
+    request: &Request<'_>,
+    nominated: &Nominated<'_>,
+    way: &RequestWay<'_>,
+) -> Result<OutgoingHead, PoolError> {
+    // Every line may grow by the space behind its colon; the host is written up to three times.
+    let own_bytes = 3 * request.authority().len() + ADDED_BYTES_MAX;
+    let bytes_max = request.bytes.len() + 2 * request.fields.len() + own_bytes;
+    let mut bytes = Buffer::new();
+    bytes.reserve(blocks, bytes_max)?;
+    let mut writer = HeadWriter {
+        output: &mut bytes,
+        head: request.bytes,
+        fields: request.fields,
+    };
+    writer.write_request_line(request);
+    let line_end = writer.output.len();
+    let seen = writer.write_passed_on(request, nominated, way);
+    writer.write_own(request, way, seen);
+    if request.head.expects_continue {
+        writer.write_line(b"Expect", b"100-continue");
+    }
+    if let Some(protocol) = way.upgrade {
+        writer.write_line(b"Connection", b"Upgrade");
+        writer.write_line(b"Upgrade", protocol);
+    }
+    let fields_end = writer.output.len();
+    writer.put(request.authority());
+    Ok(OutgoingHead {
+        bytes,
+        line_end,
+        fields_end,
+    })
+}
+
+/// Which of the fields that the proxy writes itself the client, or a trusted proxy before, has sent.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    via: bool,
+    forwarded: bool,
+    forwarded_for: bool,
+    forwarded_proto: bool,
+    forwarded_host: bool,
+}
+
+impl Seen {
+    fn note(&mut self, rule: FieldRule, is_trusted: bool) {
+        match rule {
+            FieldRule::Via => self.via = true,
+            FieldRule::Forwarded => self.forwarded |= is_trusted,
+            FieldRule::ForwardedFor => self.forwarded_for |= is_trusted,
+            FieldRule::ForwardedProto => self.forwarded_proto |= is_trusted,
+            FieldRule::ForwardedHost => self.forwarded_host |= is_trusted,
+            _ => {}
+        }
+    }
+}
+
+/// A head being written into room that is there.
+struct HeadWriter<'a> {
+    output: &'a mut Buffer,
+    head: &'a [u8],
+    fields: &'a HeadFields,
+}
+
+impl HeadWriter<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.output.append_within_capacity(bytes);
+    }
+
+    fn write_line(&mut self, name: &[u8], value: &[u8]) {
+        self.output
+            .append_all_within_capacity([name, b": ", value, b"\r\n"]);
+    }
+
+    /// The client's own fields.
+    fn write_passed_on(
+        &mut self,
+        request: &Request<'_>,
+        nominated: &Nominated<'_>,
+        way: &RequestWay<'_>,
+    ) -> Seen {
+        let is_trusted = way.client.is_some_and(|client| client.is_trusted);
+        let mut seen = Seen::default();
+        for field in request.fields.spans() {
+            let (name, value) = (field.name.of(request.bytes), field.value.of(request.bytes));
+            let rule = FieldRule::of(name);
+            seen.note(rule, is_trusted);
+            let passes = match rule {
+                FieldRule::PassOn | FieldRule::Date => !nominated.has(name),
+                FieldRule::ForwardedProto
+                | FieldRule::ForwardedHost
+                | FieldRule::ForwardedOther => is_trusted,
+                FieldRule::MaxForwards => way.max_forwards.is_none(),
+                FieldRule::Via
+                | FieldRule::Forwarded
+                | FieldRule::ForwardedFor
+                | FieldRule::Drop
+                | FieldRule::Connection
+                | FieldRule::Host => false,
+            };
+            if passes {
+                self.write_line(name, value);
+            }
+        }
+        seen
+    }
+
+    /// Origin form whatever came, or `*` (RFC 9112 3.2).
+    fn write_request_line(&mut self, request: &Request<'_>) {
+        self.put(request.method_token());
+        self.put(b" ");
+        let is_asterisk = request.target() == b"*"
+            || request.method == Method::Options
+                && !request.target().starts_with(b"/")
+                && request.head.path.is_empty()
+                && request.query().is_none();
+        self.put(if is_asterisk { b"*" } else { request.path() });
+        if let Some(query) = request.query() {
+            self.put(b"?");
+            self.put(query);
+        }
+        self.put(b" HTTP/1.1\r\n");
+    }
+
+    /// One line, with what came before in front: a list that is spread over several lines is the
+    /// same list, but not every reader knows.
+    fn begin_list(&mut self, name: &[u8], rule: FieldRule, has_earlier: bool) {
+        self.put(name);
+        self.put(b": ");
+        if !has_earlier {
+            return;
+        }
+        let (head, fields) = (self.head, self.fields);
+        for field in fields.spans() {
+            if FieldRule::of(field.name.of(head)) == rule && !field.value.is_empty() {
+                self.put(field.value.of(head));
+                self.put(b", ");
+            }
+        }
+    }
+
+    fn write_own(&mut self, request: &Request<'_>, way: &RequestWay<'_>, seen: Seen) {
+        self.begin_list(b"Via", FieldRule::Via, seen.via);
+        self.put(match request.version() {
+            Version::Http11 => b"1.1 millpond\r\n",
+            Version::Http10 => b"1.0 millpond\r\n",
+        });
+        let proto: &[u8] = if way.is_tls { b"https" } else { b"http" };
+        if let Some(max_forwards) = way.max_forwards {
+            let mut digits = itoa::Buffer::new();
+            self.write_line(b"Max-Forwards", digits.format(max_forwards).as_bytes());
+        }
+        let (client, quotes): (&[u8], [&[u8]; 2]) = match way.client {
+            Some(client) => (client.text(), client.quotes()),
+            None => (b"unknown", [b"", b""]),
+        };
+        if way.fields.standard || seen.forwarded {
+            self.begin_list(b"Forwarded", FieldRule::Forwarded, seen.forwarded);
+            self.put(b"for=");
+            self.output
+                .append_all_within_capacity([quotes[0], client, quotes[1]]);
+            self.put(b";proto=");
+            self.put(proto);
+            if !request.authority().is_empty() {
+                // Quoted, because of the colon before a port: no host has a quote or a backslash.
+                self.put(b";host=\"");
+                self.put(request.authority());
+                self.put(b"\"");
+            }
+            self.put(b"\r\n");
+        }
+        if way.fields.x || seen.forwarded_for {
+            self.begin_list(
+                b"X-Forwarded-For",
+                FieldRule::ForwardedFor,
+                seen.forwarded_for,
+            );
+            self.put(client);
+            self.put(b"\r\n");
+        }
+        if way.fields.x && !seen.forwarded_proto {
+            self.write_line(b"X-Forwarded-Proto", proto);
+        }
+        if way.fields.x && !seen.forwarded_host && !request.authority().is_empty() {
+            self.write_line(b"X-Forwarded-Host", request.authority());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

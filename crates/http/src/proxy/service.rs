@@ -1,0 +1,514 @@
+//! The proxy of one shard: requests of clients to upstreams, answers of upstreams to clients.
+//!
+//! On the path: `server` calls it with each request and with the parts of its body; the shard's
+//! [`Client`] tells it of every event of the exchange with the upstream. A part of a body is written
+//! from where it was received straight into what the other side is sent.
+//!
+//! ```text
+//! client --call, stream(Body)--> Proxied --begin, write--> Client --> upstream
+//!    ^                              |                         |
+//!    +------- proceed(head, part) --+<---- exchange_event ----+
+//! ```
+//!
+//! Back-pressure: an upstream that takes nothing leaves no room, and the client's body is not received;
+//! a client that takes nothing has its upstream paused. Between them lie at most what one receive
+//! brought and 96 KiB.
+//!
+//! Absent on purpose: caching, gathering long bodies, and trailers: nobody announced them to the other
+//! side (RFC 9110 6.5.1).
+
+use super::client_peer::ClientPeer;
+use super::config::{ProxyConfig, ProxyControl};
+use super::failure::Failure;
+use super::field_rule::Nominated;
+use super::key::{forwards_left, key_hash};
+use super::proxied::{BodyState, Proxied};
+use super::request_head::{RequestWay, encode_request_head, wanted_protocol};
+use super::retry::RetryBudget;
+use super::upstreams::{Chosen, Tried, Upstreams};
+use crate::client::{Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
+use crate::completions::Completions;
+use crate::head::{Framing, Version};
+use crate::limits::Limits;
+use crate::metrics::MetricsText;
+use crate::request::Request;
+use crate::response::Response;
+use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent};
+use crate::status::StatusCode;
+use millpond_io::connection_pool::PoolConfig;
+use millpond_io::{Peer, monotonic_ns};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bodies up to this length are awaited whole: they leave with their head in one send, and can be sent
+/// again.
+const KEPT_BODY_BYTES_MAX: u64 = 8 * 1024;
+
+/// How long a client that asked first waits for the upstream's 100 Continue, as curl does.
+const CONTINUE_WAIT_NS: u64 = 1_000_000_000;
+
+/// The word of exchanges that are probes; no handle has it.
+pub(super) const PROBE_USER: u64 = u64::MAX;
+
+/// See the module.
+pub struct Proxy {
+    control: Arc<ProxyControl>,
+    generation: u64,
+    pub(super) config: Arc<ProxyConfig>,
+    pub(super) client: Client,
+    pub(super) upstreams: Upstreams,
+    pub(super) budget: RetryBudget,
+    pub(super) requests: Slab<Proxied>,
+    /// By the slot of the client's socket.
+    peers: Vec<Option<ClientPeer>>,
+    /// Who waits for 100 Continue, the oldest first, and until when.
+    awaiting: VecDeque<(u64, Handle<Proxied>)>,
+}
+
+/// A request that is answered here.
+enum Refused {
+    Failure(Failure),
+    /// It was not to go any further.
+    NoForwardsLeft,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<PoolError> for Refused {
+    fn from(error: PoolError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
+impl Proxy {
+    /// The proxy of one shard.
+    pub fn new(control: &Arc<ProxyControl>, start: &ShardStart, limits: Limits) -> Self {
+        // Before the configuration: at worst it is taken twice.
+        let generation = control.generation();
+        let config = control.current();
+        let client = Client::new(
+            start,
+            ClientConfig {
+                pool: PoolConfig::default(),
+                limits: Limits {
+                    body_bytes_max: u64::MAX,
+                    ..limits
+                },
+                resolver: control.resolver.clone(),
+            },
+        );
+        control.attend(start.waker.clone());
+        let now_ns = monotonic_ns();
+        let seed = now_ns ^ (start.index as u64) << 48;
+        let mut proxy = Self {
+            control: Arc::clone(control),
+            generation,
+            upstreams: Upstreams::new(&config, start.index, seed),
+            budget: RetryBudget::new(config.retry_percent),
+            config,
+            client,
+            requests: Slab::new("proxy_requests", start.pool_mode),
+            peers: Vec::new(),
+            awaiting: VecDeque::new(),
+        };
+        proxy.configure(now_ns);
+        proxy
+    }
+
+    fn configure(&mut self, now_ns: u64) {
+        let registry = &self.control.registry;
+        self.upstreams
+            .configure(&self.config, &self.client, registry, now_ns);
+        self.upstreams.publish(&self.client, now_ns);
+        if self.config.probe.is_some() {
+            self.client.alarm_at(now_ns);
+        }
+    }
+
+    /// Takes a new configuration, if there is one.
+    #[inline]
+    fn look_for_configuration(&mut self, now_ns: u64) {
+        let generation = self.control.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.config = self.control.current();
+            self.budget = RetryBudget::new(self.config.retry_percent);
+            self.configure(now_ns);
+        }
+    }
+
+    /// Begins what can be begun of a request.
+    fn forward(
+        &mut self,
+        request: &mut Request<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Result<Flow, Refused> {
+        let blocks = &context.pools.blocks;
+        let nominated =
+            Nominated::of(request.bytes, request.fields).map_err(|_| Failure::TooManyOptions)?;
+        let max_forwards = match forwards_left(request) {
+            Some(0) => return Err(Refused::NoForwardsLeft),
+            left => left.map(|left| left - 1),
+        };
+        let peer = self.peers.get(context.token.slot() as usize);
+        let upgrade = wanted_protocol(request, &nominated).filter(|_| self.config.upgrades);
+        let way = RequestWay {
+            client: peer.and_then(Option::as_ref),
+            is_tls: self.control.is_tls,
+            fields: self.config.forwarded,
+            upgrade,
+            max_forwards,
+        };
+        let head = encode_request_head(blocks, request, &nominated, &way)?;
+        let is_streamed = comes_in_parts(request);
+        let (framing, body) = match is_streamed {
+            true => (request.head.framing, Buffer::new()),
+            // Whatever it came as, its length is known by now.
+            false => match request.head.framing {
+                Framing::None => (Framing::None, Buffer::new()),
+                _ => (
+                    Framing::Length(request.body().len() as u64),
+                    request.take_body(blocks)?,
+                ),
+            },
+        };
+        let expects_continue = request.head.expects_continue;
+        let proxied = Proxied {
+            token: context.token,
+            method: request.method,
+            head,
+            framing,
+            body,
+            body_state: match (is_streamed, expects_continue) {
+                (false, _) => BodyState::Kept,
+                (true, true) => BodyState::AwaitsContinue,
+                (true, false) => BodyState::Passing,
+            },
+            is_body_lost: false,
+            expects_continue,
+            may_upgrade: upgrade.is_some(),
+            is_new_version: request.version() == Version::Http11,
+            key_hash: key_hash(self.upstreams.balancer().balance(), request),
+            tried: Tried::default(),
+            tries: 0,
+            started_ns: context.now_ns,
+            current: None,
+            is_answering: false,
+            is_answered: false,
+            is_paused: false,
+        };
+        self.budget.earn();
+        let flow = match is_streamed {
+            true => Flow::Stream(proxied.wants()),
+            false => Flow::Pending,
+        };
+        let handle = self.requests.insert(proxied)?;
+        if let Err(failure) = self.begin_try(handle, context.now_ns, &context.pools.blocks) {
+            self.requests.remove(handle);
+            return Err(failure.into());
+        }
+        if is_streamed && expects_continue {
+            let due_ns = context.now_ns + CONTINUE_WAIT_NS;
+            self.awaiting.push_back((due_ns, handle));
+            self.client.alarm_at(due_ns);
+        }
+        context.state = state_of(handle);
+        Ok(flow)
+    }
+
+    /// Sends the request to the next upstream.
+    pub(super) fn begin_try(
+        &mut self,
+        handle: Handle<Proxied>,
+        now_ns: u64,
+        blocks: &BlockPool,
+    ) -> Result<(), Failure> {
+        let Self {
+            requests,
+            upstreams,
+            client,
+            config,
+            ..
+        } = self;
+        let proxied = requests.get_mut(handle).ok_or(Failure::Local)?;
+        let chosen = upstreams.choose(now_ns, proxied.key_hash, &mut proxied.tried)?;
+        let host = upstreams.host_for(chosen, proxied.head.client_host());
+        let begun = proxied.head.with_host(blocks, host).and_then(|head| {
+            let left_ns = config
+                .timeouts
+                .total_ns
+                .saturating_sub(now_ns.saturating_sub(proxied.started_ns));
+            let request = OutgoingRequest {
+                method: proxied.method,
+                head,
+                body: proxied.framing,
+                awaits_continue: proxied.expects_continue,
+                may_upgrade: proxied.may_upgrade,
+                is_alone: false,
+                timeouts: Timeouts {
+                    total_ns: left_ns,
+                    ..config.timeouts
+                },
+                user: handle.to_bits(),
+            };
+            client.begin(chosen.key, request, blocks)
+        });
+        let exchange = match begun {
+            Ok(exchange) => exchange,
+            Err(_) => {
+                upstreams.failed(chosen.id, Failure::Local, false, now_ns);
+                return Err(Failure::Local);
+            }
+        };
+        proxied.current = Some((chosen, exchange));
+        proxied.tries += 1;
+        if !proxied.body.is_empty() && client.write(exchange, &proxied.body, blocks).is_err() {
+            client.abort(exchange);
+            upstreams.failed(chosen.id, Failure::Local, false, now_ns);
+            return Err(Failure::Local);
+        }
+        Ok(())
+    }
+
+    /// An upstream that says neither 100 nor anything else may never say it: its version may not know
+    /// how, or its way of asking is to read on (RFC 9110 10.1.1). The client sends its body, then.
+    fn end_waits(&mut self, now_ns: u64, completions: &mut Completions<'_>) {
+        while let Some(&(due_ns, handle)) = self.awaiting.front() {
+            let awaits = |proxied: &&mut Proxied| proxied.body_state == BodyState::AwaitsContinue;
+            let proxied = self.requests.get_mut(handle).filter(awaits);
+            if due_ns > now_ns && proxied.is_some() {
+                self.client.alarm_at(due_ns);
+                return;
+            }
+            if let Some(proxied) = proxied {
+                proxied.body_state = BodyState::Passing;
+                completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+            }
+            self.awaiting.pop_front();
+        }
+    }
+
+    /// The next part of the client's body, or its end. On an error the exchange cannot go on.
+    fn pass_body(
+        &mut self,
+        handle: Handle<Proxied>,
+        part: Option<&[u8]>,
+        blocks: &BlockPool,
+    ) -> Result<(), Failure> {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return Err(Failure::Local);
+        };
+        let Some((_, exchange)) = proxied.current else {
+            return Err(Failure::Local);
+        };
+        match part {
+            Some(part) => {
+                proxied.is_body_lost = true;
+                self.client
+                    .write(exchange, part, blocks)
+                    .map_err(|_| Failure::Local)?;
+                proxied.body_state = match self.client.room_bytes(exchange) {
+                    0 => BodyState::Blocked,
+                    _ => BodyState::Passing,
+                };
+            }
+            None => {
+                proxied.body_state = BodyState::Passed;
+                self.client
+                    .finish(exchange, &[], blocks)
+                    .map_err(|_| Failure::Local)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of an exchange in parts that failed on the way to the upstream.
+    fn fail_in_turn(
+        &mut self,
+        handle: Handle<Proxied>,
+        failure: Failure,
+        response: &mut Response<'_>,
+        now_ns: u64,
+    ) -> Flow {
+        if let Some(proxied) = self.requests.remove(handle)
+            && let Some((Chosen { id, .. }, exchange)) = proxied.current
+        {
+            self.client.abort(exchange);
+            self.upstreams.failed(id, failure, false, now_ns);
+        }
+        if !response.is_sent() {
+            failure.answer(response);
+        }
+        Flow::Done
+    }
+}
+
+/// Whether the body of a request is passed on as it comes.
+fn comes_in_parts(request: &Request<'_>) -> bool {
+    match request.head.framing {
+        Framing::Length(length) => {
+            length > KEPT_BODY_BYTES_MAX || length > 0 && request.head.expects_continue
+        }
+        Framing::Chunked => true,
+        Framing::None | Framing::UntilClose => false,
+    }
+}
+
+/// The word that the server keeps for us: never zero, which it begins with.
+fn state_of(handle: Handle<Proxied>) -> u64 {
+    handle.to_bits().wrapping_add(1)
+}
+
+fn handle_of(state: u64) -> Handle<Proxied> {
+    Handle::from_bits(state.wrapping_sub(1))
+}
+
+impl Service for Proxy {
+    fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
+        comes_in_parts(request)
+    }
+
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        self.look_for_configuration(context.now_ns);
+        match self.forward(request, context) {
+            Ok(flow) => flow,
+            Err(Refused::Failure(failure)) => {
+                failure.answer(response);
+                Flow::Done
+            }
+            Err(Refused::NoForwardsLeft) => {
+                // OPTIONS asks what this one can do, which is what its upstreams can; TRACE is not
+                // answered, since it would show what proxies before have added.
+                let status = match request.method {
+                    crate::Method::Options => StatusCode::NO_CONTENT,
+                    _ => StatusCode::METHOD_NOT_ALLOWED,
+                };
+                // Without memory nothing is sent, which becomes 503.
+                let _ = response.send(status, None, &[]);
+                Flow::Done
+            }
+        }
+    }
+
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let handle = handle_of(context.state);
+        let passed = match event {
+            StreamEvent::Body(part) => self.pass_body(handle, Some(part), &context.pools.blocks),
+            StreamEvent::BodyEnd { .. } => self.pass_body(handle, None, &context.pools.blocks),
+            StreamEvent::Room | StreamEvent::Resumed => Ok(()),
+        };
+        if let Err(failure) = passed {
+            return self.fail_in_turn(handle, failure, response, context.now_ns);
+        }
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return Flow::Done;
+        };
+        if matches!(event, StreamEvent::Room)
+            && std::mem::take(&mut proxied.is_paused)
+            && let Some((_, exchange)) = proxied.current
+        {
+            self.client.resume(exchange);
+        }
+        Flow::Stream(proxied.wants())
+    }
+
+    fn abandoned(&mut self, _token: RequestToken, state: u64) {
+        if state != 0 {
+            self.give_up(handle_of(state));
+        }
+    }
+
+    fn wants_peers(&self) -> bool {
+        true
+    }
+
+    fn accepted(&mut self, slot: usize, peer: Peer) {
+        if self.peers.len() <= slot {
+            self.peers.resize(slot + 1, None);
+        }
+        self.peers[slot] = Some(ClientPeer::new(peer, &self.config.trusted));
+    }
+
+    fn client(&self) -> Option<&Client> {
+        Some(&self.client)
+    }
+
+    fn exchange_event(
+        &mut self,
+        id: ExchangeId,
+        user: u64,
+        event: ExchangeEvent<'_>,
+        completions: &mut Completions<'_>,
+    ) {
+        if user == PROBE_USER {
+            return self.probe_event(id, event);
+        }
+        let handle = Handle::<Proxied>::from_bits(user);
+        let current = self
+            .requests
+            .get(handle)
+            .and_then(|proxied| proxied.current);
+        if current.is_none_or(|(_, exchange)| exchange != id) {
+            return;
+        }
+        match event {
+            ExchangeEvent::Room => {
+                if let Some(proxied) = self.requests.get_mut(handle)
+                    && proxied.body_state == BodyState::Blocked
+                {
+                    proxied.body_state = BodyState::Passing;
+                    completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
+                }
+            }
+            ExchangeEvent::Informational(answer) => {
+                self.take_informational(handle, &answer, completions);
+            }
+            ExchangeEvent::Head(answer) => self.take_head(handle, &answer, completions),
+            ExchangeEvent::Body(part) => self.take_part(handle, part, completions),
+            ExchangeEvent::End { report, .. } => self.take_end(handle, report, completions),
+            ExchangeEvent::Failed { failure, .. } => {
+                self.take_failure(handle, failure, completions);
+            }
+        }
+    }
+
+    fn alarm(&mut self, completions: &mut Completions<'_>) {
+        let now_ns = completions.now_ns();
+        self.begin_probes(now_ns, &completions.pools().blocks);
+        self.end_waits(now_ns, completions);
+        self.upstreams.publish(&self.client, now_ns);
+    }
+
+    fn woken(&mut self, completions: &mut Completions<'_>) {
+        self.look_for_configuration(completions.now_ns());
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.requests.stats());
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        self.upstreams.publish(&self.client, monotonic_ns());
+        self.requests.trim()
+    }
+
+    fn write_metrics(&self, out: &mut MetricsText<'_>) {
+        self.upstreams.publish(&self.client, monotonic_ns());
+        self.control.registry.write(out);
+    }
+}

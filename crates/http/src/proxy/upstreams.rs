@@ -1,0 +1,390 @@
+//! The upstreams of one shard: which there are, which may be used, and what became of their requests.
+//!
+//! On the path: `service` asks for one per try, and says how the try ended. A reload exchanges the
+//! list; who stays is found by name and keeps connections, health and counts, and who leaves is kept
+//! aside until the last request there has ended.
+//!
+//! Absent on purpose: connections (`http::client`), and what other shards know: each learns for itself.
+
+use super::balance::{Balancer, Candidate};
+use super::config::{HostPolicy, ProxyConfig, UpstreamConfig};
+use super::counters::{Cell, Registry, UpstreamCounters};
+use super::failure::{Failure, Side};
+use super::health::{EjectionPolicy, Health, ProbePolicy};
+use super::keyed_hash::hash;
+use crate::client::{Client, ExchangeId, ExchangeReport};
+use crate::log::{self, LogLevel};
+use crate::status::StatusCode;
+use millpond_io::connection_pool::{PoolKey, Target};
+use millpond_mempool::PoolError;
+use std::sync::Arc;
+
+/// Names an upstream of one shard for as long as it has requests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct UpstreamId(u32);
+
+/// Which upstreams a request was sent to already, by their place in the list.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tried(u128);
+
+impl Tried {
+    fn has(self, index: usize) -> bool {
+        self.0 >> (index & 127) & 1 != 0
+    }
+
+    fn add(&mut self, index: usize) {
+        self.0 |= 1 << (index & 127);
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// One upstream.
+pub(super) struct Upstream {
+    id: UpstreamId,
+    config: UpstreamConfig,
+    pub(super) key: PoolKey,
+    limits: (usize, usize),
+    identity: u64,
+    health: Health,
+    outstanding: u32,
+    counters: Arc<UpstreamCounters>,
+    pub(super) probe: Option<ExchangeId>,
+    /// The status of the probe under way was good.
+    pub(super) is_probe_good: bool,
+    pub(super) probe_due_ns: u64,
+}
+
+impl Upstream {
+    pub(super) fn id(&self) -> UpstreamId {
+        self.id
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.config.host
+    }
+}
+
+/// See the module.
+pub(super) struct Upstreams {
+    list: Vec<Upstream>,
+    /// Not in the configuration any more, but with requests under way.
+    leaving: Vec<Upstream>,
+    /// Kept for its memory.
+    candidates: Vec<Candidate>,
+    balancer: Balancer,
+    ejection: EjectionPolicy,
+    host: HostPolicy,
+    outstanding_max: u32,
+    ids: u32,
+    shard_index: usize,
+}
+
+/// What one choice gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub(super) id: UpstreamId,
+    pub(super) key: PoolKey,
+    index: usize,
+}
+
+impl Upstreams {
+    pub(super) fn new(config: &ProxyConfig, shard_index: usize, seed: u64) -> Self {
+        Self {
+            list: Vec::new(),
+            leaving: Vec::new(),
+            candidates: Vec::new(),
+            balancer: Balancer::new(config.balance.clone(), seed),
+            ejection: config.ejection,
+            host: config.host,
+            outstanding_max: 0,
+            ids: 0,
+            shard_index,
+        }
+    }
+
+    /// Takes the upstreams of `config` in the place of those there are.
+    pub(super) fn configure(
+        &mut self,
+        config: &ProxyConfig,
+        client: &Client,
+        registry: &Registry,
+        now_ns: u64,
+    ) {
+        let limits = (config.connections_max, config.pending_max);
+        let mut before = std::mem::take(&mut self.list);
+        for wanted in &config.upstreams {
+            // One with TLS begins anew: its certificates may be others.
+            let stays = before.iter().position(|it| {
+                let is_same = it.config.name == wanted.name && it.limits == limits;
+                is_same && it.config.tls.is_none() && wanted.tls.is_none()
+            });
+            let upstream = match stays {
+                Some(index) => Ok(Upstream {
+                    config: wanted.clone(),
+                    ..before.swap_remove(index)
+                }),
+                None => self.new_upstream(wanted, limits, client, registry, now_ns),
+            };
+            match upstream {
+                Ok(upstream) => self.list.push(upstream),
+                Err(error) => {
+                    let name = &wanted.name;
+                    log::write(
+                        LogLevel::Error,
+                        format_args!("upstream {name} is left out: {error}"),
+                    );
+                }
+            }
+        }
+        for mut upstream in before {
+            client.remove_target(upstream.key);
+            upstream.counters.set(Cell::IsUsable, 0);
+            if let Some(probe) = upstream.probe.take() {
+                client.abort(probe);
+            }
+            if upstream.outstanding > 0 {
+                self.leaving.push(upstream);
+            }
+        }
+        self.ejection = config.ejection;
+        self.host = config.host;
+        let most = config.connections_max.saturating_add(config.pending_max);
+        self.outstanding_max = u32::try_from(most).unwrap_or(u32::MAX);
+        self.balancer.reset(config.balance.clone(), self.list.len());
+    }
+
+    fn new_upstream(
+        &mut self,
+        wanted: &UpstreamConfig,
+        limits: (usize, usize),
+        client: &Client,
+        registry: &Registry,
+        now_ns: u64,
+    ) -> Result<Upstream, PoolError> {
+        let target = Target {
+            place: wanted.place.clone(),
+            tls: wanted.tls.clone(),
+            connections_max: limits.0,
+            waiters_max: limits.1,
+        };
+        self.ids = self.ids.wrapping_add(1);
+        Ok(Upstream {
+            id: UpstreamId(self.ids),
+            config: wanted.clone(),
+            key: client.add_target(target)?,
+            limits,
+            identity: hash(wanted.name.as_bytes()),
+            health: Health::default(),
+            outstanding: 0,
+            counters: registry.counters(&wanted.name, self.shard_index),
+            probe: None,
+            is_probe_good: false,
+            probe_due_ns: now_ns,
+        })
+    }
+
+    pub(super) fn balancer(&self) -> &Balancer {
+        &self.balancer
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Upstream> {
+        self.list.iter_mut()
+    }
+
+    /// The upstream for the next try; it has one request more from now on.
+    pub(super) fn choose(
+        &mut self,
+        now_ns: u64,
+        key_hash: Option<u64>,
+        tried: &mut Tried,
+    ) -> Result<Chosen, Failure> {
+        let mut chosen = None;
+        // Who is ejected may be well again, which is better than nobody; then, once more where it failed.
+        let retried = [(true, *tried), (false, *tried), (false, Tried::default())];
+        for (heeds_ejection, tried) in retried {
+            self.refresh_candidates(now_ns, heeds_ejection, tried);
+            chosen = self.balancer.choose(&self.candidates, key_hash);
+            if chosen.is_some() {
+                break;
+            }
+        }
+        let Some(index) = chosen else {
+            return Err(self.why_none());
+        };
+        let is_retry = !tried.is_none();
+        tried.add(index);
+        let upstream = &mut self.list[index];
+        upstream.outstanding += 1;
+        let counters = &upstream.counters;
+        counters.set(Cell::Outstanding, u64::from(upstream.outstanding));
+        counters.count(Cell::Tries);
+        if is_retry {
+            counters.count(Cell::Retries);
+        }
+        Ok(Chosen {
+            id: upstream.id,
+            key: upstream.key,
+            index,
+        })
+    }
+
+    /// What the upstream of this try is told in `Host`; `asked` is what the client says.
+    pub(super) fn host_for<'h>(&'h self, chosen: Chosen, asked: &'h [u8]) -> &'h [u8] {
+        match self.host {
+            HostPolicy::Keep if !asked.is_empty() => asked,
+            _ => self.list[chosen.index].host().as_bytes(),
+        }
+    }
+
+    fn refresh_candidates(&mut self, now_ns: u64, heeds_ejection: bool, tried: Tried) {
+        self.candidates.clear();
+        for (index, upstream) in self.list.iter().enumerate() {
+            let has_room = upstream.outstanding < self.outstanding_max;
+            let is_well = match heeds_ejection {
+                true => upstream.health.is_usable(now_ns),
+                false => !upstream.health.is_down(),
+            };
+            self.candidates.push(Candidate {
+                weight: upstream.config.weight,
+                identity: upstream.identity,
+                outstanding: upstream.outstanding,
+                is_usable: has_room && is_well && !tried.has(index),
+            });
+        }
+    }
+
+    fn why_none(&self) -> Failure {
+        match self.list.iter().any(|it| !it.health.is_down()) {
+            true => Failure::Saturated,
+            false => Failure::NoneUsable,
+        }
+    }
+
+    fn find(&mut self, id: UpstreamId) -> Option<&mut Upstream> {
+        let all = self.list.iter_mut().chain(&mut self.leaving);
+        all.into_iter().find(|upstream| upstream.id == id)
+    }
+
+    /// The head of an answer came.
+    pub(super) fn answered(&mut self, id: UpstreamId, status: StatusCode) {
+        let Some(upstream) = self.find(id) else {
+            return;
+        };
+        upstream.health.succeeded();
+        upstream.counters.count(match status.code() / 100 {
+            1 => Cell::Answers1xx,
+            2 => Cell::Answers2xx,
+            3 => Cell::Answers3xx,
+            4 => Cell::Answers4xx,
+            _ => Cell::Answers5xx,
+        });
+    }
+
+    /// A try ended with a whole answer.
+    pub(super) fn completed(&mut self, id: UpstreamId, report: &ExchangeReport) {
+        if let Some(upstream) = self.find(id) {
+            let counters = &upstream.counters;
+            counters.count(match report.is_reused {
+                true => Cell::ReusedConnections,
+                false => Cell::NewConnections,
+            });
+            counters.add(Cell::FirstByteNs, report.first_byte_ns);
+            counters.add(Cell::BodyBytes, report.body_bytes);
+        }
+        self.release(id);
+    }
+
+    /// The client has gone before its answer was whole.
+    pub(super) fn client_gone(&mut self, id: UpstreamId) {
+        if let Some(upstream) = self.find(id) {
+            upstream.counters.count(Cell::ClientGone);
+        }
+        self.release(id);
+    }
+
+    /// A try ended without a whole answer. `is_stale`: over a kept connection that had ended
+    /// unnoticed, which says nothing about the upstream.
+    pub(super) fn failed(&mut self, id: UpstreamId, failure: Failure, is_stale: bool, now_ns: u64) {
+        let ejection = self.ejection;
+        let Some(upstream) = self.find(id) else {
+            return;
+        };
+        upstream.counters.count(match failure {
+            Failure::ConnectTimeout | Failure::WriteTimeout | Failure::AnswerTimeout => {
+                Cell::FailedTimeout
+            }
+            Failure::Unresolved | Failure::Refused | Failure::Unreachable | Failure::TlsFailed => {
+                Cell::FailedConnect
+            }
+            Failure::Broken => Cell::FailedBroken,
+            Failure::BadAnswer => Cell::FailedAnswer,
+            _ => Cell::FailedLocal,
+        });
+        let is_its_fault = failure.side() == Side::Upstream && !is_stale;
+        let should_go = is_its_fault && upstream.health.failed(&ejection);
+        if should_go {
+            upstream.health.eject(now_ns, &ejection);
+            upstream.counters.count(Cell::Ejections);
+        }
+        self.release(id);
+    }
+
+    fn release(&mut self, id: UpstreamId) {
+        if let Some(upstream) = self.find(id) {
+            upstream.outstanding = upstream.outstanding.saturating_sub(1);
+            let outstanding = u64::from(upstream.outstanding);
+            upstream.counters.set(Cell::Outstanding, outstanding);
+        }
+        if !self.leaving.is_empty() {
+            self.leaving.retain(|upstream| upstream.outstanding > 0);
+        }
+    }
+
+    /// A probe ended; true when the upstream came or went by that.
+    pub(super) fn probed(
+        &mut self,
+        id: UpstreamId,
+        is_success: bool,
+        policy: &ProbePolicy,
+    ) -> bool {
+        let Some(upstream) = self.find(id) else {
+            return false;
+        };
+        upstream.probe = None;
+        if !is_success {
+            upstream.counters.count(Cell::ProbesFailed);
+        }
+        upstream.health.probed(is_success, policy)
+    }
+
+    /// The name of an upstream, and whether its probes found it down: for logs.
+    pub(super) fn describe(&mut self, id: UpstreamId) -> Option<(&str, bool)> {
+        let upstream = self.find(id)?;
+        Some((&upstream.config.name, upstream.health.is_down()))
+    }
+
+    pub(super) fn by_probe(&mut self, probe: ExchangeId) -> Option<&mut Upstream> {
+        self.list
+            .iter_mut()
+            .find(|upstream| upstream.probe == Some(probe))
+    }
+
+    /// Shows the other shards what is so now.
+    pub(super) fn publish(&self, client: &Client, now_ns: u64) {
+        for upstream in &self.list {
+            let stats = client.target_stats(upstream.key);
+            let is_usable = upstream.health.is_usable(now_ns);
+            for (cell, value) in [
+                (Cell::IsUsable, u64::from(is_usable)),
+                (Cell::Parked, stats.parked as u64),
+                (Cell::InUse, stats.leased as u64),
+                (Cell::Waiting, stats.waiting as u64),
+            ] {
+                upstream.counters.set(cell, value);
+            }
+        }
+    }
+}

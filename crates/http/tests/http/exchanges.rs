@@ -1,0 +1,645 @@
+//! Exchanges with other servers, over real sockets and both kernel drivers: a relay between raw clients
+//! and upstreams, sound ones and scripted bad ones.
+
+use crate::relay::{Log, Relay, SharedLog};
+use crate::support::{PATIENCE, TestServer, config, pattern};
+use millpond_http::client::{Phase, Timeouts};
+use millpond_http::{
+    BodyLength, Client, ClientConfig, DriverChoice, Flow, Limits, Method, Plaintext, Request,
+    Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+};
+use millpond_io::connection_pool::{PoolConfig, Target};
+use millpond_mempool::PoolMode;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const MS: u64 = 1_000_000;
+
+/// Sends every body back as it comes, in chunks if it came so.
+#[derive(Default)]
+struct Echo;
+
+impl Service for Echo {
+    fn takes_body_in_parts(&mut self, _request: &Request<'_>) -> bool {
+        true
+    }
+
+    fn call(
+        &mut self,
+        request: &mut Request<'_>,
+        response: &mut Response<'_>,
+        _context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let length = match request.framing() {
+            millpond_http::Framing::Length(length) => BodyLength::Known(length),
+            _ => BodyLength::Unknown,
+        };
+        response.start(StatusCode::OK, &[], length).unwrap();
+        Flow::Stream(Wants::BODY)
+    }
+
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        _context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        match event {
+            StreamEvent::Body(part) => {
+                response.write(part).unwrap();
+                Flow::Stream(Wants::BODY)
+            }
+            _ => {
+                response.finish().unwrap();
+                Flow::Done
+            }
+        }
+    }
+}
+
+/// The kernel's drivers there are.
+fn drivers() -> Vec<DriverChoice> {
+    // On a thread of its own: the end of the probe's ring interrupts whoever made it.
+    let probed = std::thread::spawn(|| millpond_io::driver::uring::probe().is_ok());
+    let has_ring = probed.join().unwrap();
+    let mut drivers = vec![DriverChoice::Epoll];
+    drivers.extend(has_ring.then_some(DriverChoice::Uring));
+    drivers
+}
+
+struct Scene {
+    server: TestServer,
+    log: SharedLog,
+}
+
+fn relay(driver: DriverChoice, addresses: Vec<SocketAddr>, timeouts: Timeouts) -> Scene {
+    relay_with(driver, addresses, timeouts, 0, PoolConfig::default())
+}
+
+fn relay_with(
+    driver: DriverChoice,
+    addresses: Vec<SocketAddr>,
+    timeouts: Timeouts,
+    retries: u32,
+    pool: PoolConfig,
+) -> Scene {
+    let log = SharedLog::default();
+    let given = Arc::clone(&log);
+    let mut config = config(Limits::default(), PoolMode::On);
+    config.driver = driver;
+    let server = TestServer::start(config, move |start| {
+        let client = Client::new(
+            &start,
+            ClientConfig {
+                pool,
+                limits: Limits {
+                    body_bytes_max: u64::MAX,
+                    ..Limits::default()
+                },
+                resolver: None,
+            },
+        );
+        let targets = addresses
+            .iter()
+            .map(|address| Target::at((*address).into()));
+        Relay::new(client, targets.collect(), start.pool_mode)
+            .with_timeouts(timeouts)
+            .with_retries(retries)
+            .logging(Arc::clone(&given))
+    });
+    Scene { server, log }
+}
+
+impl Scene {
+    fn log(&self) -> Log {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+const GET: &str = "GET /plaintext HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// An upstream that does to each connection what `script` says.
+fn scripted(
+    script: impl Fn(usize, TcpStream) + Send + Sync + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&accepted);
+    let script = Arc::new(script);
+    std::thread::spawn(move || {
+        for (index, stream) in listener.incoming().enumerate() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let script = Arc::clone(&script);
+            let stream = stream.unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            std::thread::spawn(move || script(index, stream));
+        }
+    });
+    (address, accepted)
+}
+
+/// Reads a head; false at the end.
+fn read_head(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Holds the connection until the other side ends it.
+fn wait_for_end(stream: &mut TcpStream) {
+    let mut room = [0; 4096];
+    while matches!(stream.read(&mut room), Ok(count) if count > 0) {}
+}
+
+/// Goal: requests one after the other go over one connection, and their answers come back whole.
+#[test]
+fn answers_come_back_over_one_connection() {
+    for driver in drivers() {
+        let upstream = TestServer::with_limits(Limits::default(), |_| Plaintext);
+        let scene = relay(driver, vec![upstream.address], Timeouts::default());
+        let mut client = scene.server.connect();
+        for _ in 0..50 {
+            let response = client.ask(GET);
+            assert_eq!((response.status, &*response.text()), (200, "Hello, World!"));
+        }
+        client.send(GET.replace("GET", "HEAD"));
+        assert_eq!(client.response_to_head().status, 200);
+        client.send(GET.repeat(20));
+        for _ in 0..20 {
+            assert_eq!(client.response().text(), "Hello, World!");
+        }
+        let log = scene.log();
+        assert!(log.failures.is_empty(), "{:?}", log.failures);
+        let reused = log.reports.iter().filter(|report| report.is_reused).count();
+        assert_eq!(reused, log.reports.len() - 1, "all but the first");
+        assert!(log.reports.iter().all(|report| report.is_request_complete));
+    }
+}
+
+/// Goal: bodies of any length and framing go there and come back, byte for byte, in both directions at
+/// once.
+#[test]
+fn bodies_go_both_ways() {
+    for driver in drivers() {
+        let upstream = TestServer::with_limits(
+            Limits {
+                body_bytes_max: 1 << 30,
+                ..Limits::default()
+            },
+            |_| Echo,
+        );
+        let scene = relay(driver, vec![upstream.address], Timeouts::default());
+        let mut client = scene.server.connect();
+        for length in [0, 1, 1_024, 32_768, 200_000, 3_000_000] {
+            let body = pattern(7, length);
+            client.send(format!(
+                "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+            ));
+            client.send(&body);
+            let response = client.response();
+            assert_eq!(response.status, 200, "{}", response.text());
+            assert!(response.body == body, "{length} bytes came back changed");
+            client.send("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            for part in body.chunks(10_000) {
+                client.send(format!("{:x}\r\n", part.len()));
+                client.send(part);
+                client.send("\r\n");
+            }
+            client.send("0\r\n\r\n");
+            let response = client.response();
+            assert_eq!(response.status, 200, "{}", response.text());
+            assert!(
+                response.body == body,
+                "{length} bytes in chunks came back changed"
+            );
+        }
+        assert!(scene.log().failures.is_empty());
+    }
+}
+
+/// Goal: an upstream that sends without end is stopped by a client that reads nothing; what waits in
+/// between is bounded. Then all of it arrives.
+#[test]
+fn a_slow_client_slows_the_upstream() {
+    const TOTAL: usize = 64 << 20;
+    for driver in drivers() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let (address, _) = scripted(move |_, mut stream| {
+            assert!(read_head(&mut stream));
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {TOTAL}\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            let part = vec![b'x'; 64 << 10];
+            for _ in 0..TOTAL / part.len() {
+                stream.write_all(&part).unwrap();
+                counted.fetch_add(part.len(), Ordering::Relaxed);
+            }
+            wait_for_end(&mut stream);
+        });
+        let scene = relay(driver, vec![address], Timeouts::default());
+        let mut client = scene.server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        // Until nothing moves any more.
+        let mut last = 0;
+        let mut still = 0;
+        while still < 10 {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = sent.load(Ordering::Relaxed);
+            still = if now == last && now > 0 { still + 1 } else { 0 };
+            last = now;
+        }
+        assert!(last < TOTAL / 2, "{last} bytes went nowhere");
+        assert_eq!(client.response().body.len(), TOTAL);
+    }
+}
+
+/// Goal: an upstream that reads nothing stops the client's upload.
+#[test]
+fn a_slow_upstream_slows_the_client() {
+    for driver in drivers() {
+        let (address, _) = scripted(|_, mut stream| {
+            assert!(read_head(&mut stream));
+            std::thread::sleep(Duration::from_millis(300));
+            let mut count = 0;
+            let mut room = [0; 1 << 16];
+            while count < 32 << 20 {
+                count += stream.read(&mut room).unwrap();
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            stream.write_all(answer).unwrap();
+            wait_for_end(&mut stream);
+        });
+        let scene = relay(driver, vec![address], Timeouts::default());
+        let mut client = scene.server.connect();
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 33554432\r\n\r\n");
+        client.send(vec![b'x'; 32 << 20]);
+        assert_eq!(client.response().text(), "ok");
+        assert_eq!(scene.log().reports.len(), 1);
+    }
+}
+
+/// Timeouts that a test can wait for.
+fn short() -> Timeouts {
+    Timeouts {
+        connection_ns: 500 * MS,
+        write_ns: 300 * MS,
+        first_byte_ns: 200 * MS,
+        between_bytes_ns: 200 * MS,
+        total_ns: 5_000 * MS,
+    }
+}
+
+type Script = fn(&mut TcpStream);
+
+/// What an upstream does, and what a client is told of it.
+const FAILURES: [(&str, Script, u16, &str); 7] = [
+    (
+        "closes at once",
+        |_| {},
+        502,
+        "first_byte reused=false arrived=true begun=false",
+    ),
+    (
+        "closes in the head",
+        |stream| {
+            read_head(stream);
+            stream.write_all(b"HTTP/1.1 200").unwrap();
+        },
+        502,
+        "first_byte reused=false arrived=true begun=true",
+    ),
+    (
+        "says nothing",
+        wait_for_end,
+        504,
+        "first_byte reused=false arrived=true begun=false",
+    ),
+    (
+        "is no HTTP",
+        |stream| {
+            read_head(stream);
+            stream.write_all(b"SSH-2.0-mill\r\n\r\n").unwrap();
+            wait_for_end(stream);
+        },
+        502,
+        "first_byte reused=false arrived=true begun=true",
+    ),
+    (
+        "has two lengths",
+        |stream| {
+            read_head(stream);
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab";
+            stream.write_all(head).unwrap();
+            wait_for_end(stream);
+        },
+        502,
+        "first_byte reused=false arrived=true begun=true",
+    ),
+    (
+        "has length and chunks",
+        |stream| {
+            read_head(stream);
+            let head =
+                b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head).unwrap();
+            wait_for_end(stream);
+        },
+        502,
+        "first_byte reused=false arrived=true begun=true",
+    ),
+    (
+        "switches protocols",
+        |stream| {
+            read_head(stream);
+            let head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n";
+            stream.write_all(head).unwrap();
+            wait_for_end(stream);
+        },
+        502,
+        "first_byte reused=false arrived=true begun=true",
+    ),
+];
+
+/// Goal: each way to fail has its phase, its status and the truth about what arrived.
+#[test]
+fn failures_say_what_happened() {
+    for driver in drivers() {
+        for (name, script, status, text) in FAILURES {
+            let (address, _) = scripted(move |_, mut stream| script(&mut stream));
+            let scene = relay(driver, vec![address], short());
+            let response = scene
+                .server
+                .connect()
+                .ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(
+                (response.status, &*response.text()),
+                (status, text),
+                "{name}"
+            );
+        }
+        let refusing = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let scene = relay(driver, vec![refusing], short());
+        let response = scene
+            .server
+            .connect()
+            .ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let text = "connect reused=false arrived=false begun=false";
+        assert_eq!((response.status, &*response.text()), (502, text));
+    }
+}
+
+/// Goal: an answer that stops in its body is cut for the client, never completed; by close, reset of
+/// framing, or silence.
+#[test]
+fn broken_bodies_are_cut() {
+    for driver in drivers() {
+        for (name, body, stays) in [
+            ("short", "Content-Length: 10\r\n\r\nabc", false),
+            ("silent", "Content-Length: 10\r\n\r\nabc", true),
+            (
+                "bad chunk",
+                "Transfer-Encoding: chunked\r\n\r\n3\r\nabcX",
+                true,
+            ),
+            (
+                "no last chunk",
+                "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+                false,
+            ),
+        ] {
+            let (address, _) = scripted(move |_, mut stream| {
+                read_head(&mut stream);
+                let answer = format!("HTTP/1.1 200 OK\r\n{body}");
+                stream.write_all(answer.as_bytes()).unwrap();
+                if stays {
+                    wait_for_end(&mut stream);
+                }
+            });
+            let scene = relay(driver, vec![address], short());
+            let mut client = scene.server.connect();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let rest = client.rest();
+            let text = String::from_utf8_lossy(&rest);
+            assert!(
+                text.contains("200 OK") && text.contains("abc"),
+                "{name}: {text}"
+            );
+            assert!(!text.ends_with("0\r\n\r\n"), "{name}: {text}");
+            let failures = scene.log().failures;
+            assert_eq!(failures.len(), 1, "{name}");
+            assert_eq!(failures[0].phase, Phase::BetweenBytes, "{name}");
+            assert!(!failures[0].may_repeat(Method::Get), "{name}");
+            assert_eq!(failures[0].is_timeout(), name == "silent");
+        }
+    }
+}
+
+/// Goal: what may be on a connection that was used is never the next one's: bytes behind an answer, a
+/// close that was announced, an answer before its request was whole, each end the connection.
+#[test]
+fn dirty_connections_are_not_used_again() {
+    for driver in drivers() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        ] {
+            let (address, accepted) = scripted(move |_, mut stream| {
+                while read_head(&mut stream) {
+                    stream.write_all(answer.as_bytes()).unwrap();
+                }
+            });
+            let scene = relay(driver, vec![address], Timeouts::default());
+            let mut client = scene.server.connect();
+            for _ in 0..5 {
+                assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").text(), "ok");
+            }
+            assert_eq!(accepted.load(Ordering::Relaxed), 5, "{answer}");
+        }
+        let (address, accepted) = scripted(|_, mut stream| {
+            while read_head(&mut stream) {
+                let early = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
+                stream.write_all(early).unwrap();
+            }
+        });
+        let scene = relay(driver, vec![address], Timeouts::default());
+        for _ in 0..3 {
+            let mut client = scene.server.connect();
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc");
+            assert_eq!(client.response().status, 403);
+        }
+        assert_eq!(accepted.load(Ordering::Relaxed), 3);
+        assert!(
+            scene
+                .log()
+                .reports
+                .iter()
+                .all(|report| !report.is_request_complete)
+        );
+    }
+}
+
+/// Goal: a kept connection that ends when it is used again is told as such; the request is made again
+/// where that is safe, and only there.
+#[test]
+fn a_stale_connection_costs_a_safe_request_nothing() {
+    for driver in drivers() {
+        let (address, _) = scripted(|index, mut stream| {
+            // The first connection answers once and closes on the second request.
+            let answers = if index == 0 { 1 } else { usize::MAX };
+            for _ in 0..answers {
+                if !read_head(&mut stream) {
+                    return;
+                }
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                stream.write_all(answer).unwrap();
+            }
+            read_head(&mut stream);
+        });
+        let scene = relay_with(driver, vec![address], short(), 1, PoolConfig::default());
+        let mut client = scene.server.connect();
+        let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(client.ask(get).text(), "ok");
+        assert_eq!(client.ask(get).text(), "ok");
+        let failures = scene.log().failures;
+        assert_eq!(failures.len(), 1);
+        assert!(failures[0].is_stale_connection() && failures[0].may_have_arrived);
+        assert!(failures[0].may_repeat(Method::Get) && !failures[0].may_repeat(Method::Post));
+    }
+}
+
+/// Goal: a client that goes away takes its exchange with it; the connection is not used again.
+#[test]
+fn who_goes_takes_the_exchange_along() {
+    for driver in drivers() {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&ended);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&begun);
+        let (address, _) = scripted(move |_, mut stream| {
+            read_head(&mut stream);
+            seen.fetch_add(1, Ordering::Relaxed);
+            wait_for_end(&mut stream);
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let scene = relay(driver, vec![address], Timeouts::default());
+        let client = scene.server.connect();
+        let mut client = client;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        wait_until(|| begun.load(Ordering::Relaxed) == 1);
+        // A reset: a mere end could be a client that still waits for its answer.
+        let no_linger = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&client.stream, no_linger).unwrap();
+        drop(client);
+        wait_until(|| ended.load(Ordering::Relaxed) == 1);
+        assert!(scene.log().failures.is_empty(), "nothing is told of it");
+    }
+}
+
+/// Goal: another protocol goes through both ways until one side ends it; and a request over a
+/// connection of its own leaves none behind.
+#[test]
+fn other_protocols_pass() {
+    for driver in drivers() {
+        let (address, accepted) = scripted(|_, mut stream| {
+            let mut head = [0; 1024];
+            let count = stream.read(&mut head).unwrap();
+            if head[..count].starts_with(b"GET /upgrade") {
+                let head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\n\r\nhello ";
+                stream.write_all(head).unwrap();
+                let mut ping = [0; 4];
+                stream.read_exact(&mut ping).unwrap();
+                stream.write_all(&ping).unwrap();
+                return;
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nalone";
+            stream.write_all(answer).unwrap();
+            wait_for_end(&mut stream);
+        });
+        let scene = relay(driver, vec![address], Timeouts::default());
+        let mut client = scene.server.connect();
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.ask(get("/upgrade")).text(), "hello ping");
+        for _ in 0..2 {
+            assert_eq!(client.ask(get("/alone")).text(), "alone");
+        }
+        assert_eq!(accepted.load(Ordering::Relaxed), 3);
+    }
+}
+
+/// Goal: with every connection in use requests wait in order; those that wait too long are 503, since
+/// no upstream is to blame.
+#[test]
+fn waiting_for_a_place_has_an_end() {
+    let (address, _) = scripted(|_, mut stream| {
+        while read_head(&mut stream) {
+            std::thread::sleep(Duration::from_millis(900));
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            stream.write_all(answer).unwrap();
+        }
+    });
+    for driver in drivers() {
+        let timeouts = Timeouts {
+            first_byte_ns: 60_000 * MS,
+            ..short()
+        };
+        let pool = PoolConfig {
+            connections_max: 1,
+            ..PoolConfig::default()
+        };
+        let scene = relay_with(driver, vec![address], timeouts, 0, pool);
+        let mut clients: Vec<_> = (0..2).map(|_| scene.server.connect()).collect();
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        let mut statuses: Vec<_> = clients.iter_mut().map(|c| c.response().status).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 503]);
+        assert_eq!(scene.log().failures[0].phase, Phase::Queue);
+    }
+}
+
+/// Goal: 100 Continue and other informational answers are told, and the final one comes after them.
+#[test]
+fn informational_answers_are_told() {
+    for driver in drivers() {
+        let (address, _) = scripted(|_, mut stream| {
+            read_head(&mut stream);
+            let answer =
+                b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n\
+                HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            for byte in answer {
+                stream.write_all(&[*byte]).unwrap();
+            }
+            wait_for_end(&mut stream);
+        });
+        let scene = relay(driver, vec![address], Timeouts::default());
+        let response = scene
+            .server
+            .connect()
+            .ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(response.text(), "ok");
+        assert_eq!(scene.log().informational, 2);
+    }
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "never");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,312 @@
+//! What passes: heads, bodies of both framings, informational answers, retries, upgrades, reloads.
+
+use super::{PythonUpstream, RawUpstream, proxy, upstream};
+use crate::support::TestServer;
+use millpond_http::Limits;
+use millpond_http::proxy::ProxyConfig;
+use serde_json::Value;
+use std::net::TcpListener;
+use std::sync::atomic::Ordering;
+
+const BODY_BYTES: usize = 200_000;
+
+fn plain(upstreams: &[std::net::SocketAddr]) -> TestServer {
+    proxy(upstreams, Limits::default(), |_| {}).0
+}
+
+/// Goal: method, target, end-to-end fields and bodies of every size and framing reach Python as they
+/// are, and its answers come back; one connection to it serves one client's requests.
+#[test]
+fn requests_and_answers_pass() {
+    let python = PythonUpstream::start();
+    let server = plain(&[python.address]);
+    let mut client = server.connect();
+    let mut peers = Vec::new();
+    for body_bytes in [0, 1, 1024, 8192, 8193, BODY_BYTES] {
+        for is_chunked in [false, true] {
+            let body = "x".repeat(body_bytes);
+            let framed = match is_chunked {
+                true if body.is_empty() => "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+                true => format!(
+                    "Transfer-Encoding: chunked\r\n\r\n{body_bytes:x}\r\n{body}\r\n0\r\n\r\n"
+                ),
+                false => format!("Content-Length: {body_bytes}\r\n\r\n{body}"),
+            };
+            let request = format!(
+                "PUT /a%20b?c=d HTTP/1.1\r\nHost: site\r\nX-Mine: 1\r\nConnection: x-hop\r\nX-Hop: 1\r\n{framed}"
+            );
+            let answer = client.ask(&request);
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(
+                answer.header("via").unwrap().contains("millpond"),
+                "{}",
+                answer.head
+            );
+            let seen: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(seen["line"], "PUT /a%20b?c=d HTTP/1.1");
+            assert_eq!(seen["body"].as_str().unwrap().len(), body_bytes);
+            let fields = seen["fields"].to_string();
+            assert!(
+                fields.contains("[\"X-Mine\",\"1\"]") && !fields.contains("X-Hop"),
+                "{fields}"
+            );
+            assert!(
+                fields.contains("[\"X-Forwarded-For\",\"127.0.0.1\"]"),
+                "{fields}"
+            );
+            assert!(fields.contains("[\"Host\",\"site\"]"), "{fields}");
+            peers.push(seen["peer"].clone());
+        }
+    }
+    peers.dedup();
+    assert_eq!(peers.len(), 1, "one connection was used again and again");
+}
+
+/// Goal: HEAD, 204 and 304 have no body behind them, HTTP/1.0 clients get no chunks, and a long answer
+/// in chunks, or until the upstream closes, comes through whole.
+#[test]
+fn every_framing_of_answers_passes() {
+    let upstream = RawUpstream::start(|peer, _| {
+        while let Some(head) = peer.head() {
+            let body = "y".repeat(BODY_BYTES);
+            peer.send(match head.split(' ').nth(1).unwrap() {
+                "/204" => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+                "/304" => "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n".to_owned(),
+                "/head" => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_owned(),
+                "/chunked" => format!(
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{BODY_BYTES:x};a=b\r\n{body}\r\n0\r\nX-T: 1\r\n\r\n"
+                ),
+                "/close" => format!("HTTP/1.0 200 OK\r\n\r\n{body}"),
+                path => panic!("{path}"),
+            });
+            if head.contains("/close") {
+                return;
+            }
+        }
+    });
+    let server = plain(&[upstream.address]);
+    let mut client = server.connect();
+    for path in ["/204", "/304", "/chunked", "/close", "/chunked"] {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let is_empty = path.starts_with("/2") || path.starts_with("/3");
+        let answer = client.try_response(is_empty).unwrap();
+        let expected = if is_empty { 0 } else { BODY_BYTES };
+        assert_eq!(answer.body.len(), expected, "{path}: {}", answer.head);
+    }
+    client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(
+        client.response_to_head().header("content-length"),
+        Some("5")
+    );
+    let mut old = server.connect();
+    old.send("GET /chunked HTTP/1.0\r\n\r\n");
+    let whole = String::from_utf8(old.rest()).unwrap();
+    let (head, body) = whole.split_once("\r\n\r\n").unwrap();
+    assert!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+    assert_eq!(body.len(), BODY_BYTES);
+}
+
+/// Goal: the client's question whether to send its body reaches the upstream, whose yes lets the body
+/// come and whose no ends the request without it; Early Hints come through.
+#[test]
+fn expectations_are_met_end_to_end() {
+    let upstream = RawUpstream::start(|peer, _| {
+        while let Some(head) = peer.head() {
+            assert!(head.contains("Expect: 100-continue\r\n"), "{head}");
+            if head.starts_with("PUT /no") {
+                peer.send("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n");
+                assert_eq!(peer.rest(), b"", "no byte of the body was sent");
+                return;
+            }
+            peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+            peer.send("HTTP/1.1 100 Continue\r\n\r\n");
+            assert_eq!(peer.body(&head).unwrap(), b"hello");
+            peer.send("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let server = plain(&[upstream.address]);
+    let head = |path: &str| {
+        format!(
+            "PUT {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        )
+    };
+    let mut client = server.connect();
+    client.send(head("/yes"));
+    let hints = client.response();
+    assert_eq!((hints.status, hints.header("link")), (103, Some("</a>")));
+    assert_eq!(client.response().status, 100);
+    assert_eq!(client.ask("hello").status, 201);
+    client.send(head("/no"));
+    let refused = client.response();
+    assert_eq!(
+        (refused.status, refused.header("connection")),
+        (413, Some("close"))
+    );
+    client.expect_end();
+}
+
+/// Goal: an upstream that is not there costs no request as long as another is, whatever the method; its
+/// failures eject it, and with none left the client is told why.
+#[test]
+fn the_living_upstream_serves() {
+    let python = PythonUpstream::start();
+    let dead = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let (server, control) = proxy(&[dead, python.address], Limits::default(), |config| {
+        config.retry_percent = 100;
+        config.ejection.failures_max = 3;
+        config.ejection.base_ns = 60_000_000_000;
+    });
+    let mut client = server.connect();
+    for _ in 0..20 {
+        let answer = client.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let metrics = client
+        .ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        .text();
+    let value = |name: &str, address: std::net::SocketAddr, labels: &str| -> u64 {
+        let line = format!("{name}{{upstream=\"{address}\"{labels}}} ");
+        let found = metrics.lines().find_map(|found| found.strip_prefix(&line));
+        found
+            .unwrap_or_else(|| panic!("{line}\n{metrics}"))
+            .parse()
+            .unwrap()
+    };
+    let failures = "millpond_upstream_failures_total";
+    assert_eq!(
+        value(failures, dead, ",cause=\"connect\""),
+        3,
+        "then it was ejected"
+    );
+    assert_eq!(value("millpond_upstream_ejections_total", dead, ""), 1);
+    assert_eq!(
+        value(
+            "millpond_upstream_answers_total",
+            python.address,
+            ",class=\"2xx\""
+        ),
+        20
+    );
+    assert_eq!(
+        value("millpond_upstream_retries_total", python.address, ""),
+        3
+    );
+    control
+        .replace(ProxyConfig::new(vec![upstream(dead)]))
+        .unwrap();
+    let answer = server.connect().ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(answer.status, 502, "{}", answer.text());
+    let status = answer.header("proxy-status").unwrap();
+    assert!(status.contains("connection_refused"), "{status}");
+}
+
+/// Goal: a change of upstreams loses no request, keeps what stays, and is done at once.
+#[test]
+fn upstreams_are_exchanged_under_way() {
+    let (first, second) = (PythonUpstream::start(), PythonUpstream::start());
+    let (server, control) = proxy(&[first.address], Limits::default(), |_| {});
+    let mut client = server.connect();
+    for round in 0..6 {
+        let wanted = [&first, &second][round % 2];
+        control
+            .replace(ProxyConfig::new(vec![upstream(wanted.address)]))
+            .unwrap();
+        for _ in 0..5 {
+            let answer = client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    }
+    assert_eq!((first.seen().len(), second.seen().len()), (15, 15));
+    assert!(control.replace(ProxyConfig::new(Vec::new())).is_err());
+    assert_eq!(
+        client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status,
+        200,
+        "refused as a whole"
+    );
+}
+
+/// Goal: an upstream whose health checks fail is not asked, and is asked again when they succeed.
+#[test]
+fn probes_take_upstreams_out_and_bring_them_back() {
+    let is_well = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let asked = is_well.clone();
+    let upstream = RawUpstream::start(move |peer, _| {
+        while let Some(head) = peer.head() {
+            let is_probe = head.starts_with("GET /health ");
+            let status = match is_probe && !asked.load(Ordering::SeqCst) {
+                true => "503 Unwell",
+                false => "200 OK",
+            };
+            peer.send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
+        }
+    });
+    let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {
+        let mut probe = millpond_http::proxy::ProbePolicy::new("/health");
+        probe.interval_ns = 5_000_000;
+        config.probe = Some(probe);
+    });
+    let mut client = server.connect();
+    for (well, expected) in [(true, 200), (false, 503), (true, 200)] {
+        is_well.store(well, Ordering::SeqCst);
+        let started = std::time::Instant::now();
+        loop {
+            let answer = client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            if answer.status == expected {
+                assert_eq!(answer.header("retry-after").is_some(), expected == 503);
+                break;
+            }
+            assert!(
+                started.elapsed() < crate::support::PATIENCE,
+                "{}",
+                answer.status
+            );
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+}
+
+/// Goal: after 101 both sides' bytes pass as they are, until one of them closes; without leave the
+/// upstream is not asked to change.
+#[test]
+fn another_protocol_takes_over_by_choice() {
+    let upstream = RawUpstream::start(|peer, _| {
+        let head = peer.head().unwrap();
+        if !head.contains("Upgrade: echo\r\n") {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            return;
+        }
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello ");
+        while peer.fill() {
+            let bytes = std::mem::take(&mut peer.received);
+            peer.send(&bytes);
+            if bytes.contains(&b'!') {
+                return;
+            }
+        }
+    });
+    let request = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    assert_eq!(
+        plain(&[upstream.address]).connect().ask(request).status,
+        200
+    );
+    let (server, _control) = proxy(&[upstream.address], Limits::default(), |config| {
+        config.upgrades = true;
+    });
+    let mut client = server.connect();
+    client.send(request);
+    let switched = client.response_to_head();
+    assert_eq!(
+        (switched.status, switched.header("upgrade")),
+        (101, Some("echo"))
+    );
+    assert_eq!(client.take(6), b"hello ");
+    for text in ["GET / HTTP/1.1\r\n", "\0\r\n", "0123456789"] {
+        client.send(text);
+        assert_eq!(client.take(text.len()), text.as_bytes());
+    }
+    client.send("end!");
+    assert_eq!(client.rest(), b"end!");
+}
