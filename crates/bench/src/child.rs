@@ -7,6 +7,7 @@
 //! That is done last: looking into files takes memory, which must not be there before the program.
 //! Absent on purpose: clap, which would allocate before the first measurement.
 
+use crate::loopback;
 use crate::program::{self, MemoryKind, Plan, Program};
 use crate::resident;
 use crate::sample::Sample;
@@ -16,7 +17,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::parent_id;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What to run and how.
@@ -92,14 +93,25 @@ impl ChildSpec {
 
 /// `bench-child`, without that word.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut words = words.into_iter().peekable();
+    if words
+        .next_if(|word| word == loopback::child::WORD)
+        .is_some()
+    {
+        return loopback::child::main(words);
+    }
     let line = ChildSpec::parse(words).and_then(|spec| {
         die_with_parent()?;
         let sample = run(&spec)?;
-        prove(&spec)?;
+        prove(spec.library.as_deref(), spec.front.as_deref())?;
         serde_json::to_string(&sample).map_err(|error| error.to_string())
     });
-    let printed = line.and_then(|line| say(&line).map_err(|error| error.to_string()));
-    match printed {
+    end(line.and_then(|line| say(&line).map_err(|error| error.to_string())))
+}
+
+/// A sentence where it failed, and the status.
+pub(crate) fn end(done: Result<(), String>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             eprintln!("millpond bench-child: {sentence}");
@@ -110,7 +122,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// No child outlives its parent, whatever ends that. A parent that is gone already cannot be seen
 /// to go.
-fn die_with_parent() -> Result<(), String> {
+pub(crate) fn die_with_parent() -> Result<(), String> {
     let parent = parent_id();
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
     if parent_id() == parent {
@@ -153,15 +165,16 @@ fn run(spec: &ChildSpec) -> Result<Sample, String> {
     })
 }
 
-fn prove(spec: &ChildSpec) -> Result<(), String> {
-    let allocator = match &spec.library {
-        Some(library) => Allocator::preloaded("the candidate", library.clone()),
+/// This process runs under the allocator of `library`, whatever stands in `front` of it.
+pub(crate) fn prove(library: Option<&Path>, front: Option<&Path>) -> Result<(), String> {
+    let allocator = match library {
+        Some(library) => Allocator::preloaded("the candidate", library.to_owned()),
         None => Allocator::native(GLIBC),
     };
     let own = i32::try_from(std::process::id()).map_err(|error| error.to_string())?;
-    let presence = presence::prove_behind(&[own], &allocator, spec.front.as_deref())
-        .map_err(|error| error.to_string())?;
-    match (presence.native, &spec.library) {
+    let presence =
+        presence::prove_behind(&[own], &allocator, front).map_err(|error| error.to_string())?;
+    match (presence.native, library) {
         (Some(native), None) => Err(format!(
             "{native} is in this process, which was to run on the C library's malloc: unset \
              LD_PRELOAD"
@@ -170,7 +183,8 @@ fn prove(spec: &ChildSpec) -> Result<(), String> {
     }
 }
 
-fn say(line: &str) -> io::Result<()> {
+/// A line for the parent.
+pub(crate) fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

@@ -1,5 +1,6 @@
 //! Why a benchmark gives no answer. Each is one sentence that says what to do.
 
+use millpond_io::IoError;
 use millpond_lab::allocator::AllocatorError;
 use std::io;
 use std::path::PathBuf;
@@ -11,6 +12,9 @@ pub enum BenchError {
     /// A wrong or missing allocator; nothing was started.
     #[error(transparent)]
     Allocator(#[from] AllocatorError),
+    /// A kernel interface that is not to be had; nothing was started.
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// No program could be run on any candidate.
     #[error("nothing was measured; the first failure: {0}")]
     NothingMeasured(String),

@@ -16,6 +16,8 @@
 //! report                   the same for a terminal
 //! ```
 //!
+//! `loopback` is another benchmark on the same children: client and server in one process.
+//!
 //! Invariants: the work around the allocations is the same code for every candidate; what is in
 //! memory is checked, and a candidate whose contents differ is not timed; a child runs under the
 //! allocator that its figures are named after, by the kernel's word; no child outlives its parent.
@@ -42,6 +44,7 @@ mod machine;
 pub mod record;
 pub mod statistics;
 pub mod report;
+pub mod loopback;
 pub mod error;
 
 pub use error::{BenchError, RunError};

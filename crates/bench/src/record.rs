@@ -49,6 +49,15 @@ pub struct NoiseRecord {
     pub steal_share: f64,
 }
 
+impl From<MachineNoise> for NoiseRecord {
+    fn from(noise: MachineNoise) -> Self {
+        Self {
+            foreign_cpu_share: noise.foreign_cpu_share,
+            steal_share: noise.steal_share,
+        }
+    }
+}
+
 /// Whether times are to be believed. Memory and counts are, in any case.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct VerdictRecord {
@@ -155,10 +164,7 @@ impl BenchRecord {
             seed: config.seed,
             repetitions: config.repetitions,
             counters_missing,
-            noise: noise.map(|noise| NoiseRecord {
-                foreign_cpu_share: noise.foreign_cpu_share,
-                steal_share: noise.steal_share,
-            }),
+            noise: noise.map(NoiseRecord::from),
             verdict: VerdictRecord::of(noise),
             candidates,
             programs,
@@ -173,7 +179,7 @@ impl BenchRecord {
 }
 
 impl VerdictRecord {
-    fn of(noise: Option<MachineNoise>) -> Self {
+    pub(crate) fn of(noise: Option<MachineNoise>) -> Self {
         let noise = noise.unwrap_or_default();
         let shares = [
             (

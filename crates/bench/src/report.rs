@@ -126,7 +126,7 @@ fn shown_name(allocator: &str) -> String {
 }
 
 /// The first column to the left, the others to the right, two blanks in between.
-fn lay_out(text: &mut String, rows: &[Vec<String>]) {
+pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>]) {
     let column_count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..column_count)
         .map(|index| {
@@ -317,7 +317,7 @@ fn percent(share: f64) -> String {
     millpond_measure::units::format_percent(share)
 }
 
-fn count(value: Option<f64>) -> String {
+pub(crate) fn count(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(value) if value.abs() < 0.0005 => "0".to_owned(),
@@ -326,7 +326,7 @@ fn count(value: Option<f64>) -> String {
 }
 
 /// Wraps at blanks; continuation lines are indented.
-fn paragraph(text: &mut String, width: usize, sentence: &str) {
+pub(crate) fn paragraph(text: &mut String, width: usize, sentence: &str) {
     let mut line = String::new();
     for word in sentence.split_whitespace() {
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {

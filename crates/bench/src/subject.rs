@@ -9,6 +9,7 @@
 use crate::child::ChildSpec;
 use crate::error::RunError;
 use crate::sample::Sample;
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -60,10 +61,19 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// One program of `bench pools`.
     pub(crate) fn start(launch: &Launch<'_>, spec: &ChildSpec) -> Result<Self, RunError> {
+        Self::start_with(launch, &spec.to_arguments(), spec.library.as_deref())
+    }
+
+    /// A child that is told these words, under the allocator of `library`.
+    pub(crate) fn start_with(
+        launch: &Launch<'_>,
+        words: &[OsString],
+        library: Option<&Path>,
+    ) -> Result<Self, RunError> {
         let mut command = command(launch);
-        command.arg("bench-child").args(spec.to_arguments());
-        let library = spec.library.as_deref();
+        command.arg("bench-child").args(words);
         let preload = match launch.preload {
             Preload::Nothing => [None, None],
             Preload::Allocator => [None, library],
@@ -127,15 +137,21 @@ impl Subject {
                 None => self.until_idle(stop)?,
             }
         };
+        self.succeeded()?;
+        read(line)
+    }
+
+    /// It has said all it had to say, and ends well.
+    pub(crate) fn succeeded(&mut self) -> Result<(), RunError> {
         match self.child.wait() {
-            Ok(status) if status.success() => {
-                serde_json::from_str(&line).map_err(|error| RunError::Unreadable {
-                    line,
-                    reason: error.to_string(),
-                })
-            }
+            Ok(status) if status.success() => Ok(()),
             _ => Err(self.last_words()),
         }
+    }
+
+    /// The next thing it says, in JSON.
+    pub(crate) fn next<T: DeserializeOwned>(&mut self, stop: &AtomicBool) -> Result<T, RunError> {
+        read(self.line(stop)?)
     }
 
     fn line(&mut self, stop: &AtomicBool) -> Result<String, RunError> {
@@ -171,6 +187,13 @@ impl Subject {
             last_words: lines[from..].join(" "),
         }
     }
+}
+
+fn read<T: DeserializeOwned>(line: String) -> Result<T, RunError> {
+    serde_json::from_str(&line).map_err(|error| RunError::Unreadable {
+        line,
+        reason: error.to_string(),
+    })
 }
 
 fn command(launch: &Launch<'_>) -> Command {

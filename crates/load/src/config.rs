@@ -84,6 +84,17 @@ pub enum Workload {
         /// Its body.
         body: Vec<u8>,
     },
+    /// The same request each time, its body in chunks: nothing says beforehand how long it is.
+    StaticChunked {
+        /// Its method.
+        method: Method,
+        /// Fields besides Host and Transfer-Encoding.
+        fields: Vec<(String, String)>,
+        /// Its body.
+        body: Vec<u8>,
+        /// Length of each chunk but the last, at least 1.
+        chunk_bytes: usize,
+    },
     /// `PUT path?id=k000000123`: request number i writes key i modulo `keys`, so a run of `keys`
     /// requests writes each key exactly once.
     EntityPut {
@@ -364,11 +375,20 @@ impl LoadConfig {
             Workload::Static {
                 method: Method::Connect | Method::Extension,
                 ..
+            }
+            | Workload::StaticChunked {
+                method: Method::Connect | Method::Extension,
+                ..
             } => refuse(
                 "method",
                 "CONNECT and made-up methods cannot be sent".into(),
             ),
-            Workload::Static { fields, .. } => check_fields(fields),
+            Workload::StaticChunked { chunk_bytes: 0, .. } => {
+                refuse("chunk", "a chunk of no bytes ends the body".into())
+            }
+            Workload::Static { fields, .. } | Workload::StaticChunked { fields, .. } => {
+                check_fields(fields)
+            }
             Workload::Mix(mix) => {
                 for class in &mix.classes {
                     check_fields(&class.fields)?;

@@ -30,6 +30,7 @@ mod samples;
 mod listener;
 mod flights;
 mod openings;
+mod connection_use;
 mod session;
 mod free;
 mod pacing;
@@ -59,6 +60,7 @@ pub use config::{
     LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
 };
 pub use connection_plan::{ConnectionPlan, SourceRange};
+pub use connection_use::ConnectionUse;
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};
 pub use merge::MergeError;

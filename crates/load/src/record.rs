@@ -1,5 +1,6 @@
 //! What a run found out.
 use crate::batches::BatchClocks;
+use crate::connection_use::ConnectionUse;
 use crate::openings::Openings;
 use crate::samples::Samples;
 use crate::verdict::judge;
@@ -85,6 +86,8 @@ pub struct LoadRecord {
     pub samples: Samples,
     /// The parts of `opening`, of connections over TLS; empty in clear text.
     pub openings: Openings,
+    /// How the requests spread over the connections.
+    pub connection_use: ConnectionUse,
     /// What came of the cookies that the server set; `None`: nobody kept any.
     pub cookies: Option<LoadCookies>,
     /// Each class of requests by itself; empty if there is one.

@@ -89,6 +89,12 @@ impl Session {
         self.answering.flights.len()
     }
 
+    /// Requests that were answered on this connection so far.
+    pub(crate) fn answered_count(&self) -> u64 {
+        let taken = self.requests_max - self.requests_left;
+        taken.saturating_sub(self.answering.flights.len() as u64)
+    }
+
     /// Whether all requests that it was for are answered.
     pub(crate) fn is_used_up(&self) -> bool {
         self.requests_left == 0 && self.answering.flights.is_empty()
@@ -303,6 +309,12 @@ impl Session {
     /// Empties the queue: the connection is over. The caller says what becomes of each.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = InFlight> + '_ {
         self.out = Buffer::new();
+        // As if they had never been taken: nothing is asked on this connection any more.
+        let unanswered = self.answering.flights.len() as u64;
+        self.requests_left = self
+            .requests_left
+            .saturating_add(unanswered)
+            .min(self.requests_max);
         self.answering.flights.drain()
     }
 

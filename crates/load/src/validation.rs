@@ -66,7 +66,7 @@ impl Validation {
     /// other people's servers, as wrk judges.
     pub fn for_workload(workload: &Workload) -> Self {
         match workload {
-            Workload::Static { .. } | Workload::Mix(_) => {
+            Workload::Static { .. } | Workload::StaticChunked { .. } | Workload::Mix(_) => {
                 Self::of(StatusSet::range(200, 399), BodyCheck::Ignore)
             }
             Workload::EntityPut { .. } => Self::of(StatusSet::of(&[201]), BodyCheck::Exact),

@@ -19,6 +19,7 @@ mod simulated;
 use self::receiving::Input;
 use crate::arrivals::Cursor;
 use crate::batches::Batches;
+use crate::connection_use::ConnectionUse;
 use crate::cookies::Cookies;
 use crate::cpu_share::CpuShare;
 use crate::error::{ConnectFailure, LoadError};
@@ -107,6 +108,8 @@ pub(crate) struct Worker<'run> {
     pub(crate) samples: Option<Box<Samples>>,
     /// Parts of opening connections; empty in clear text.
     pub(crate) openings: Openings,
+    /// Connections that are over.
+    pub(crate) connection_use: ConnectionUse,
     /// Whether anybody but the clocks looks at answers.
     has_listener: bool,
     /// The arrivals of the string of requests in hand.
@@ -169,6 +172,7 @@ impl<'run> Worker<'run> {
             batches: None,
             samples: None,
             openings: Openings::default(),
+            connection_use: ConnectionUse::default(),
             has_listener: false,
             batch: Vec::new(),
             failure: None,
@@ -181,6 +185,13 @@ impl<'run> Worker<'run> {
     /// CPU this thread used inside the window, as a share of one CPU.
     pub(crate) fn cpu_share(&self) -> f64 {
         self.cpu.share()
+    }
+
+    /// The thread has ended, and with it the connections that are left.
+    pub(crate) fn end_connections(&mut self) {
+        for session in self.sessions.iter().filter(|session| session.is_open()) {
+            self.connection_use.note(session.answered_count());
+        }
     }
 
     /// A second is over. Called for events too, so that each is counted in its own.

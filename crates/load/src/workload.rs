@@ -9,6 +9,7 @@
 //! ```text
 //! number -> mix (class, ordinal) -> keys (key) -> template (bytes) <- sources (ids, values, lines)
 //! ```
+mod chunked;
 mod fixed;
 pub(crate) mod keys;
 mod lines;
@@ -62,6 +63,15 @@ impl Requests {
                 body,
             } => {
                 let wire = encode(config, *method, fields, body)?;
+                Kind::Fixed(FixedRequest::new(*method, &wire, config.pipeline))
+            }
+            Workload::StaticChunked {
+                method,
+                fields,
+                body,
+                chunk_bytes,
+            } => {
+                let wire = chunked::encode(&config.target, *method, fields, body, *chunk_bytes);
                 Kind::Fixed(FixedRequest::new(*method, &wire, config.pipeline))
             }
             &Workload::EntityPut {

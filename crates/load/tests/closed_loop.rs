@@ -480,6 +480,19 @@ fn wrong_settings_are_refused_by_name() {
         }),
         "header"
     );
+    let chunked = |field: &str, chunk_bytes| Workload::StaticChunked {
+        method: Method::Post,
+        fields: vec![(field.to_owned(), "1".to_owned())],
+        body: b"body".to_vec(),
+        chunk_bytes,
+    };
+    for (field, chunk_bytes, setting) in [("X", 0, "chunk"), ("transfer-encoding", 4, "header")] {
+        let workload = chunked(field, chunk_bytes);
+        assert_eq!(
+            refused(&|config| config.workload = workload.clone()),
+            setting
+        );
+    }
     assert_eq!(
         refused(&|config| {
             config.workload = Workload::EntityGet {

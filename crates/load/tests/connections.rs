@@ -46,6 +46,9 @@ fn connections_end_after_their_requests() {
             .count() as u64;
         assert!(full >= 120 / requests_max - connections as u64, "{asked:?}");
         assert!(record.opening.count() >= asked.len() as u64);
+        let used = record.connection_use;
+        assert_eq!((used.requests, used.requests_max), (120, requests_max));
+        assert!(used.connections >= asked.len() as u64, "{used:?}");
     }
 }
 

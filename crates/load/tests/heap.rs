@@ -160,6 +160,27 @@ fn check_templates() {
     std::fs::remove_file(&file).unwrap();
 }
 
+/// Bodies in chunks, both ways.
+fn check_chunks() {
+    let chunked = Workload::StaticChunked {
+        method: Method::Post,
+        fields: vec![],
+        body: vec![b'*'; 100],
+        chunk_bytes: 64,
+    };
+    let address = start_server(
+        |address| {
+            let head = format!("POST / HTTP/1.1\r\nHost: {address}\r\n");
+            let chunks = "40\r\n\r\n24\r\n\r\n0\r\n\r\n".len() + 100;
+            head.len() + "Transfer-Encoding: chunked\r\n\r\n".len() + chunks
+        },
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    );
+    let mut chunks = config(address, "/", chunked);
+    chunks.validation.length = Some(5);
+    check("chunks", &chunks);
+}
+
 #[test]
 fn requests_cost_no_heap_calls() {
     let get = Workload::Static {
@@ -211,6 +232,7 @@ fn requests_cost_no_heap_calls() {
     puts.validation = Validation::for_workload(&puts.workload);
     check("entity puts", &puts);
     check_templates();
+    check_chunks();
 
     // The count is one that can fail: without pools each request costs a pair of calls.
     puts.pool_mode = PoolMode::Off;

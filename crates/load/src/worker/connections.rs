@@ -119,6 +119,7 @@ impl Worker<'_> {
     /// server had announced that it would not answer them.
     pub(super) fn lost(&mut self, index: u32, phase: Phase, now_ns: u64) {
         let session = &mut self.sessions[index as usize];
+        self.connection_use.note(session.answered_count());
         let was_announced = session.is_last();
         for request in session.drain() {
             self.in_flight -= 1;

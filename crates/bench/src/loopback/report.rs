@@ -1,0 +1,301 @@
+//! The record for a terminal: what the combinations came to, how fair it was, and the earlier figures.
+//!
+//! Absent on purpose: any figure that is not in the record.
+
+use super::earlier::{COMPARABLE, NOT_COMPARABLE};
+use super::pair::PairSample;
+use super::record::LoopbackRecord;
+use crate::report::{count, lay_out, paragraph};
+use crate::statistics::Ratio;
+use millpond_measure::histogram::LatencySummary;
+use millpond_measure::record::LoadSecond;
+use millpond_measure::units::{format_bytes, format_three_digits};
+
+/// Narrower tables would wrap.
+const WIDTH_MIN: usize = 80;
+
+/// One second as it goes by: requests per second, how many, and their latency in milliseconds.
+#[must_use]
+pub fn second_line(second: &LoadSecond) -> String {
+    let times = &second.response_ns;
+    let stdev_ms = in_ms(times.stdev);
+    let failures = match second.errors.total() {
+        0 => String::new(),
+        count => format!(", {count} failures"),
+    };
+    format!(
+        "{:>4} s: {:.2}/s, N={}, latency ms mean={:.3}, var={:.3}, min={:.3}, max={:.3}, p50={:.3}, \
+         p99={:.3}{failures}",
+        second.second + 1,
+        second.requests_per_s,
+        second.requests,
+        in_ms(times.mean),
+        stdev_ms * stdev_ms,
+        in_ms(times.min),
+        in_ms(times.max),
+        in_ms(times.p50),
+        in_ms(times.p99),
+    )
+}
+
+/// The whole report. `width`: columns of the terminal.
+#[must_use]
+pub fn render(record: &LoopbackRecord, width: usize) -> String {
+    let width = width.clamp(WIDTH_MIN, 100);
+    let mut text = String::new();
+    paragraph(&mut text, width, &title(record));
+    lay_out(&mut text, &rates(record));
+    text.push('\n');
+    paragraph(
+        &mut text,
+        width,
+        "The best second, and how the transactions spread over the connections in the run that was least \
+         fair:",
+    );
+    lay_out(&mut text, &spreads(record));
+    text.push('\n');
+    paragraph(&mut text, width, "The earlier program, everscale:");
+    lay_out(&mut text, &earlier(record));
+    for sentence in sentences(record) {
+        paragraph(&mut text, width, &sentence);
+    }
+    text
+}
+
+fn title(record: &LoopbackRecord) -> String {
+    let runs = record.candidates.iter().map(|it| it.runs.len()).max();
+    let threads = match record.threads {
+        1 => "one thread on each side".to_owned(),
+        threads => format!("{threads} threads on each side"),
+    };
+    let drivers = match record.server_driver == record.client_driver {
+        true => format!("both on {}", record.server_driver),
+        false => format!(
+            "the server on {}, the client on {}",
+            record.server_driver, record.client_driver
+        ),
+    };
+    format!(
+        "loopback: client and server in one process, {} connections x {} requests, {} B in a chunk, {} B \
+         answered in a chunk; {threads}, {drivers}; {} runs of each.",
+        record.connections,
+        record.requests_per_connection,
+        record.request_bytes,
+        record.response_bytes,
+        runs.unwrap_or(0),
+    )
+}
+
+fn heads(lines: &[&[&str]]) -> Vec<Vec<String>> {
+    let line = |line: &&[&str]| line.iter().map(|&head| head.to_owned()).collect();
+    lines.iter().map(line).collect()
+}
+
+fn rates(record: &LoopbackRecord) -> Vec<Vec<String>> {
+    let mut rows = heads(&[
+        &[
+            "",
+            "requests",
+            "times the",
+            "latency",
+            "ms",
+            "",
+            "",
+            "heap calls",
+            "CPU us",
+        ],
+        &[
+            "",
+            "per s",
+            "first",
+            "mean",
+            "p50",
+            "p99",
+            "max",
+            "per trans.",
+            "each",
+        ],
+    ]);
+    for it in &record.candidates {
+        let ms = |time: fn(&LatencySummary) -> u64| {
+            format_three_digits(it.median(|run| time(&run.latency_ns) as f64) / 1e6)
+        };
+        let longest = it.runs.iter().map(|run| run.latency_ns.max).max();
+        rows.push(vec![
+            it.name.clone(),
+            format!("{:.0}", it.requests_per_s.median),
+            it.times_the_first
+                .as_ref()
+                .map_or_else(String::new, interval),
+            ms(|times| times.mean),
+            ms(|times| times.p50),
+            ms(|times| times.p99),
+            format_three_digits(in_ms(longest.unwrap_or(0))),
+            count(it.heap_calls_per_transaction),
+            format_three_digits(it.cpu_ns_per_transaction / 1e3),
+        ]);
+    }
+    rows
+}
+
+fn spreads(record: &LoopbackRecord) -> Vec<Vec<String>> {
+    let mut rows = heads(&[
+        &[
+            "",
+            "best",
+            "",
+            "on each",
+            "connection",
+            "",
+            "",
+            "",
+            "",
+            "peak",
+        ],
+        &[
+            "", "second", "accepts", "mean", "variance", "min", "max", "fairness", "failed", "RSS",
+        ],
+    ]);
+    for it in &record.candidates {
+        let fairness = |run: &PairSample| run.per_connection.fairness;
+        let by_fairness =
+            |one: &&PairSample, other: &&PairSample| fairness(one).total_cmp(&fairness(other));
+        let Some(run) = it.runs.iter().min_by(by_fairness) else {
+            continue;
+        };
+        let spread = &run.per_connection;
+        let peak = it.median(|run| run.peak_requests_per_s);
+        rows.push(vec![
+            it.name.clone(),
+            // A run of less than a second has none.
+            if peak > 0.0 {
+                format!("{peak:.0}")
+            } else {
+                "-".to_owned()
+            },
+            run.accepts.to_string(),
+            format!("{:.1}", spread.mean),
+            format!("{:.1}", spread.variance),
+            spread.min.to_string(),
+            spread.max.to_string(),
+            format!("{:.4}", spread.fairness),
+            it.failures().to_string(),
+            format_bytes(it.median(|run| run.peak_rss_bytes as f64)),
+        ]);
+    }
+    rows
+}
+
+fn earlier(record: &LoopbackRecord) -> Vec<Vec<String>> {
+    let mut rows = heads(&[
+        &["", "requests", "best", "latency", "variance", "threads", ""],
+        &["", "per s", "second", "ms mean", "on each", "a side", ""],
+    ]);
+    for it in &record.earlier {
+        let known =
+            |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |it| format!("{it:.0}"));
+        rows.push(vec![
+            it.name.clone(),
+            format!("{:.0}", it.requests_per_s),
+            known(it.peak_requests_per_s),
+            format_three_digits(it.mean_ns / 1e6),
+            known(it.per_connection_variance),
+            it.threads.to_string(),
+            it.from.clone(),
+        ]);
+    }
+    rows
+}
+
+fn sentences(record: &LoopbackRecord) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.push(format!("Comparable: {COMPARABLE}"));
+    notes.push(format!("Not comparable: {NOT_COMPARABLE}"));
+    notes.push(format!(
+        "Heap calls are malloc's of client and server together, counted in runs of their own; a second is \
+         a whole one; latency is from a request's write to the last byte of its answer. Ratios are of runs \
+         of one repetition, with the signed-rank interval (95 % from six repetitions on, the range of all \
+         pairs below). Seed {}.",
+        record.seed
+    ));
+    if record.repetitions < 3 {
+        notes.push(
+            "So few runs tell no difference from drift: --repetitions 6 and more do.".to_owned(),
+        );
+    }
+    let failures = record.failures();
+    if failures > 0 {
+        notes.push(format!(
+            "{failures} requests failed: what was measured is not what was asked for."
+        ));
+    }
+    if !record.verdict.is_trusted() {
+        notes.push(format!(
+            "Times are not to be trusted: {}. Heap calls and spreads are.",
+            record.verdict.reasons.join(", and ")
+        ));
+    }
+    if record.interrupted {
+        notes.push("Interrupted: this is what was measured until then.".to_owned());
+    }
+    notes
+}
+
+/// `1.02 [1.01, 1.03]`, or the ratio alone where one pair is all there is.
+fn interval(ratio: &Ratio) -> String {
+    let digits = format_three_digits;
+    match ratio.pairs {
+        0 | 1 => digits(ratio.ratio),
+        _ => format!(
+            "{} [{}, {}]",
+            digits(ratio.ratio),
+            digits(ratio.low),
+            digits(ratio.high)
+        ),
+    }
+}
+
+fn in_ms(time_ns: u64) -> f64 {
+    time_ns as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_measure::record::LoadErrors;
+
+    /// Goal: a second reads as the earlier program's did, with its variance in square milliseconds, and
+    /// failures show.
+    #[test]
+    fn a_second_is_a_line() {
+        let second = LoadSecond {
+            second: 2,
+            requests: 120_000,
+            requests_per_s: 120_000.0,
+            response_ns: LatencySummary {
+                mean: 4_100_000,
+                stdev: 500_000,
+                min: 80_000,
+                max: 11_000_000,
+                p50: 4_000_000,
+                p99: 6_000_000,
+                ..LatencySummary::default()
+            },
+            ..LoadSecond::default()
+        };
+        let line = second_line(&second);
+        assert_eq!(
+            line,
+            "   3 s: 120000.00/s, N=120000, latency ms mean=4.100, var=0.250, min=0.080, max=11.000, \
+             p50=4.000, p99=6.000"
+        );
+        let failing = LoadSecond {
+            errors: LoadErrors {
+                timeout: 7,
+                ..LoadErrors::default()
+            },
+            ..second
+        };
+        assert_eq!(second_line(&failing), format!("{line}, 7 failures"));
+    }
+}

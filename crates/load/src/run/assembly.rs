@@ -1,0 +1,233 @@
+//! What the threads counted, made one record: merged, completed by what nobody could count, judged.
+//!
+//! On the path: `run` calls it once, at the end. Absent on purpose: threads and clocks.
+use super::WorkerEnd;
+use super::stuck;
+use super::watch::Watched;
+use crate::arrivals::Arrivals;
+use crate::config::{LoadConfig, Workload};
+use crate::error::ConnectFailure;
+use crate::outcome::Outcome;
+use crate::record::{ClassRecord, Ended, LoadRecord};
+use crate::samples::Samples;
+use crate::schedule::{Pace, Schedule};
+use crate::shared::Shared;
+use crate::timeline::{Lost, Timeline};
+use millpond_io::Errno;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most arrivals never sent that are recorded one by one.
+const UNSENT_ONE_BY_ONE: u64 = 100_000;
+
+/// Merges the threads' counts and judges the whole.
+pub(super) fn assemble(
+    shared: &Shared<'_>,
+    ends: &[WorkerEnd],
+    lost: &[Lost],
+    watched: &Watched,
+    timeline: Timeline<'_>,
+) -> LoadRecord {
+    let mut total = Outcome::with_classes(shared.classes());
+    total.change(timeline.totals);
+    ends.iter().for_each(|end| total.merge(&end.outcome));
+    stuck::add(&mut total, lost);
+    let config = shared.config;
+    let mut record = LoadRecord {
+        threads: ends.len(),
+        connections: config.connections,
+        pipeline: config.pipeline,
+        generator_cpu_share: ends.iter().map(|end| end.cpu_share).fold(0.0, f64::max),
+        busy_poll_ns: config.busy_poll_ns,
+        spins_paid: ends.iter().map(|end| end.driver.spins_paid).sum(),
+        spins_vain: ends.iter().map(|end| end.driver.spins_vain).sum(),
+        spun_ns: ends.iter().map(|end| end.driver.spun_ns).sum(),
+        steal_share: watched.steal_share,
+        started_unix_ns: watched.started.map_or(0, unix_ns),
+        thread_rates: watched.thread_rates.clone(),
+        ended: watched.ended,
+        aborted: watched.aborted.clone(),
+        ..LoadRecord::default()
+    };
+    record.warm_up = watched.warm_up;
+    if let Some(schedule) = shared.schedule.get() {
+        // A user who interrupts does not hold the backlog against the target.
+        record.offered = schedule.offered_until(watched.end_ns);
+        if let Some(offered) = record.offered
+            && !matches!(watched.ended, Ended::Interrupted | Ended::Aborted)
+        {
+            count_unsent(schedule, offered, watched.end_ns, ends, &mut total);
+        }
+        (record.duration_ns, record.requests_per_s) = window_of(schedule, watched, &total);
+    }
+    if let Pace::Open(arrivals) = &shared.pace {
+        record.arrivals = Some(arrivals.to_string());
+        record.rate_per_s = mean_rate(arrivals, &record);
+    }
+    record.requests = total.requests();
+    record.answered_in_window = total.answered_in_window;
+    record.sent = total.sent;
+    record.resent = total.resent;
+    record.sent_late = total.sent_late;
+    record.unsent = total.unsent;
+    record.shed = total.shed;
+    record.abandoned = total.abandoned;
+    record.errors = total.errors;
+    record.connect_failure = connect_failure_of(shared, &total);
+    record.wrong_answers = total.wrong;
+    record.opening = total.opening.clone();
+    record.tls = config.tls.as_ref().map(|_| total.tls);
+    add_guests(&mut record, ends);
+    record.classes = classes_of(config, &total);
+    record.statuses = total.statuses().collect();
+    record.bytes_received = total.received_bytes;
+    add_phases(&mut record, &mut total);
+    record.response = total.response;
+    record.service = total.service;
+    record.slip = total.slip;
+    record.lateness = total.lateness;
+    record.blocked = total.blocked;
+    record.wake_delay = total.wake.delay;
+    record.kernel_service = total.wake.kernel_service;
+    record.unanswered = total.unanswered;
+    record.seconds = timeline.seconds;
+    stuck::close(&mut record, lost.len());
+    record.judged()
+}
+
+/// What ab tells of requests and answers.
+fn add_phases(record: &mut LoadRecord, total: &mut Outcome) {
+    record.connect = total.phases.connect(&total.service);
+    record.waiting = total.phases.waiting(&total.service);
+    record.total = total.phases.total(&total.service);
+    let answers: u64 = record.statuses.values().sum();
+    record.keep_alive_requests = answers.saturating_sub(total.phases.last_answers);
+    record.server = total.phases.server.take().unwrap_or_default();
+    record.document_bytes = total.phases.first_body_bytes;
+    record.body_bytes = total.phases.body_bytes;
+}
+
+/// What those found out who were not there in every run.
+fn add_guests(record: &mut LoadRecord, ends: &[WorkerEnd]) {
+    for end in ends {
+        record.openings.merge(&end.openings);
+        record.connection_use.merge(&end.connection_use);
+        if let Some(clocks) = &end.batches {
+            record.batches.merge(clocks);
+        }
+        if let Some(cookies) = end.cookies {
+            record.cookies = Some(cookies.plus(record.cookies.unwrap_or_default()));
+        }
+    }
+}
+
+/// The single requests of all threads, in the time of the wall.
+pub(super) fn samples_of(
+    shared: &Shared<'_>,
+    ends: &mut [WorkerEnd],
+    started_unix_ns: u64,
+) -> Samples {
+    let mut all = Samples::default();
+    let parts = ends.iter_mut().filter_map(|end| end.samples.take());
+    parts.for_each(|part| all.append(part));
+    let start_ns = shared.schedule.get().map_or(0, Schedule::start_ns);
+    for sample in &mut all.kept {
+        let since_ns = sample.started_ns.cast_signed() - start_ns.cast_signed();
+        sample.started_ns = started_unix_ns.saturating_add_signed(since_ns);
+    }
+    all
+}
+
+/// Why connecting failed the last time, if it did.
+fn connect_failure_of(shared: &Shared<'_>, total: &Outcome) -> String {
+    let failure = shared.doors.last_failure();
+    let failure = failure.filter(|_| total.errors.connect > 0);
+    failure.map_or_else(String::new, in_words)
+}
+
+/// A cause that the user can do something about says what.
+fn in_words(failure: ConnectFailure) -> String {
+    match failure {
+        ConnectFailure::Refused(Errno::ADDRNOTAVAIL) => {
+            "no port was free towards the target; give --source more addresses".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn unix_ns(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What each class came to, under its name.
+fn classes_of(config: &LoadConfig, total: &Outcome) -> Vec<ClassRecord> {
+    let Workload::Mix(mix) = &config.workload else {
+        return Vec::new();
+    };
+    let classes = mix.classes.iter().zip(&total.classes);
+    classes
+        .map(|(class, outcome)| ClassRecord {
+            name: class.name.clone(),
+            errors: outcome.errors,
+            response: outcome.response.clone(),
+            service: outcome.service.clone(),
+        })
+        .collect()
+}
+
+/// The rate asked for: exactly, where it is one, else what the process came to in the window.
+fn mean_rate(arrivals: &Arrivals, record: &LoadRecord) -> Option<f64> {
+    if let Some(rate) = arrivals.steady_rate() {
+        return Some(rate.per_s());
+    }
+    let offered = record.offered?;
+    (record.duration_ns > 0).then(|| offered as f64 * 1e9 / record.duration_ns as f64)
+}
+
+/// Arrivals that no thread had a connection for are requests that were never answered.
+fn count_unsent(
+    schedule: &Schedule,
+    offered: u64,
+    end_ns: u64,
+    ends: &[WorkerEnd],
+    total: &mut Outcome,
+) {
+    for arrival in ends.iter().filter_map(|end| end.leftover) {
+        if arrival.counted && arrival.intended_ns < end_ns {
+            total.never_sent(arrival.intended_ns, end_ns);
+        }
+    }
+    let count = schedule.unclaimed_of(offered);
+    // A hopeless overload leaves millions; then every so many stand for their neighbours.
+    let stride = count / UNSENT_ONE_BY_ONE + 1;
+    schedule.visit_unclaimed_of(offered, |place, intended_ns| {
+        if place.is_multiple_of(stride) {
+            let stands_for = stride.min(count - place);
+            total.never_sent_many(intended_ns, end_ns, stands_for);
+        }
+    });
+}
+
+/// Length of the window and the rate of right answers in it.
+fn window_of(schedule: &Schedule, watched: &Watched, total: &Outcome) -> (u64, f64) {
+    let start_ns = schedule.window_start_ns();
+    let end_ns = watched
+        .end_ns
+        .min(schedule.window_end_ns().unwrap_or(u64::MAX));
+    let accounted = total.requests() + total.errors.total() - total.errors.connect;
+    let by_count = schedule
+        .requests_max()
+        .is_some_and(|requests_max| accounted >= requests_max);
+    let (end_ns, answers) = if by_count && total.last_answer_ns <= end_ns {
+        (total.last_answer_ns, total.requests())
+    } else {
+        (end_ns, total.answered_in_window)
+    };
+    let duration_ns = end_ns.saturating_sub(start_ns);
+    let rate_per_s = if duration_ns == 0 {
+        0.0
+    } else {
+        answers as f64 * 1e9 / duration_ns as f64
+    };
+    (duration_ns, rate_per_s)
+}
