@@ -29,6 +29,7 @@ use crate::matrix::{self, Candidate};
 use crate::outcome::{self, CompareOutcome};
 use crate::plan::{Known, Plan};
 use crate::preflight::{self, Findings};
+use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
 use crate::repeat;
 use crate::rounds::{Course, Rounds, nanoseconds};
 use crate::session::Workshop;
@@ -125,6 +126,8 @@ impl<'a> Lab<'a> {
         };
         lab.refuse_another_question()?;
         lab.workshop.prepare()?;
+        // What an earlier comparison drew is not of this one.
+        let _ = fs::remove_dir_all(lab.workshop.out.join(FLAMES_DIRECTORY));
         Ok(lab)
     }
 
@@ -179,7 +182,8 @@ impl<'a> Lab<'a> {
             plan: &plan,
             schedule: &schedule,
             is_fixed: self.config.rounds.is_some(),
-            deadline: self.began + self.config.time_budget.mul_f64(BUDGET_TOLERANCE),
+            deadline: self.began + self.config.time_budget.mul_f64(BUDGET_TOLERANCE)
+                - self.config.profile_allowance(),
             stop: self.stop,
         };
         rounds.run(&course, &mut self.workshop, events)?;
@@ -198,9 +202,42 @@ impl<'a> Lab<'a> {
         record.settings.rounds_done = rounds.collection.rounds_done(plan.rounds);
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
+        record.analyse();
+        self.draw_flame_graphs(&mut record, &findings, events)?;
         record.duration_ns = nanoseconds(self.began.elapsed());
         let earlier = self.config.earlier.as_ref();
-        outcome::finish(record, earlier, &self.workshop.out, rounds.failures)
+        let mut outcome = outcome::finish(record, earlier, &self.workshop.out, rounds.failures)?;
+        // After the rounds, too: what was asked for is not all there.
+        outcome.interrupted |= self.stop.load(Ordering::Relaxed);
+        Ok(outcome)
+    }
+
+    /// If that is wanted, once the verdicts say who is worth a look.
+    fn draw_flame_graphs(
+        &mut self,
+        record: &mut ComparisonRecord,
+        findings: &Findings,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<(), LabError> {
+        if !self.config.profile || record.interrupted {
+            return Ok(());
+        }
+        let commission = Commission {
+            candidates: &self.candidates,
+            record,
+            slowest_per_s: &findings.slowest_per_s,
+            load_command: findings.load_command,
+            overhead: findings.overhead,
+            allowance: self.config.profile_allowance(),
+            stop: self.stop,
+        };
+        let (graphs, notes) = after_rounds(&mut self.workshop, &commission, events)?;
+        record.flame_graphs = graphs;
+        for note in &notes {
+            events(&LabEvent::Note(note.clone()));
+        }
+        record.analysis.warnings.extend(notes);
+        Ok(())
     }
 
     fn operation_labels(&self) -> Vec<&'static str> {
@@ -256,7 +293,10 @@ impl<'a> Lab<'a> {
     fn plan(&self, findings: &Findings) -> (Plan, Known) {
         let known = Known {
             candidates: u32::try_from(self.candidates.len()).unwrap_or(u32::MAX),
-            left: self.config.time_budget.saturating_sub(self.began.elapsed()),
+            left: self
+                .config
+                .time_budget
+                .saturating_sub(self.began.elapsed() + self.config.profile_allowance()),
             overhead: findings.overhead,
             slowest_per_s: findings.slowest_per_s.clone(),
             rounds: self.config.rounds,
@@ -341,6 +381,7 @@ impl<'a> Lab<'a> {
             connections: narrow(driver.connections).saturating_mul(u32::from(load.is_none())),
             threads: narrow(driver.placement.generator_threads().min(driver.connections)),
             load_command: load.map(|load| load.line.clone()),
+            load_warm_ups: load.map_or(0, |load| load.warm_ups),
             value_bytes: own.then_some(driver.value_bytes as u64),
             placement: Some(driver.placement.describe()),
             seed: self.seed,

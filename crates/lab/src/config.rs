@@ -26,6 +26,8 @@ pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(270);
 pub const CONNECTIONS_DEFAULT: usize = 64;
 /// Enough for what is given back at once, and little of the budget.
 pub const IDLE_DEFAULT: Duration = Duration::from_millis(250);
+/// The part of the time budget that flame graphs may take.
+const PROFILE_SHARE: u32 = 5;
 /// The size of one value: a small document.
 pub const VALUE_BYTES_DEFAULT: usize = 1024;
 
@@ -58,6 +60,8 @@ pub struct CompareConfig {
     pub earlier: Option<Earlier>,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,
+    /// Flame graphs of the candidates of interest in the report, for a part of the time budget.
+    pub profile: bool,
     /// The file that keeps two comparisons on one machine apart; `None`: nothing does.
     pub lock: Option<PathBuf>,
     /// Where report, results, records and logs go.
@@ -94,6 +98,7 @@ impl CompareConfig {
             work: None,
             earlier: None,
             idle: IDLE_DEFAULT,
+            profile: false,
             lock: None,
             out: PathBuf::from("millpond-report"),
             seed: None,
@@ -151,6 +156,14 @@ impl CompareConfig {
                     _ => Ok(()),
                 }
             }
+        }
+    }
+
+    /// What the flame graphs may take of the time budget.
+    pub(crate) fn profile_allowance(&self) -> Duration {
+        match self.profile {
+            true => self.time_budget / PROFILE_SHARE,
+            false => Duration::ZERO,
         }
     }
 

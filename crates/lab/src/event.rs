@@ -24,6 +24,15 @@ pub enum LabEvent {
         /// Of how many.
         of: usize,
     },
+    /// A candidate runs once more, for the flame graphs of the report.
+    FlameGraph {
+        /// Its name.
+        candidate: String,
+        /// This run, counted from 1.
+        number: usize,
+        /// Of how many.
+        of: usize,
+    },
     /// What will be done, now that the speed of every candidate is known.
     Planned {
         /// Rounds.

@@ -14,10 +14,12 @@
 //!   subject          the lab's side: ready (readiness, probe), alive, stopped, never left behind
 //!   presence         the allocator is really the one that serves; suitability: where none can be
 //! rounds           until the answer is known; warm_up: what precedes the first phase of a run
-//! scored, edge     one run's phases and the figures at their edges; sampler, drive, trace help
+//! scored, edge     one run's phases and the figures at their edges; sampler, phase_marks, drive, trace
+//!                  help
 //! heap_pass        heap calls per request, apart from scored runs
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
-//! profile          apart from all that: where a server's time and memory go, under load
+//! profile          apart from all that: where a server's time and memory go, under load; for a
+//!                  comparison, after its rounds
 //! ```
 //!
 //! Invariants: a target is a process and never linked in, so each allocator stands alone; no target
@@ -58,6 +60,7 @@ mod weather;
 mod edge;
 mod drive;
 mod sampler;
+mod phase_marks;
 pub mod trace;
 mod heap_pass;
 mod server_info;

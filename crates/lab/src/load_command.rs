@@ -33,6 +33,8 @@ pub struct LoadCommand {
     pub metrics: Vec<Metric>,
     /// It is given up after that.
     pub timeout: Duration,
+    /// How often it runs before the time that counts, in each run: for servers that warm up.
+    pub warm_ups: u32,
 }
 
 /// What one run of it gave.
@@ -42,8 +44,6 @@ pub(crate) struct CommandLoad {
     pub(crate) values: Vec<(Quantity, f64)>,
     /// How many requests it did, if the user says.
     pub(crate) requests: Option<u64>,
-    /// From its start to its end.
-    pub(crate) duration: Duration,
     /// CPU time it used.
     pub(crate) cpu_ns: u64,
 }
@@ -61,7 +61,6 @@ impl LoadCommand {
         let mut load = CommandLoad {
             values: Vec::new(),
             requests: None,
-            duration: done.duration,
             cpu_ns: done.cpu_ns,
         };
         for metric in &self.metrics {
@@ -74,6 +73,19 @@ impl LoadCommand {
             }
         }
         Ok(load)
+    }
+
+    /// Runs it as often as a server has to warm up; what it says then counts nowhere.
+    pub(crate) fn warm_up(
+        &self,
+        workshop: &Workshop,
+        session: &mut Session,
+        stop: &AtomicBool,
+    ) -> Result<(), RunError> {
+        for number in 1..=self.warm_ups {
+            self.run(workshop, session, &format!("warm-up{number}"), stop)?;
+        }
+        Ok(())
     }
 
     /// True if one of the metrics is the number of requests.
@@ -102,7 +114,6 @@ pub(crate) fn check(
 struct Done {
     output: String,
     last_words: LastWords,
-    duration: Duration,
     cpu_ns: u64,
 }
 
@@ -153,7 +164,6 @@ fn shell(
         }
         thread::sleep(POLL_INTERVAL);
     };
-    let duration = began.elapsed();
     let cpu_ns = command.ended_cpu_ns();
     // What it left behind must not go on beside the next phase.
     command.stop(DROP_GRACE)?;
@@ -172,7 +182,6 @@ fn shell(
     Ok(Done {
         output: text,
         last_words,
-        duration,
         cpu_ns,
     })
 }

@@ -1,7 +1,7 @@
 //! From runs to the record that is analysed, written and shown.
 //!
-//! On the path: `compare` adds every run here; at the end, `finish` asks `millpond_measure` for the
-//! verdicts and writes `results.json` and `report.html`. No statistics and no words of judgement are
+//! On the path: `compare` adds every run here, asks `millpond_measure` for the verdicts, and `finish`
+//! writes `results.json` and `report.html`. No statistics and no words of judgement are
 //! made here.
 
 use std::collections::BTreeMap;
@@ -166,14 +166,13 @@ fn library(allocator: &Allocator) -> Option<Library> {
     })
 }
 
-/// Analyses `record`, checks it against an earlier one, and writes both files.
+/// Checks an analysed record against an earlier one, and writes both files.
 pub(crate) fn finish(
     mut record: ComparisonRecord,
     earlier: Option<&Earlier>,
     out: &Path,
     failures: Vec<String>,
 ) -> Result<CompareOutcome, LabError> {
-    record.analyse();
     if let Some(earlier) = earlier {
         // What was measured stands, whatever there is to compare it with.
         let found = regression::check(&record, &earlier.record, earlier.rule);

@@ -8,13 +8,16 @@
 //! after ten rounds with useful phases becomes further looks at the data: more and shorter runs, since
 //! what differs between processes is averaged by processes only.
 
-use std::fmt::Write as _;
+mod known;
+mod description;
+
 use std::time::Duration;
 
-use millpond_measure::statistics::{Looks, look_rounds, smallest_rounds};
-use millpond_measure::units::{format_duration_ns, format_percent, format_rate};
+use millpond_measure::statistics::{look_rounds, smallest_rounds};
 
 use crate::config::ROUNDS_DEFAULT;
+
+pub use known::Known;
 
 /// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
 /// then, little enough that all keep up.
@@ -54,66 +57,6 @@ pub fn shortest(candidates: u32, operations: u32, rounds: Option<u32>, idle: Dur
 fn rounds_min(candidates: u32) -> u32 {
     let comparisons = candidates.saturating_sub(1) as usize;
     u32::try_from(smallest_rounds(comparisons)).unwrap_or(u32::MAX)
-}
-
-/// What is known after the preflight.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Known {
-    /// Candidates, the second baseline included.
-    pub candidates: u32,
-    /// Time left of the budget.
-    pub left: Duration,
-    /// From the start of a run to its first request, and from its last request to its end.
-    pub overhead: Duration,
-    /// Closed loop throughput of the slowest candidate, per operation in order.
-    pub slowest_per_s: Vec<f64>,
-    /// Rounds the user insists on.
-    pub rounds: Option<u32>,
-    /// The rate the user insists on.
-    pub rate_per_s: Option<f64>,
-    /// What the user's own load program takes, if that makes the load.
-    pub load_command: Option<Duration>,
-    /// Requests until every candidate's throughput was steady, per operation.
-    pub warm_up_requests: Vec<u64>,
-    /// Between the end of the work and the reading of what was retained.
-    pub idle: Duration,
-}
-
-impl Known {
-    /// Fewer rounds can give no verdict.
-    #[must_use]
-    pub fn rounds_min(&self) -> u32 {
-        rounds_min(self.candidates)
-    }
-
-    /// Candidates that are compared with the baseline at once.
-    fn comparisons(&self) -> usize {
-        self.candidates.saturating_sub(1) as usize
-    }
-
-    /// What the warm-up takes the slowest candidate.
-    fn warm_up(&self) -> Duration {
-        let pairs = self.warm_up_requests.iter().zip(&self.slowest_per_s);
-        let seconds: f64 = pairs
-            .filter(|&(_, &per_s)| per_s > 0.0)
-            .map(|(&requests, per_s)| requests as f64 / per_s)
-            .sum();
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-    }
-
-    fn rate_per_s(&self, slowest_per_s: f64) -> f64 {
-        self.rate_per_s
-            .unwrap_or((slowest_per_s * RATE_SHARE).max(1.0))
-    }
-
-    /// How long phases should be before more rounds are worth more: long enough for a p99, too.
-    fn phase_wanted(&self) -> Duration {
-        let slowest = self.slowest_per_s.iter().copied().reduce(f64::min);
-        let seconds = slowest.map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
-        Duration::try_from_secs_f64(seconds)
-            .unwrap_or(PHASE_MAX)
-            .clamp(PHASE_WANTED, PHASE_MAX)
-    }
 }
 
 /// What will be done.
@@ -257,107 +200,6 @@ impl Plan {
     pub fn duration(&self, candidates: u32) -> Duration {
         self.run * candidates * self.rounds
     }
-
-    /// The decisions as sentences.
-    #[must_use]
-    pub fn describe(&self, operations: &[&str], candidates: u32, known: &Known) -> Vec<String> {
-        let nanoseconds = |duration: Duration| format_duration_ns(duration.as_nanos() as f64);
-        let at_most = if self.looks.len() > 1 { "at most " } else { "" };
-        let mut lines = vec![format!(
-            "{at_most}{} rounds of {candidates} candidates, about {} each: {} in all",
-            self.rounds,
-            nanoseconds(self.run),
-            nanoseconds(self.duration(candidates)),
-        )];
-        lines.extend(self.describe_looks());
-        if known.load_command.is_some() {
-            lines.push(format!(
-                "in each run the load command once, about {}",
-                nanoseconds(self.throughput_phase)
-            ));
-        } else {
-            lines.extend(self.describe_phases(operations, known));
-        }
-        lines.extend(self.describe_limits(known));
-        lines
-    }
-
-    /// When it ends, and what looking costs.
-    fn describe_looks(&self) -> Option<String> {
-        let (last, earlier) = self.looks.split_last()?;
-        if earlier.is_empty() {
-            return None;
-        }
-        let earlier: Vec<String> = earlier.iter().map(u32::to_string).collect();
-        let looks = Looks::planned(self.looks.len());
-        Some(format!(
-            "over when every verdict is decided, after {} or {last} rounds: each look may err in {} of \
-             the 5 % of comparisons",
-            earlier.join(", "),
-            format_percent(looks.significance())
-        ))
-    }
-
-    fn describe_warm_up(&self, operations: &[&str]) -> Option<String> {
-        let parts: Vec<String> = operations
-            .iter()
-            .zip(&self.warm_up_requests)
-            .filter(|(_, requests)| **requests > 0)
-            .map(|(operation, requests)| format!("{requests} {operation}"))
-            .collect();
-        let why = if self.warm_up_is_cut {
-            "less than it took until all were steady, to keep the time budget"
-        } else {
-            "what it took until all were steady"
-        };
-        (!parts.is_empty()).then(|| format!("warm-up per run: {} ({why})", parts.join(", ")))
-    }
-
-    fn describe_phases(&self, operations: &[&str], known: &Known) -> Vec<String> {
-        let mut work = String::from("equal work per run:");
-        let mut rates = String::from("the same rate for all:");
-        for (index, operation) in operations.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "," };
-            let requests = self.requests.get(index).copied().unwrap_or(0);
-            let rate = self.rate_per_s.get(index).copied().unwrap_or(0.0);
-            let _ = write!(work, "{separator} {requests} {operation}");
-            let _ = write!(rates, "{separator} {operation} at {}", format_rate(rate));
-        }
-        let mut lines = vec![work, rates];
-        lines.extend(self.describe_warm_up(operations));
-        if known.rate_per_s.is_none() {
-            lines.push(format!(
-                "(that is {RATE_SHARE} of what the slowest candidate can do)"
-            ));
-        }
-        lines
-    }
-
-    /// What a reader has to know of the number of rounds.
-    fn describe_limits(&self, known: &Known) -> Vec<String> {
-        let mut lines = Vec::new();
-        if known.rounds.is_none() && self.rounds < ROUNDS_DEFAULT {
-            lines.push(format!(
-                "fewer than the usual {ROUNDS_DEFAULT} rounds, to keep the time budget; small \
-                 differences may stay undecided"
-            ));
-        }
-        if self.rounds < self.rounds_min {
-            lines.push(format!(
-                "below {} rounds no difference between so many candidates can be called \
-                 significant, however large",
-                self.rounds_min
-            ));
-        }
-        if self.over_budget {
-            lines.push(
-                "this is longer than the time budget allows: fewer candidates (--allocators, \
-                 --pools) or a larger --time-budget help"
-                    .to_owned(),
-            );
-        }
-        lines
-    }
 }
 
 #[cfg(test)]
@@ -400,7 +242,7 @@ mod tests {
         let plan = Plan::make(&tight);
         assert!((tight.rounds_min()..10).contains(&plan.rounds), "{plan:?}");
         let lines = plan.describe(&["request"], 4, &tight);
-        assert!(lines[1].contains("load command once"), "{lines:?}");
+        assert!(lines[1].contains("the load command, about"), "{lines:?}");
         let plan = Plan::make(&Known {
             left: Duration::from_secs(9),
             ..tight

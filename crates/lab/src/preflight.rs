@@ -17,7 +17,7 @@ use crate::matrix::Candidate;
 use crate::readiness::Ready;
 use crate::server_info::ServerInfo;
 use crate::session::{Session, Workshop};
-use crate::warm_up::Slices;
+use crate::warm_up::{Drift, Slices};
 
 /// Written first, so that reads have something to find.
 const FILL_REQUESTS: u64 = 2_000;
@@ -36,7 +36,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(15);
 pub(crate) struct Findings {
     /// What the check wrote under the baseline.
     pub(crate) checked: Option<String>,
-    /// The longest that a load program of the user's took.
+    /// The longest that a load program of the user's took, with its warm-up.
     pub(crate) load_command: Option<Duration>,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub(crate) slowest_per_s: Vec<f64>,
@@ -173,8 +173,8 @@ impl Findings {
             .collect();
         (!unsteady.is_empty()).then(|| {
             format!(
-                "no steady state in the try-out: {}; throughput still changed when it ended, so a part \
-                 of what is measured may be warm-up (a longer --time-budget has more patience)",
+                "no steady state in the try-out: {}; throughput still went up or down when it ended, so a \
+                 part of what is measured may be warm-up (a longer --time-budget has more patience)",
                 unsteady.join(", ")
             )
         })
@@ -204,13 +204,16 @@ fn smoke(
     }
     check_answers(workshop, &mut session, findings, stop)?;
     if let Some(command) = workshop.load_command.clone() {
-        let load = command.run(workshop, &mut session, "load", stop)?;
+        let began = Instant::now();
+        command.warm_up(workshop, &mut session, stop)?;
+        command.run(workshop, &mut session, "load", stop)?;
+        let load = began.elapsed();
         overhead += session.stop()?.duration;
         return Ok(Smoke {
             per_s: Vec::new(),
             warm_up_requests: Vec::new(),
             steady_state: None,
-            load_command: Some(load.duration),
+            load_command: Some(load),
             overhead,
         });
     }
@@ -230,15 +233,11 @@ fn smoke(
             session.explain(filled)?;
         }
         let began = Instant::now();
-        let (slices, is_steady) = steady(workshop, &mut session, operation, patience, stop)?;
-        let requests = if is_steady {
-            slices.requests_before()
-        } else {
-            slices.requests()
-        };
+        let (slices, ending) = steady(workshop, &mut session, operation, patience, stop)?;
+        let requests = ending.warm_up_requests(&slices);
         per_s.push(slices.capacity_per_s());
         warm_up_requests.push(requests);
-        steady_state.reached &= is_steady;
+        steady_state.reached &= ending != Ending::Drifting;
         steady_state
             .requests
             .insert(operation.key().to_owned(), requests);
@@ -280,15 +279,15 @@ fn check_answers(
     Ok(())
 }
 
-/// Drives a candidate in the closed loop until it is as fast as it gets, or patience ends; whether it
-/// became steady. One that is too slow to be judged is taken as it is.
+/// Drives a candidate in the closed loop until it is as fast as it gets, or patience ends; how that
+/// went. One that is too slow to be judged is taken as it is.
 fn steady(
     workshop: &Workshop,
     session: &mut Session,
     operation: Operation,
     patience: Duration,
     stop: &AtomicBool,
-) -> Result<(Slices, bool), RunError> {
+) -> Result<(Slices, Ending), RunError> {
     let mut burst = |duration| {
         let load = Load::Burst { duration };
         let phase = workshop
@@ -310,15 +309,45 @@ fn steady(
             )));
         }
         if long.requests_per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {
-            return Ok((slices.without_warm_up(), true));
+            return Ok((slices.without_warm_up(), Ending::Steady));
         }
     }
+    let mut end = patience;
     while !slices.is_steady() {
-        if began.elapsed() >= patience {
-            return Ok((slices, false));
+        if began.elapsed() >= end {
+            if slices.drift() == Drift::None {
+                return Ok((slices, Ending::Restless));
+            }
+            if end > patience {
+                return Ok((slices, Ending::Drifting));
+            }
+            // A burst that began in the middle looks like a drift; it does not look so twice as long.
+            end = patience * 2;
         }
         let phase = burst(SLICE)?;
         slices.push(phase.requests, phase.requests_per_s);
     }
-    Ok((slices, true))
+    Ok((slices, Ending::Steady))
+}
+
+/// How the slices of an operation ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ending {
+    /// They agree.
+    Steady,
+    /// They do not, but they go nowhere: as steady as this machine lets them be.
+    Restless,
+    /// They still become faster or slower.
+    Drifting,
+}
+
+impl Ending {
+    /// Requests before the steady part; all of them where there is none.
+    fn warm_up_requests(self, slices: &Slices) -> u64 {
+        match self {
+            Self::Steady => slices.requests_before(),
+            Self::Restless => slices.requests_before_drift_ended(),
+            Self::Drifting => slices.requests(),
+        }
+    }
 }

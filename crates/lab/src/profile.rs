@@ -8,26 +8,34 @@
 //! ```text
 //! config      what the user wants; unwind: how perf follows stacks
 //! perf        CPU samples
-//! sampler     heap calls, sampled by `preload/sample`; maps, symbols: what their addresses are
-//! rounds      the arms, run; cost: what the profilers took; attach: a process that runs already
-//! outcome     figures and files; summary: the same for a terminal
+//! sampler     heap calls, sampled by `preload/sample`; maps, symbols: what their addresses are; reader:
+//!             their stacks
+//! arm         one run of the work under one of them
+//! rounds      all arms, run; cost: what the profilers took; attach: a process that runs already
+//! outcome     figures; files; summary: the same for a terminal
+//! after_rounds  the graphs of a comparison's report
 //! ```
 //!
 //! Absent on purpose: drawing and file formats (`millpond_measure::flamegraph`), verdicts. The
 //! measurement of a comparison never runs under any of this.
 
+mod after_rounds;
+mod arm;
 mod attach;
 mod config;
 mod cost;
+mod files;
 mod maps;
 mod outcome;
 mod perf;
+mod reader;
 mod rounds;
 mod sampler;
 mod summary;
 mod symbols;
 mod unwind;
 
+pub(crate) use after_rounds::{Commission, FLAMES_DIRECTORY, after_rounds};
 pub use attach::{ProcessConfig, profile_process};
 pub use config::{
     DURATION_DEFAULT, ProfileConfig, ROUNDS_DEFAULT, SAMPLE_BYTES_DEFAULT, SAMPLES_PER_S_DEFAULT,

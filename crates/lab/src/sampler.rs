@@ -1,8 +1,8 @@
 //! The memory of a target over time, twenty times a second while phases run.
 //!
-//! On the path: `run` starts it once the target serves and stops it before the target is stopped.
+//! On the path: `scored` starts it once the target serves and stops it before the target is stopped.
 //! It reads the cheap `statm` of the processes known at the start; exact figures (PSS, peak) are
-//! read by `run` at the edges of phases, when nothing is being timed.
+//! read by `scored` at the edges of phases, when nothing is being timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// A running sampler; dropping it ends its thread at its next sample.
 #[derive(Debug)]
 pub(crate) struct Sampler {
+    began: Instant,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<Series>>,
 }
@@ -26,11 +27,18 @@ impl Sampler {
     pub(crate) fn start(pids: Vec<u32>) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        let thread = thread::spawn(move || sample_until(&seen, &pids));
+        let began = Instant::now();
+        let thread = thread::spawn(move || sample_until(&seen, &pids, began));
         Self {
+            began,
             ended,
             thread: Some(thread),
         }
+    }
+
+    /// The zero of its samples' times.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
     }
 
     /// Ends it and returns what it saw.
@@ -50,8 +58,7 @@ impl Drop for Sampler {
     }
 }
 
-fn sample_until(ended: &AtomicBool, pids: &[u32]) -> Series {
-    let began = Instant::now();
+fn sample_until(ended: &AtomicBool, pids: &[u32], began: Instant) -> Series {
     let mut series = Series::default();
     while !ended.load(Ordering::Relaxed) {
         let known: Vec<u64> = pids

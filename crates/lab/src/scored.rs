@@ -24,6 +24,7 @@ use crate::edge::Edge;
 use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
+use crate::phase_marks::PhaseMarks;
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::session::{Session, Workshop};
@@ -99,76 +100,103 @@ fn try_run(
     let mut session = Session::start(workshop, candidate, &label, None, stop)?;
     scored.start_duration = session.start_duration;
     let sampler = Sampler::start(session.tree.members());
-    let result = match &workshop.load_command {
-        Some(command) => command_phase(workshop, command, &mut session, plan, stop, scored),
-        None => phases(workshop, &mut session, plan, stop, scored),
+    let mut stage = Stage {
+        workshop,
+        session: &mut session,
+        plan,
+        stop,
+        marks: PhaseMarks::new(sampler.began()),
     };
+    let result = match &workshop.load_command {
+        Some(command) => stage.command_phase(command, scored),
+        None => stage.phases(scored),
+    };
+    let phases = stage.marks.finish();
     scored.memory = sampler.finish();
     scored.measures.memory_course = MemoryCourse::thinned(&scored.memory);
+    if let Some(course) = &mut scored.measures.memory_course {
+        course.phases = phases;
+    }
     session.explain(result)?;
     scored.stop_duration = Some(session.stop()?.duration);
     Ok(())
 }
 
-fn phases(
-    workshop: &Workshop,
-    session: &mut Session,
-    plan: &Plan,
-    stop: &AtomicBool,
-    scored: &mut ScoredRun,
-) -> Result<(), RunError> {
-    let operations = workshop.driver.target.operations();
-    let keys = plan.requests.first().copied().unwrap_or(1);
-    let mut edge = Edge::read(session)?;
-    for (index, &operation) in operations.iter().enumerate() {
-        let requests = plan.requests.get(index).copied().unwrap_or(1);
-        let load = Load::Work { requests };
-        if warm_up(workshop, session, (operation, keys), plan, index, stop)? {
-            edge = Edge::read(session)?;
+/// What the phases of one run have in common.
+struct Stage<'a> {
+    workshop: &'a Workshop,
+    session: &'a mut Session,
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    marks: PhaseMarks,
+}
+
+impl Stage<'_> {
+    fn phases(&mut self, scored: &mut ScoredRun) -> Result<(), RunError> {
+        let operations = self.workshop.driver.target.operations();
+        let mut edge = Edge::read(self.session)?;
+        for (index, &operation) in operations.iter().enumerate() {
+            edge = self.throughput(index, operation, edge, scored)?;
         }
+        edge.note_memory(&mut scored.measures);
+        let mut edge = self.rest(scored)?;
+        for (index, &operation) in operations.iter().enumerate() {
+            edge = self.latency(index, operation, &edge, scored)?;
+        }
+        Ok(())
+    }
+
+    /// Equal work, as fast as answers come.
+    fn throughput(
+        &mut self,
+        index: usize,
+        operation: Operation,
+        mut before: Edge,
+        scored: &mut ScoredRun,
+    ) -> Result<Edge, RunError> {
+        if self.warm_up(index, operation)? {
+            before = Edge::read(self.session)?;
+        }
+        let name = format!("{} throughput", operation.key());
+        self.marks.enter(&name);
+        let requests = self.plan.requests.get(index).copied().unwrap_or(1);
         let weather = Weather::before();
         let began = Instant::now();
-        let phase = workshop
-            .driver
-            .run(session.address, operation, keys, load, stop);
-        let phase = session.explain(phase)?;
+        let phase = self.drive(operation, Load::Work { requests })?;
         let wall = began.elapsed();
-        let name = format!("{} throughput", operation.key());
         weather.note(&name, &mut scored.measures);
-        let after = Edge::read(session)?;
+        let after = Edge::read(self.session)?;
         note_throughput(
-            workshop,
+            self.workshop,
             operation,
             &phase,
-            &edge,
+            &before,
             &after,
             wall,
             &mut scored.measures,
         );
-        edge = after;
+        Ok(after)
     }
-    edge.note_memory(&mut scored.measures);
-    sleep_unless_stopped(plan.idle, stop)?;
-    let rested = Edge::read(session)?;
-    rested.note_idle_memory(&mut scored.measures);
-    edge = rested;
-    for (index, &operation) in operations.iter().enumerate() {
-        let per_s = plan.rate_per_s.get(index).copied().unwrap_or(1.0);
+
+    /// The constant rate, the same for all.
+    fn latency(
+        &mut self,
+        index: usize,
+        operation: Operation,
+        before: &Edge,
+        scored: &mut ScoredRun,
+    ) -> Result<Edge, RunError> {
+        let name = format!("{} latency", operation.key());
+        self.marks.enter(&name);
         let load = Load::Rate {
-            per_s,
-            duration: plan.latency_phase,
+            per_s: self.plan.rate_per_s.get(index).copied().unwrap_or(1.0),
+            duration: self.plan.latency_phase,
         };
         let weather = Weather::before();
-        let phase = workshop
-            .driver
-            .run(session.address, operation, keys, load, stop);
-        let phase = session.explain(phase)?;
-        weather.note(
-            &format!("{} latency", operation.key()),
-            &mut scored.measures,
-        );
-        let after = Edge::read(session)?;
-        note_latency(operation, &phase, &edge, &after, &mut scored.measures);
+        let phase = self.drive(operation, load)?;
+        weather.note(&name, &mut scored.measures);
+        let after = Edge::read(self.session)?;
+        note_latency(operation, &phase, before, &after, &mut scored.measures);
         let PhaseLoad {
             response, service, ..
         } = phase;
@@ -177,63 +205,68 @@ fn phases(
             response,
             service,
         });
-        edge = after;
+        Ok(after)
     }
-    Ok(())
-}
 
-/// Drives the target until it is as fast as it gets: the same number of requests for all, which count
-/// nowhere. False if there is nothing to do.
-fn warm_up(
-    workshop: &Workshop,
-    session: &mut Session,
-    (operation, keys): (Operation, u64),
-    plan: &Plan,
-    index: usize,
-    stop: &AtomicBool,
-) -> Result<bool, RunError> {
-    let requests = plan.warm_up_requests.get(index).copied().unwrap_or(0);
-    if requests == 0 {
-        return Ok(false);
+    /// Drives the target until it is as fast as it gets: the same number of requests for all, which
+    /// count nowhere. False if there is nothing to do.
+    fn warm_up(&mut self, index: usize, operation: Operation) -> Result<bool, RunError> {
+        let requests = self.plan.warm_up_requests.get(index).copied().unwrap_or(0);
+        if requests == 0 {
+            return Ok(false);
+        }
+        self.marks.enter("warm-up");
+        self.drive(operation, Load::Work { requests })?;
+        Ok(true)
     }
-    let load = Load::Work { requests };
-    let driven = workshop
-        .driver
-        .run(session.address, operation, keys, load, stop);
-    session.explain(driven)?;
-    Ok(true)
-}
 
-/// The one phase of a load program of the user's, and memory after it.
-fn command_phase(
-    workshop: &Workshop,
-    command: &LoadCommand,
-    session: &mut Session,
-    plan: &Plan,
-    stop: &AtomicBool,
-    scored: &mut ScoredRun,
-) -> Result<(), RunError> {
-    let operation = Operation::Request;
-    let before = Edge::read(session)?;
-    let weather = Weather::before();
-    let load = command.run(workshop, session, "load", stop)?;
-    weather.note("load", &mut scored.measures);
-    let after = Edge::read(session)?;
-    let measures = &mut scored.measures;
-    for &(quantity, value) in &load.values {
-        measures.set(Measure::of(operation, quantity), value);
+    fn drive(&mut self, operation: Operation, load: Load) -> Result<PhaseLoad, RunError> {
+        let keys = self.plan.requests.first().copied().unwrap_or(1);
+        let (driver, address) = (&self.workshop.driver, self.session.address);
+        let phase = driver.run(address, operation, keys, load, self.stop);
+        self.session.explain(phase)
     }
-    if let Some(requests) = load.requests {
-        measures.requests += requests;
-        after.note_costs(&before, operation, requests, measures);
+
+    /// Nothing to do, and what is left of the memory after it.
+    fn rest(&mut self, scored: &mut ScoredRun) -> Result<Edge, RunError> {
+        self.marks.enter("idle");
+        sleep_unless_stopped(self.plan.idle, self.stop)?;
+        let rested = Edge::read(self.session)?;
+        rested.note_idle_memory(&mut scored.measures);
+        Ok(rested)
     }
-    measures
-        .noise
-        .extend(after.noise_since(&before, "load", load.cpu_ns));
-    after.note_memory(measures);
-    sleep_unless_stopped(plan.idle, stop)?;
-    Edge::read(session)?.note_idle_memory(&mut scored.measures);
-    Ok(())
+
+    /// The one phase of a load program of the user's, and memory after it.
+    fn command_phase(
+        &mut self,
+        command: &LoadCommand,
+        scored: &mut ScoredRun,
+    ) -> Result<(), RunError> {
+        let operation = Operation::Request;
+        if command.warm_ups > 0 {
+            self.marks.enter("warm-up");
+            command.warm_up(self.workshop, self.session, self.stop)?;
+        }
+        let before = Edge::read(self.session)?;
+        self.marks.enter("load");
+        let weather = Weather::before();
+        let load = command.run(self.workshop, self.session, "load", self.stop)?;
+        weather.note("load", &mut scored.measures);
+        let after = Edge::read(self.session)?;
+        let measures = &mut scored.measures;
+        for &(quantity, value) in &load.values {
+            measures.set(Measure::of(operation, quantity), value);
+        }
+        if let Some(requests) = load.requests {
+            measures.requests += requests;
+            after.note_costs(&before, operation, requests, measures);
+        }
+        measures
+            .noise
+            .extend(after.noise_since(&before, "load", load.cpu_ns));
+        after.note_memory(measures);
+        self.rest(scored).map(|_| ())
+    }
 }
 
 fn note_throughput(

@@ -8,8 +8,9 @@
 //! Absent on purpose: knowledge of allocators (see `allocator`, `presence`) and of HTTP beyond the
 //! first status line (see `probe`).
 
+mod last_words;
+
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -25,8 +26,8 @@ use crate::probe::NotReady;
 use crate::process_tree;
 use crate::readiness::ReadyCheck;
 
-/// How many last lines of a target's log an error repeats.
-const LAST_LINES: usize = 5;
+pub use last_words::LastWords;
+
 /// Bound on the launcher's own answers; it does nothing slow.
 const LAUNCHER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a target may take from SIGTERM to its end before it is killed.
@@ -94,45 +95,6 @@ pub enum SubjectError {
     /// Ctrl-C while waiting.
     #[error("interrupted")]
     Interrupted,
-}
-
-/// The end of a target's log.
-#[derive(Clone, Debug)]
-pub struct LastWords {
-    /// The whole log.
-    pub log: PathBuf,
-    /// Its last lines, empty ones left out.
-    pub lines: Vec<String>,
-}
-
-impl LastWords {
-    /// Reads the end of `log`; a log that is not there is an empty one.
-    #[must_use]
-    pub fn read(log: &Path) -> Self {
-        let bytes = fs::read(log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let written = text.lines().rev().filter(|line| !line.trim().is_empty());
-        let mut lines: Vec<String> = written.take(LAST_LINES).map(str::to_owned).collect();
-        lines.reverse();
-        Self {
-            log: log.to_owned(),
-            lines,
-        }
-    }
-}
-
-impl fmt::Display for LastWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.lines.is_empty() {
-            return write!(f, "it wrote nothing to its log {}", self.log.display());
-        }
-        let lines = self.lines.join("\n    ");
-        write!(
-            f,
-            "its last words were:\n    {lines}\n  (log: {})",
-            self.log.display()
-        )
-    }
 }
 
 /// The program that has the `launch` subcommand: normally the running `millpond` itself.

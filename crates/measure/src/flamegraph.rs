@@ -8,19 +8,25 @@
 //! perf_script   perf's samples as stacks
 //! tree          stacks that begin alike, laid upon each other
 //! svg           one picture; difference: one picture of two
+//! still         the same for a page that has its own style and runs nothing
+//! outline       the widest frames as a few lines, for a record
 //! pprof         the same for `go tool pprof` and everything that reads its files
 //! ```
 //!
 //! Absent on purpose: taking samples, files, and the terminal.
 
 mod difference;
+mod outline;
 mod perf_script;
 pub mod pprof;
 mod stacks;
+mod still;
 mod svg;
 mod tree;
 
 pub use difference::{Difference, draw_difference, fold_difference};
+pub use outline::{from_outline, outline};
 pub use perf_script::{Root, without_hash};
 pub use stacks::{FoldedError, HeavyFunction, Stacks};
+pub(crate) use still::{Still, still, still_difference};
 pub use svg::{Picture, Unit, draw};

@@ -36,3 +36,16 @@ pub(crate) const MARKS: &str =
 pub(crate) fn find<'a>(comparisons: &'a [Comparison], candidate: &str) -> Option<&'a Comparison> {
     comparisons.iter().find(|one| one.candidate == candidate)
 }
+
+/// How sure the least sure of the intervals is; `None` without any.
+pub(crate) fn least_confidence<'a>(
+    comparisons: impl IntoIterator<Item = &'a Comparison>,
+) -> Option<f64> {
+    let known = comparisons
+        .into_iter()
+        .filter(|one| one.estimate().is_some() && one.rounds > 1);
+    known
+        .map(|one| one.confidence)
+        .reduce(f64::min)
+        .filter(|least| *least > 0.0)
+}

@@ -193,6 +193,14 @@ pub fn format_percent(share: f64) -> String {
     format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
 
+/// The confidence of an interval in tenths of a percent, never rounded up: `98.3 %`, `95 %`.
+#[must_use]
+pub fn format_confidence(share: f64) -> String {
+    // What is 0.95 on paper may be a little less in binary.
+    let tenths = (share * 1_000.0 + 1e-6).floor() / 10.0;
+    format!("{tenths} %")
+}
+
 /// Seconds since 1970 as `2026-11-21 20:56:56 UTC`.
 #[must_use]
 pub fn format_utc(unix_s: u64) -> String {
@@ -281,6 +289,9 @@ mod tests {
         assert_eq!(format_percent(0.02), "2 %");
         assert_eq!(format_percent(0.005), "0.5 %");
         assert_eq!(format_percent(0.1234), "12 %");
+        assert_eq!(format_confidence(0.95), "95 %");
+        assert_eq!(format_confidence(1.0 - 0.05 / 3.0), "98.3 %");
+        assert_eq!(format_confidence(0.999_9), "99.9 %");
     }
 
     #[test]

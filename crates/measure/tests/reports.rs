@@ -184,6 +184,10 @@ fn html_stands_alone() {
         !page.contains("NaN") && !page.contains(">inf"),
         "no number without a value is drawn"
     );
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    let mut plain = record.clone();
+    plain.flame_graphs.clear();
+    let page = html::render(&plain);
     assert!(page.len() < 3 << 19, "{} bytes", page.len());
 }
 
@@ -245,15 +249,150 @@ fn a_large_page_stays_below_two_megabytes() {
     assert_eq!(record.candidates.len(), 19);
     let page = html::render(&record);
     assert!(page.len() <= 2_000_000, "{} bytes", page.len());
+    // Flame graphs get what is left, or say that nothing is.
+    let has_graphs = page.contains("Bytes asked for of glibc with pools");
+    assert!(has_graphs != page.contains("no room left to show them"));
     for part in [
         "Resident memory over time",
         "Sizes asked for",
         "How long blocks lived",
         "PUT throughput round by round",
         "PUT response time of each run",
+        "Where time and memory went",
         "To repeat it",
     ] {
         assert!(page.contains(part), "{part}");
+    }
+}
+
+/// Goal: every drawing is there for a wide page and for a phone, neither wider than its screen, and one of
+/// them is shown.
+#[test]
+fn drawings_have_a_form_for_phones() {
+    let page = html::render(&sample());
+    let figures: Vec<&str> = page.split("<figure>").skip(1).collect();
+    assert!(figures.len() > 20, "{}", figures.len());
+    for figure in figures {
+        let figure = figure.split("</figure>").next().unwrap();
+        let forms: Vec<&str> = figure.split("<svg ").skip(1).collect();
+        assert_eq!(forms.len(), 2, "{figure:.200}");
+        for (form, class, width) in [(forms[0], "wide", 1020.0), (forms[1], "narrow", 360.0)] {
+            assert!(form.contains(&format!("class=\"{class}\"")), "{form:.200}");
+            let rights = form.split("<rect ").skip(1).map(|rect| {
+                let number = |name: &str| -> f64 {
+                    let (_, rest) = rect.split_once(&format!(" {name}=\"")).unwrap();
+                    rest.split('"').next().unwrap().parse().unwrap()
+                };
+                let rect = format!(" {rect}");
+                let (_, rest) = rect.split_once(" x=\"").unwrap();
+                rest.split('"').next().unwrap().parse::<f64>().unwrap() + number("width")
+            });
+            for right in rights {
+                assert!(right <= width + 0.5, "{right} in {class}: {form:.200}");
+            }
+        }
+        assert!(!figure.contains("class=\"scroll\""), "{figure:.200}");
+    }
+    let style = include_str!("../src/report/html/style.css");
+    assert!(style.contains("svg.narrow { display: none"));
+    assert!(style.contains("svg.wide, details.desk { display: none; }"));
+}
+
+/// Goal: the page says how sure its intervals are: 95 % after one look, more of each look if there were to
+/// be several.
+#[test]
+fn the_page_says_how_sure_it_is() {
+    let mut record = sample();
+    let page = html::render(&record);
+    for part in [
+        "signed-rank one of at least 95\u{a0}%",
+        "corrected p \u{2264} 0.05,",
+        "the interval of 90\u{a0}% lies",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("were to be looked at"));
+    record.settings.looks.planned = vec![10, 18, 32];
+    record.analyse();
+    let page = html::render(&record);
+    for part in [
+        "signed-rank one of at least 98.3\u{a0}%",
+        "corrected p \u{2264} 0.0167,",
+        "the interval of 96.6\u{a0}% lies",
+        "up to 3 times",
+        "find differences of",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // What each question's intervals really are, which ranks make a little more.
+    let least = record.analysis.verdicts.memory.comparisons.iter();
+    let least = least.map(|one| one.confidence).fold(1.0, f64::min);
+    assert!(least >= 0.9833, "{least}");
+    let said = format!("intervals of {} %", (least * 1_000.0).floor() / 10.0);
+    let text = terminal::render(&record, &terminal::TerminalOptions::default());
+    let text = text.replace("\n   ", " ");
+    assert!(text.contains(&said), "{said}: {text}");
+    assert!(page.contains(&said.replace(" %", "\u{a0}%")), "{said}");
+}
+
+/// Goal: a value whose hardware counter was shared is marked as one, with what the mark means.
+#[test]
+fn scaled_values_are_marked() {
+    use millpond_measure::record::{Measure, Operation, Quantity};
+    let mut record = sample();
+    let measure = Measure::of(Operation::Put, Quantity::Throughput);
+    for round in &mut record.candidates[0].rounds {
+        round.scaled.insert(measure);
+    }
+    let text = terminal::render(&record, &terminal::TerminalOptions::default());
+    assert!(
+        text.contains(" ~2") && text.contains("~ is scaled"),
+        "{text}"
+    );
+    let page = html::render(&record);
+    assert!(page.contains("<td>~2") && page.contains("marked ~ is scaled"));
+}
+
+/// Goal: flame graphs run nothing in the page, are told apart by candidate and kind, and their functions
+/// stand in a table; without any there is no heading.
+#[test]
+fn flame_graphs_are_part_of_the_page() {
+    let mut record = sample();
+    let page = html::render(&record);
+    for part in [
+        "CPU time of glibc with pools",
+        "CPU time of mimalloc without pools",
+        "CPU time: mimalloc with pools against glibc with pools",
+        "Bytes asked for: mimalloc with pools against glibc with pools",
+        "CPU time: the functions that took most themselves",
+        "<title>invented::store::BlockBasedTable&lt;Reader0&gt;",
+        "<g class=\"flame\">",
+        "the directory flamegraphs beside this page",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("<script").count(), 1, "the data block only");
+    record.flame_graphs[0].frames = vec!["what is this".to_owned()];
+    assert!(html::render(&record).ends_with("</html>\n"));
+    record.flame_graphs.clear();
+    assert!(!html::render(&record).contains("Where time and memory went"));
+}
+
+/// Goal: the phases of a run stand behind its memory.
+#[test]
+fn memory_over_time_has_its_phases() {
+    let page = html::render(&sample());
+    let (_, rest) = page
+        .split_once("<figcaption>Resident memory over time")
+        .unwrap();
+    let figure = rest.split("</figure>").next().unwrap();
+    assert!(figure.contains("bands: the phases of glibc with pools"));
+    for phase in ["put throughput", "idle", "get latency"] {
+        assert_eq!(
+            figure.matches(&format!(">{phase}</text>")).count(),
+            2,
+            "{phase}"
+        );
     }
 }
 
@@ -278,8 +417,10 @@ fn html_can_be_walked_without_seeing() {
     for svg in page.split("<svg ").skip(1) {
         let whole = svg.split("</svg>").next().unwrap();
         assert!(whole.starts_with("role=\"img\" aria-label="), "{whole:.80}");
-        let (_, described) = whole.split_once("<desc>").unwrap();
-        assert!(!described.starts_with("</desc>"), "{whole:.120}");
+        if whole.contains("class=\"wide\"") {
+            let (_, described) = whole.split_once("<desc>").unwrap();
+            assert!(!described.starts_with("</desc>"), "{whole:.120}");
+        }
     }
     for table in page.split("<table").skip(1) {
         let whole = table.split("</table>").next().unwrap();

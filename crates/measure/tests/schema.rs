@@ -4,8 +4,8 @@ mod schema_check;
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, LookSettings, MeasureComparisons, NoiseFlag, NoiseKind, RoundStatus,
-    SteadyState,
+    ComparisonRecord, LoadHistograms, LoadReport, LookSettings, MeasureComparisons, NoiseFlag,
+    NoiseKind, RoundStatus, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use serde_json::Value;
@@ -153,21 +153,31 @@ fn another_checker_agrees() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("results.json");
     std::fs::write(&file, sample().to_json().unwrap()).unwrap();
-    let program = "import json, sys, jsonschema\n\
-        schema = json.load(open(sys.argv[1]))\n\
-        jsonschema.Draft202012Validator.check_schema(schema)\n\
-        jsonschema.Draft202012Validator(schema).validate(json.load(open(sys.argv[2])))\n";
-    let python = |program: &str| {
-        std::process::Command::new("python3")
-            .args(["-c", program, SCHEMA])
-            .arg(&file)
-            .output()
+    assert_eq!(schema_check::ask_another(SCHEMA, &file), Ok(()));
+}
+
+/// Goal: the schema of a load describes an empty record, and the checker knows what only that schema
+/// says: fields by a pattern, and text by one.
+#[test]
+fn a_load_is_described_too() {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load.schema.json");
+    let mut report = LoadReport::default();
+    let found = |report: &LoadReport| {
+        schema_check::problems(schema, &serde_json::to_value(report).unwrap())
     };
-    if !python("import jsonschema").is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: Python's jsonschema is not installed");
-        return;
-    }
-    let output = python(program).unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    report.statuses = [(200, 5), (404, 1)].into();
+    report.histograms = Some(LoadHistograms::default());
+    assert_eq!(found(&report), [""; 0]);
+    report.statuses = [(99, 1)].into();
+    assert_eq!(found(&report), ["record.statuses.99: is not described"]);
+    report.statuses = [(200, 0)].into();
+    assert_eq!(found(&report), ["record.statuses.200: 0 is beyond 1"]);
+    let mut json = serde_json::to_value(LoadReport::default()).unwrap();
+    json["histograms"] = serde_json::to_value(LoadHistograms::default()).unwrap();
+    json["histograms"]["response"] = "something else".into();
+    let problems = schema_check::problems(schema, &json);
+    assert!(
+        problems.iter().any(|one| one.contains("against pattern")),
+        "{problems:?}"
+    );
 }

@@ -1,63 +1,23 @@
 //! The records, in a file that is shared with the lab.
 //!
-//! Layout, in native-endian u64 words; the lab (`lab::profile::sampler`) knows the same numbers and
-//! writes the first line:
-//!
-//! ```text
-//! 0..8    magic, words for records, mean distance of samples in bytes, active (0 or 1), seed
-//! 16..24  words used, samples dropped, programs attached, samples without an unwinder
-//! 32..    records: [mark | finished | words of this record] [pid << 32 | first pid] [bytes | cut] stack
-//! ```
-//!
-//! A record's words are reserved by one addition; its first word is written first without the
-//! finished bit and last with it, so that a target that is killed in between leaves a gap of known
-//! length, or zeros, and nothing that could be taken for a sample.
+//! Its layout is `millpond_preload_shared::sample_file`.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
+use millpond_preload_shared::sample_file::{
+    ACTIVE, BARE, CAPACITY, DROPPED, MAGIC, MEAN_BYTES, PROGRAMS, RECORD_FINISHED,
+    RECORD_HEAD_WORDS, RECORD_MARK, RECORDS, SEED, SIZE_CUT, USED, WORD_BYTES,
+};
+
+use crate::mapping;
 use crate::unwind::Stack;
 
-const MAGIC: u64 = u64::from_ne_bytes(*b"mpSampl1");
 const PATH_VARIABLE: &CStr = c"MILLPOND_SAMPLE_FILE";
 
-const CAPACITY: usize = 1;
-const MEAN_BYTES: usize = 2;
-const ACTIVE: usize = 3;
-const SEED: usize = 4;
-const USED: usize = 16;
-const DROPPED: usize = 17;
-const PROGRAMS: usize = 18;
-const BARE: usize = 19;
-const RECORDS: usize = 32;
-
-const RECORD_MARK: u64 = 0x6d70_5265 << 32;
-const RECORD_FINISHED: u64 = 1 << 31;
-const SIZE_CUT: u64 = 1 << 63;
-const RECORD_HEAD_WORDS: usize = 3;
-
-const WORD_BYTES: usize = 8;
-const O_RDWR: c_int = 2;
-const O_CLOEXEC: c_int = 0o2_000_000;
-const SEEK_END: c_int = 2;
-const PROT_READ_WRITE: c_int = 3;
-const MAP_SHARED: c_int = 1;
-
 unsafe extern "C" {
-    fn getenv(name: *const c_char) -> *const c_char;
-    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
-    fn lseek(fd: c_int, offset: i64, whence: c_int) -> i64;
-    fn close(fd: c_int) -> c_int;
     fn getpid() -> c_int;
-    fn mmap(
-        at: *mut c_void,
-        n: usize,
-        prot: c_int,
-        flags: c_int,
-        fd: c_int,
-        off: i64,
-    ) -> *mut c_void;
 }
 
 const EARLY: u8 = 0;
@@ -184,40 +144,7 @@ fn word(index: usize) -> Option<&'static AtomicU64> {
 }
 
 fn map_file() -> Option<()> {
-    // SAFETY: constructors run before the program can change its environment from another thread;
-    // getenv returns NULL or a string ending in NUL, which open only reads.
-    let fd = unsafe {
-        let path = getenv(PATH_VARIABLE.as_ptr());
-        if path.is_null() {
-            return None;
-        }
-        open(path, O_RDWR | O_CLOEXEC)
-    };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: `fd` is open; a shared mapping of a regular file at an address of the kernel's choice
-    // touches no existing memory; the mapping outlives the descriptor.
-    let (mapping, len_bytes) = unsafe {
-        let len_bytes = usize::try_from(lseek(fd, 0, SEEK_END)).unwrap_or(0);
-        let mapping = if len_bytes >= RECORDS * WORD_BYTES {
-            mmap(
-                ptr::null_mut(),
-                len_bytes,
-                PROT_READ_WRITE,
-                MAP_SHARED,
-                fd,
-                0,
-            )
-        } else {
-            usize::MAX as *mut c_void
-        };
-        close(fd);
-        (mapping, len_bytes)
-    };
-    if mapping as usize == usize::MAX {
-        return None;
-    }
+    let (mapping, len_bytes) = mapping::of_file_in(PATH_VARIABLE, RECORDS * WORD_BYTES)?;
     let words: *mut AtomicU64 = mapping.cast();
     let len = len_bytes / WORD_BYTES;
     // SAFETY: the mapping has at least RECORDS words.

@@ -7,7 +7,7 @@
 //! A block is sampled when the bytes asked for by its thread reach the next point (`sampling`).
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -16,27 +16,19 @@ use millpond_preload_shared::heap_file::{
 };
 use millpond_preload_shared::sampling::{gap_bytes, next_random, seed};
 
+use crate::mapping;
 use crate::samples::{Sample, Samples, now_ns};
 use crate::thread_slot;
 
 const PATH_VARIABLE: &CStr = c"MILLPOND_TRACE_FILE";
 const FILE_BYTES: usize = size_of::<HeapFile>();
 
-const O_RDWR: c_int = 2;
-const O_CLOEXEC: c_int = 0o2_000_000;
-const SEEK_END: c_int = 2;
-const PROT_READ_WRITE: c_int = 3;
-const MAP_SHARED: c_int = 1;
 /// In the place of a thread's record: it counts into the shared one from now on.
 const SHARED_FROM_NOW_ON: usize = 1;
 /// No sample for this long: there are none.
 const NEVER_BYTES: u64 = i64::MAX as u64;
 
 unsafe extern "C" {
-    fn getenv(name: *const c_char) -> *const c_char;
-    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
-    fn lseek(fd: c_int, offset: i64, whence: c_int) -> i64;
-    fn close(fd: c_int) -> c_int;
     fn getpid() -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
     fn pthread_atfork(
@@ -44,14 +36,6 @@ unsafe extern "C" {
         in_parent: Option<extern "C" fn()>,
         in_child: Option<extern "C" fn()>,
     ) -> c_int;
-    fn mmap(
-        at: *mut c_void,
-        n: usize,
-        prot: c_int,
-        flags: c_int,
-        fd: c_int,
-        off: i64,
-    ) -> *mut c_void;
 }
 
 struct EarlyThread(UnsafeCell<Thread>);
@@ -360,41 +344,9 @@ pub(crate) fn attach() {
 }
 
 fn map_file() -> Option<*mut HeapFile> {
-    // SAFETY: constructors run before the program can change its environment from another thread;
-    // getenv returns NULL or a string ending in NUL, which open only reads.
-    let fd = unsafe {
-        let path = getenv(PATH_VARIABLE.as_ptr());
-        if path.is_null() {
-            return None;
-        }
-        open(path, O_RDWR | O_CLOEXEC)
-    };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: `fd` is open; a shared mapping of a regular file at an address of the kernel's choice
-    // touches no existing memory; the mapping outlives the descriptor.
-    let mapping = unsafe {
-        let mapping = if lseek(fd, 0, SEEK_END) >= FILE_BYTES as i64 {
-            mmap(
-                ptr::null_mut(),
-                FILE_BYTES,
-                PROT_READ_WRITE,
-                MAP_SHARED,
-                fd,
-                0,
-            )
-        } else {
-            usize::MAX as *mut c_void
-        };
-        close(fd);
-        mapping
-    };
-    if mapping as usize == usize::MAX {
-        return None;
-    }
+    let (mapping, _) = mapping::of_file_in(PATH_VARIABLE, FILE_BYTES)?;
     let mapped: *mut HeapFile = mapping.cast();
-    // SAFETY: the mapping is page aligned and FILE_BYTES long, and any bytes are valid atomics.
+    // SAFETY: the mapping is page aligned and at least FILE_BYTES long, and any bytes are valid atomics.
     let header = unsafe { &(*mapped).header };
     let known = header.magic.load(Ordering::Relaxed) == MAGIC
         && header.file_bytes.load(Ordering::Relaxed) == FILE_BYTES as u64;

@@ -23,8 +23,11 @@
 
 mod bootstrap;
 mod count;
+mod mapping;
 mod next;
 mod operators;
+mod passed_on;
+mod runtime;
 mod samples;
 mod thread_slot;
 
@@ -33,18 +36,6 @@ use core::ptr;
 
 const EINVAL: c_int = 22;
 const ENOMEM: c_int = 12;
-
-#[cfg(all(panic = "abort", not(test)))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: abort takes nothing and does not return.
-    unsafe { next::abort() }
-}
-
-// The prebuilt core library names the unwinder's personality; with `panic = "abort"` it is never
-// called. Assembly, so that the symbol stays inside this object.
-#[cfg(all(panic = "abort", not(test)))]
-core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
 
 /// Runs before the program's own constructors: finds the next allocator and maps the counters.
 extern "C" fn start() {
@@ -120,22 +111,6 @@ unsafe extern "C" fn realloc(block: *mut c_void, size_bytes: usize) -> *mut c_vo
     }
     count::was_reallocation();
     counted(size_bytes, moved)
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn reallocarray(
-    block: *mut c_void,
-    count: usize,
-    size_bytes: usize,
-) -> *mut c_void {
-    match count.checked_mul(size_bytes) {
-        // SAFETY: the caller's promise about `block` is passed on unchanged.
-        Some(total_bytes) => unsafe { realloc(block, total_bytes) },
-        None => {
-            next::set_errno(ENOMEM);
-            ptr::null_mut()
-        }
-    }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -225,20 +200,4 @@ unsafe extern "C" fn pvalloc(size_bytes: usize) -> *mut c_void {
     }
     // SAFETY: the next allocator's pvalloc accepts any size.
     counted(size_bytes, unsafe { next::pvalloc(size_bytes) })
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
-    if block.is_null() {
-        return 0;
-    }
-    if bootstrap::owns(block) {
-        // SAFETY: `owns` says that the block came from the bootstrap memory.
-        return unsafe { bootstrap::block_bytes(block) };
-    }
-    if !next::ready() {
-        return 0;
-    }
-    // SAFETY: a block not ours came from the next allocator, as the caller promises.
-    unsafe { next::malloc_usable_size(block) }
 }

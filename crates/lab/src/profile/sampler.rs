@@ -1,6 +1,6 @@
 //! The sampler of heap calls as the lab uses it: its object and its file, and what stands in there.
 //!
-//! Layout of the file: see `preload/sample/src/file.rs`. A sample stands for more than itself: a call
+//! Layout of the file: `millpond_preload_shared::sample_file`. A sample stands for more than itself: a call
 //! of `s` bytes was seen with probability `1 - exp(-s/R)`, so it counts for the inverse of that in
 //! calls, and for `s` times as much in bytes. Each sample is scaled by itself; only then are they
 //! summed, which keeps sums over any set of calls without bias.
@@ -10,6 +10,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use millpond_preload_shared::sample_file::{
+    ACTIVE, BARE, CAPACITY, DROPPED, MAGIC, MEAN_BYTES, PROGRAMS, RECORD_FINISHED,
+    RECORD_HEAD_WORDS, RECORD_MARK, RECORDS, SEED, SIZE_CUT, USED, WORD_BYTES,
+};
 use millpond_preload_shared::sampling;
 
 use crate::embedded::{self, PrivateDirectory};
@@ -17,21 +21,6 @@ use crate::session::Front;
 
 /// The variable that names the file to the object.
 const PATH_VARIABLE: &str = "MILLPOND_SAMPLE_FILE";
-const MAGIC: &[u8; 8] = b"mpSampl1";
-const WORD_BYTES: u64 = 8;
-const CAPACITY: u64 = 1;
-const MEAN_BYTES: u64 = 2;
-const ACTIVE: u64 = 3;
-const SEED: u64 = 4;
-const USED: u64 = 16;
-const DROPPED: u64 = 17;
-const PROGRAMS: u64 = 18;
-const BARE: u64 = 19;
-const RECORDS: u64 = 32;
-const RECORD_MARK: u64 = 0x6d70_5265;
-const RECORD_FINISHED: u64 = 1 << 31;
-const RECORD_HEAD_WORDS: usize = 3;
-const SIZE_CUT: u64 = 1 << 63;
 /// 64 MiB, of which only what is written takes room: some 200,000 samples, a hundred times what a
 /// second gives at the usual distance.
 const CAPACITY_WORDS: u64 = 8 << 20;
@@ -94,14 +83,14 @@ impl Sampler {
             .open(&path)?;
         // A target may run as another user; who does not know the directory's name does not get here.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-        file.set_len((RECORDS + CAPACITY_WORDS) * WORD_BYTES)?;
+        file.set_len(offset_bytes(RECORDS) + CAPACITY_WORDS * WORD_BYTES as u64)?;
         let sampler = Self {
             object,
             path,
             file,
             _directory: directory,
         };
-        sampler.file.write_all_at(MAGIC, 0)?;
+        sampler.set(0, MAGIC)?;
         sampler.set(CAPACITY, CAPACITY_WORDS)?;
         sampler.set(MEAN_BYTES, mean_bytes)?;
         sampler.set(SEED, seed)?;
@@ -130,8 +119,8 @@ impl Sampler {
     /// Everything so far. Valid while the target runs and after it was killed.
     pub(super) fn harvest(&self) -> io::Result<Harvest> {
         let used = self.word(USED)?.min(CAPACITY_WORDS);
-        let mut bytes = vec![0_u8; usize::try_from(used * WORD_BYTES).unwrap_or(0)];
-        self.file.read_exact_at(&mut bytes, RECORDS * WORD_BYTES)?;
+        let mut bytes = vec![0_u8; usize::try_from(used * WORD_BYTES as u64).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, offset_bytes(RECORDS))?;
         let words: Vec<u64> = bytes
             .chunks_exact(8)
             .filter_map(|word| word.try_into().ok())
@@ -145,16 +134,21 @@ impl Sampler {
         })
     }
 
-    fn word(&self, index: u64) -> io::Result<u64> {
+    fn word(&self, index: usize) -> io::Result<u64> {
         let mut word = [0_u8; 8];
-        self.file.read_exact_at(&mut word, index * WORD_BYTES)?;
+        self.file.read_exact_at(&mut word, offset_bytes(index))?;
         Ok(u64::from_ne_bytes(word))
     }
 
-    fn set(&self, index: u64, value: u64) -> io::Result<()> {
+    fn set(&self, index: usize, value: u64) -> io::Result<()> {
         self.file
-            .write_all_at(&value.to_ne_bytes(), index * WORD_BYTES)
+            .write_all_at(&value.to_ne_bytes(), offset_bytes(index))
     }
+}
+
+/// Where a word stands in the file.
+const fn offset_bytes(index: usize) -> u64 {
+    (index * WORD_BYTES) as u64
 }
 
 /// The finished records. What a killed process left unfinished is a gap of known length, or zeros.
@@ -163,7 +157,7 @@ fn parse(words: &[u64]) -> Vec<Sample> {
     let mut at = 0;
     while let Some(&head) = words.get(at) {
         let len = usize::try_from(head & (RECORD_FINISHED - 1)).unwrap_or(0);
-        if head >> 32 != RECORD_MARK || len < RECORD_HEAD_WORDS {
+        if head >> 32 != RECORD_MARK >> 32 || len < RECORD_HEAD_WORDS {
             at += 1;
             continue;
         }
@@ -190,7 +184,7 @@ mod tests {
     /// Goal: gaps and unfinished records are passed over, and nothing after them is lost.
     #[test]
     fn what_a_killed_process_left_is_passed_over() {
-        let head = |len: u64| RECORD_MARK << 32 | len;
+        let head = |len: u64| RECORD_MARK | len;
         let words = [
             0,
             head(4) | RECORD_FINISHED,

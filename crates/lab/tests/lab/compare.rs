@@ -377,6 +377,7 @@ fn rounds_end_by_themselves() {
                 .expect("metric"),
         ],
         timeout: std::time::Duration::from_secs(5),
+        warm_ups: 0,
     });
     let (outcome, events) = run(&config);
     let record = outcome.unwrap().record;

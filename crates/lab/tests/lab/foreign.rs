@@ -15,7 +15,7 @@ use millpond_lab::{CompareConfig, CompareOutcome, LabError, LoadCommand, compare
 use millpond_measure::record::{Measure, Operation, Quantity, RoundStatus};
 
 use crate::common::{
-    free_address, has_program, node_server, probe, redis_server, short_comparison,
+    free_address, has_program, node_server, probe, python_server, redis_server, short_comparison,
 };
 
 const REQUESTS: u32 = 2_000;
@@ -33,6 +33,7 @@ fn load(line: &str, metrics: &[&str]) -> LoadCommand {
         line: line.to_owned(),
         metrics: metrics.collect(),
         timeout: Duration::from_secs(60),
+        warm_ups: 0,
     }
 }
 
@@ -116,6 +117,37 @@ fn redis_is_compared_by_its_own_benchmark() {
     );
     let text = fs::read_to_string(&outcome.results).unwrap();
     assert!(text.contains("request.custom:longest:ms:lower"));
+}
+
+/// Goal: a load that has to warm up runs as often as was asked for before the time that counts, in the
+/// try-out as in every run, and the record says so.
+#[test]
+fn a_load_warms_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let count = directory.path().join("count");
+    let address = free_address();
+    let mut config = short_comparison(
+        directory.path(),
+        &python_server(address),
+        address,
+        vec!["glibc".to_owned()],
+    );
+    let line = format!("echo once >> '{}'; echo rate 1000", count.display());
+    let mut command = load(&line, &["throughput=regex:rate ([0-9]+)"]);
+    command.warm_ups = 2;
+    config.load_command = Some(command);
+    let outcome = compare(&config, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    let text = fs::read_to_string(&count).unwrap();
+    // The try-out of the one candidate, and two rounds of it and its double.
+    assert_eq!(text.lines().count(), 3 + 2 * 2 * 3);
+    assert_eq!(outcome.record.settings.load_warm_ups, 2);
+    let course = outcome.record.candidates[0].rounds[0]
+        .memory_course
+        .as_ref();
+    let phases = course.map_or(&[][..], |course| &course.phases);
+    let names: Vec<&str> = phases.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["warm-up", "load", "idle"]);
 }
 
 /// Goal: a load that fails, hangs, or does not say what it was to say is a reason, never a number.

@@ -1,9 +1,11 @@
-//! The lab on real processes of this system: python, nginx, redis, shell scripts, small C programs.
+//! The lab on real processes of this system: python, nginx, redis, node, Java, shell scripts, small C programs.
 
 mod common;
 mod subject;
 mod presence;
 mod heap;
 mod compare;
+mod flames;
 mod foreign;
 mod profile;
+mod runtimes;

@@ -43,6 +43,7 @@ fn known(directory: &Path, line: &str) -> ProfileConfig {
         line: line.to_owned(),
         metrics: Vec::new(),
         timeout: Duration::from_secs(60),
+        warm_ups: 0,
     });
     config
 }
@@ -308,6 +309,7 @@ fn redis_under_its_own_benchmark() {
         line: "redis-benchmark -p $MILLPOND_PORT -t set -n 40000 -r 100000 -c 5 -q".to_owned(),
         metrics: Vec::new(),
         timeout: Duration::from_secs(60),
+        warm_ups: 0,
     });
     let outcome = run(&config).unwrap();
     let candidate = &outcome.record.candidates[0];

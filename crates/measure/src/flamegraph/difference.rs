@@ -40,11 +40,18 @@ pub fn draw_difference(before: &Stacks, after: &Stacks, what: &Difference<'_>) -
         what.unit.format(root.after),
         what.after,
     );
-    let look = |_: &str, frame: &Frame<'_>| Look {
+    render(&root, what.title, &note, &look_of_two(&root, what))
+}
+
+/// How the boxes of a difference look.
+pub(super) fn look_of_two<'a>(
+    root: &'a Frame<'_>,
+    what: &'a Difference<'_>,
+) -> impl Fn(&str, &Frame<'_>) -> Look + 'a {
+    move |_, frame| Look {
         fill: colour(frame, what.weight_per_sample),
-        words: words(frame, &root, what),
-    };
-    render(&root, what.title, &note, &look)
+        words: words(frame, root, what),
+    }
 }
 
 /// Both weights behind each stack, `outer;inner BEFORE AFTER`: what difffolded.pl writes.

@@ -80,17 +80,26 @@ pub fn draw(stacks: &Stacks, picture: &Picture<'_>) -> String {
         "" => picture.unit.format(total),
         note => format!("{}; {note}", picture.unit.format(total)),
     };
-    let (first, span) = picture.unit.hues();
-    let look = |name: &str, frame: &Frame<'_>| Look {
+    render(
+        &root,
+        picture.title,
+        &note,
+        &look_of_one(picture.unit, total),
+    )
+}
+
+/// How the boxes of a single profile look.
+pub(super) fn look_of_one(unit: Unit, total: u64) -> impl Fn(&str, &Frame<'_>) -> Look {
+    let (first, span) = unit.hues();
+    move |name, frame| Look {
         fill: colour(name, first, span),
         words: format!(
             "{} ({}), {} in itself",
-            picture.unit.format(frame.after),
+            unit.format(frame.after),
             percent(frame.after, total),
             percent(frame.own(), total)
         ),
-    };
-    render(&root, picture.title, &note, &look)
+    }
 }
 
 /// How one box looks, and what it says when pointed at below its name.
@@ -106,16 +115,16 @@ pub(super) fn render(
     note: &str,
     look: &dyn Fn(&str, &Frame<'_>) -> Look,
 ) -> String {
-    let scale = (WIDTH - 2.0 * MARGIN) / root.width().max(1) as f64;
-    let mut drawing = Drawing {
-        text: String::new(),
-        rows: 0,
-        total: root.width(),
-        scale,
-        look,
+    let place = Place {
+        left: MARGIN,
+        top: HEAD_HEIGHT,
+        width: WIDTH - 2.0 * MARGIN,
+        width_min: BOX_WIDTH_MIN,
+        is_alive: true,
+        has_titles: true,
     };
-    drawing.callees(root, MARGIN, 0);
-    let height = HEAD_HEIGHT + FRAME_HEIGHT * drawing.rows as f64 + MARGIN;
+    let drawing = Drawing::of(root, place, look);
+    let height = HEAD_HEIGHT + drawing.height() + MARGIN;
     let field_left = WIDTH - MARGIN - 250.0;
     let (title, note) = (escaped(title), escaped(note));
     format!(
@@ -136,20 +145,58 @@ pub(super) fn render(
     )
 }
 
-struct Drawing<'a> {
-    text: String,
+/// Where the boxes are drawn, and what for.
+pub(super) struct Place {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) width: f64,
+    /// Narrower boxes are left out.
+    pub(super) width_min: f64,
+    /// With what the script and the keyboard need.
+    pub(super) is_alive: bool,
+    /// With what a pointer shows.
+    pub(super) has_titles: bool,
+}
+
+/// All boxes of a tree.
+pub(super) struct Drawing<'a> {
+    pub(super) text: String,
     rows: usize,
     total: u64,
     scale: f64,
+    place: Place,
     look: &'a dyn Fn(&str, &Frame<'_>) -> Look,
 }
 
-impl Drawing<'_> {
+impl<'a> Drawing<'a> {
+    pub(super) fn of(
+        root: &Frame<'_>,
+        place: Place,
+        look: &'a dyn Fn(&str, &Frame<'_>) -> Look,
+    ) -> Self {
+        let mut drawing = Self {
+            text: String::new(),
+            rows: 0,
+            total: root.width(),
+            scale: place.width / root.width().max(1) as f64,
+            place,
+            look,
+        };
+        let left = drawing.place.left;
+        drawing.callees(root, left, 0);
+        drawing
+    }
+
+    /// From the first row to the last.
+    pub(super) fn height(&self) -> f64 {
+        FRAME_HEIGHT * self.rows as f64
+    }
+
     fn callees(&mut self, frame: &Frame<'_>, left: f64, depth: usize) {
         let mut left = left;
         for (name, callee) in &frame.callees {
             let width = callee.width() as f64 * self.scale;
-            if width >= BOX_WIDTH_MIN && depth < DEPTH_MAX {
+            if width >= self.place.width_min && depth < DEPTH_MAX {
                 self.frame(name, callee, left, width, depth);
                 self.callees(callee, left, depth + 1);
             }
@@ -159,21 +206,25 @@ impl Drawing<'_> {
 
     fn frame(&mut self, name: &str, frame: &Frame<'_>, left: f64, width: f64, depth: usize) {
         self.rows = self.rows.max(depth + 1);
-        let top = HEAD_HEIGHT + FRAME_HEIGHT * depth as f64;
+        let top = self.place.top + FRAME_HEIGHT * depth as f64;
         let Look { fill, words } = (self.look)(name, frame);
-        let focus = if frame.width() as f64 >= SHARE_WITH_FOCUS * self.total as f64 {
-            " tabindex=\"0\""
+        let is_wide = frame.width() as f64 >= SHARE_WITH_FOCUS * self.total as f64;
+        let head = match (self.place.is_alive, is_wide) {
+            (false, _) => "<g>",
+            (true, false) => "<g class=\"box\">",
+            (true, true) => "<g class=\"box\" tabindex=\"0\">",
+        };
+        let title = if self.place.has_titles {
+            format!("<title>{}\n{}</title>", escaped(name), escaped(&words))
         } else {
-            ""
+            String::new()
         };
         let inner = (width - 0.5).max(BOX_WIDTH_MIN);
         // Writing to a String cannot fail.
         let _ = write!(
             self.text,
-            "<g class=\"box\"{focus}><title>{}\n{}</title><rect x=\"{left:.2}\" y=\"{top}\" \
-             width=\"{inner:.2}\" height=\"16\" rx=\"1\" fill=\"{fill}\"/>",
-            escaped(name),
-            escaped(&words)
+            "{head}{title}<rect x=\"{left:.2}\" y=\"{top}\" width=\"{inner:.2}\" height=\"16\" rx=\"1\" \
+             fill=\"{fill}\"/>"
         );
         if let Some(label) = label(name, width) {
             let (left, baseline) = (left + 2.0, top + 12.0);

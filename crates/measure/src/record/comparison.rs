@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CandidateRounds, FORMAT_VERSION, Measure, Recommendation, Regression};
+use super::{CandidateRounds, FORMAT_VERSION, FlameGraph, Measure, Recommendation, Regression};
 use crate::environment::Environment;
 use crate::statistics::{Comparison, Looks};
 
@@ -56,6 +56,8 @@ pub struct Settings {
     pub memory_requests: u64,
     /// The user's own command that makes the load, in the place of our generator.
     pub load_command: Option<String>,
+    /// How often that runs in each run before the time that counts.
+    pub load_warm_ups: u32,
     /// Length of one closed-loop phase.
     pub throughput_phase_ns: u64,
     /// Length of one constant-rate phase.
@@ -206,6 +208,9 @@ pub struct ComparisonRecord {
     pub counters: String,
     /// The candidates with their rounds.
     pub candidates: Vec<CandidateRounds>,
+    /// With `--profile`: where the time and the memory of some candidates went, the baseline first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flame_graphs: Vec<FlameGraph>,
     /// With `--baseline`: this comparison against an earlier record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regression: Option<Regression>,

@@ -7,6 +7,18 @@ use crate::series::Series;
 /// More points are not told apart in a drawing, and a record holds hundreds of runs.
 const POINTS_MAX: usize = 48;
 
+/// What a run was at, for a time.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CoursePhase {
+    /// `put throughput`, `idle`, `get latency`, ...
+    pub name: String,
+    /// When it began, since the server began to serve.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+}
+
 /// Memory since the server began to serve, of all its processes. No verdict is made from it.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -15,6 +27,9 @@ pub struct MemoryCourse {
     pub at_ns: Vec<u64>,
     /// How much was resident then: in each stretch of time the most, at the end the last.
     pub rss_bytes: Vec<u64>,
+    /// What the run was at, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<CoursePhase>,
 }
 
 impl MemoryCourse {
@@ -41,6 +56,24 @@ impl MemoryCourse {
             course.rss_bytes.push(point.value.max(0.0) as u64);
         }
         Some(course)
+    }
+
+    /// Bytes at a moment, on the line through the points.
+    #[must_use]
+    pub fn bytes_at(&self, at_s: f64) -> f64 {
+        let mut before: Option<(f64, f64)> = None;
+        for (point_s, bytes) in self.points() {
+            if point_s >= at_s {
+                return match before {
+                    Some((from_s, from)) if point_s > from_s => {
+                        from + (bytes - from) * (at_s - from_s) / (point_s - from_s)
+                    }
+                    _ => bytes,
+                };
+            }
+            before = Some((point_s, bytes));
+        }
+        before.map_or(0.0, |(_, bytes)| bytes)
     }
 
     /// Seconds and bytes.
@@ -77,5 +110,18 @@ mod tests {
         let short = MemoryCourse::thinned(&series(3)).unwrap();
         assert_eq!(short.points().count(), 3);
         assert_eq!(MemoryCourse::thinned(&series(1)), None);
+    }
+
+    /// Goal: a mark lies on the drawn line, before its first point and after its last one too.
+    #[test]
+    fn marks_lie_on_the_line() {
+        let course = MemoryCourse {
+            at_ns: vec![1_000_000_000, 3_000_000_000],
+            rss_bytes: vec![100, 300],
+            ..MemoryCourse::default()
+        };
+        let found = [0.5, 1.0, 2.0, 3.0, 9.0].map(|at_s| course.bytes_at(at_s));
+        assert_eq!(found, [100.0, 100.0, 200.0, 300.0, 300.0]);
+        assert_eq!(MemoryCourse::default().bytes_at(1.0), 0.0);
     }
 }

@@ -154,6 +154,7 @@ fn load(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Result<(), Incomp
         let settings = &record.settings;
         [
             ("the load command", shown(settings.load_command.as_ref())),
+            ("its warm-up", settings.load_warm_ups.to_string()),
             (
                 "the number of connections",
                 settings.connections.to_string(),

@@ -2,13 +2,16 @@
 //!
 //! Nothing is fetched and nothing runs: the drawings are SVG made here, the style is inline, a
 //! content security policy forbids everything else. Opens from `file://`, prints, follows the
-//! reader's light or dark setting. The raw record stands at the end of the file, so that the
+//! reader's light or dark setting; every drawing is there twice, for a wide page and for a phone, and the
+//! style shows one. The raw record stands at the end of the file, so that the
 //! numbers can be analysed again from the report alone.
 
 mod frame;
 mod commands;
 mod memory_course;
 mod heap;
+mod flames;
+mod legend;
 mod svg;
 mod scale;
 mod forest;

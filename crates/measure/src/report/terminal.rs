@@ -3,12 +3,12 @@
 //! At most 100 columns: measures that do not fit are left to the HTML report. Colour only if asked
 //! for, and never as the only carrier of a meaning.
 
-use super::{MARKS, find, mark};
+use super::{MARKS, find, least_confidence, mark};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
 };
 use crate::statistics::{Comparison, Verdict};
-use crate::units::{format_bytes, format_count, format_duration_ns, format_utc};
+use crate::units::{format_bytes, format_confidence, format_count, format_duration_ns, format_utc};
 
 /// How to print.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -40,11 +40,11 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
         text += &wrap(&question.sentence, width, "  ");
         if !question.resolution.is_empty() {
-            text += &wrap(
-                &format!("  ({})", question.resolution.trim_end_matches('.')),
-                width,
-                "   ",
-            );
+            let mut shown = question.resolution.trim_end_matches('.').to_owned();
+            if let Some(least) = least_confidence(&question.comparisons) {
+                shown += &format!("; intervals of {}", format_confidence(least));
+            }
+            text += &wrap(&format!("  ({shown})"), width, "   ");
         }
     }
     let recommendation = &record.analysis.recommendation;
@@ -154,6 +154,10 @@ fn legend(record: &ComparisonRecord) -> String {
         .any(|one| one.role == Role::BaselineAgain)
     {
         text += ". \"(again)\" is the baseline run twice: a difference there is a false alarm";
+    }
+    let is_scaled = |one: &CandidateRounds| one.rounds.iter().any(|round| !round.scaled.is_empty());
+    if record.candidates.iter().any(is_scaled) {
+        text += ". ~ is scaled: the hardware counter took turns with others";
     }
     text + "."
 }

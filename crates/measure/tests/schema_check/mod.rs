@@ -3,8 +3,12 @@
 //!
 //! It is stricter than the schema in one thing: an object whose fields are listed may have no other.
 //! Readers have to accept unknown fields; a writer must not have any that are not described.
+//!
+//! Included by the tests of every crate that writes such a record.
 
 use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
 
 /// Every place where `record` breaks the schema in `file`, in words.
 pub(crate) fn problems(file: &str, record: &Value) -> Vec<String> {
@@ -16,6 +20,30 @@ pub(crate) fn problems(file: &str, record: &Value) -> Vec<String> {
     };
     checker.check(record, &root, "record");
     checker.problems
+}
+
+/// The same asked of a checker that is not ours, Python's: the schema is one of its draft, and the
+/// record in the file `record` is valid. Without that checker nothing is known, which is said.
+pub(crate) fn ask_another(schema: &str, record: &Path) -> Result<(), String> {
+    let program = "import json, sys, jsonschema\n\
+        schema = json.load(open(sys.argv[1]))\n\
+        jsonschema.Draft202012Validator.check_schema(schema)\n\
+        jsonschema.Draft202012Validator(schema).validate(json.load(open(sys.argv[2])))\n";
+    let python = |program: &str| {
+        Command::new("python3")
+            .args(["-c", program, schema])
+            .arg(record)
+            .output()
+    };
+    if !python("import jsonschema").is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: Python's jsonschema is not installed");
+        return Ok(());
+    }
+    match python(program) {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 struct Checker<'a> {
@@ -30,7 +58,14 @@ impl Checker<'_> {
         };
         for (keyword, argument) in keywords {
             match keyword.as_str() {
-                "$schema" | "$defs" | "title" | "description" | "properties" => {}
+                // `check_fields` has the last three.
+                "$schema"
+                | "$defs"
+                | "title"
+                | "description"
+                | "properties"
+                | "patternProperties"
+                | "additionalProperties" => {}
                 "$ref" => self.check_reference(value, argument, path),
                 "type" => self.expect(is_of_type(value, argument), path, "type", argument, value),
                 "enum" => {
@@ -54,12 +89,6 @@ impl Checker<'_> {
                         self.check(&Value::from(name.as_str()), argument, &path);
                     }
                 }
-                "additionalProperties" => {
-                    let fields = value.as_object().into_iter().flatten();
-                    for (name, field) in fields {
-                        self.check(field, argument, &format!("{path}.{name}"));
-                    }
-                }
                 unknown => self.fail(path, &format!("the checker does not know {unknown}")),
             }
         }
@@ -67,19 +96,37 @@ impl Checker<'_> {
     }
 
     fn check_fields(&mut self, value: &Value, schema: &Value, path: &str) {
-        let (Some(fields), Some(known)) = (value.as_object(), schema.get("properties")) else {
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        let listed = schema.get("properties");
+        let others = schema.get("additionalProperties");
+        let Some(fields) = value.as_object() else {
             return;
         };
+        if listed.is_none() && patterns.is_none() && others.is_none() {
+            return;
+        }
+        if listed.is_some() && schema.get("required").is_none() {
+            self.fail(
+                path,
+                "its schema does not say which fields are always there",
+            );
+        }
         for (name, field) in fields {
             let path = format!("{path}.{name}");
-            match known.get(name) {
-                Some(schema) => {
+            let mut matching = patterns.into_iter().flatten();
+            let matching = matching.find(|(pattern, _)| matches(name, pattern) == Some(true));
+            match (listed.and_then(|known| known.get(name)), matching) {
+                (Some(schema), _) => {
                     if schema.get("description").is_none() {
                         self.fail(&path, "has no description");
                     }
                     self.check(field, schema, &path);
                 }
-                None => self.fail(&path, "is not described"),
+                (None, Some((_, schema))) => self.check(field, schema, &path),
+                (None, None) => match others {
+                    Some(schema) if schema.is_object() => self.check(field, schema, &path),
+                    _ => self.fail(&path, "is not described"),
+                },
             }
         }
     }
@@ -137,29 +184,17 @@ impl Checker<'_> {
         }
     }
 
-    /// Only the one pattern there is: names of measures.
     fn check_pattern(&mut self, value: &Value, pattern: &Value, path: &str) {
-        let Some(name) = value.as_str() else { return };
-        let quantity = name.split_once('.').map_or(name, |(operation, rest)| {
-            let known = ["put", "get", "request"].contains(&operation);
-            if known { rest } else { "" }
-        });
-        let is_word = |word: &str| {
-            let ours = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_');
-            !word.is_empty() && word.chars().all(ours)
+        let (Some(text), Some(wanted)) = (value.as_str(), pattern.as_str()) else {
+            return;
         };
-        let is_custom = |words: &[&str]| {
-            matches!(words, ["custom", name, unit, "higher" | "lower"]
-                if !name.is_empty() && !unit.is_empty())
-        };
-        let words: Vec<&str> = quantity.split(':').collect();
-        self.expect(
-            is_word(quantity) || is_custom(&words),
-            path,
-            "pattern",
-            pattern,
-            value,
-        );
+        match matches(text, wanted) {
+            Some(holds) => self.expect(holds, path, "pattern", pattern, value),
+            None => self.fail(
+                path,
+                &format!("the checker does not know the pattern {wanted}"),
+            ),
+        }
     }
 
     fn expect(&mut self, holds: bool, path: &str, keyword: &str, wanted: &Value, found: &Value) {
@@ -172,6 +207,40 @@ impl Checker<'_> {
     fn fail(&mut self, path: &str, problem: &str) {
         self.problems.push(format!("{path}: {problem}"));
     }
+}
+
+/// The patterns there are, each by hand; `None`: another one.
+fn matches(text: &str, pattern: &str) -> Option<bool> {
+    match pattern {
+        MEASURE => Some(is_measure(text)),
+        "^HISTFAAA" => Some(text.starts_with("HISTFAAA")),
+        "^[1-9][0-9]{2}$" => {
+            let digits = text.as_bytes();
+            let is_number = digits.iter().all(u8::is_ascii_digit);
+            Some(digits.len() == 3 && is_number && digits[0] != b'0')
+        }
+        _ => None,
+    }
+}
+
+const MEASURE: &str = "^((put|get|request)\\.)?([a-z0-9_]+|custom:[^:.]+:[^:.]+:(higher|lower))$";
+
+/// The name of a measure.
+fn is_measure(name: &str) -> bool {
+    let quantity = name.split_once('.').map_or(name, |(operation, rest)| {
+        let known = ["put", "get", "request"].contains(&operation);
+        if known { rest } else { "" }
+    });
+    let is_word = |word: &str| {
+        let ours = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_');
+        !word.is_empty() && word.chars().all(ours)
+    };
+    let is_custom = |words: &[&str]| {
+        matches!(words, ["custom", name, unit, "higher" | "lower"]
+            if !name.is_empty() && !unit.is_empty())
+    };
+    let words: Vec<&str> = quantity.split(':').collect();
+    is_word(quantity) || is_custom(&words)
 }
 
 fn is_of_type(value: &Value, wanted: &Value) -> bool {

@@ -2,11 +2,12 @@
 //! against a known truth. No number in here was measured.
 
 use millpond_measure::environment::Environment;
+use millpond_measure::flamegraph::Stacks;
 use millpond_measure::histogram::{LatencyHistogram, LatencySummary};
 use millpond_measure::record::{
-    CandidateRounds, ComparisonRecord, Engine, HeapProfile, LatencyCurve, Library, LifetimeClass,
-    Measure, MemoryCourse, Operation, PoolSetting, Quantity, Role, RoundMeasures, Settings,
-    SizeClass, Subject,
+    CandidateRounds, ComparisonRecord, CoursePhase, Engine, FlameGraph, FlameKind, HeapProfile,
+    LatencyCurve, Library, LifetimeClass, Measure, MemoryCourse, Operation, PoolSetting, Quantity,
+    Role, RoundMeasures, Settings, SizeClass, Subject,
 };
 
 /// A candidate with its planted truth: factors against the baseline's true values.
@@ -251,6 +252,7 @@ pub(crate) fn record(plans: &[Plan], rounds: u32, sigma: f64, seed: u64) -> Comp
         }
     }
     decorate(&mut record);
+    record.flame_graphs = flame_graphs(&record, &mut noise);
     record.command = [
         "millpond",
         "compare",
@@ -364,6 +366,42 @@ fn curve(operation: Operation, median_ns: f64, noise: &mut Noise) -> LatencyCurv
     }
 }
 
+/// Of the baseline and two others: as many frames, with names as long, as a store in C++ has.
+fn flame_graphs(record: &ComparisonRecord, noise: &mut Noise) -> Vec<FlameGraph> {
+    let baseline = record.candidates.iter().take(1);
+    let names = baseline.chain(record.candidates.iter().skip(2).rev().take(2));
+    let mut graphs = Vec::new();
+    for candidate in names {
+        for (kind, weight) in [
+            (FlameKind::CpuTime, 1),
+            (FlameKind::AllocatedBytes, 100_000),
+        ] {
+            let mut stacks = Stacks::default();
+            for leaf in 0..600_u32 {
+                let depth = 6 + leaf % 9;
+                let mut stack = vec!["millpond".to_owned(), "start_thread".to_owned()];
+                stack.extend((0..depth).map(|level| {
+                    let place = leaf >> (depth - level).min(9);
+                    format!(
+                        "invented::store::BlockBasedTable<Reader{place}>::synthetic_function_{level}"
+                    )
+                }));
+                let jitter = (0.4 * noise.normal()).exp();
+                let samples = (40.0 * jitter) as u64 + 1;
+                stacks.add(stack.iter().map(String::as_str), samples * weight);
+            }
+            graphs.push(FlameGraph {
+                candidate: candidate.name.clone(),
+                samples: stacks.total() / weight,
+                note: "cpu-clock at 997 Hz; stacks by frame pointers (synthetic)".to_owned(),
+                directory: "flamegraphs/invented".to_owned(),
+                ..FlameGraph::of(kind, &stacks)
+            });
+        }
+    }
+    graphs
+}
+
 /// What reports draw and no verdict is made from: memory over time, every run's percentiles.
 fn decorate(record: &mut ComparisonRecord) {
     for candidate in &mut record.candidates {
@@ -382,6 +420,20 @@ fn decorate(record: &mut ComparisonRecord) {
                 course.at_ns.push(step * 90_000_000);
                 course.rss_bytes.push(bytes as u64);
             }
+            let phases = [
+                ("put throughput", 0, 1_500),
+                ("get throughput", 1_500, 2_160),
+                ("idle", 2_160, 2_410),
+                ("put latency", 2_410, 3_300),
+                ("get latency", 3_300, 4_230),
+            ];
+            course.phases = phases
+                .map(|(name, from_ms, to_ms)| CoursePhase {
+                    name: name.to_owned(),
+                    from_ns: from_ms * 1_000_000,
+                    to_ns: to_ms * 1_000_000,
+                })
+                .to_vec();
             round.memory_course = Some(course);
             for (key, p50) in [("put.response", 900_000), ("get.response", 140_000)] {
                 let summary = LatencySummary {

@@ -3,14 +3,11 @@
 use super::Look;
 use super::frame::figure;
 use super::scale::Scale;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Form, Svg};
 use crate::record::{CandidateRounds, ComparisonRecord, Measure, Quantity};
 use crate::units::format_bytes;
 
-const WIDTH: f64 = 1020.0;
-const LABEL_WIDTH: f64 = 210.0;
-const VALUE_WIDTH: f64 = 190.0;
-const ROW: f64 = 24.0;
+const HEAD: f64 = 8.0;
 const FOOT: f64 = 28.0;
 const MIB: f64 = 1024.0 * 1024.0;
 const RSS: Measure = Measure::whole(Quantity::RssAfterWork);
@@ -27,23 +24,6 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
     if largest == 0.0 {
         return String::new();
     }
-    let height = 8.0 + ROW * record.candidates.len() as f64 + FOOT;
-    let bottom = height - FOOT;
-    // In MiB, so that ticks are round where the reader counts.
-    let scale = Scale::linear(0.0, largest / MIB * 1.02, LABEL_WIDTH, WIDTH - VALUE_WIDTH);
-    let mut svg = Svg::new(WIDTH, height);
-    for tick in scale.linear_ticks(6) {
-        svg.line("grid", (scale.at(tick), 8.0), (scale.at(tick), bottom));
-        svg.text(
-            "tick",
-            (scale.at(tick), bottom + 16.0),
-            Anchor::Middle,
-            &format!("{tick} MiB"),
-        );
-    }
-    for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
-        draw_row(&mut svg, candidate, *look, &scale, 8.0 + ROW * index as f64);
-    }
     let work = record.settings.memory_requests;
     let work = if work == 0 {
         String::new()
@@ -58,45 +38,85 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
         .iter()
         .filter_map(|one| Some(format!("{}: {}", one.name, format_bytes(one.median(RSS)?))))
         .collect();
-    let svg = svg.finish("resident memory per candidate", &numbers.join("; "));
-    figure(
-        "Resident memory",
-        &format!("bar:{work}; line: the peak"),
-        &svg,
-    )
+    let numbers = numbers.join("; ");
+    let hint = format!("bar:{work}; line: the peak");
+    figure("Resident memory", &hint, |form| {
+        drawing(form, record, looks, largest).finish("resident memory per candidate", &numbers)
+    })
 }
 
-fn draw_row(svg: &mut Svg, candidate: &CandidateRounds, look: Look, scale: &Scale, y: f64) {
-    svg.name((LABEL_WIDTH - 12.0, y + 16.0), Anchor::End, &candidate.name);
-    let mut values = Vec::new();
+fn drawing(form: Form, record: &ComparisonRecord, looks: &[Look], largest: f64) -> Svg {
+    // On a phone names and numbers stand above the bars.
+    let (row, left, right) = form.pick((24.0, 210.0, 830.0), (42.0, 10.0, 346.0));
+    let height = HEAD + row * record.candidates.len() as f64 + FOOT;
+    let bottom = height - FOOT;
+    // In MiB, so that ticks are round where the reader counts.
+    let scale = Scale::linear(0.0, largest / MIB * 1.02, left, right);
+    let mut svg = Svg::new(form, height);
+    for tick in scale.linear_ticks(form.pick(6, 4)) {
+        let x = scale.at(tick);
+        svg.line("grid", (x, HEAD), (x, bottom));
+        let anchor = if x < 20.0 {
+            Anchor::Start
+        } else {
+            Anchor::Middle
+        };
+        svg.text("tick", (x, bottom + 16.0), anchor, &format!("{tick} MiB"));
+    }
+    for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
+        let top = HEAD + row * index as f64;
+        let bar = top + form.pick(4.0, 20.0);
+        draw_bar(&mut svg, candidate, *look, &scale, bar);
+        draw_words(&mut svg, form, candidate, (top, left, right));
+    }
+    svg
+}
+
+/// As tall as a letter.
+const BAR: f64 = 16.0;
+
+fn draw_bar(svg: &mut Svg, candidate: &CandidateRounds, look: Look, scale: &Scale, top: f64) {
     if let Some(value) = candidate.median(RSS) {
         let fill = if look.hollow {
             "bar hollow"
         } else {
             "bar full"
         };
-        let width = scale.at(value / MIB) - LABEL_WIDTH;
+        let left = scale.at(0.0);
         svg.rect(
             &format!("{fill} {}", look.class),
-            (LABEL_WIDTH, y + 4.0),
-            (width, ROW - 8.0),
+            (left, top),
+            (scale.at(value / MIB) - left, BAR),
         );
-        values.push(format_bytes(value));
     }
     if let Some(value) = candidate.median(PEAK) {
         let x = scale.at(value / MIB);
-        svg.line(
-            &format!("median {}", look.class),
-            (x, y + 3.0),
-            (x, y + ROW - 3.0),
-        );
-        values.push(format!("peak {}", format_bytes(value)));
+        let class = format!("median {}", look.class);
+        svg.line(&class, (x, top - 1.0), (x, top + BAR + 1.0));
     }
-    let text = values.join(", ");
-    svg.text(
-        "num",
-        (WIDTH - VALUE_WIDTH + 12.0, y + 16.0),
-        Anchor::Start,
-        &text,
-    );
+}
+
+fn draw_words(
+    svg: &mut Svg,
+    form: Form,
+    candidate: &CandidateRounds,
+    (top, left, right): (f64, f64, f64),
+) {
+    let rss = candidate.median(RSS).map(format_bytes);
+    let peak = candidate.median(PEAK).map(format_bytes);
+    match form {
+        Form::Wide => {
+            let peak = peak.map(|peak| format!("peak {peak}"));
+            let text: Vec<String> = rss.into_iter().chain(peak).collect();
+            let base = top + 16.0;
+            svg.name((left - 12.0, base), Anchor::End, &candidate.name);
+            svg.text("num", (right + 12.0, base), Anchor::Start, &text.join(", "));
+        }
+        Form::Narrow => {
+            let text: Vec<String> = rss.into_iter().chain(peak).collect();
+            let (end, base) = (form.width() - 2.0, top + 14.0);
+            svg.name((2.0, base), Anchor::Start, &candidate.name);
+            svg.text("num", (end, base), Anchor::End, &text.join(" / "));
+        }
+    }
 }

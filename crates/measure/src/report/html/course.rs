@@ -1,16 +1,13 @@
 //! A run second by second: rate, response times, slip and failures under one another, over the same
 //! time, with warm-up shaded.
 
+use super::legend::Strip;
 use super::percentiles::time_ticks;
 use super::scale::Scale;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Form, Svg};
 use crate::record::{LoadSecond, RunPart};
 use crate::units::format_rate;
 
-const WIDTH: f64 = 1020.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 880.0;
-const TOP: f64 = 10.0;
 const FOOT: f64 = 26.0;
 /// More points than this are not told apart.
 const POINTS_MAX: usize = 800;
@@ -40,16 +37,16 @@ pub(super) fn plots(seconds: &[LoadSecond]) -> String {
     }
     let stride = shown.len().div_ceil(POINTS_MAX);
     let points: Vec<Point> = shown.chunks(stride).map(point).collect();
-    let axis = TimeAxis::of(&shown);
+    let run = Run::of(&shown);
     let curve = |value: fn(&Point) -> f64| -> Vec<(f64, f64)> {
         points
             .iter()
             .map(|point| (point.middle_s, value(point)))
             .collect()
     };
-    let mut text = rates(&axis, &curve(|point| point.rate_per_s));
+    let mut text = rates(run, &curve(|point| point.rate_per_s));
     text += &times(
-        &axis,
+        run,
         "Response time",
         &[
             ("p50", "h0", curve(|point| point.response_p50)),
@@ -58,7 +55,7 @@ pub(super) fn plots(seconds: &[LoadSecond]) -> String {
     );
     if points.iter().any(|point| point.slip_p99 > 0.0) {
         text += &times(
-            &axis,
+            run,
             "Slip: sent later than intended",
             &[
                 ("p50", "h2", curve(|point| point.slip_p50)),
@@ -67,7 +64,7 @@ pub(super) fn plots(seconds: &[LoadSecond]) -> String {
         );
     }
     if points.iter().any(|point| point.failed > 0) {
-        text += &failures(&axis, &points);
+        text += &failures(run, &points);
     }
     text
 }
@@ -105,36 +102,58 @@ fn point(seconds: &[&LoadSecond]) -> Point {
 }
 
 /// The time that all figures share.
-struct TimeAxis {
-    x: Scale,
+#[derive(Clone, Copy)]
+struct Run {
+    whole_s: f64,
     warm_up_end_s: f64,
 }
 
-impl TimeAxis {
+impl Run {
     fn of(seconds: &[&LoadSecond]) -> Self {
         let end_s = |second: &LoadSecond| (second.start_ns + second.duration_ns) as f64 / 1e9;
-        let whole_s = seconds.last().map_or(1.0, |second| end_s(second));
         let warm_up = seconds
             .iter()
             .filter(|second| second.part == RunPart::WarmUp);
         Self {
-            x: Scale::linear(0.0, whole_s, LEFT, RIGHT),
+            whole_s: seconds.last().map_or(1.0, |second| end_s(second)),
             warm_up_end_s: warm_up.map(|second| end_s(second)).fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Time along the foot of a drawing.
+struct TimeAxis {
+    form: Form,
+    height: f64,
+    area: Strip,
+    x: Scale,
+    run: Run,
+}
+
+impl TimeAxis {
+    fn of(form: Form, run: Run, height: f64) -> Self {
+        let area = Strip::of(form, height, FOOT);
+        Self {
+            form,
+            height,
+            x: Scale::linear(0.0, run.whole_s, area.left, area.right),
+            area,
+            run,
         }
     }
 
     /// An empty drawing with time at its foot.
-    fn canvas(&self, height: f64) -> Svg {
-        let mut svg = Svg::new(WIDTH, height);
-        let bottom = height - FOOT;
-        if self.warm_up_end_s > 0.0 {
-            let width = self.x.at(self.warm_up_end_s) - LEFT;
-            svg.rect("band", (LEFT, TOP), (width, bottom - TOP));
-            svg.text("tick", (LEFT + 4.0, TOP + 13.0), Anchor::Start, "warm-up");
+    fn canvas(&self) -> Svg {
+        let mut svg = Svg::new(self.form, self.height);
+        let (left, top, bottom) = (self.area.left, self.area.top, self.area.bottom);
+        if self.run.warm_up_end_s > 0.0 {
+            let width = self.x.at(self.run.warm_up_end_s) - left;
+            svg.rect("band", (left, top), (width, bottom - top));
+            svg.text("tick", (left + 4.0, top + 13.0), Anchor::Start, "warm-up");
         }
-        for tick in self.x.linear_ticks(10) {
+        for tick in self.x.linear_ticks(self.form.pick(10, 5)) {
             let x = self.x.at(tick);
-            svg.line("grid", (x, TOP), (x, bottom));
+            svg.line("grid", (x, top), (x, bottom));
             svg.text(
                 "tick",
                 (x, bottom + 17.0),
@@ -145,13 +164,19 @@ impl TimeAxis {
         svg
     }
 
+    /// A line across, and the number at its left end.
+    fn level(&self, svg: &mut Svg, y: f64, label: &str) {
+        svg.line("grid", (self.area.left, y), (self.area.right, y));
+        svg.text("tick", (self.area.left - 8.0, y + 4.0), Anchor::End, label);
+    }
+
     fn place(&self, y: &Scale, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         let place = |(at_s, value): &(f64, f64)| (self.x.at(*at_s), y.at(*value));
         points.iter().map(place).collect()
     }
 }
 
-fn figure(title: &str, svg: Svg, curves: &[(&str, &[(f64, f64)])]) -> String {
+fn figure(title: &str, curves: &[(&str, &[(f64, f64)])], draw: impl Fn(Form) -> Svg) -> String {
     let numbers: Vec<String> = curves
         .iter()
         .filter_map(|(name, points)| {
@@ -160,32 +185,32 @@ fn figure(title: &str, svg: Svg, curves: &[(&str, &[(f64, f64)])]) -> String {
             Some(format!("{name} from {low:.0} to {high:.0}"))
         })
         .collect();
-    let svg = svg.finish(
-        &format!("{title}, over the time of the run"),
-        &numbers.join("; "),
+    let (label, numbers) = (
+        format!("{title}, over the time of the run"),
+        numbers.join("; "),
     );
-    super::frame::figure(title, "", &svg)
+    super::frame::figure(title, "", |form| draw(form).finish(&label, &numbers))
 }
 
-fn rates(axis: &TimeAxis, points: &[(f64, f64)]) -> String {
-    const HEIGHT: f64 = 190.0;
+fn rates(run: Run, points: &[(f64, f64)]) -> String {
     let highest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let y = Scale::linear(0.0, highest * 1.1, HEIGHT - FOOT, TOP);
-    let mut svg = axis.canvas(HEIGHT);
-    for tick in y.linear_ticks(4) {
-        svg.line("grid", (LEFT, y.at(tick)), (RIGHT, y.at(tick)));
-        let label = format_rate(tick);
-        svg.text("tick", (LEFT - 8.0, y.at(tick) + 4.0), Anchor::End, &label);
-    }
-    svg.path("curve h0", &axis.place(&y, points));
-    figure("Right answers per second", svg, &[("per second", points)])
+    let draw = |form| {
+        let axis = TimeAxis::of(form, run, 190.0);
+        let y = Scale::linear(0.0, highest * 1.1, axis.area.bottom, axis.area.top);
+        let mut svg = axis.canvas();
+        for tick in y.linear_ticks(4) {
+            axis.level(&mut svg, y.at(tick), &format_rate(tick));
+        }
+        svg.path("curve h0", &axis.place(&y, points));
+        svg
+    };
+    figure("Right answers per second", &[("per second", points)], draw)
 }
 
 /// A curve: its name, its hue, its points.
 type Curve<'a> = (&'a str, &'a str, Vec<(f64, f64)>);
 
-fn times(axis: &TimeAxis, title: &str, curves: &[Curve<'_>]) -> String {
-    const HEIGHT: f64 = 210.0;
+fn times(run: Run, title: &str, curves: &[Curve<'_>]) -> String {
     let values = || {
         curves
             .iter()
@@ -200,47 +225,47 @@ fn times(axis: &TimeAxis, title: &str, curves: &[Curve<'_>]) -> String {
     } else {
         LOW_NS
     };
-    let y = Scale::logarithmic(low / 1.3, high * 1.3, HEIGHT - FOOT, TOP);
-    let mut svg = axis.canvas(HEIGHT);
-    time_ticks(&mut svg, &y, (LEFT, RIGHT));
-    for (index, (name, hue, points)) in curves.iter().enumerate() {
-        let class = format!("curve {hue}");
-        svg.path(&class, &axis.place(&y, points));
-        let row = TOP + 12.0 + 20.0 * index as f64;
-        svg.line(&class, (RIGHT + 14.0, row), (RIGHT + 36.0, row));
-        svg.text("label", (RIGHT + 42.0, row + 4.0), Anchor::Start, name);
-    }
+    let draw = |form| {
+        let axis = TimeAxis::of(form, run, 210.0);
+        let area = &axis.area;
+        let y = Scale::logarithmic(low / 1.3, high * 1.3, area.bottom, area.top);
+        let mut svg = axis.canvas();
+        time_ticks(&mut svg, &y, (area.left, area.right));
+        for (index, (name, hue, points)) in curves.iter().enumerate() {
+            let class = format!("curve {hue}");
+            svg.path(&class, &axis.place(&y, points));
+            area.entry(&mut svg, index, &class, name);
+        }
+        svg
+    };
     let curves: Vec<(&str, &[(f64, f64)])> = curves
         .iter()
         .map(|(name, _, points)| (*name, points.as_slice()))
         .collect();
-    figure(title, svg, &curves)
+    figure(title, &curves, draw)
 }
 
-fn failures(axis: &TimeAxis, points: &[Point]) -> String {
-    const HEIGHT: f64 = 120.0;
-    let bottom = HEIGHT - FOOT;
+fn failures(run: Run, points: &[Point]) -> String {
     let most = points.iter().map(|point| point.failed).max().unwrap_or(1);
-    let y = Scale::linear(0.0, most as f64 * 1.1, bottom, TOP);
-    let mut svg = axis.canvas(HEIGHT);
-    for tick in y
-        .linear_ticks(2)
-        .into_iter()
-        .filter(|tick| tick.fract() == 0.0)
-    {
-        svg.line("grid", (LEFT, y.at(tick)), (RIGHT, y.at(tick)));
-        let label = crate::units::format_count(tick);
-        svg.text("tick", (LEFT - 8.0, y.at(tick) + 4.0), Anchor::End, &label);
-    }
-    let width = ((RIGHT - LEFT) / points.len() as f64 * 0.7).clamp(1.0, 24.0);
-    for point in points.iter().filter(|point| point.failed > 0) {
-        let top = y.at(point.failed as f64);
-        let left = axis.x.at(point.middle_s) - width / 2.0;
-        svg.rect("bar full h1", (left, top), (width, bottom - top));
-    }
     let counts: Vec<(f64, f64)> = points
         .iter()
         .map(|point| (point.middle_s, point.failed as f64))
         .collect();
-    figure("Failed or given up", svg, &[("failed", &counts)])
+    let draw = |form| {
+        let axis = TimeAxis::of(form, run, 120.0);
+        let (area, mut svg) = (&axis.area, axis.canvas());
+        let y = Scale::linear(0.0, most as f64 * 1.1, area.bottom, area.top);
+        let ticks = y.linear_ticks(2).into_iter();
+        for tick in ticks.filter(|tick| tick.fract() == 0.0) {
+            axis.level(&mut svg, y.at(tick), &crate::units::format_count(tick));
+        }
+        let width = ((area.right - area.left) / points.len() as f64 * 0.7).clamp(1.0, 24.0);
+        for &(at_s, failed) in counts.iter().filter(|(_, failed)| *failed > 0.0) {
+            let top = y.at(failed);
+            let left = axis.x.at(at_s) - width / 2.0;
+            svg.rect("bar full h1", (left, top), (width, area.bottom - top));
+        }
+        svg
+    };
+    figure("Failed or given up", &[("failed", &counts)], draw)
 }

@@ -2,8 +2,10 @@
 //! users feel, gets as much of the picture as the middle.
 
 use super::frame::figure;
+use super::legend::{Legend, curve_class};
+use super::percentiles::time_ticks;
 use super::scale::Scale;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Form, Svg};
 use super::table::with_head;
 use super::{Look, escape};
 use crate::histogram::{LatencySummary, SpectrumPoint};
@@ -11,12 +13,8 @@ use crate::record::{ComparisonRecord, LatencyCurve, Operation};
 use crate::statistics::median;
 use crate::units::format_duration_ns;
 
-const WIDTH: f64 = 1020.0;
-const HEIGHT: f64 = 330.0;
-const LEFT: f64 = 70.0;
-const LEGEND_WIDTH: f64 = 245.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 290.0;
+const HEIGHT: f64 = 278.0;
+const FOOT: f64 = 40.0;
 
 /// Where the axis has its ticks.
 pub(super) const PERCENTILES: [(f64, &str); 6] = [
@@ -152,25 +150,39 @@ fn plot(
     (_, clock, begin): (&str, &str, &str),
     curves: &[NamedCurve<'_>],
 ) -> String {
-    let right = WIDTH - LEGEND_WIDTH;
+    let rate = record
+        .settings
+        .rate_per_s
+        .get(operation.key())
+        .map_or_else(String::new, |rate| {
+            format!(" at {} for all", crate::units::format_rate(*rate))
+        });
+    let title = format!("{} {clock}", operation.label());
+    let hint = format!(
+        "{begin}{rate}; all rounds merged, for the shape only: verdicts use each run's own percentiles"
+    );
+    let numbers = numbers(curves);
+    let label = format!("{title} over percentile");
+    figure(&title, &hint, |form| {
+        drawing(form, curves).finish(&label, &numbers)
+    })
+}
+
+fn drawing(form: Form, curves: &[NamedCurve<'_>]) -> Svg {
+    let area = Legend::of(form, HEIGHT, FOOT, curves.len());
     let nines_max = nines_shown(curves);
-    let x = Scale::linear(0.0, nines_max, LEFT, right);
-    let y = time_axis(curves, nines_max);
-    let mut svg = Svg::new(WIDTH, HEIGHT);
+    let x = Scale::linear(0.0, nines_max, area.left, area.right);
+    let y = time_axis(curves, nines_max, (area.bottom, area.top));
+    let mut svg = area.canvas();
     for (percent, label) in PERCENTILES {
         let place = nines(percent, u64::MAX);
         if x.shows(place) {
-            svg.line("grid", (x.at(place), TOP), (x.at(place), BOTTOM));
-            svg.text("tick", (x.at(place), BOTTOM + 16.0), Anchor::Middle, label);
+            let at = x.at(place);
+            svg.line("grid", (at, area.top), (at, area.bottom));
+            svg.text("tick", (at, area.bottom + 16.0), Anchor::Middle, label);
         }
     }
-    for tick in y.decade_ticks() {
-        svg.line("grid", (LEFT, y.at(tick)), (right, y.at(tick)));
-        let label = format_duration_ns(tick)
-            .replace(".00", "")
-            .replace(".0 ", " ");
-        svg.text("tick", (LEFT - 8.0, y.at(tick) + 4.0), Anchor::End, &label);
-    }
+    time_ticks(&mut svg, &y, (area.left, area.right));
     for (index, (name, look, curve)) in curves.iter().enumerate() {
         let points: Vec<(f64, f64)> = curve
             .points
@@ -183,26 +195,11 @@ fn plot(
                 )
             })
             .collect();
-        let dash = if look.hollow { " dash" } else { "" };
-        let class = format!("curve {}{dash}", look.class);
+        let class = curve_class(*look);
         svg.path(&class, &points);
-        let row = TOP + 10.0 + 20.0 * index as f64;
-        svg.line(&class, (right + 18.0, row), (right + 44.0, row));
-        svg.name((right + 50.0, row + 4.0), Anchor::Start, name);
+        area.entry(&mut svg, index, &class, name);
     }
-    let rate = record
-        .settings
-        .rate_per_s
-        .get(operation.key())
-        .map_or_else(String::new, |rate| {
-            format!(" at {} for all", crate::units::format_rate(*rate))
-        });
-    let title = format!("{} {clock}", operation.label());
-    let hint = format!(
-        "{begin}{rate}; all rounds merged, for the shape only: verdicts use each run's own percentiles"
-    );
-    let svg = svg.finish(&format!("{title} over percentile"), &numbers(curves));
-    figure(&title, &hint, &svg)
+    svg
 }
 
 fn numbers(curves: &[NamedCurve<'_>]) -> String {
@@ -231,7 +228,7 @@ fn nines_shown(curves: &[NamedCurve<'_>]) -> f64 {
     ((count as f64 / 10.0).max(10.0)).log10()
 }
 
-fn time_axis(curves: &[NamedCurve<'_>], nines_max: f64) -> Scale {
+fn time_axis(curves: &[NamedCurve<'_>], nines_max: f64, (from, to): (f64, f64)) -> Scale {
     let visible = curves.iter().flat_map(|(_, _, curve)| {
         curve
             .points
@@ -244,5 +241,5 @@ fn time_axis(curves: &[NamedCurve<'_>], nines_max: f64) -> Scale {
         high = high.max(point.value_ns as f64);
     }
     let low = if low.is_finite() { low } else { 1.0 };
-    Scale::logarithmic(low / 1.1, high.max(low) * 1.1, BOTTOM, TOP)
+    Scale::logarithmic(low / 1.1, high.max(low) * 1.1, from, to)
 }

@@ -1,10 +1,12 @@
 //! What every page has around its content: the head with its policy, landmarks, sections that a reader
-//! can jump to, figures that can be scrolled with the keyboard, and the record at the end.
+//! can jump to, figures in two forms, tables that can be scrolled with the keyboard, and the record at
+//! the end.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::svg::Form;
 use super::{STYLE, escape};
 
 /// A page under construction.
@@ -34,6 +36,11 @@ impl Page {
             text,
             sections: Vec::new(),
         }
+    }
+
+    /// How long the page would be now, with its record.
+    pub(super) fn len_with(&self, record: &impl Serialize) -> usize {
+        self.text.len() + data("", record).len()
     }
 
     /// Adds a section; nothing at all instead of a heading with nothing below.
@@ -90,21 +97,31 @@ fn data(id: &str, record: &impl Serialize) -> String {
     )
 }
 
-/// A drawing under its caption. Narrow screens scroll it, so it takes the keyboard's focus.
-pub(super) fn figure(title: &str, hint: &str, svg: &str) -> String {
+/// A drawing in both forms under its caption.
+pub(super) fn figure(title: &str, hint: &str, draw: impl Fn(Form) -> String) -> String {
     let hint = if hint.is_empty() {
         String::new()
     } else {
         format!(" <span class=\"hint\">{}</span>", super::prose(hint))
     };
     format!(
-        "<figure><figcaption>{}{hint}</figcaption>{}</figure>",
+        "<figure><figcaption>{}{hint}</figcaption>{}{}</figure>",
         escape(title),
-        scroll(title, svg)
+        draw(Form::Wide),
+        draw(Form::Narrow)
     )
 }
 
-/// What is wider than a narrow screen.
+/// A drawing that repeats a table, for wide pages only.
+pub(super) fn wide_figure(title: &str, hint: &str, svg: &str) -> String {
+    format!(
+        "<figure class=\"desk\"><figcaption>{} <span class=\"hint\">{}</span></figcaption>{svg}</figure>",
+        escape(title),
+        super::prose(hint)
+    )
+}
+
+/// What is wider than a narrow screen and cannot be drawn anew: a table. It takes the keyboard's focus.
 pub(super) fn scroll(title: &str, body: &str) -> String {
     format!(
         "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">{body}</div>",

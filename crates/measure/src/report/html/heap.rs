@@ -2,17 +2,16 @@
 
 use super::frame::figure;
 use super::scale::Scale;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Form, Svg};
 use super::table::with_head;
 use super::{Look, escape};
 use crate::record::{ComparisonRecord, HeapProfile, LifetimeClass, SizeClass};
 use crate::units::{format_bytes, format_count, format_duration_ns, format_percent};
 
-const WIDTH: f64 = 1020.0;
-const COLUMNS: usize = 3;
-const PANEL_WIDTH: f64 = WIDTH / COLUMNS as f64;
 const PANEL_HEIGHT: f64 = 130.0;
 const HEAD: f64 = 22.0;
+/// Of `4.00 KiB`.
+const LABEL_WIDTH: f64 = 46.0;
 const FOOT: f64 = 24.0;
 
 /// A candidate with its profile.
@@ -129,35 +128,70 @@ fn panels(
     ) else {
         return String::new();
     };
-    let rows = profiles.len().div_ceil(COLUMNS);
-    let mut svg = Svg::new(WIDTH, PANEL_HEIGHT * rows as f64);
     let mut numbers = Vec::new();
-    for (index, ((name, look, _), bars)) in profiles.iter().zip(&all).enumerate() {
-        let left = PANEL_WIDTH * (index % COLUMNS) as f64 + 12.0;
-        let top = PANEL_HEIGHT * (index / COLUMNS) as f64;
-        let right = left + PANEL_WIDTH - 34.0;
-        let x = Scale::linear(f64::from(first), f64::from(last + 1), left, right);
-        let bottom = top + PANEL_HEIGHT - FOOT;
-        let y = Scale::linear(0.0, highest, bottom, top + HEAD + 4.0);
-        svg.name((left, top + 15.0), Anchor::Start, name);
-        svg.line("one", (left, bottom), (right, bottom));
-        let width = x.at(f64::from(first) + 0.86) - x.at(f64::from(first));
-        for (octave, height) in bars {
-            let corner = (x.at(f64::from(*octave)), y.at(*height));
-            let class = format!("bar full {}", look.class);
-            svg.rect(&class, corner, (width, bottom - corner.1));
-        }
-        let step = ((last - first) / 4).max(1);
-        for octave in (first..=last).step_by(step as usize) {
-            let label = unit(2.0_f64.powi(octave as i32));
-            let at = (x.at(f64::from(octave)), bottom + 15.0);
-            svg.text("tick", at, Anchor::Start, &label);
-        }
+    for ((name, _, _), bars) in profiles.iter().zip(&all) {
         let top_bar = bars.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         numbers.extend(top_bar.map(|(octave, _)| {
             let from = unit(2.0_f64.powi(*octave as i32));
             format!("{name}: most from {from} on")
         }));
     }
-    figure(title, hint, &svg.finish(title, &numbers.join("; ")))
+    let numbers = numbers.join("; ");
+    let axes = Axes {
+        first,
+        last,
+        highest,
+        unit: &unit,
+    };
+    figure(title, hint, |form| {
+        axes.draw(form, profiles, &all).finish(title, &numbers)
+    })
+}
+
+/// What all panels have in common.
+struct Axes<'a> {
+    first: u32,
+    last: u32,
+    highest: f64,
+    unit: &'a dyn Fn(f64) -> String,
+}
+
+impl Axes<'_> {
+    fn draw(&self, form: Form, profiles: &[Profiled<'_>], all: &[Vec<Bar>]) -> Svg {
+        let columns = form.pick(3, 2);
+        let width = form.width() / columns as f64;
+        let rows = profiles.len().div_ceil(columns);
+        let mut svg = Svg::new(form, PANEL_HEIGHT * rows as f64);
+        for (index, ((name, look, _), bars)) in profiles.iter().zip(all).enumerate() {
+            let left = width * (index % columns) as f64 + form.pick(12.0, 4.0);
+            let top = PANEL_HEIGHT * (index / columns) as f64;
+            let right = left + width - form.pick(34.0, 14.0);
+            let x = Scale::linear(f64::from(self.first), f64::from(self.last + 1), left, right);
+            let bottom = top + PANEL_HEIGHT - FOOT;
+            let y = Scale::linear(0.0, self.highest, bottom, top + HEAD + 4.0);
+            svg.name_within((left, top + 15.0), Anchor::Start, name, form.pick(27, 23));
+            svg.line("one", (left, bottom), (right, bottom));
+            let width = x.at(f64::from(self.first) + 0.86) - x.at(f64::from(self.first));
+            for (octave, height) in bars {
+                let corner = (x.at(f64::from(*octave)), y.at(*height));
+                let class = format!("bar full {}", look.class);
+                svg.rect(&class, corner, (width, bottom - corner.1));
+            }
+            self.draw_ticks(&mut svg, &x, (right, bottom), form.pick(4, 2));
+        }
+        svg
+    }
+
+    fn draw_ticks(&self, svg: &mut Svg, x: &Scale, (right, bottom): (f64, f64), count: u32) {
+        let step = (self.last - self.first).div_ceil(count).max(1);
+        for octave in (self.first..=self.last).step_by(step as usize) {
+            let label = (self.unit)(2.0_f64.powi(octave as i32));
+            let at = x.at(f64::from(octave));
+            let (at, anchor) = match at + LABEL_WIDTH > right {
+                true => (right, Anchor::End),
+                false => (at, Anchor::Start),
+            };
+            svg.text("tick", (at, bottom + 15.0), anchor, &label);
+        }
+    }
 }

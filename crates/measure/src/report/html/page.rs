@@ -2,15 +2,21 @@
 
 use super::frame::Page;
 use super::{
-    Look, bars, commands, curves, escape, forest, heap, looks, memory_course, prose, regression,
-    rounds, table,
+    Look, bars, commands, curves, escape, flames, forest, heap, looks, memory_course, prose,
+    regression, rounds, table,
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
     Role,
 };
-use crate::statistics::{Comparison, Direction};
-use crate::units::{format_bytes, format_count, format_duration_ns, format_percent, format_utc};
+use crate::report::least_confidence;
+use crate::statistics::{Comparison, Direction, Looks};
+use crate::units::{
+    format_bytes, format_confidence, format_count, format_duration_ns, format_percent, format_utc,
+};
+
+/// A page that is larger is no pleasure to open. Flame graphs get what the rest leaves.
+const PAGE_BYTES_MAX: usize = 1_990_000;
 
 /// The whole file.
 #[must_use]
@@ -27,21 +33,32 @@ pub fn render(record: &ComparisonRecord) -> String {
         warnings(record),
     ]
     .concat();
-    let mut page = Page::new(&title, &head(record), &lead);
-    page.section("The answers in pictures", question_plots(record, &looks));
-    page.section("What memory pools change", pools_plots(record, &looks));
-    page.section(
-        "Against the earlier record",
-        regression::plots(record, &looks),
-    );
-    page.section("Latency", curves::plots(record, &looks));
-    page.section("Throughput, run by run", throughput_rounds(record, &looks));
     let over_time = memory_course::plot(record, &looks);
-    page.section("Memory", bars::plot(record, &looks) + &over_time);
-    page.section("The heap", heap::section(record, &looks));
-    page.section("Every measure", every_measure(record, &looks));
-    page.section("How to read this", how_to_read(record));
-    page.section("Where and how it was measured", circumstances(record));
+    let before = [
+        ("The answers in pictures", question_plots(record, &looks)),
+        ("What memory pools change", pools_plots(record, &looks)),
+        (
+            "Against the earlier record",
+            regression::plots(record, &looks),
+        ),
+        ("Latency", curves::plots(record, &looks)),
+        ("Throughput, run by run", throughput_rounds(record, &looks)),
+        ("Memory", bars::plot(record, &looks) + &over_time),
+        ("The heap", heap::section(record, &looks)),
+    ];
+    let after = [
+        ("Every measure", every_measure(record, &looks)),
+        ("How to read this", how_to_read(record)),
+        ("Where and how it was measured", circumstances(record)),
+    ];
+    let mut page = Page::new(&title, &head(record), &lead);
+    let all = before.iter().chain(&after);
+    let spent = page.len_with(record) + all.map(|(_, body)| body.len()).sum::<usize>();
+    let flames = flames::section(record, PAGE_BYTES_MAX.saturating_sub(spent));
+    let flames = [("Where time and memory went", flames)];
+    for (title, body) in before.into_iter().chain(flames).chain(after) {
+        page.section(title, body);
+    }
     page.finish("results", record)
 }
 
@@ -108,11 +125,24 @@ fn card(question: &str, verdict: &QuestionVerdict) -> String {
         several => format!("No single best ({} not separable)", several.len()),
     };
     format!(
-        "<div class=\"{class}\"><h2 class=\"q\">{}</h2><p class=\"a\">{}</p><p>{}</p></div>",
+        "<div class=\"{class}\"><h2 class=\"q\">{}</h2><p class=\"a\">{}</p><p>{}</p>{}</div>",
         escape(question),
         escape(&headline),
-        prose(&capitalised(sentence))
+        prose(&capitalised(sentence)),
+        shown_by(verdict)
     )
+}
+
+/// What the rounds could show, and how sure the intervals are.
+fn shown_by(verdict: &QuestionVerdict) -> String {
+    if verdict.resolution.is_empty() {
+        return String::new();
+    }
+    let mut resolution = verdict.resolution.clone();
+    if let Some(least) = least_confidence(&verdict.comparisons) {
+        resolution += &format!(" Intervals of {}.", format_confidence(least));
+    }
+    format!("<p class=\"hint\">{}</p>", prose(&resolution))
 }
 
 fn capitalised(text: &str) -> String {
@@ -191,6 +221,26 @@ fn look_of(record: &ComparisonRecord, looks: &[Look], name: &str) -> Look {
         })
 }
 
+fn rows_of<'a>(
+    record: &ComparisonRecord,
+    looks: &[Look],
+    comparisons: &'a [Comparison],
+) -> Vec<forest::Row<'a>> {
+    comparisons
+        .iter()
+        .map(|comparison| forest::Row {
+            label: comparison.candidate.clone(),
+            look: look_of(record, looks, &comparison.candidate),
+            comparison,
+        })
+        .collect()
+}
+
+fn baseline_of(comparisons: &[Comparison]) -> &str {
+    let first = comparisons.first();
+    first.map_or("the baseline", |first| first.baseline.as_str())
+}
+
 pub(super) fn forest_of(
     record: &ComparisonRecord,
     looks: &[Look],
@@ -198,17 +248,8 @@ pub(super) fn forest_of(
     comparisons: &[Comparison],
     direction: Direction,
 ) -> String {
-    let rows: Vec<forest::Row<'_>> = comparisons
-        .iter()
-        .map(|comparison| forest::Row {
-            label: comparison.candidate.clone(),
-            look: look_of(record, looks, &comparison.candidate),
-            comparison,
-        })
-        .collect();
-    let against = comparisons
-        .first()
-        .map_or("the baseline", |first| first.baseline.as_str());
+    let rows = rows_of(record, looks, comparisons);
+    let against = baseline_of(comparisons);
     forest::plot(
         title,
         against,
@@ -291,10 +332,17 @@ fn every_measure(record: &ComparisonRecord, looks: &[Look]) -> String {
     for detail in &record.analysis.details {
         let direction = detail.measure.quantity.direction();
         let title = detail.measure.label();
-        plots += &forest_of(record, looks, &title, &detail.comparisons, direction);
+        let rows = rows_of(record, looks, &detail.comparisons);
+        let against = baseline_of(&detail.comparisons);
+        plots += &forest::repeated(
+            &title,
+            against,
+            &rows,
+            direction == Direction::HigherIsBetter,
+        );
     }
     format!(
-        "{}<details><summary>The same as plots, one per measure</summary>{plots}</details>",
+        "{}<details class=\"desk\"><summary>The same as plots, one per measure</summary>{plots}</details>",
         table::all_measures(record)
     )
 }
@@ -314,22 +362,46 @@ fn how_to_read(record: &ComparisonRecord) -> String {
     ]
     .map(|(name, quantity)| format!("{name} {}", format_percent(quantity.margin())))
     .to_vec();
+    let looks = record.settings.looks.looks();
     format!(
         "<p>Every round runs every candidate once, in random order, each in a fresh process. All \
-         ratios are against <b>{}</b> in the same round; the estimate is Hodges-Lehmann's, the 95 % \
-         interval is the exact signed-rank one, the p value an exact sign-flip permutation, \
-         corrected for the number of candidates (Holm).</p><ul>\
-         <li><b>better / worse</b>: corrected p \u{2264} 0.05, interval clear of 1, and more than the \
-         margin ({}).</li><li><b>equivalent</b>: the 90 % interval lies within the margin.</li>\
+         ratios are against <b>{}</b> in the same round; the estimate is Hodges-Lehmann's, the \
+         interval is the exact signed-rank one of at least {}, the p value an exact sign-flip \
+         permutation, corrected for the number of candidates (Holm).{}</p><ul>\
+         <li><b>better / worse</b>: corrected p \u{2264} {}, interval clear of 1, and more than the \
+         margin ({}).</li><li><b>equivalent</b>: the interval of {} lies within the margin.</li>\
          <li><b>undecided</b> (?): these rounds cannot tell; the number says about how many more \
          could.</li><li><b>not trusted</b>: something spoiled the numbers; the sentence says \
          what.</li></ul><p>A candidate marked (again) is the baseline run a second time. It has to \
          show no difference; where it does, no difference of that measure is believed. Latency \
          runs from the <i>intended</i> start of each request at the same rate for all, so a stall \
-         is not hidden by waiting for it. Memory is compared after the same number of requests.</p>",
+         is not hidden by waiting for it. Memory is compared after the same number of requests. A \
+         value marked ~ is scaled: its hardware counter took turns with others.</p>",
         escape(baseline),
-        prose(&margins.join(", "))
+        prose(&format_confidence(looks.confidence())),
+        shared(looks),
+        format_p(looks.significance()),
+        prose(&margins.join(", ")),
+        prose(&format_confidence(looks.equivalence_confidence()))
     )
+}
+
+/// Why the intervals are not of 95 %.
+fn shared(looks: Looks) -> String {
+    if looks.count() == 1 {
+        return String::new();
+    }
+    format!(
+        " The data were to be looked at up to {} times, so each look may claim {} in the place of 5\u{a0}%: \
+         the intervals of all looks together hold with 95\u{a0}%.",
+        looks.count(),
+        prose(&format_percent(looks.significance()))
+    )
+}
+
+fn format_p(significance: f64) -> String {
+    let text = format!("{significance:.4}");
+    text.trim_end_matches('0').to_owned()
 }
 
 fn circumstances(record: &ComparisonRecord) -> String {
@@ -404,6 +476,14 @@ fn settings_lines(record: &ComparisonRecord) -> Vec<(&'static str, String)> {
         }
     };
     vec![
+        (
+            "load command",
+            settings.load_command.clone().unwrap_or_default(),
+        ),
+        (
+            "its runs to warm up",
+            count(u64::from(settings.load_warm_ups)),
+        ),
         ("rate of the latency phase", rates.join(", ")),
         ("throughput phase", phase(settings.throughput_phase_ns)),
         ("latency phase", phase(settings.latency_phase_ns)),

@@ -2,18 +2,16 @@
 //! same room, and times are on a logarithmic axis, or slip would not be seen beside response.
 
 use super::curves::{PERCENTILES, nines};
+use super::frame::figure;
+use super::legend::Strip;
 use super::load_page::LoadPage;
 use super::scale::Scale;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Form, Svg};
 use crate::histogram::LatencyHistogram;
 use crate::units::format_duration_ns;
 
-const WIDTH: f64 = 1020.0;
 const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 880.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 316.0;
+const FOOT: f64 = 44.0;
 /// Below a tenth of a microsecond a clock's own error is drawn.
 const LOW_NS: f64 = 100.0;
 
@@ -33,17 +31,38 @@ pub(super) fn plot(page: &LoadPage<'_>) -> String {
             ("slip", "h1", page.slip),
         ]
     };
-    let x = Scale::linear(0.0, (count as f64).log10().max(1.0), LEFT, RIGHT);
-    let y = time_axis(clocks.iter().map(|(_, _, clock)| *clock));
-    let mut svg = Svg::new(WIDTH, HEIGHT);
+    let numbers: Vec<String> = clocks
+        .iter()
+        .map(|(name, _, clock)| {
+            let [p50, p99] = [50.0, 99.0].map(|percent| clock.percentile(percent) as f64);
+            let (p50, p99) = (format_duration_ns(p50), format_duration_ns(p99));
+            format!("{name}: half within {p50}, 99 % within {p99}")
+        })
+        .collect();
+    let numbers = numbers.join("; ");
+    let hint = format!(
+        "the last point is the longest of {} answers",
+        crate::units::format_count(count as f64)
+    );
+    figure("Time over percentile", &hint, |form| {
+        drawing(form, count, &clocks).finish("times over percentile", &numbers)
+    })
+}
+
+fn drawing(form: Form, count: u64, clocks: &[(&str, &str, &LatencyHistogram)]) -> Svg {
+    let area = Strip::of(form, HEIGHT, FOOT);
+    let x = Scale::linear(0.0, (count as f64).log10().max(1.0), area.left, area.right);
+    let y = time_axis(clocks.iter().map(|(_, _, clock)| *clock), &area);
+    let mut svg = Svg::new(form, HEIGHT);
     for (percent, label) in PERCENTILES {
         let place = nines(percent, u64::MAX);
         if x.shows(place) {
-            svg.line("grid", (x.at(place), TOP), (x.at(place), BOTTOM));
-            svg.text("tick", (x.at(place), BOTTOM + 18.0), Anchor::Middle, label);
+            let at = x.at(place);
+            svg.line("grid", (at, area.top), (at, area.bottom));
+            svg.text("tick", (at, area.bottom + 18.0), Anchor::Middle, label);
         }
     }
-    time_ticks(&mut svg, &y, (LEFT, RIGHT));
+    time_ticks(&mut svg, &y, (area.left, area.right));
     for (index, (name, hue, clock)) in clocks.iter().enumerate() {
         let points: Vec<(f64, f64)> = clock
             .spectrum(10)
@@ -55,35 +74,18 @@ pub(super) fn plot(page: &LoadPage<'_>) -> String {
             .collect();
         let class = format!("curve {hue}");
         svg.path(&class, &points);
-        let row = TOP + 12.0 + 20.0 * index as f64;
-        svg.line(&class, (RIGHT + 14.0, row), (RIGHT + 36.0, row));
-        svg.text("label", (RIGHT + 42.0, row + 4.0), Anchor::Start, name);
+        area.entry(&mut svg, index, &class, name);
     }
-    let numbers: Vec<String> = clocks
-        .iter()
-        .map(|(name, _, clock)| {
-            let [p50, p99] = [50.0, 99.0].map(|percent| clock.percentile(percent) as f64);
-            let (p50, p99) = (format_duration_ns(p50), format_duration_ns(p99));
-            format!("{name}: half within {p50}, 99 % within {p99}")
-        })
-        .collect();
-    super::frame::figure(
-        "Time over percentile",
-        &format!(
-            "the last point is the longest of {} answers",
-            crate::units::format_count(count as f64)
-        ),
-        &svg.finish("times over percentile", &numbers.join("; ")),
-    )
+    svg
 }
 
-fn time_axis<'a>(clocks: impl Iterator<Item = &'a LatencyHistogram>) -> Scale {
+fn time_axis<'a>(clocks: impl Iterator<Item = &'a LatencyHistogram>, area: &Strip) -> Scale {
     let (mut low, mut high) = (f64::INFINITY, LOW_NS);
     for clock in clocks {
         low = low.min(clock.min() as f64);
         high = high.max(clock.max() as f64);
     }
-    Scale::logarithmic(low.max(LOW_NS) / 1.2, high * 1.2, BOTTOM, TOP)
+    Scale::logarithmic(low.max(LOW_NS) / 1.2, high * 1.2, area.bottom, area.top)
 }
 
 /// Lines across at round times.

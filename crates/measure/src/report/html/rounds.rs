@@ -5,19 +5,14 @@
 use super::Look;
 use super::frame::figure;
 use super::scale::Scale;
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, Form, Svg};
 use crate::record::{CandidateRounds, ComparisonRecord, Measure, Role, RoundMeasures, RoundStatus};
 
-const WIDTH: f64 = 1020.0;
-const LABEL_WIDTH: f64 = 210.0;
-const ROW: f64 = 22.0;
+const HEAD: f64 = 8.0;
 const FOOT: f64 = 28.0;
 /// Panels of the second figure.
-const COLUMNS: usize = 4;
-const PANEL_WIDTH: f64 = WIDTH / COLUMNS as f64;
 const PANEL_HEIGHT: f64 = 112.0;
 const PANEL_HEAD: f64 = 22.0;
-const PANEL_LEFT: f64 = 58.0;
 
 /// Both plots of one measure; empty if nobody has it.
 pub(super) fn plots(record: &ComparisonRecord, looks: &[Look], measure: Measure) -> String {
@@ -56,25 +51,48 @@ fn row_plot(
     record: &ComparisonRecord,
     looks: &[Look],
     measure: Measure,
-    (low, high): (f64, f64),
+    range: (f64, f64),
 ) -> String {
-    let height = 8.0 + ROW * record.candidates.len() as f64 + FOOT;
+    let title = format!("{} of every run", measure.label());
+    let numbers = numbers(record, measure);
+    figure(&title, "bar: median; hollow: a disturbed run", |form| {
+        rows(form, record, looks, measure, range).finish(&title, &numbers)
+    })
+}
+
+fn rows(
+    form: Form,
+    record: &ComparisonRecord,
+    looks: &[Look],
+    measure: Measure,
+    (low, high): (f64, f64),
+) -> Svg {
+    // On a phone the name stands above the dots.
+    let (row, middle, left) = form.pick((22.0, 11.0, 210.0), (40.0, 28.0, 12.0));
+    let height = HEAD + row * record.candidates.len() as f64 + FOOT;
     let bottom = height - FOOT;
-    let scale = Scale::linear(low, high, LABEL_WIDTH, WIDTH - 30.0);
+    let scale = Scale::linear(low, high, left, form.width() - form.pick(30.0, 12.0));
     let unit = measure.quantity.unit();
-    let mut svg = Svg::new(WIDTH, height);
-    for tick in scale.linear_ticks(7) {
-        svg.line("grid", (scale.at(tick), 8.0), (scale.at(tick), bottom));
-        svg.text(
-            "tick",
-            (scale.at(tick), bottom + 16.0),
-            Anchor::Middle,
-            &unit.format(tick),
-        );
+    let mut svg = Svg::new(form, height);
+    for tick in scale.linear_ticks(form.pick(7, 4)) {
+        let x = scale.at(tick);
+        svg.line("grid", (x, HEAD), (x, bottom));
+        let anchor = if x + 30.0 > form.width() {
+            Anchor::End
+        } else if x < 24.0 {
+            Anchor::Start
+        } else {
+            Anchor::Middle
+        };
+        svg.text("tick", (x, bottom + 16.0), anchor, &unit.format(tick));
     }
     for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
-        let y = 8.0 + ROW * (index as f64 + 0.5);
-        svg.name((LABEL_WIDTH - 12.0, y + 4.0), Anchor::End, &candidate.name);
+        let top = HEAD + row * index as f64;
+        let y = top + middle;
+        match form {
+            Form::Wide => svg.name((left - 12.0, y + 4.0), Anchor::End, &candidate.name),
+            Form::Narrow => svg.name((2.0, top + 14.0), Anchor::Start, &candidate.name),
+        }
         if let Some(median) = candidate.median(measure) {
             let x = scale.at(median);
             let class = format!("median {}", look.class);
@@ -84,9 +102,7 @@ fn row_plot(
             draw_run(&mut svg, *look, (scale.at(value), y), measure, round, value);
         }
     }
-    let title = format!("{} of every run", measure.label());
-    let svg = svg.finish(&title, &numbers(record, measure));
-    figure(&title, "bar: median; hollow: a disturbed run", &svg)
+    svg
 }
 
 fn runs(
@@ -127,7 +143,7 @@ fn panels(
     record: &ComparisonRecord,
     looks: &[Look],
     measure: Measure,
-    (low, high): (f64, f64),
+    range: (f64, f64),
 ) -> String {
     let rounds = record.candidates.iter().flat_map(|one| &one.rounds);
     let Some(last) = rounds
@@ -137,66 +153,82 @@ fn panels(
     else {
         return String::new();
     };
-    let baseline = record
-        .candidates
-        .iter()
-        .find(|one| one.role == Role::Baseline);
-    let rows = record.candidates.len().div_ceil(COLUMNS);
-    let mut svg = Svg::new(WIDTH, PANEL_HEIGHT * rows as f64 + 4.0);
-    for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
-        let left = PANEL_WIDTH * (index % COLUMNS) as f64;
-        let top = PANEL_HEIGHT * (index / COLUMNS) as f64;
-        let panel = Panel {
-            x: Scale::linear(
-                0.0,
-                f64::from(last),
-                left + PANEL_LEFT + 8.0,
-                left + PANEL_WIDTH - 14.0,
-            ),
-            y: Scale::linear(low, high, top + PANEL_HEIGHT - 10.0, top + PANEL_HEAD + 4.0),
-            corner: (left, top),
-        };
-        panel.draw_axes(&mut svg, measure, &candidate.name);
-        if let Some(baseline) = baseline {
-            svg.path("curve again", &panel.places(baseline, measure));
+    let title = format!("{} round by round", measure.label());
+    let numbers = numbers(record, measure);
+    let hint = "from the first round to the last; grey: the baseline in the same rounds";
+    figure(&title, hint, |form| {
+        let places = Places { form, range, last };
+        places.draw(record, looks, measure).finish(&title, &numbers)
+    })
+}
+
+/// Where panels are, and what their axes show.
+struct Places {
+    form: Form,
+    range: (f64, f64),
+    last: u32,
+}
+
+impl Places {
+    fn draw(&self, record: &ComparisonRecord, looks: &[Look], measure: Measure) -> Svg {
+        let columns = self.form.pick(4, 2);
+        let baseline = record
+            .candidates
+            .iter()
+            .find(|one| one.role == Role::Baseline);
+        let rows = record.candidates.len().div_ceil(columns);
+        let mut svg = Svg::new(self.form, PANEL_HEIGHT * rows as f64 + 4.0);
+        for (index, (candidate, look)) in record.candidates.iter().zip(looks).enumerate() {
+            let panel = self.panel(index % columns, index / columns, columns);
+            panel.draw_axes(&mut svg, measure, &candidate.name);
+            if let Some(baseline) = baseline {
+                svg.path("curve again", &panel.places(baseline, measure));
+            }
+            let class = format!("curve thin {}", look.class);
+            svg.path(&class, &panel.places(candidate, measure));
+            for (round, value) in runs(candidate, measure) {
+                let at = (panel.x.at(f64::from(round.round)), panel.y.at(value));
+                draw_run(&mut svg, *look, at, measure, round, value);
+            }
         }
-        let class = format!("curve thin {}", look.class);
-        svg.path(&class, &panel.places(candidate, measure));
-        for (round, value) in runs(candidate, measure) {
-            let at = (panel.x.at(f64::from(round.round)), panel.y.at(value));
-            draw_run(&mut svg, *look, at, measure, round, value);
+        svg
+    }
+
+    fn panel(&self, column: usize, row: usize, columns: usize) -> Panel {
+        let width = self.form.width() / columns as f64;
+        let (left, top) = (width * column as f64, PANEL_HEIGHT * row as f64);
+        let axis = left + self.form.pick(58.0, 54.0);
+        let (low, high) = self.range;
+        Panel {
+            x: Scale::linear(0.0, f64::from(self.last), axis + 8.0, left + width - 14.0),
+            y: Scale::linear(low, high, top + PANEL_HEIGHT - 10.0, top + PANEL_HEAD + 4.0),
+            axis,
+            right: left + width - 8.0,
+            // Where columns are narrow, names begin at their edge.
+            name: (self.form.pick(axis, left + 4.0), top + 15.0),
+            letters_max: self.form.pick(27, 23),
         }
     }
-    let title = format!("{} round by round", measure.label());
-    let svg = svg.finish(&title, &numbers(record, measure));
-    figure(
-        &title,
-        "from the first round to the last; grey: the baseline in the same rounds",
-        &svg,
-    )
 }
 
 struct Panel {
     x: Scale,
     y: Scale,
-    corner: (f64, f64),
+    /// Where the plot begins, right of the numbers.
+    axis: f64,
+    right: f64,
+    name: (f64, f64),
+    letters_max: usize,
 }
 
 impl Panel {
     fn draw_axes(&self, svg: &mut Svg, measure: Measure, name: &str) {
-        let (left, top) = self.corner;
-        svg.name((left + PANEL_LEFT, top + 15.0), Anchor::Start, name);
-        let right = left + PANEL_WIDTH - 8.0;
+        svg.name_within(self.name, Anchor::Start, name, self.letters_max);
         for tick in self.y.linear_ticks(3) {
             let y = self.y.at(tick);
-            svg.line("grid", (left + PANEL_LEFT, y), (right, y));
+            svg.line("grid", (self.axis, y), (self.right, y));
             let label = measure.quantity.unit().format(tick);
-            svg.text(
-                "tick",
-                (left + PANEL_LEFT - 5.0, y + 4.0),
-                Anchor::End,
-                &label,
-            );
+            svg.text("tick", (self.axis - 5.0, y + 4.0), Anchor::End, &label);
         }
     }
 

@@ -7,6 +7,33 @@ use super::escape;
 /// Letters that fit in front of a row.
 const NAME_MAX: usize = 27;
 
+/// The two forms of every drawing: one for paper and the screens of desks, one for phones. The style
+/// shows one of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    Wide,
+    Narrow,
+}
+
+impl Form {
+    /// Pixels at 100 %; a phone has about as many as the narrow form.
+    pub(super) fn width(self) -> f64 {
+        self.pick(1020.0, 360.0)
+    }
+
+    /// What differs between both.
+    pub(super) fn pick<T>(self, wide: T, narrow: T) -> T {
+        match self {
+            Self::Wide => wide,
+            Self::Narrow => narrow,
+        }
+    }
+
+    pub(super) fn class(self) -> &'static str {
+        self.pick("wide", "narrow")
+    }
+}
+
 /// Which side of its point a text stands on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Anchor {
@@ -18,15 +45,15 @@ pub(super) enum Anchor {
 /// A drawing under construction. Coordinates are in pixels at 100 %.
 #[derive(Debug)]
 pub(super) struct Svg {
-    width: f64,
+    form: Form,
     height: f64,
     body: String,
 }
 
 impl Svg {
-    pub(super) fn new(width: f64, height: f64) -> Self {
+    pub(super) fn new(form: Form, height: f64) -> Self {
         Self {
-            width,
+            form,
             height,
             body: String::new(),
         }
@@ -55,14 +82,17 @@ impl Svg {
         ));
     }
 
-    /// `title` is shown when the pointer rests on the dot.
+    /// `title` is shown when the pointer rests on the dot; a phone has none.
     pub(super) fn dot(&mut self, class: &str, centre: (f64, f64), radius: f64, title: &str) {
+        let (x, y) = centre;
         self.push(format_args!(
-            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\"><title>{}</title></circle>",
-            centre.0,
-            centre.1,
-            escape(title)
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\""
         ));
+        if self.form == Form::Wide && !title.is_empty() {
+            self.push(format_args!("><title>{}</title></circle>", escape(title)));
+        } else {
+            self.push(format_args!("/>"));
+        }
     }
 
     pub(super) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
@@ -79,14 +109,38 @@ impl Svg {
         ));
     }
 
+    /// A text that reads upwards and begins at its point.
+    pub(super) fn text_upwards(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
+        self.push(format_args!(
+            "<text class=\"{class}\" transform=\"translate({x:.1} {y:.1}) rotate(-90)\">{}</text>",
+            escape(text)
+        ));
+    }
+
+    /// Finished elements.
+    pub(super) fn elements(&mut self, elements: &str) {
+        self.body.push_str(elements);
+    }
+
     /// The name of a candidate: shortened to what the column holds, in full for the pointer.
     pub(super) fn name(&mut self, at: (f64, f64), anchor: Anchor, name: &str) {
-        if name.chars().count() <= NAME_MAX {
+        self.name_within(at, anchor, name, NAME_MAX);
+    }
+
+    /// The same where so many letters fit.
+    pub(super) fn name_within(
+        &mut self,
+        at: (f64, f64),
+        anchor: Anchor,
+        name: &str,
+        letters_max: usize,
+    ) {
+        if name.chars().count() <= letters_max {
             return self.text("label", at, anchor, name);
         }
         // The end tells apart what the beginning has in common: with pools, without pools.
         let letters: Vec<char> = name.chars().collect();
-        let (head, tail) = (NAME_MAX / 2 - 1, NAME_MAX / 2 + 1);
+        let (head, tail) = (letters_max / 2 - 1, letters_max / 2 + 1);
         let short: String = letters[..head]
             .iter()
             .chain(std::iter::once(&'\u{2026}'))
@@ -107,16 +161,20 @@ impl Svg {
         self.push(format_args!("<path class=\"{class}\" d=\"{data}\"/>"));
     }
 
-    /// The element. A screen reader says `label`, and then the numbers that the picture shows.
+    /// The element. A screen reader says `label`, and then the numbers that the picture shows; on a phone
+    /// it finds those in the tables.
     pub(super) fn finish(self, label: &str, numbers: &str) -> String {
+        let label = escape(label);
+        let described = match self.form {
+            Form::Wide => format!("<title>{label}</title><desc>{}</desc>", escape(numbers)),
+            Form::Narrow => String::new(),
+        };
         format!(
-            "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {w:.0} {h:.0}\" width=\"{w:.0}\" \
-             height=\"{h:.0}\"><title>{}</title><desc>{}</desc>{}</svg>",
-            escape(label),
-            escape(label),
-            escape(numbers),
+            "<svg role=\"img\" aria-label=\"{label}\" class=\"{}\" viewBox=\"0 0 {w:.0} {h:.0}\" \
+             width=\"{w:.0}\" height=\"{h:.0}\">{described}{}</svg>",
+            self.form.class(),
             self.body,
-            w = self.width,
+            w = self.form.width(),
             h = self.height
         )
     }

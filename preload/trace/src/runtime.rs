@@ -1,0 +1,13 @@
+//! What a `no_std` object has to bring with it; nothing of it is ever reached in a correct one.
+
+#[cfg(all(panic = "abort", not(test)))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: abort takes nothing and does not return.
+    unsafe { crate::next::abort() }
+}
+
+// The prebuilt core library names the unwinder's personality; with `panic = "abort"` it is never
+// called. Assembly, so that the symbol stays inside this object.
+#[cfg(all(panic = "abort", not(test)))]
+core::arch::global_asm!(".globl rust_eh_personality", "rust_eh_personality:");
