@@ -17,6 +17,7 @@
 //! is recorded beside it.
 
 mod answers;
+mod apart;
 mod payload;
 mod crowd;
 mod crowd_process;
@@ -45,6 +46,15 @@ struct Plan {
     pairs: usize,
     amount: Amount,
     rate_per_s: u64,
+    /// Of measuring, for each attack and driver.
+    seconds: u64,
+    /// Before its answers count: as a client of a while's standing, all its connections have been
+    /// answered by then.
+    warm_up: Duration,
+    /// How long newcomers come.
+    newcomers: Duration,
+    /// Pause between two turns, for what the last one left to close.
+    between: Duration,
     smoke: bool,
 }
 
@@ -57,15 +67,25 @@ impl Plan {
             pairs: (pairs as usize).max(1),
             amount: Amount::Time(run),
             rate_per_s: 2000,
+            seconds,
+            warm_up: Duration::from_millis(100),
+            newcomers: Duration::from_millis(400),
+            between: Duration::from_millis(300),
             smoke: false,
         }
     }
 
+    /// Long enough for each connection to be answered several times, and no longer: how long an answer
+    /// takes is not judged. What an attack has to meet is waited for, however long that takes.
     fn smoke() -> Self {
         Self {
             pairs: 1,
-            amount: Amount::Requests(400),
-            rate_per_s: 1000,
+            seconds: 0,
+            amount: Amount::Requests(200),
+            rate_per_s: 2000,
+            warm_up: Duration::from_millis(50),
+            newcomers: Duration::from_millis(100),
+            between: Duration::ZERO,
             smoke: true,
         }
     }
@@ -75,8 +95,6 @@ impl Plan {
 pub(crate) const SECONDS_DEFAULT: u64 = 8;
 /// What may stay resident of what an attack took, for a while: free memory of pools and of malloc.
 const RESIDENT_LEFT_BYTES_MAX: u64 = 8 << 20;
-/// Pause between two runs, for what the last one left to close.
-const BETWEEN: Duration = Duration::from_millis(300);
 /// Short deadlines, so that an attack that meets one does within a moment.
 const DEADLINES: [&str; 8] = [
     "--head-timeout",
@@ -118,6 +136,18 @@ pub(crate) fn smoke() -> Result<(), String> {
     turns_of_all(&bench, &Plan::smoke(), &chosen).map(|_| ())
 }
 
+/// All turns of one attack with one driver, in this process; see [`apart`].
+pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> Result<(), String> {
+    let attack = attack::named(name).ok_or("no such attack")?;
+    let seconds = seconds.parse();
+    let plan = Plan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
+    let bench = bench::prepare(bench::Plan::full(), true)?;
+    let site = Site::make(&bench)?;
+    let turns = Turns::new(&bench, &plan, &site, driver)?;
+    let (figures, detail) = turns.take(attack)?;
+    apart::write(Path::new(file), &figures, &detail)
+}
+
 /// The process of a crowd; see [`crowd`].
 pub(crate) fn run_crowd(name: &str, address: &str, count: &str) -> Result<(), String> {
     let attack = attack::named(name).ok_or("no such attack")?;
@@ -134,24 +164,19 @@ fn turns_of_all(
     chosen: &[&Attack],
 ) -> Result<(Vec<Figure>, Vec<Value>), String> {
     let site = Site::make(bench)?;
-    let descriptors = most_descriptors()?;
-    let before = match plan.smoke {
-        true => &[],
-        false => real_time(),
-    };
     let (mut figures, mut details, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    let network = match plan.smoke {
+        true => &[],
+        false => apart::own_network(),
+    };
+    if !plan.smoke && network.is_empty() {
+        println!(
+            "no network of its own for each attack: unshare(1) and ip(8) need root; what one leaves \
+             in the kernel may show in the next"
+        );
+    }
     for driver in ["uring", "epoll"] {
-        let turns = Turns {
-            bench,
-            plan,
-            site: &site,
-            driver,
-            before,
-            record: bench
-                .scratch
-                .join(format!("hostile-good-{}.json", std::process::id())),
-            descriptors,
-        };
+        let turns = Turns::new(bench, plan, &site, driver)?;
         if let Err(sentence) = turns.serve(chosen[0]) {
             if driver == "epoll" {
                 return Err(sentence);
@@ -161,7 +186,14 @@ fn turns_of_all(
         }
         // Every attack has its turn even when an earlier one failed: one run names all that is wrong.
         for attack in chosen {
-            match turns.take(attack) {
+            let taken = match plan.smoke {
+                true => turns.take(attack),
+                false => {
+                    let file = turns.record.with_extension("turns.json");
+                    apart::take(network, attack, driver, plan.seconds, &file)
+                }
+            };
+            match taken {
                 Ok((found, detail)) => {
                     figures.extend(found);
                     details.push(detail);
@@ -215,7 +247,29 @@ struct Turns<'a> {
     descriptors: usize,
 }
 
-impl Turns<'_> {
+impl<'a> Turns<'a> {
+    fn new(
+        bench: &'a Bench,
+        plan: &'a Plan,
+        site: &'a Site,
+        driver: &'a str,
+    ) -> Result<Self, String> {
+        let before = match plan.smoke {
+            true => &[],
+            false => real_time(),
+        };
+        let record = format!("hostile-good-{}.json", std::process::id());
+        Ok(Self {
+            bench,
+            plan,
+            site,
+            driver,
+            before,
+            record: bench.scratch.join(record),
+            descriptors: most_descriptors()?,
+        })
+    }
+
     fn serve(&self, attack: &Attack) -> Result<Subject, String> {
         let mut words = match attack.kind {
             Kind::Plaintext => vec!["plaintext"],
@@ -241,6 +295,8 @@ impl Turns<'_> {
             },
             rate_per_s: self.plan.rate_per_s,
             amount: self.plan.amount,
+            warm_up: self.plan.warm_up,
+            newcomers: self.plan.newcomers,
             record: self.record.clone(),
         }
     }
@@ -260,7 +316,7 @@ impl Turns<'_> {
                 crowd: None,
             });
             beside.push(self.attacked(attack, &subject, &good)?);
-            std::thread::sleep(BETWEEN);
+            std::thread::sleep(self.plan.between);
         }
         for turn in alone.iter().chain(&beside) {
             check_good(&turn.standing)?;

@@ -36,6 +36,9 @@ const TURN_INSTRUCTIONS: f64 = 3.0;
 /// How much the 99th percentile is to grow, and the requests that are hit for it.
 const P99_SHARE: f64 = 0.03;
 const HIT_SHARE: f64 = 0.02;
+/// A p99 beyond so many medians is the machine's doing while it was looked at: a stall as long would
+/// be a server that does nothing else.
+const TAIL_MEDIANS_MAX: f64 = 5.0;
 /// How much more is resident.
 const RSS_SHARE: f64 = 0.05;
 /// In the smoke run, far beyond any noise.
@@ -253,6 +256,7 @@ fn stalling(scout: &Comparison, allocations: f64) -> Result<Fault, String> {
     let usual_ns = scout.baseline(P50)?;
     // Too slow a machine for a p99 of two short rounds: twice the median will do to size a fault.
     let tail_ns = scout.baseline(P99).unwrap_or(2.0 * usual_ns);
+    let tail_ns = tail_ns.min(TAIL_MEDIANS_MAX * usual_ns);
     let every = (allocations / HIT_SHARE).ceil().max(1.0);
     let stall_us = ((tail_ns * (1.0 + P99_SHARE) - usual_ns) / 1e3)
         .ceil()

@@ -77,6 +77,9 @@ fn main() -> ExitCode {
         ["soak", seconds] => soak_as_told(seconds, "auto"),
         ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),
         ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
+        ["hostile-apart", name, driver, seconds, file] => {
+            hostile::run_apart(name, driver, seconds, file)
+        }
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
         ["loom"] => verdict(loom::run(&mut TestCount::default())),

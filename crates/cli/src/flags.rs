@@ -18,11 +18,13 @@ mod merge;
 mod mixes;
 mod printing;
 mod profile;
+mod proxy;
 mod report;
 mod requests;
 mod results;
 mod script;
 mod streams;
+mod subject_target;
 mod live;
 mod watcher;
 mod serve;
@@ -49,6 +51,7 @@ use std::sync::atomic::AtomicBool;
   millpond allocators
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond serve entity --data ./data
+  millpond proxy --upstream 127.0.0.1:8081
   millpond profile --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
   millpond bench pools
@@ -70,6 +73,7 @@ enum Command {
     Compare(compare::CompareFlags),
     Load(merge::LoadJob),
     Profile(profile::ProfileFlags),
+    Proxy(Box<proxy::ProxyFlags>),
     Report(report::ReportFlags),
     Serve(serve::ServeFlags),
 }
@@ -83,6 +87,7 @@ impl Cli {
             Command::Compare(flags) => flags.run(),
             Command::Load(flags) => flags.run(),
             Command::Profile(flags) => flags.run(),
+            Command::Proxy(flags) => flags.run(),
             Command::Report(flags) => flags.run(),
             Command::Serve(flags) => flags.run(),
         }

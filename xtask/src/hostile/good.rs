@@ -11,13 +11,9 @@ use std::time::Duration;
 /// answered.
 pub(crate) const CONNECTIONS: usize = 64;
 
-/// Before its answers count: as a client of a while's standing, all its connections have been
-/// answered by then. What a newcomer meets is asked apart, see [`GoodClient::run_newcomers`].
-const WARM_UP: &str = "100ms";
 /// Newcomers at a time, each with a connection of its own for its one request.
 const NEWCOMERS: &str = "4";
 const NEWCOMERS_PER_S: &str = "250";
-const NEWCOMERS_TIME: &str = "400ms";
 
 /// How it asks.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +34,11 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) path: &'a str,
     pub(crate) rate_per_s: u64,
     pub(crate) amount: Amount,
+    /// Before its answers count. What a newcomer meets is asked apart, see
+    /// [`GoodClient::run_newcomers`].
+    pub(crate) warm_up: Duration,
+    /// How long newcomers come.
+    pub(crate) newcomers: Duration,
     /// Where its record goes.
     pub(crate) record: PathBuf,
 }
@@ -70,9 +71,10 @@ impl GoodClient<'_> {
         let (connections, rate) = (CONNECTIONS.to_string(), self.rate_per_s.to_string());
         let amount = match self.amount {
             Amount::Requests(count) => ["--requests".to_owned(), count.to_string()],
-            Amount::Time(time) => ["--duration".to_owned(), format!("{}ms", time.as_millis())],
+            Amount::Time(time) => ["--duration".to_owned(), in_ms(time)],
         };
-        let mut words = vec!["-c", &connections, "-R", &rate, "--warm-up", WARM_UP];
+        let warm_up = in_ms(self.warm_up);
+        let mut words = vec!["-c", &connections, "-R", &rate, "--warm-up", &warm_up];
         words.extend(amount.iter().map(String::as_str));
         self.spawn(subject, limit, &words)
     }
@@ -80,7 +82,8 @@ impl GoodClient<'_> {
     /// Clients that come for one request each: what the door is like.
     pub(crate) fn run_newcomers(&self, subject: &Subject) -> Result<Experience, String> {
         let words = ["-c", NEWCOMERS, "-R", NEWCOMERS_PER_S, "--no-keepalive"];
-        let words = [&words[..], &["--duration", NEWCOMERS_TIME]].concat();
+        let time = in_ms(self.newcomers);
+        let words = [&words[..], &["--duration", &time]].concat();
         self.spawn(subject, super::subject::PATIENCE, &words)?
             .finish()
     }
@@ -105,6 +108,10 @@ impl GoodClient<'_> {
     pub(crate) fn run(&self, subject: &Subject) -> Result<Experience, String> {
         self.start(subject)?.finish()
     }
+}
+
+fn in_ms(time: Duration) -> String {
+    format!("{}ms", time.as_millis())
 }
 
 impl Running {

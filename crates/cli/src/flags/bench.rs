@@ -1,8 +1,12 @@
 //! `millpond bench`: micro-benchmarks.
 
+mod loopback;
+
+use super::subject_target::own_program;
 use super::{interrupt_flag, parse_count};
 use crate::output::{self, Exit, Failure, JsonFile, Progress};
 use clap::{Args, Subcommand};
+use loopback::LoopbackFlags;
 use millpond_bench::{BenchConfig, BenchError, BenchEvent, BenchOutcome, Program};
 use std::path::PathBuf;
 
@@ -10,6 +14,7 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond bench pools
+  millpond bench loopback -c 500 -i 5000
   millpond bench pools --programs objects,pair --repetitions 9")]
 pub(crate) struct BenchFlags {
     #[command(subcommand)]
@@ -19,6 +24,7 @@ pub(crate) struct BenchFlags {
 #[derive(Debug, Subcommand)]
 enum What {
     Pools(PoolsFlags),
+    Loopback(LoopbackFlags),
 }
 
 /// Compare the memory pools with malloc under every allocator
@@ -71,6 +77,7 @@ impl BenchFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         match self.what {
             What::Pools(flags) => flags.run(),
+            What::Loopback(flags) => flags.run(),
         }
     }
 }
@@ -99,10 +106,7 @@ impl PoolsFlags {
     }
 
     fn config(&self) -> Result<BenchConfig, Failure> {
-        let launcher = std::env::current_exe().map_err(|error| {
-            Failure::failed(format!("this program cannot find its own file: {error}"))
-        })?;
-        let mut config = BenchConfig::new(launcher);
+        let mut config = BenchConfig::new(own_program()?);
         if self.quick {
             config = config.quick();
         }

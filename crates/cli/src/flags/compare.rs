@@ -6,11 +6,11 @@ mod preset;
 pub(super) mod subject;
 
 use super::baseline::{self, BaselineFlags};
-use super::url::Url;
+use super::subject_target::{SubjectTarget, launcher};
 use super::{interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
-use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Launcher, Target};
+use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target};
 use millpond_measure::record::PoolSetting;
 use millpond_measure::report::terminal::{self, TerminalOptions};
 use preset::Preset;
@@ -32,6 +32,8 @@ use std::time::Duration;
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --baseline earlier/results.json
   millpond compare --preset haywire
+  millpond compare --preset everscale --one-process --preset-share 1
+  millpond compare --profile --time-budget 10m
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
@@ -75,12 +77,12 @@ pub(crate) struct CompareFlags {
     /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "250ms")]
     idle: u64,
-    /// One of the five earlier benchmarks, with its published figures beside ours
-    #[arg(long, value_enum, conflicts_with_all = ["command", "load_cmd", "pools", "rate"])]
-    preset: Option<Preset>,
-    /// The part of the earlier benchmark's work that each run does
-    #[arg(long, value_name = "SHARE", value_parser = preset::parse_share, default_value = "0.1", requires = "preset")]
-    preset_share: f64,
+    /// Draw flame graphs of the baseline and the best into the report: CPU time, bytes of allocation, and
+    /// the difference, in runs of their own after the rounds; takes up to a fifth of the time budget
+    #[arg(long)]
+    profile: bool,
+    #[command(flatten)]
+    preset: preset::PresetFlags,
     /// Where your server answers
     #[arg(long, value_name = "URL", requires = "command")]
     url: Option<String>,
@@ -118,7 +120,8 @@ pub(super) fn parse_rounds(text: &str) -> Result<u32, String> {
 
 impl CompareFlags {
     pub(super) fn run(mut self) -> Result<Exit, Failure> {
-        match self.preset {
+        match self.preset.preset {
+            Some(preset) if self.preset.one_process => self.run_one_process(preset),
             Some(Preset::Mempool) => self.run_pools(),
             Some(preset) => {
                 self.prepare(preset)?;
@@ -145,7 +148,7 @@ impl CompareFlags {
             report_path: Some(outcome.report.display().to_string()),
         };
         output::print(terminal::render(&outcome.record, &options))?;
-        if let Some(preset) = self.preset {
+        if let Some(preset) = self.preset.preset {
             preset.print(&outcome.record)?;
         }
         if let Some(file) = &self.json {
@@ -156,10 +159,7 @@ impl CompareFlags {
 
     fn config(&self) -> Result<CompareConfig, Failure> {
         let target = self.target()?;
-        let launcher = Launcher::current().map_err(|error| {
-            Failure::failed(format!("this program cannot find its own file: {error}"))
-        })?;
-        let mut config = CompareConfig::new(target, launcher);
+        let mut config = CompareConfig::new(target, launcher()?);
         config.allocators.clone_from(&self.allocators);
         config.options = self.subject.options(self.load.port.is_none())?;
         if let Some(within) = self.subject.ready_within {
@@ -178,11 +178,12 @@ impl CompareFlags {
         config.connections = self.connections as usize;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
+        config.profile = self.profile || self.preset.preset == Some(Preset::Entity);
         config.lock = millpond_lab::lock_file();
         config.out.clone_from(&self.out);
         config.seed = self.seed;
-        if self.preset == Some(Preset::Entity) {
-            Preset::as_entity(&mut config, self.preset_share);
+        if self.preset.preset == Some(Preset::Entity) {
+            Preset::as_entity(&mut config, self.preset.preset_share);
         }
         config.commit = option_env!("MILLPOND_COMMIT").map(str::to_owned);
         config.command = std::env::args_os()
@@ -192,38 +193,14 @@ impl CompareFlags {
     }
 
     fn target(&self) -> Result<Target, Failure> {
-        if let Some(port) = self.load.port {
-            return self.foreign(&format!("http://127.0.0.1:{port}/"));
-        }
-        match (&self.url, self.command.is_empty()) {
-            (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(
-                "the server that is compared by default is not in this build (--features entity \
-                 has it): name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
-            )),
-            (None, true) => Ok(Target::Entity { extra: Vec::new() }),
-            (None, false) => Err(Failure::usage(
-                "a server of yours needs --url, the address at which it answers; one that does not \
-                 speak HTTP needs --port and --load-cmd",
-            )),
-            (Some(url), _) => {
-                Url::parse(url).map_err(Failure::usage)?;
-                self.foreign(url)
-            }
-        }
-    }
-
-    /// A server of the user's.
-    fn foreign(&self, url: &str) -> Result<Target, Failure> {
-        if self.pools.is_some() {
-            return Err(Failure::usage(
-                "--pools is about our own server: leave it out",
-            ));
-        }
-        let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
-        Ok(Target::Command {
-            words: self.command.clone(),
-            url,
-        })
+        let subject = SubjectTarget {
+            verb: "compared",
+            url: self.url.as_deref(),
+            port: self.load.port,
+            command: &self.command,
+            has_pools: self.pools.is_some(),
+        };
+        subject.target()
     }
 }
 
@@ -261,6 +238,13 @@ fn show(progress: &mut Progress, event: &LabEvent) {
             progress.update(format!(
                 "counting heap calls, {number} of {of}: {candidate}"
             ));
+        }
+        LabEvent::FlameGraph {
+            candidate,
+            number,
+            of,
+        } => {
+            progress.update(format!("flame graphs, {number} of {of}: {candidate}"));
         }
         LabEvent::Planned {
             rounds,
@@ -341,12 +325,15 @@ mod tests {
         );
         assert_eq!(config.pools, library.pools);
         assert_eq!(config.target, library.target);
+        assert!(!config.profile && !library.profile);
+        let preset = super::tests::config(&["--preset", "entity"]).unwrap();
+        assert!(preset.profile, "its earlier run had flame graphs");
     }
 
     /// Goal: each flag reaches the field it names, and the command's own flags are left alone.
     #[test]
     fn flags_reach_the_configuration() {
-        let words = "--allocators glibc,mine=/a.so --rounds 8 --time-budget 5m --connections 16 \
+        let words = "--allocators glibc,mine=/a.so --rounds 8 --time-budget 5m --profile --connections 16 \
                      --rate 2k --idle 12s --out elsewhere --seed 7 --url http://127.0.0.1:81/x -- nginx -c x -t";
         let config = config(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let allocators = ["glibc", "mine=/a.so"].map(str::to_owned).to_vec();
@@ -356,6 +343,7 @@ mod tests {
             (Some(8), 16, Some(7))
         );
         assert_eq!(config.time_budget, Duration::from_secs(300));
+        assert!(config.profile);
         assert_eq!(config.rate_per_s, Some(2_000.0));
         assert_eq!(config.idle, Duration::from_secs(12));
         let Target::Command { words, url } = config.target else {
@@ -384,6 +372,8 @@ mod tests {
             "p99[us]=json:a.p99",
             "--load-within",
             "9s",
+            "--load-warm-up",
+            "2",
             "--env",
             "A=b=c",
             "--workdir",
@@ -414,7 +404,7 @@ mod tests {
         assert_eq!(url.address.port(), 7777);
         let load = config.load_command.unwrap();
         assert_eq!((load.line.as_str(), load.metrics.len()), ("bench -n 10", 2));
-        assert_eq!(load.timeout, Duration::from_secs(9));
+        assert_eq!((load.timeout, load.warm_ups), (Duration::from_secs(9), 2));
         let options = config.options;
         assert_eq!(options.environment, [("A".into(), "b=c".into())]);
         assert_eq!(options.directory, Some(PathBuf::from("/tmp")));

@@ -43,6 +43,7 @@ impl ConnectionFlags {
             });
         }
         let options = TlsClientOptions {
+            identity: None,
             host: url.host().to_owned(),
             trust: match &self.ca {
                 _ if self.insecure => Trust::Anybody,

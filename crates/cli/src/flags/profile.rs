@@ -2,13 +2,13 @@
 
 use super::compare::load_command::LoadCommandFlags;
 use super::compare::subject::SubjectFlags;
-use super::url::Url;
+use super::subject_target::{SubjectTarget, launcher};
 use super::{interrupt_flag, parse_bytes, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
 use millpond_lab::profile::{ProcessConfig, ProfileConfig, ProfileOutcome, Unwind};
 use millpond_lab::profile::{profile, profile_process};
-use millpond_lab::{LabEvent, Launcher, Target};
+use millpond_lab::{LabEvent, Target};
 use millpond_measure::record::PoolSetting;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -135,10 +135,7 @@ impl ProfileFlags {
                 command: words.collect(),
             }));
         }
-        let launcher = Launcher::current().map_err(|error| {
-            Failure::failed(format!("this program cannot find its own file: {error}"))
-        })?;
-        let mut config = ProfileConfig::new(self.target()?, launcher);
+        let mut config = ProfileConfig::new(self.target()?, launcher()?);
         config.allocators.clone_from(&self.allocators);
         config.pools = self.pools.unwrap_or(config.pools);
         config.options = self.subject.options(self.load.port.is_none())?;
@@ -162,40 +159,19 @@ impl ProfileFlags {
     }
 
     fn target(&self) -> Result<Target, Failure> {
-        let port = self
-            .load
-            .port
-            .map(|port| format!("http://127.0.0.1:{port}/"));
-        let foreign = |url: &str| {
-            if self.pools.is_some() {
-                return Err(Failure::usage(
-                    "--pools is about our own server: leave it out",
-                ));
-            }
-            let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
-            Ok(Target::Command {
-                words: self.command.clone(),
-                url,
-            })
+        let subject = SubjectTarget {
+            verb: "profiled",
+            url: self.url.as_deref(),
+            port: self.load.port,
+            command: &self.command,
+            has_pools: self.pools.is_some(),
         };
-        match (port.as_ref().or(self.url.as_ref()), self.command.is_empty()) {
-            (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(
-                "the server that is profiled by default is not in this build (--features entity has \
-                 it): name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
-            )),
-            (None, true) => Ok(Target::Entity { extra: Vec::new() }),
-            (None, false) => Err(Failure::usage(
-                "a server of yours needs --url, the address at which it answers; one that does not \
-                 speak HTTP needs --port and --load-cmd",
-            )),
-            (Some(_), true) => Err(Failure::usage(
-                "--url needs the server's command after --, or --pid for one that runs already",
-            )),
-            (Some(url), false) => {
-                Url::parse(url).map_err(Failure::usage)?;
-                foreign(url)
+        subject.target().map_err(|failure| match failure {
+            Failure::Usage(sentence) if self.url.is_some() && self.command.is_empty() => {
+                Failure::Usage(sentence + ", or --pid for one that runs already")
             }
-        }
+            other => other,
+        })
     }
 }
 

@@ -85,7 +85,7 @@ struct FilesFlags {
 
 /// What every server takes.
 #[derive(Args, Debug)]
-struct CommonFlags {
+pub(super) struct CommonFlags {
     /// Where to listen; port 0 takes a free one, which is printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: Address,
@@ -180,7 +180,7 @@ impl FilesFlags {
 }
 
 /// The only line on stdout, so that a script can read the port from it; the driver goes to stderr.
-fn announce(address: &Address, driver: DriverChoice) {
+pub(super) fn announce(address: &Address, driver: DriverChoice) {
     // A script that has closed its end has lost interest in the line, not in the server.
     let _ = output::print(format!("listening on {address}\n"));
     // It was chosen before, so this is what was found then.
@@ -190,7 +190,7 @@ fn announce(address: &Address, driver: DriverChoice) {
 }
 
 impl CommonFlags {
-    fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
+    pub(super) fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
         self.logs.configure();
         let shards = match self.shards {
             Some(shards) => shards,
@@ -215,7 +215,7 @@ impl CommonFlags {
         })
     }
 
-    fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {
+    pub(super) fn finish(&self, report: &ServeReport) -> Result<Exit, Failure> {
         let Some(file) = &self.json else {
             return Ok(Exit::Success);
         };

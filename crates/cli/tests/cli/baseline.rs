@@ -113,7 +113,8 @@ fn presets_set_the_earlier_figure_beside_ours() {
     let out = directory.path().join("report").display().to_string();
     let common = ["compare", "--out", &out, "--preset-share", "0.001"];
     let finished = run(millpond(&common).args(["--preset", "mempool"]));
-    assert_eq!(finished.code(), 0, "{finished:?}");
+    // 4: other tests keep the machine busy.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
     assert!(
         finished.stdout.contains("0.007 ms (7,000 ns)"),
         "{finished:?}"
@@ -140,4 +141,19 @@ fn presets_set_the_earlier_figure_beside_ours() {
         "{finished:?}"
     );
     assert!(finished.stdout.contains("Not comparable: "), "{finished:?}");
+
+    let more = ["--one-process", "--allocators", "glibc", "--rounds", "1"];
+    let finished = run(millpond(&common).args(["--preset", "everscale"]).args(more));
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    for part in ["500 connections x 5 requests", "glibc, no pools", "174956"] {
+        assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+    }
+    assert!(directory.path().join("report/loopback.json").is_file());
+    let words = ["--preset", "haywire", "--one-process"];
+    let refused = run(millpond(&common).args(words));
+    assert_eq!(refused.code(), 2, "{refused:?}");
+    assert!(
+        refused.sentence().contains("--preset everscale"),
+        "{refused:?}"
+    );
 }

@@ -40,6 +40,82 @@ fn the_pools_are_compared_with_malloc() {
     assert_eq!(record["verdict"]["status"] == "OK", finished.code() == 0);
 }
 
+/// Goal: seconds and tables go to stdout, the record to its file, and the heap calls of pools and of
+/// malloc stand beside the rates.
+#[test]
+fn client_and_server_run_in_one_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("loopback.json");
+    let words = "bench loopback -c 20 -i 100 --allocators glibc,mempool --repetitions 2 --json";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let finished = run(millpond(&words).arg(&file));
+    // 4 says that something else kept the machine busy, as other tests do.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    for part in [
+        "run 1 of 8: ",
+        "   1 s: ",
+        "p99=",
+        "20 connections x 100 requests",
+        "mempool, no pools",
+        "fairness",
+        "everscale",
+        "Not comparable:",
+    ] {
+        assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+    }
+    let record = record(&file);
+    assert_eq!(record["candidates"].as_array().unwrap().len(), 4);
+    for candidate in record["candidates"].as_array().unwrap() {
+        for run in candidate["runs"].as_array().unwrap() {
+            assert_eq!(
+                (&run["requests"], &run["accepts"]),
+                (&2_000.into(), &20.into())
+            );
+            assert!(run["seconds"][0]["response_ns"]["p99"].is_number());
+        }
+        let calls = candidate["heap_calls_per_transaction"].as_f64().unwrap();
+        assert_eq!(calls >= 1.0, candidate["pools"] == "off", "{candidate}");
+    }
+    assert_eq!(record["verdict"]["status"] == "OK", finished.code() == 0);
+}
+
+/// Goal: Ctrl-C ends the pair soon, with what was measured, and leaves no child.
+#[test]
+fn an_interrupted_pair_tells_what_it_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("loopback.json");
+    // The number of connections is among the words of a child.
+    let connections = 20 + std::process::id() % 500;
+    let mark = format!("\"connections\":{connections},");
+    let count = connections.to_string();
+    let words = [
+        "bench",
+        "loopback",
+        "-c",
+        &count,
+        "-i",
+        "20",
+        "--pools",
+        "on",
+        "--repetitions",
+        "100000",
+        "--json",
+    ];
+    let mut bench = Running::start(millpond(&words).arg(&file));
+    let first = bench.first_line();
+    assert!(
+        first.starts_with("run 1 of 100000: glibc, pools"),
+        "{first}"
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    bench.signal("INT");
+    let finished = bench.finish();
+    assert_eq!(finished.code(), 130, "{finished:?}");
+    assert!(finished.stdout.contains("Interrupted"), "{finished:?}");
+    assert_eq!(record(&file)["interrupted"], true);
+    assert_eq!(children_with(&mark), Vec::<String>::new());
+}
+
 /// Goal: Ctrl-C ends it soon with what it measured, on paper and in the record, and leaves no child.
 #[test]
 fn an_interrupted_benchmark_tells_what_it_measured() {
@@ -53,7 +129,7 @@ fn an_interrupted_benchmark_tells_what_it_measured() {
     let words: Vec<&str> = words.split_whitespace().collect();
     let bench = Running::start(millpond(&words).arg(&file));
     // Until it has certainly begun.
-    while children_with_seed(&seed).is_empty() {
+    while children_with(&seed).is_empty() {
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(Duration::from_secs(2));
@@ -62,15 +138,15 @@ fn an_interrupted_benchmark_tells_what_it_measured() {
     assert_eq!(finished.code(), 130, "{finished:?}");
     assert!(finished.stdout.contains("Interrupted"), "{finished:?}");
     assert_eq!(record(&file)["interrupted"], true);
-    assert_eq!(children_with_seed(&seed), Vec::<String>::new());
+    assert_eq!(children_with(&seed), Vec::<String>::new());
 }
 
-/// Children of the benchmark with this seed: it is among the words they are started with.
-fn children_with_seed(seed: &str) -> Vec<String> {
+/// Children of the benchmark with this among the words they are started with.
+fn children_with(mark: &str) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
         .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
         .map(|words| String::from_utf8_lossy(&words).replace('\0', " "))
-        .filter(|words| words.contains("bench-child") && words.contains(seed))
+        .filter(|words| words.contains("bench-child") && words.contains(mark))
         .collect()
 }

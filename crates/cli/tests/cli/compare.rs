@@ -187,6 +187,54 @@ fn redis_is_compared_by_its_own_benchmark() {
     );
 }
 
+/// Goal: `--profile` puts flame graphs into page and record, which are valid and come again, and names the
+/// files' directory; the memory over time has its phases.
+#[test]
+fn a_comparison_is_profiled() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("report");
+    let words = "--profile --allocators glibc,mempool --pools on --rounds 2 --time-budget 60s \
+                 --connections 4 --seed 5";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let finished = compare(&words, &out);
+    // 4: the machine was not quiet enough for the clock.
+    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    let text = std::fs::read_to_string(out.join("results.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    valid_and_shown_again(&out, &record);
+    let graphs = record["flame_graphs"].as_array().unwrap();
+    let has = |kind: &str, name: &str| {
+        let mut graphs = graphs.iter();
+        graphs.any(|one| one["kind"] == kind && one["candidate"] == name)
+    };
+    for name in ["glibc with pools", "mempool with pools"] {
+        assert!(has("allocated_bytes", name), "{name}: {finished:?}");
+    }
+    assert!(
+        out.join("flamegraphs/mempool-with-pools/alloc-bytes.svg")
+            .is_file()
+    );
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Bytes asked for of glibc with pools"));
+    assert!(page.contains("bands: the phases of glibc with pools"));
+    let phases = &record["candidates"][0]["rounds"][0]["memory_course"]["phases"];
+    let phases: Vec<&str> = phases
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .filter(|name| *name != "warm-up")
+        .collect();
+    let expected = [
+        "put throughput",
+        "get throughput",
+        "idle",
+        "put latency",
+        "get latency",
+    ];
+    assert_eq!(phases, expected);
+}
+
 /// Goal: compare checks itself against an earlier record: refused at once if that is of another server,
 /// and else judged, with the verdicts in text and record.
 fn checked_against(earlier: &Path, words: &[&str], out: &Path) {

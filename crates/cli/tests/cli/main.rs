@@ -12,6 +12,7 @@ mod serve;
 mod hand_over;
 mod forbidden;
 mod logs;
+mod proxy;
 mod files;
 mod load;
 mod requests;

@@ -149,6 +149,11 @@ impl Server {
         Self::of(&mut millpond(&["serve"]), words)
     }
 
+    /// `millpond proxy ...` on a free port.
+    pub(crate) fn start_proxy(words: &[&str]) -> Self {
+        Self::of(&mut millpond(&["proxy"]), words)
+    }
+
     /// As from a terminal, even where the tests themselves were started to outlive one (`nohup`).
     pub(crate) fn start_at_a_terminal(words: &[&str]) -> Self {
         let mut command = Command::new("env");

@@ -67,8 +67,8 @@ const ALL: [Earlier; 4] = [
         comparable: "connections, requests on each, the request byte for byte, no pipelining, the size \
                      of the answer, loopback; and the ratios between allocators.",
         not_comparable: "the rates: other hardware, 3 client and 3 server threads there. Client and server \
-                         are two processes here, as a server under another allocator has to be; our \
-                         answer is a file with Content-Length, theirs came in chunks; theirs made no \
+                         are two processes here, as a server under another allocator has to be \
+                         (--one-process has both in one); our answer is a file with Content-Length, theirs came in chunks; theirs made no \
                          heap calls at all in a steady state, with pools or without, ours runs with its \
                          pools off. One run of each then, with drifts of 4 to 11 % in it: the \
                          differences that were published are within its noise.",

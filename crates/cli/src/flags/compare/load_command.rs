@@ -22,6 +22,9 @@ pub(in crate::flags) struct LoadCommandFlags {
     /// When it is given up
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "2m")]
     load_within: u64,
+    /// How often it runs in each run before the time that counts, for servers that warm up
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000), default_value = "0", requires = "load_cmd")]
+    load_warm_up: u32,
     /// Where your server listens, on 127.0.0.1, in the place of --url
     #[arg(
         long,
@@ -38,6 +41,7 @@ impl LoadCommandFlags {
             line: line.clone(),
             metrics: self.load_metric.clone(),
             timeout: Duration::from_nanos(self.load_within),
+            warm_ups: self.load_warm_up,
         })
     }
 }

@@ -7,7 +7,7 @@
 use super::{CompareFlags, figures};
 use crate::flags::{Cli, Command};
 use crate::output::{self, Exit, Failure};
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use millpond_lab::{CompareConfig, allocator};
 use millpond_measure::record::{ComparisonRecord, Settings};
 use std::path::{Path, PathBuf};
@@ -27,8 +27,24 @@ pub(in crate::flags) enum Preset {
     Mempool,
 }
 
+// No doc comment: clap would show it as what the command does.
+#[derive(Args, Debug)]
+pub(super) struct PresetFlags {
+    /// One of the five earlier benchmarks, with its published figures beside ours
+    #[arg(long, value_enum, conflicts_with_all = ["command", "load_cmd", "pools", "rate"])]
+    pub(super) preset: Option<Preset>,
+    /// The part of the earlier benchmark's work that each run does
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.1", requires = "preset")]
+    pub(super) preset_share: f64,
+    /// Of everscale: client and server in one process, as it had them, by `millpond bench loopback`; no
+    /// time budget
+    #[arg(long, requires = "preset")]
+    pub(super) one_process: bool,
+}
+
 /// Requests of the earlier run: 500 connections, 5,000 each.
-const EVERSCALE_REQUESTS: f64 = 2_500_000.0;
+const EVERSCALE_REQUESTS: f64 = 500.0 * EVERSCALE_ITERATIONS;
+const EVERSCALE_ITERATIONS: f64 = 5_000.0;
 const NETWORK_POOL_REQUESTS: f64 = 200_000.0;
 /// What 60 s were here, on one core; the earlier run counted time and not requests.
 const HAYWIRE_REQUESTS: f64 = 20_000_000.0;
@@ -191,25 +207,6 @@ impl Preset {
         }
     }
 
-    /// The micro-benchmark, in a process of its own; its record is where `file` says.
-    pub(super) fn bench_pools(share: f64, file: &Path) -> Result<(), Failure> {
-        let program = own_program()?;
-        let iterations = ((MEMPOOL_ITERATIONS * share) as u64).max(1_000);
-        let mut command = std::process::Command::new(program);
-        command
-            .args(["bench", "pools", "--programs", "objects", "--json"])
-            .arg(file)
-            .args(["--iterations", &iterations.to_string()]);
-        let status = command.status().map_err(Failure::failed)?;
-        // 4: the machine was not quiet; the figures are printed with that said above them.
-        match status.code() {
-            Some(0 | 4) => Ok(()),
-            _ => Err(Failure::failed(format!(
-                "`millpond bench pools` ended with {status}"
-            ))),
-        }
-    }
-
     /// What was published, beside what was found.
     pub(super) fn print(self, record: &ComparisonRecord) -> Result<(), Failure> {
         output::print(figures::beside(&self.name(), record))
@@ -246,12 +243,57 @@ pub(super) fn free_port() -> Result<u16, Failure> {
 impl CompareFlags {
     /// The micro-benchmark has no server.
     pub(super) fn run_pools(&self) -> Result<Exit, Failure> {
+        let iterations = ((MEMPOOL_ITERATIONS * self.preset.preset_share) as u64).max(1_000);
+        let (exit, file) = self.run_bench("pools", &["--programs", "objects"], iterations)?;
+        if matches!(exit, Exit::Success | Exit::NotTrusted) {
+            let text = std::fs::read_to_string(&file).map_err(Failure::failed)?;
+            Preset::print_pools(&serde_json::from_str(&text).map_err(Failure::failed)?)?;
+        }
+        Ok(exit)
+    }
+
+    /// Client and server in one process, as everscale had them; the earlier figures are in its report.
+    pub(super) fn run_one_process(&self, preset: Preset) -> Result<Exit, Failure> {
+        if preset != Preset::Everscale {
+            return Err(Failure::usage(
+                "--one-process is for --preset everscale: the others had a server of its own",
+            ));
+        }
+        let here = preset.allocators_here().join(",");
+        let allocators = match &self.allocators {
+            Some(_) => Vec::new(),
+            None => vec!["--allocators", &here],
+        };
+        let iterations = ((EVERSCALE_ITERATIONS * self.preset.preset_share).ceil() as u64).max(1);
+        let (exit, _) = self.run_bench("loopback", &allocators, iterations)?;
+        Ok(exit)
+    }
+
+    /// A benchmark without a server of its own, as if it had been asked for by its name; and where its
+    /// record is.
+    fn run_bench(
+        &self,
+        what: &str,
+        words: &[&str],
+        iterations: u64,
+    ) -> Result<(Exit, PathBuf), Failure> {
         std::fs::create_dir_all(&self.out).map_err(Failure::failed)?;
-        let file = self.out.join("pools.json");
-        Preset::bench_pools(self.preset_share, &file)?;
-        let text = std::fs::read_to_string(&file).map_err(Failure::failed)?;
-        Preset::print_pools(&serde_json::from_str(&text).map_err(Failure::failed)?)?;
-        Ok(Exit::Success)
+        let file = self.out.join(format!("{what}.json"));
+        let (iterations, json) = (iterations.to_string(), file.display().to_string());
+        let mut words = [&["millpond", "bench", what][..], words].concat();
+        words.extend(["--iterations", &iterations, "--json", &json]);
+        let allocators = self.allocators.as_ref().map(|names| names.join(","));
+        let repetitions = self.rounds.map(|rounds| rounds.to_string());
+        let seed = self.seed.map(|seed| seed.to_string());
+        for (flag, value) in [
+            ("--allocators", &allocators),
+            ("--repetitions", &repetitions),
+            ("--seed", &seed),
+        ] {
+            words.extend(value.iter().flat_map(|value| [flag, value]));
+        }
+        let exit = Cli::try_parse_from(words).map_err(Failure::failed)?.run()?;
+        Ok((exit, file))
     }
 
     /// Puts the preset's server and load in the place of the user's.
@@ -260,7 +302,7 @@ impl CompareFlags {
             self.allocators = Some(preset.allocators_here());
         }
         let directory = self.out.join("preset");
-        let words = preset.words(self.preset_share, free_port()?, &directory)?;
+        let words = preset.words(self.preset.preset_share, free_port()?, &directory)?;
         if words.is_empty() {
             return Ok(());
         }
@@ -278,7 +320,7 @@ impl CompareFlags {
 }
 
 /// More than a thousandth, for less measures nothing.
-pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.001..=10.0).contains(&share) => Ok(share),
         _ => Err("write a number from 0.001 to 10; 1 is all of it".to_owned()),

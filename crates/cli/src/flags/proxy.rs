@@ -1,0 +1,393 @@
+//! `millpond proxy`: requests to other servers, balanced, checked and tried again.
+
+mod settings;
+mod upstream_name;
+
+use super::parse_count;
+use super::serve::{CommonFlags, announce};
+use crate::output::{self, Exit, Failure};
+use clap::Args;
+use millpond_http::log::{self, LogLevel};
+use millpond_http::proxy::{Balance, ForwardedFields, Proxy, ProxyControl, TrustedPeers};
+use millpond_http::{Reread, ServeConfig};
+use millpond_io::Address;
+use millpond_io::resolver::{Resolver, ResolverConfig};
+use settings::{
+    EjectionSettings, HealthSettings, Host, Settings, Time, TimeoutSettings, TlsSettings,
+    UpstreamSettings, parse_path,
+};
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use upstream_name::UpstreamName;
+
+const BALANCE: &str =
+    "round-robin|least-requests|two-choices|hash:path|hash:header:NAME|hash:cookie:NAME";
+
+/// Pass requests on to other servers: a reverse proxy over a pool of connections
+///
+/// Framing is written anew on both sides, fields about the connection are dropped, Via and Forwarded
+/// are added, bodies are streamed. A request is tried again only where that can do no harm. GET
+/// /metrics is answered by the proxy itself, with what it knows of each upstream.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond proxy --upstream 127.0.0.1:8081
+  millpond proxy --upstream 10.0.0.1:80,weight=3 --upstream 10.0.0.2:80 --balance least-requests
+  millpond proxy --upstream unix:/run/app.sock --health /health --upgrade
+  millpond proxy --upstream https://app.internal --upstream-ca ca.pem --listen 0.0.0.0:8080
+  millpond proxy --config proxy.toml     SIGHUP reads the file again; no request fails
+
+The file has the same settings:
+  balance = \"two-choices\"
+  [health]
+  path = \"/health\"
+  [timeouts]
+  total = \"30s\"
+  [[upstream]]
+  address = \"10.0.0.1:80\"
+  weight = 3
+Its keys: balance host forwarded trust upgrade connections pending tries retry-percent;
+[timeouts] connect write first-byte between-bytes total; [health] path interval timeout successes
+failures; [ejection] failures base longest; [tls] ca insecure cert key; [[upstream]] address weight.")]
+pub(crate) struct ProxyFlags {
+    #[command(flatten)]
+    common: CommonFlags,
+    /// Read the upstreams and all that concerns them from this file (TOML)
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Upstreams",
+        required_unless_present = "upstream"
+    )]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    upstreams: UpstreamFlags,
+    #[command(flatten)]
+    health: HealthFlags,
+    #[command(flatten)]
+    tls: UpstreamTlsFlags,
+}
+
+/// Where requests go, and what goes along.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Upstreams")]
+struct UpstreamFlags {
+    /// A server behind the proxy: HOST:PORT, unix:PATH, http://HOST or https://HOST, and its share of
+    /// the requests, e.g. 10.0.0.1:80,weight=3. May be given several times
+    #[arg(long, value_name = "ADDR[,weight=N]", conflicts_with = "config")]
+    upstream: Vec<UpstreamName>,
+    /// Which upstream a request goes to
+    #[arg(long, value_name = BALANCE, conflicts_with = "config")]
+    balance: Option<Balance>,
+    /// What upstreams are told in Host [default: keep]
+    #[arg(long, value_enum, conflicts_with = "config")]
+    host: Option<Host>,
+    /// Fields that tell upstreams about the client: Forwarded (standard), X-Forwarded-For, -Proto and
+    /// -Host (x) [default: both]
+    #[arg(long, value_name = "both|standard|x|none", conflicts_with = "config")]
+    forwarded: Option<ForwardedFields>,
+    /// Clients whose own Forwarded and X-Forwarded-* are passed on; those of others are dropped. May
+    /// be given several times
+    #[arg(long, value_name = "ADDRESS[/BITS]|unix", conflicts_with = "config")]
+    trust: Vec<TrustedPeers>,
+    /// Let WebSocket, and other protocols that begin with Upgrade, take a connection over
+    #[arg(long, conflicts_with = "config")]
+    upgrade: bool,
+    /// Connections to each upstream [default: 1024]
+    #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
+    upstream_connections: Option<u32>,
+    /// Requests that wait for one of them; one more is answered with 503 [default: 4096]
+    #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
+    upstream_pending: Option<u32>,
+    /// How often a request is tried, the first time included [default: 2]
+    #[arg(long, value_name = "N", value_parser = parse_u32, conflicts_with = "config")]
+    tries: Option<u32>,
+    /// Tries beyond the first as a share of all requests, so that an outage does not double the load
+    /// on what is left [default: 20]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100), conflicts_with = "config")]
+    retry_budget: Option<u32>,
+    /// Until there is a connection to the upstream; 504 beyond it [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    connect_timeout: Option<Time>,
+    /// From the end of the request to the first byte of the answer; 504 beyond it [default: 1m]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    first_byte_timeout: Option<Time>,
+    /// Between two parts of the answer; it is cut beyond it [default: 30s]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    between_bytes_timeout: Option<Time>,
+    /// For all tries of a request together [default: 5m]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    total_timeout: Option<Time>,
+}
+
+/// Which upstreams are well.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Health")]
+struct HealthFlags {
+    /// Ask each upstream for PATH again and again; it is used while the answers are 2xx or 3xx
+    #[arg(long, value_name = "PATH", value_parser = parse_path, conflicts_with = "config")]
+    health: Option<String>,
+    /// How often [default: 2s]
+    #[arg(long, value_name = "TIME", requires = "health")]
+    health_interval: Option<Time>,
+    /// For one check [default: 1s]
+    #[arg(long, value_name = "TIME", requires = "health")]
+    health_timeout: Option<Time>,
+    /// Checks in a row that bring an upstream back [default: 2]
+    #[arg(long, value_name = "N", value_parser = parse_u32, requires = "health")]
+    health_successes: Option<u32>,
+    /// Failed checks in a row that take it out [default: 3]
+    #[arg(long, value_name = "N", value_parser = parse_u32, requires = "health")]
+    health_failures: Option<u32>,
+    /// Requests in a row without an answer that eject an upstream, if there is another; 0: never
+    /// [default: 5]
+    #[arg(long, value_name = "N", conflicts_with = "config")]
+    eject_after: Option<u32>,
+    /// For how long the first time; twice as long each time that follows [default: 1s]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    eject_for: Option<Time>,
+    /// For how long at most [default: 1m]
+    #[arg(long, value_name = "TIME", conflicts_with = "config")]
+    eject_for_max: Option<Time>,
+}
+
+/// How TLS is spoken with https:// upstreams.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "TLS with upstreams")]
+struct UpstreamTlsFlags {
+    /// Trust the authorities in this PEM file, and no others [default: those of the system]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    upstream_ca: Option<PathBuf>,
+    /// Do not check whose certificate it is: the connection is private, but nobody knows with whom
+    #[arg(long, conflicts_with_all = ["config", "upstream_ca"])]
+    upstream_insecure: bool,
+    /// The proxy's own certificate, for upstreams that ask for one: PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "upstream_key",
+        conflicts_with = "config"
+    )]
+    upstream_cert: Option<PathBuf>,
+    /// Its private key: PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "upstream_cert")]
+    upstream_key: Option<PathBuf>,
+}
+
+fn parse_u32(text: &str) -> Result<u32, String> {
+    let count = parse_count(text)?;
+    u32::try_from(count).map_err(|_| format!("it can be at most {}", u32::MAX))
+}
+
+impl ProxyFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let mut config = self.common.config("proxy")?;
+        let settings = self.settings()?;
+        let shards = config.shards;
+        let proxied = settings.config(shards).map_err(Failure::failed)?;
+        config.speaks_tls_to_others = settings.has_tls();
+        let resolver = Resolver::start(ResolverConfig::default()).map_err(Failure::failed)?;
+        let control = ProxyControl::new(proxied, config.tls.is_some(), Some(resolver))
+            .map_err(Failure::usage)?;
+        config.reread = self
+            .config
+            .as_deref()
+            .map(|path| reread(path, &control, &config));
+        let limits = config.limits;
+        let make = |start| Ok::<_, Infallible>(Proxy::new(&control, &start, limits));
+        let report = millpond_http::serve(&config, make, |address: &Address| {
+            announce(address, config.driver);
+            let names: Vec<&str> = settings
+                .upstream
+                .iter()
+                .map(|it| &*it.address.name)
+                .collect();
+            output::note(format!("requests go to {}", names.join(", ")));
+        })
+        .map_err(Failure::failed)?;
+        self.common.finish(&report)
+    }
+
+    /// What the flags, or the file, say.
+    fn settings(&self) -> Result<Settings, Failure> {
+        match &self.config {
+            Some(path) => Settings::read(path).map_err(Failure::usage),
+            None => Ok(self.of_flags()),
+        }
+    }
+
+    fn of_flags(&self) -> Settings {
+        let (flags, health, tls) = (&self.upstreams, &self.health, &self.tls);
+        let upstream = flags.upstream.iter().map(|address| UpstreamSettings {
+            address: address.clone(),
+            weight: None,
+        });
+        Settings {
+            upstream: upstream.collect(),
+            balance: flags.balance.clone(),
+            host: flags.host,
+            forwarded: flags.forwarded,
+            trust: flags.trust.clone(),
+            upgrade: flags.upgrade,
+            connections: flags.upstream_connections,
+            pending: flags.upstream_pending,
+            tries: flags.tries,
+            retry_percent: flags.retry_budget,
+            timeouts: TimeoutSettings {
+                connect: flags.connect_timeout,
+                write: None,
+                first_byte: flags.first_byte_timeout,
+                between_bytes: flags.between_bytes_timeout,
+                total: flags.total_timeout,
+            },
+            health: health.health.as_ref().map(|path| HealthSettings {
+                path: path.clone(),
+                interval: health.health_interval,
+                timeout: health.health_timeout,
+                successes: health.health_successes,
+                failures: health.health_failures,
+            }),
+            ejection: EjectionSettings {
+                failures: health.eject_after,
+                base: health.eject_for,
+                longest: health.eject_for_max,
+            },
+            tls: TlsSettings {
+                ca: tls.upstream_ca.clone(),
+                insecure: tls.upstream_insecure,
+                cert: tls.upstream_cert.clone(),
+                key: tls.upstream_key.clone(),
+            },
+        }
+    }
+}
+
+/// Reads the file again when somebody asks; with anything wrong in it, all stays as it is.
+fn reread(path: &Path, control: &Arc<ProxyControl>, config: &ServeConfig) -> Reread {
+    let (path, control) = (path.to_owned(), Arc::clone(control));
+    let (shards, speaks_tls) = (config.shards, config.speaks_tls_to_others);
+    Reread::new(move || {
+        let replaced = read_again(&path, shards, speaks_tls)
+            .and_then(|config| control.replace(config).map_err(|error| error.to_string()));
+        match replaced {
+            Ok(()) => log::write(
+                LogLevel::Info,
+                format_args!("{} was read again", path.display()),
+            ),
+            Err(error) => {
+                let stays = "the upstreams stay as they are";
+                log::write(LogLevel::Error, format_args!("{error}; {stays}"));
+            }
+        }
+    })
+}
+
+fn read_again(
+    path: &Path,
+    shards: usize,
+    speaks_tls: bool,
+) -> Result<millpond_http::proxy::ProxyConfig, String> {
+    let settings = Settings::read(path)?;
+    if settings.has_tls() && !speaks_tls {
+        return Err("the first https:// upstream needs a restart".to_owned());
+    }
+    settings.config(shards)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(line: &str) -> Result<ProxyFlags, String> {
+        let words = ["millpond", "proxy"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        match Cli::try_parse_from(words)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Proxy(flags) => Ok(*flags),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// Goal: each flag reaches the setting it names.
+    #[test]
+    fn flags_reach_the_settings() {
+        let line = "--upstream a:1,weight=3 --upstream b:2 --balance two-choices --host upstream \
+             --forwarded x --trust 10.0.0.0/8 --upgrade --upstream-connections 4 \
+             --upstream-pending 5 --tries 6 --retry-budget 7 --connect-timeout 8s \
+             --first-byte-timeout 9s --between-bytes-timeout 10s --total-timeout 11s \
+             --health /h --health-interval 12s --health-timeout 13s --health-successes 14 \
+             --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
+             --upstream-ca ca --upstream-cert cert --upstream-key key";
+        let settings = parse(line)
+            .unwrap()
+            .settings()
+            .unwrap_or_else(|_| panic!("{line}"));
+        let time = |seconds: u64| {
+            Some(Time {
+                ns: seconds * 1_000_000_000,
+            })
+        };
+        assert_eq!(settings.upstream[0].address.weight, 3);
+        assert_eq!(settings.upstream[1].address.name, "b:2");
+        assert_eq!(settings.balance, Some(Balance::TwoChoices));
+        assert_eq!(settings.host, Some(Host::Upstream));
+        assert_eq!(settings.forwarded.unwrap().to_string(), "x");
+        assert_eq!((settings.trust.len(), settings.upgrade), (1, true));
+        assert_eq!((settings.connections, settings.pending), (Some(4), Some(5)));
+        assert_eq!((settings.tries, settings.retry_percent), (Some(6), Some(7)));
+        let expected = TimeoutSettings {
+            connect: time(8),
+            write: None,
+            first_byte: time(9),
+            between_bytes: time(10),
+            total: time(11),
+        };
+        assert_eq!(settings.timeouts, expected);
+        let expected = HealthSettings {
+            path: "/h".to_owned(),
+            interval: time(12),
+            timeout: time(13),
+            successes: Some(14),
+            failures: Some(15),
+        };
+        assert_eq!(settings.health, Some(expected));
+        let expected = EjectionSettings {
+            failures: Some(0),
+            base: time(16),
+            longest: time(17),
+        };
+        assert_eq!(settings.ejection, expected);
+        assert_eq!(settings.tls.ca, Some("ca".into()));
+        assert_eq!(
+            (settings.tls.cert, settings.tls.key),
+            (Some("cert".into()), Some("key".into()))
+        );
+    }
+
+    /// Goal: what cannot work is refused with the flag's name and what to write in its place.
+    #[test]
+    fn wrong_values_are_named() {
+        for (line, part) in [
+            ("", "--config"),
+            ("--upstream 8080", "HOST:PORT"),
+            ("--upstream a:1 --balance random", "two-choices"),
+            ("--upstream a:1 --config x", "--config"),
+            ("--config x --tries 2", "--tries"),
+            ("--upstream a:1 --trust x", "ADDRESS/BITS"),
+            ("--upstream a:1 --health-interval 1s", "--health"),
+            ("--upstream a:1 --health x", "begins with /"),
+            ("--upstream a:1 --forwarded y", "standard"),
+            ("--upstream a:1 --retry-budget 101", "--retry-budget"),
+            ("--upstream a:1 --upstream-cert c", "--upstream-key"),
+            ("--upstream a:1 --tries 0", "at least 1"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! What a proxy is told about its upstreams, as flags or as a file say it.
+//!
+//! Both become [`Settings`], so that neither can say more than the other. A file is TOML; what is wrong
+//! in it is named with its line and key, and with what is allowed.
+
+use super::upstream_name::{UpstreamName, check_weight};
+use crate::flags::parse_duration_ns;
+use millpond_http::client::Timeouts;
+use millpond_http::proxy::{
+    Balance, EjectionPolicy, ForwardedFields, HostPolicy, ProbePolicy, ProxyConfig, TrustedPeers,
+    UpstreamConfig,
+};
+use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A time as text: `5s`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Time {
+    pub(super) ns: u64,
+}
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_duration_ns(text).map(|ns| Self { ns })
+    }
+}
+
+/// `keep` or `upstream`.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Host {
+    /// What the client asked for
+    Keep,
+    /// The upstream's own name
+    Upstream,
+}
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Settings {
+    #[serde(default)]
+    pub(super) upstream: Vec<UpstreamSettings>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) balance: Option<Balance>,
+    pub(super) host: Option<Host>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) forwarded: Option<ForwardedFields>,
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) trust: Vec<TrustedPeers>,
+    #[serde(default)]
+    pub(super) upgrade: bool,
+    pub(super) connections: Option<u32>,
+    pub(super) pending: Option<u32>,
+    pub(super) tries: Option<u32>,
+    pub(super) retry_percent: Option<u32>,
+    #[serde(default)]
+    pub(super) timeouts: TimeoutSettings,
+    pub(super) health: Option<HealthSettings>,
+    #[serde(default)]
+    pub(super) ejection: EjectionSettings,
+    #[serde(default)]
+    pub(super) tls: TlsSettings,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpstreamSettings {
+    #[serde(deserialize_with = "text")]
+    pub(super) address: UpstreamName,
+    #[serde(default, deserialize_with = "weight")]
+    pub(super) weight: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct TimeoutSettings {
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) connect: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) write: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) first_byte: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) between_bytes: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) total: Option<Time>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HealthSettings {
+    #[serde(deserialize_with = "path")]
+    pub(super) path: String,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) interval: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) timeout: Option<Time>,
+    pub(super) successes: Option<u32>,
+    pub(super) failures: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EjectionSettings {
+    pub(super) failures: Option<u32>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) base: Option<Time>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) longest: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TlsSettings {
+    pub(super) ca: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) insecure: bool,
+    pub(super) cert: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+}
+
+fn text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    String::deserialize(deserializer)?
+        .parse()
+        .map_err(D::Error::custom)
+}
+
+fn some_text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    text(deserializer).map(Some)
+}
+
+fn texts<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let parsed = texts.iter().map(|text| text.parse());
+    parsed.collect::<Result<_, _>>().map_err(D::Error::custom)
+}
+
+fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let weight = u32::deserialize(deserializer)?;
+    check_weight(weight).map(Some).map_err(D::Error::custom)
+}
+
+fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    parse_path(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// A path that can stand in a request line as it is.
+pub(super) fn parse_path(text: &str) -> Result<String, String> {
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    match text.starts_with('/') && is_plain {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no path: write one that begins with /")),
+    }
+}
+
+impl Settings {
+    /// Reads a file.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Self::parse(&text).map_err(|error| format!("{}:{error}", path.display()))
+    }
+
+    /// Reads the text of a file; an error begins with the line and the key.
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start).min(text.len());
+            let line_number = text[..at].matches('\n').count() + 1;
+            let line = text.lines().nth(line_number - 1).unwrap_or("");
+            let key = line.split('=').next().unwrap_or("").trim();
+            let message = error.message().trim().replace('\n', "; ");
+            match key {
+                "" => format!("{line_number}: {message}"),
+                key => format!("{line_number}: {key}: {message}"),
+            }
+        })
+    }
+
+    /// Whether an upstream speaks TLS.
+    pub(super) fn has_tls(&self) -> bool {
+        self.upstream.iter().any(|it| it.address.tls_host.is_some())
+    }
+
+    /// What each of `shards` is told. Reads the files of certificates.
+    pub(super) fn config(&self, shards: usize) -> Result<ProxyConfig, String> {
+        let upstreams = self.upstream.iter().map(|it| self.upstream(it));
+        let mut config = ProxyConfig::new(upstreams.collect::<Result<_, _>>()?);
+        let share = |count: u32| (count as usize).div_ceil(shards);
+        config.balance = self.balance.clone().unwrap_or_default();
+        config.host = match self.host {
+            Some(Host::Upstream) => HostPolicy::Upstream,
+            _ => HostPolicy::Keep,
+        };
+        config.forwarded = self.forwarded.unwrap_or_default();
+        config.trusted.clone_from(&self.trust);
+        config.upgrades = self.upgrade;
+        config.connections_max = share(self.connections.unwrap_or(CONNECTIONS).max(1));
+        config.pending_max = share(self.pending.unwrap_or(PENDING));
+        config.tries_max = self.tries.unwrap_or(config.tries_max).max(1);
+        config.retry_percent = self.retry_percent.unwrap_or(config.retry_percent);
+        config.timeouts = self.timeouts.timeouts();
+        config.probe = self.health.as_ref().map(HealthSettings::policy);
+        config.ejection = self.ejection.policy();
+        Ok(config)
+    }
+
+    fn upstream(&self, settings: &UpstreamSettings) -> Result<UpstreamConfig, String> {
+        let address = &settings.address;
+        let tls = match &address.tls_host {
+            Some(host) => Some(self.tls.client(host)?),
+            None => None,
+        };
+        Ok(UpstreamConfig {
+            name: address.name.clone(),
+            place: address.place.clone(),
+            host: address.host.clone(),
+            weight: settings.weight.unwrap_or(address.weight),
+            tls,
+        })
+    }
+}
+
+/// Connections to one upstream, of all shards.
+pub(super) const CONNECTIONS: u32 = 1024;
+/// Requests that wait for one of them.
+pub(super) const PENDING: u32 = 4096;
+
+impl TimeoutSettings {
+    fn timeouts(&self) -> Timeouts {
+        let default = Timeouts::default();
+        let or = |time: Option<Time>, default_ns| time.map_or(default_ns, |time| time.ns);
+        Timeouts {
+            connection_ns: or(self.connect, default.connection_ns),
+            write_ns: or(self.write, default.write_ns),
+            first_byte_ns: or(self.first_byte, default.first_byte_ns),
+            between_bytes_ns: or(self.between_bytes, default.between_bytes_ns),
+            total_ns: or(self.total, default.total_ns),
+        }
+    }
+}
+
+impl HealthSettings {
+    fn policy(&self) -> ProbePolicy {
+        let default = ProbePolicy::new(self.path.clone());
+        ProbePolicy {
+            interval_ns: self.interval.map_or(default.interval_ns, |time| time.ns),
+            timeout_ns: self.timeout.map_or(default.timeout_ns, |time| time.ns),
+            successes_min: self.successes.unwrap_or(default.successes_min).max(1),
+            failures_max: self.failures.unwrap_or(default.failures_max).max(1),
+            path: default.path,
+        }
+    }
+}
+
+impl EjectionSettings {
+    fn policy(&self) -> EjectionPolicy {
+        let default = EjectionPolicy::default();
+        EjectionPolicy {
+            failures_max: self.failures.unwrap_or(default.failures_max),
+            base_ns: self.base.map_or(default.base_ns, |time| time.ns),
+            longest_ns: self.longest.map_or(default.longest_ns, |time| time.ns),
+        }
+    }
+}
+
+impl TlsSettings {
+    fn client(&self, host: &str) -> Result<TlsClient, String> {
+        let trust = match (&self.ca, self.insecure) {
+            (Some(path), false) => Trust::File(path.clone()),
+            (None, false) => Trust::System,
+            (_, true) => Trust::Anybody,
+        };
+        let identity = match (&self.cert, &self.key) {
+            (Some(certificate), Some(key)) => Some(CertificateFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            }),
+            (None, None) => None,
+            _ => {
+                return Err(
+                    "a certificate for upstreams needs its key, and a key its certificate".into(),
+                );
+            }
+        };
+        let options = TlsClientOptions {
+            host: host.to_owned(),
+            trust,
+            protocols: vec![b"http/1.1".to_vec()],
+            handshake_timeout_ns: HANDSHAKE_NS_MAX,
+            handshake_bytes_max: HANDSHAKE_BYTES_MAX,
+            identity,
+        };
+        TlsClient::load(options).map_err(|error| error.to_string())
+    }
+}
+
+/// As long as connecting may take.
+const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
+/// A chain of certificates far longer than any in use.
+const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+balance = "hash:cookie:id"
+host = "upstream"
+forwarded = "x"
+trust = ["10.0.0.0/8", "unix"]
+upgrade = true
+connections = 10
+pending = 3
+tries = 4
+retry-percent = 5
+
+[timeouts]
+connect = "1s"
+write = "2s"
+first-byte = "3s"
+between-bytes = "4s"
+total = "5s"
+
+[health]
+path = "/health"
+interval = "6s"
+timeout = "7s"
+successes = 8
+failures = 9
+
+[ejection]
+failures = 10
+base = "11s"
+longest = "12s"
+
+[[upstream]]
+address = "127.0.0.1:8081"
+weight = 3
+
+[[upstream]]
+address = "app:80"
+"#;
+
+    /// Goal: each key reaches the field it names; counts are shared out among the shards.
+    #[test]
+    fn keys_reach_the_configuration() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let config = Settings::parse(WHOLE).unwrap().config(4).unwrap();
+        assert_eq!(config.balance.to_string(), "hash:cookie:id");
+        assert_eq!((config.host, config.upgrades), (HostPolicy::Upstream, true));
+        assert_eq!(config.forwarded.to_string(), "x");
+        assert_eq!(config.trusted.len(), 2);
+        assert_eq!((config.connections_max, config.pending_max), (3, 1));
+        assert_eq!((config.tries_max, config.retry_percent), (4, 5));
+        let expected = Timeouts {
+            connection_ns: SECOND_NS,
+            write_ns: 2 * SECOND_NS,
+            first_byte_ns: 3 * SECOND_NS,
+            between_bytes_ns: 4 * SECOND_NS,
+            total_ns: 5 * SECOND_NS,
+        };
+        assert_eq!(config.timeouts, expected);
+        let expected = ProbePolicy {
+            path: "/health".to_owned(),
+            interval_ns: 6 * SECOND_NS,
+            timeout_ns: 7 * SECOND_NS,
+            successes_min: 8,
+            failures_max: 9,
+        };
+        assert_eq!(config.probe, Some(expected));
+        let expected = EjectionPolicy {
+            failures_max: 10,
+            base_ns: 11 * SECOND_NS,
+            longest_ns: 12 * SECOND_NS,
+        };
+        assert_eq!(config.ejection, expected);
+        let weights: Vec<u32> = config.upstreams.iter().map(|it| it.weight).collect();
+        assert_eq!(weights, [3, 1]);
+    }
+
+    /// Goal: what is wrong is named with its line and key, and with what is allowed.
+    #[test]
+    fn errors_name_line_key_and_what_is_allowed() {
+        for (text, begin, part) in [
+            ("\nbalance = \"random\"", "2: balance: ", "two-choices"),
+            ("balnce = \"x\"", "1: balnce: ", "retry-percent"),
+            ("[timeouts]\ntotal = \"soon\"", "2: total: ", "soon"),
+            (
+                "[[upstream]]\naddress = \"8080\"",
+                "2: address: ",
+                "HOST:PORT",
+            ),
+            (
+                "[[upstream]]\naddress = \"a:1\"\nweight = 0",
+                "3: weight: ",
+                "1 to 1000",
+            ),
+            ("tries = \"two\"", "1: tries: ", "u32"),
+            ("host = \"other\"", "1: host: ", "`keep`"),
+            ("[health]\npath = \"health\"", "2: path: ", "begins with /"),
+            ("trust = [\"x\"]", "1: trust: ", "ADDRESS/BITS"),
+            ("tries = ", "1: tries: ", ""),
+        ] {
+            let error = Settings::parse(text).unwrap_err();
+            assert!(
+                error.starts_with(begin) && error.contains(part),
+                "{text:?}: {error}"
+            );
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    /// Goal: an empty file has the library's defaults, but no upstream.
+    #[test]
+    fn defaults_are_the_library_s() {
+        let config = Settings::parse("").unwrap().config(1).unwrap();
+        let default = ProxyConfig::new(Vec::new());
+        assert_eq!(config.timeouts, default.timeouts);
+        assert_eq!(config.ejection, default.ejection);
+        assert_eq!(config.tries_max, default.tries_max);
+        assert!(config.upstreams.is_empty() && config.probe.is_none());
+    }
+}

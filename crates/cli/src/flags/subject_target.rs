@@ -1,0 +1,69 @@
+//! What `compare` and `profile` start: our entity server, or the user's behind a URL or a port; and this
+//! program itself, which starts it.
+
+use super::url::Url;
+use crate::output::Failure;
+use millpond_lab::{Launcher, Target};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What was said of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubjectTarget<'a> {
+    /// `compared` or `profiled`: what becomes of it.
+    pub(super) verb: &'a str,
+    /// Where it answers.
+    pub(super) url: Option<&'a str>,
+    /// Where it listens, if it does not speak HTTP.
+    pub(super) port: Option<u16>,
+    /// The words after `--`.
+    pub(super) command: &'a [OsString],
+    /// Whether pools were asked for, which only our own has.
+    pub(super) has_pools: bool,
+}
+
+impl SubjectTarget<'_> {
+    /// The target, or what contradicts itself.
+    pub(super) fn target(&self) -> Result<Target, Failure> {
+        let port = self.port.map(|port| format!("http://127.0.0.1:{port}/"));
+        match (port.as_deref().or(self.url), self.command.is_empty()) {
+            (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(format!(
+                "the server that is {} by default is not in this build (--features entity has it): \
+                 name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
+                self.verb
+            ))),
+            (None, true) => Ok(Target::Entity { extra: Vec::new() }),
+            (None, false) => Err(Failure::usage(
+                "a server of yours needs --url, the address at which it answers; one that does not \
+                 speak HTTP needs --port and --load-cmd",
+            )),
+            (Some(_), true) => Err(Failure::usage("--url needs the server's command after --")),
+            (Some(url), false) => self.of_the_user(url),
+        }
+    }
+
+    fn of_the_user(&self, url: &str) -> Result<Target, Failure> {
+        Url::parse(url).map_err(Failure::usage)?;
+        if self.has_pools {
+            return Err(Failure::usage(
+                "--pools is about our own server: leave it out",
+            ));
+        }
+        let url = millpond_lab::Url::parse(url).map_err(Failure::failed)?;
+        Ok(Target::Command {
+            words: self.command.to_vec(),
+            url,
+        })
+    }
+}
+
+/// This program as what starts servers.
+pub(super) fn launcher() -> Result<Launcher, Failure> {
+    Launcher::current()
+        .map_err(|error| Failure::failed(format!("this program cannot find its own file: {error}")))
+}
+
+/// This program's file.
+pub(super) fn own_program() -> Result<PathBuf, Failure> {
+    Ok(launcher()?.program)
+}

@@ -1,0 +1,380 @@
+//! The proxy as a process, between clients and upstreams that are not ours.
+
+use crate::support::{Running, Server, curl, millpond, peer, run};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// nginx on a unix socket or a port, until dropped.
+struct Nginx {
+    child: Child,
+    _directory: tempfile::TempDir,
+}
+
+impl Nginx {
+    /// Listens where `listen` says; `server` are further lines.
+    fn start(listen: &str, server: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let conf = directory.path().join("nginx.conf");
+        let here = directory.path().display();
+        let text = format!(
+            "daemon off; worker_processes 1; pid {here}/pid; error_log {here}/error.log;\n\
+             events {{ worker_connections 256; }}\n\
+             http {{ access_log off; client_body_temp_path {here}/body; proxy_temp_path {here}/proxy;\n\
+             fastcgi_temp_path {here}/f; uwsgi_temp_path {here}/u; scgi_temp_path {here}/s;\n\
+             keepalive_requests 100000;\n\
+             server {{ listen {listen}; {server}\n\
+             location /hello {{ return 200 'hello from nginx'; }}\n\
+             location /host {{ return 200 '$host|$http_x_forwarded_for|$http_via|$ssl_client_s_dn'; }} }} }}\n"
+        );
+        fs::write(&conf, text).unwrap();
+        let child = Command::new("nginx")
+            .args(["-c", &conf.display().to_string()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nginx is there (scripts/setup test installs it)");
+        Self {
+            child,
+            _directory: directory,
+        }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // Politely: the master has a worker to end.
+        let pid = self.child.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Until `url` answers at all.
+fn wait_until_up(words: &[&str]) {
+    let started = std::time::Instant::now();
+    while curl(words).0 == 0 {
+        assert!(started.elapsed().as_secs() < 60, "{words:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Goal: curl, ab and wrk see a correct server in front of nginx, over TCP and over a unix socket, on
+/// both drivers, and nginx sees one host and who asked.
+#[test]
+fn nginx_is_served_to_curl_ab_and_wrk() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nginx.sock");
+    let port = free_port();
+    let _over_tcp = Nginx::start(&format!("127.0.0.1:{port}"), "");
+    let _over_unix = Nginx::start(&format!("unix:{}", socket.display()), "");
+    let tcp = format!("127.0.0.1:{port}");
+    wait_until_up(&[&format!("http://{tcp}/hello")]);
+    for (upstream, driver) in [
+        (tcp, "epoll"),
+        (format!("unix:{}", socket.display()), "auto"),
+    ] {
+        let proxy = Server::start_proxy(&["--upstream", &upstream, "--driver", driver]);
+        let url = proxy.url("/hello");
+        assert_eq!(
+            curl(&[&url]),
+            (200, b"hello from nginx".to_vec()),
+            "{upstream}"
+        );
+        let (status, seen) = curl(&[
+            "-H",
+            "Host: site",
+            "-H",
+            "X-Forwarded-For: 9.9.9.9",
+            &proxy.url("/host"),
+        ]);
+        let seen = String::from_utf8(seen).unwrap();
+        assert_eq!(
+            (status, &*seen),
+            (200, "site|127.0.0.1|1.1 millpond|"),
+            "{upstream}"
+        );
+        let ab = peer("ab", &["-q", "-k", "-n", "2000", "-c", "16", &url]);
+        let text = String::from_utf8_lossy(&ab.stdout).into_owned();
+        let failed = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Failed requests:"));
+        assert_eq!(failed.map(str::trim), Some("0"), "{text}");
+        assert!(!text.contains("Non-2xx"), "{text}");
+        let wrk = peer("wrk", &["-t", "1", "-c", "16", "-d", "1s", &url]);
+        let text = String::from_utf8_lossy(&wrk.stdout).into_owned();
+        assert!(
+            text.contains("requests in") && !text.contains("errors"),
+            "{text}"
+        );
+        assert!(!text.contains("Non-2xx"), "{text}");
+        let metrics = String::from_utf8(curl(&[&proxy.url("/metrics")]).1).unwrap();
+        let count = |name: &str, kind: &str| -> u64 {
+            let line = format!("millpond_upstream_{name}{{upstream=\"{upstream}\"{kind}}} ");
+            let found = metrics.lines().find_map(|found| found.strip_prefix(&line));
+            found
+                .unwrap_or_else(|| panic!("{line}\n{metrics}"))
+                .parse()
+                .unwrap()
+        };
+        let new = count("connections_used_total", ",kind=\"new\"");
+        let reused = count("connections_used_total", ",kind=\"reused\"");
+        assert!(new <= 64 && reused > 30 * new, "{new} new, {reused} reused");
+        assert_eq!(count("failures_total", ",cause=\"broken\""), 0);
+        proxy.process.signal("TERM");
+        assert_eq!(proxy.process.finish().code(), 0);
+    }
+}
+
+/// Goal: node's answers, in chunks, come through, and its echo of an uploaded body is whole.
+#[test]
+fn node_echoes_through_the_proxy() {
+    const SCRIPT: &str = "const s = require('http').createServer((q, a) => { a.writeHead(200); q.pipe(a); });\
+         s.listen(0, '127.0.0.1', () => console.log(s.address().port));";
+    let mut node = Running::start(
+        Command::new("node")
+            .args(["-e", SCRIPT])
+            .stdin(Stdio::null()),
+    );
+    let port = node.first_line().trim().to_owned();
+    let proxy = Server::start_proxy(&["--upstream", &format!("127.0.0.1:{port}")]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("body");
+    for body_bytes in [0, 1, 1 << 20, 9 << 20] {
+        let body: Vec<u8> = (0..body_bytes).map(|at| (at % 251) as u8).collect();
+        fs::write(&file, &body).unwrap();
+        let data = format!("@{}", file.display());
+        for header in [
+            "Expect:",
+            "Transfer-Encoding: chunked",
+            "Expect: 100-continue",
+        ] {
+            let (status, echoed) = curl(&[
+                "-X",
+                "POST",
+                "-H",
+                header,
+                "--data-binary",
+                &data,
+                &proxy.url("/"),
+            ]);
+            assert_eq!((status, echoed.len()), (200, body.len()), "{header}");
+            assert!(
+                echoed == body,
+                "{header}: {body_bytes} bytes came back changed"
+            );
+        }
+    }
+}
+
+/// Goal: with a certificate on each side, and one asked of the proxy, a request passes; with the wrong
+/// authority it does not.
+#[test]
+fn tls_is_spoken_on_both_sides() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    for name in ["front", "back", "own", "other"] {
+        let names = vec!["localhost".to_owned()];
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        fs::write(path(&format!("{name}.crt")), certificate.pem()).unwrap();
+        fs::write(path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+    let port = free_port();
+    let _nginx = Nginx::start(
+        &format!("127.0.0.1:{port} ssl"),
+        &format!(
+            "ssl_certificate {}; ssl_certificate_key {}; ssl_client_certificate {}; ssl_verify_client on;",
+            path("back.crt"),
+            path("back.key"),
+            path("own.crt")
+        ),
+    );
+    wait_until_up(&["-k", &format!("https://127.0.0.1:{port}/hello")]);
+    let upstream = format!("https://localhost:{port}");
+    let start = |authority: &str| {
+        Server::start_proxy(&[
+            "--upstream",
+            &upstream,
+            "--upstream-ca",
+            &path(authority),
+            "--upstream-cert",
+            &path("own.crt"),
+            "--upstream-key",
+            &path("own.key"),
+            "--tls-cert",
+            &path("front.crt"),
+            "--tls-key",
+            &path("front.key"),
+        ])
+    };
+    for (authority, expected) in [("back.crt", 200), ("other.crt", 502)] {
+        let proxy = start(authority);
+        let port = proxy.address.rsplit_once(':').unwrap().1;
+        let url = format!("https://localhost:{port}/host");
+        let (status, seen) = curl(&["--cacert", &path("front.crt"), &url]);
+        let seen = String::from_utf8(seen).unwrap();
+        assert_eq!(status, expected, "{seen}");
+        if expected == 200 {
+            assert!(seen.ends_with("CN=own"), "{seen}");
+        }
+    }
+}
+
+/// A plaintext server of ours, on a port of its own.
+fn write_config(path: &Path, upstreams: &[&str]) {
+    let tables = upstreams
+        .iter()
+        .map(|it| format!("[[upstream]]\naddress = \"{it}\"\n"));
+    fs::write(
+        path,
+        format!("balance = \"round-robin\"\n{}", tables.collect::<String>()),
+    )
+    .unwrap();
+}
+
+/// Goal: SIGHUP takes the file's upstreams in the place of the old ones while wrk runs, and no request
+/// fails; a file with a mistake changes nothing and says where it is.
+#[test]
+fn sighup_reads_the_file_again() {
+    let (first, second) = (Server::start(&["plaintext"]), Server::start(&["plaintext"]));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("proxy.toml");
+    write_config(&file, &[&first.address]);
+    let proxy = Server::start_proxy(&["--config", &file.display().to_string()]);
+    let url = proxy.url("/");
+    let mut wrk = Command::new("wrk");
+    let wrk = Running::start(
+        wrk.args(["-t", "1", "-c", "8", "-d", "2s", &url])
+            .stdin(Stdio::null()),
+    );
+    for round in 0..10 {
+        let addresses: &[&str] = match round % 3 {
+            0 => &[&second.address],
+            1 => &[&first.address, &second.address],
+            _ => &[&first.address],
+        };
+        write_config(&file, addresses);
+        proxy.process.signal("HUP");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let finished = wrk.finish();
+    let text = &finished.stdout;
+    assert!(
+        text.contains("requests in") && !text.contains("errors"),
+        "{text}"
+    );
+    assert!(!text.contains("Non-2xx"), "{text}");
+    fs::write(&file, "balance = \"any\"\n").unwrap();
+    proxy.process.signal("HUP");
+    assert_eq!(curl(&[&url]).0, 200);
+    for server in [first, second] {
+        let metrics = String::from_utf8(curl(&[&server.url("/metrics")]).1).unwrap();
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("millpond_http_requests_total"));
+        let (_, count) = line.unwrap().rsplit_once(' ').unwrap();
+        assert!(count.parse::<u64>().unwrap() > 1, "it was used: {metrics}");
+    }
+    proxy.process.signal("TERM");
+    let finished = proxy.process.finish();
+    assert_eq!(finished.code(), 0);
+    assert!(finished.stderr.contains("was read again"), "{finished:?}");
+    assert!(
+        finished.stderr.contains("proxy.toml:1: balance: "),
+        "{finished:?}"
+    );
+}
+
+/// Goal: what is wrong in a file is one sentence with the line, the key and what is allowed, and exit
+/// status 2; nothing listens then.
+#[test]
+fn a_wrong_file_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("proxy.toml");
+    for (text, part) in [
+        ("tries = 2\nbalance = \"any\"", "proxy.toml:2: balance: "),
+        ("[[upstream]]\nadress = \"a:1\"", "proxy.toml:2: adress: "),
+        ("", "0 upstreams"),
+        (
+            "[[upstream]]\naddress=\"a:1\"\n[[upstream]]\naddress=\"a:1\"",
+            "twice",
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        let words = [
+            "proxy",
+            "--listen",
+            "127.0.0.1:0",
+            "--config",
+            &file.display().to_string(),
+        ];
+        let finished = run(&mut millpond(&words));
+        assert_eq!(
+            (finished.code(), &*finished.stdout),
+            (2, ""),
+            "{text}: {finished:?}"
+        );
+        assert!(finished.sentence().contains(part), "{text}: {finished:?}");
+    }
+}
+
+/// Goal: an upstream that is killed and started again under load costs no idempotent request while
+/// another lives.
+#[test]
+fn an_upstream_may_die_under_load() {
+    let living = Server::start(&["plaintext"]);
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let start = || {
+        let words = ["serve", "plaintext", "--shards", "1", "--listen", &address];
+        let mut process = Running::start(&mut millpond(&words));
+        assert_eq!(process.first_line(), format!("listening on {address}\n"));
+        process
+    };
+    let mut mortal = start();
+    let proxy = Server::start_proxy(&[
+        "--upstream",
+        &living.address,
+        "--upstream",
+        &address,
+        "--retry-budget",
+        "100",
+        "--eject-for",
+        "100ms",
+    ]);
+    let url = proxy.url("/");
+    let mut wrk = Command::new("wrk");
+    let mut wrk = wrk
+        .args(["-t", "1", "-c", "8", "-d", "3s", &url])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..5 {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        mortal.signal("KILL");
+        assert!(!mortal.finish().status.success());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        mortal = start();
+    }
+    let lines = BufReader::new(wrk.stdout.take().unwrap()).lines();
+    let text: Vec<String> = lines.map(Result::unwrap).collect();
+    wrk.wait().unwrap();
+    let text = text.join("\n");
+    assert!(
+        text.contains("requests in") && !text.contains("errors"),
+        "{text}"
+    );
+    assert!(!text.contains("Non-2xx"), "{text}");
+}
