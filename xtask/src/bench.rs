@@ -1,6 +1,6 @@
 //! The figures this project holds itself to, measured with tools that are not ours.
 //!
-//! wrk and redis-benchmark are the generators, perf or callgrind the counter, nginx and other
+//! wrk and redis-benchmark are the generators, perf or callgrind the counter, nginx, haproxy and other
 //! allocators the rivals: a mistake that our own
 //! server, generator and statistics shared would show here. Rivals take turns (A B, B A, ...) and are compared in
 //! pairs, so that a machine that slows down slows both. Absent on purpose: any verdict that fails a
@@ -20,6 +20,7 @@ mod entity;
 mod lean;
 mod load;
 mod serving;
+mod proxying;
 mod pools;
 mod candidates;
 mod redis;
@@ -88,10 +89,11 @@ const MILLPOND: &str = "millpond";
 
 type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 
-const ALL: [(&str, Measure); 6] = [
+const ALL: [(&str, Measure); 7] = [
     ("plaintext", plaintext::measure),
     ("entity", entity::measure),
     ("server", serving::measure),
+    ("proxy", proxying::measure),
     ("load", load::measure),
     ("pools", pools::measure),
     (REDIS, redis::measure),
@@ -108,7 +110,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         .collect();
     if chosen.is_empty() {
         return Err(format!(
-            "no benchmark is called {name}: use plaintext, entity, server, load, pools, redis or all"
+            "no benchmark is called {name}: use plaintext, entity, server, proxy, load, pools, redis or all"
         ));
     }
     let needs_millpond = chosen.iter().any(|(name, _)| *name != REDIS);

@@ -42,7 +42,7 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
 
 /// One run of the generator on its CPU; the record that it writes. A verdict on itself (exit status
 /// 4) or a missed objective is no failure here: the figures are what is looked at.
-fn run(bench: &Bench, words: &[&str]) -> Result<Value, String> {
+pub(super) fn run(bench: &Bench, words: &[&str]) -> Result<Value, String> {
     run_behind(bench, &[], words)
 }
 
@@ -62,7 +62,7 @@ fn run_behind(bench: &Bench, before: &[&str], words: &[&str]) -> Result<Value, S
 }
 
 /// A number of a record, by its path: `slip_ns/p50`.
-fn number(record: &Value, path: &str) -> Result<f64, String> {
+pub(super) fn number(record: &Value, path: &str) -> Result<f64, String> {
     let value = path.split('/').fold(record, |value, key| &value[key]);
     value
         .as_f64()

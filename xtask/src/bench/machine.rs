@@ -43,6 +43,7 @@ impl Machine {
             "commit": first_line("git", &["describe", "--always", "--dirty"]),
             "wrk": first_line("wrk", &["-v"]).map(|line| line.chars().take(20).collect::<String>()),
             "nginx": first_line("nginx", &["-v"]),
+            "haproxy": first_line("haproxy", &["-v"]).or_else(|| first_line("/usr/sbin/haproxy", &["-v"])),
             "redis": first_line("redis-server", &["--version"]),
             "valgrind": first_line("valgrind", &["--version"]),
             "server_cpu": self.server_cpu,

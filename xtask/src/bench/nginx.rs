@@ -1,4 +1,5 @@
-//! The rival: nginx with one worker that returns the same text from memory, or a file.
+//! The rival: nginx with one worker that returns the same text from memory, or a file, or asks another
+//! server for it.
 
 use super::Bench;
 use super::command::lasting;
@@ -23,6 +24,7 @@ http {
     fastcgi_temp_path DIRECTORY/fastcgi;
     uwsgi_temp_path DIRECTORY/uwsgi;
     scgi_temp_path DIRECTORY/scgi;
+    UPSTREAM
     server {
         listen ADDRESS ENCRYPTED backlog=4096;
         IDENTITY
@@ -32,16 +34,25 @@ http {
 }
 ";
 
-/// What it answers, and how many connections it has places for.
+/// What it answers, where it runs, and how many connections it has places for.
 struct Site<'a> {
+    /// Of its directory: several may run at the same time.
+    name: &'a str,
     location: &'a str,
+    /// The address of a server that it asks.
+    origin: Option<&'a str>,
+    /// On the CPU of who asks, not on that of who is measured.
+    is_beside_generator: bool,
     connections: usize,
     /// Over TLS 1.3 alone.
     identity: Option<&'a Identity>,
 }
 
 const HELLO: Site<'static> = Site {
+    name: "nginx",
     location: "return 200 'Hello, World!';",
+    origin: None,
+    is_beside_generator: false,
     connections: 4096,
     identity: None,
 };
@@ -55,6 +66,41 @@ pub(super) fn start(bench: &Bench) -> Result<Server, String> {
 pub(super) fn start_encrypted(bench: &Bench, identity: &Identity) -> Result<Server, String> {
     let identity = Some(identity);
     start_worker(bench, &Site { identity, ..HELLO })
+}
+
+/// The same as what proxies ask: on the CPU that they do not have.
+pub(super) fn start_origin(bench: &Bench) -> Result<Server, String> {
+    let site = Site {
+        name: "nginx-origin",
+        is_beside_generator: true,
+        ..HELLO
+    };
+    start_worker(bench, &site)
+}
+
+/// As a proxy that keeps its connections to the origin.
+pub(super) fn start_proxy(bench: &Bench, origin: &str) -> Result<Server, String> {
+    start_worker(bench, &proxy_of(origin))
+}
+
+/// The same as one process, behind the words of the program that counts.
+pub(super) fn start_proxy_alone(
+    bench: &Bench,
+    origin: &str,
+    before: &[String],
+) -> Result<Server, String> {
+    start_as(bench, "off", &proxy_of(origin), before)
+}
+
+fn proxy_of(origin: &str) -> Site<'_> {
+    Site {
+        name: "nginx-proxy",
+        location: "proxy_pass http://origin; proxy_http_version 1.1; \
+                   proxy_set_header Connection ''; \
+                   proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;",
+        origin: Some(origin),
+        ..HELLO
+    }
 }
 
 /// Starts it over a directory, with places for so many connections and with its cache of open files.
@@ -73,7 +119,7 @@ pub(super) fn start_files(
         &Site {
             location,
             connections,
-            identity: None,
+            ..HELLO
         },
     )
 }
@@ -120,7 +166,7 @@ fn start_as(
     site: &Site<'_>,
     before: &[String],
 ) -> Result<Server, String> {
-    let directory = bench.scratch.join("nginx");
+    let directory = bench.scratch.join(site.name);
     let failed = |error: std::io::Error| format!("nginx's directory: {error}");
     std::fs::create_dir_all(&directory).map_err(failed)?;
     let address = free_address()?;
@@ -139,20 +185,30 @@ fn start_as(
             ("ssl", format!("{files} ssl_protocols TLSv1.3;"))
         }
     };
+    let upstream = site.origin.map_or_else(String::new, |origin| {
+        format!(
+            "upstream origin {{ server {origin}; keepalive 256; keepalive_requests 1000000000; }}"
+        )
+    });
     let text = text
+        .replace("UPSTREAM", &upstream)
         .replace("ENCRYPTED", encrypted)
         .replace("IDENTITY", &identity);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, text).map_err(failed)?;
-    let mut command = lasting(bench.machine.server_cpu);
+    let cpu = match site.is_beside_generator {
+        true => bench.machine.generator_cpu,
+        false => bench.machine.server_cpu,
+    };
+    let mut command = lasting(cpu);
     command.env("PATH", path_with_sbin());
     command.args(before).arg("nginx").arg("-c").arg(&file);
     command.arg("-p").arg(&directory);
     Server::start(command, address)
 }
 
-/// Debian keeps nginx where a user's PATH may not look.
-fn path_with_sbin() -> String {
+/// Debian keeps nginx and haproxy where a user's PATH may not look.
+pub(super) fn path_with_sbin() -> String {
     format!(
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()

@@ -119,6 +119,22 @@ impl Server {
         Self::start(command, address)
     }
 
+    /// Starts `millpond proxy` in front of `origin`, behind the words in `before`.
+    pub(super) fn millpond_proxy(
+        bench: &Bench,
+        origin: &Address,
+        words: &[&str],
+        before: &[String],
+    ) -> Result<Self, String> {
+        let address = free_address()?;
+        let mut command = lasting(bench.machine.server_cpu);
+        command.args(before).arg(&bench.millpond).arg("proxy");
+        command.args(["--upstream", &origin.to_string()]);
+        command.args(words).args(["--shards", "1"]);
+        command.args(["--listen", &address.to_string()]);
+        Self::start(command, address)
+    }
+
     /// Starts a program that will listen on `address`; ready when it accepts.
     pub(super) fn start(mut command: Command, address: impl Into<Address>) -> Result<Self, String> {
         let child = command
@@ -236,7 +252,8 @@ pub(crate) fn free_address() -> Result<SocketAddr, String> {
         .map_err(|error| format!("no port for a server: {error}"))
 }
 
-fn sum_metric(text: &str, name: &str) -> Option<f64> {
+/// The sum of the samples of a metric in the text of `/metrics`; a name may go on with labels.
+pub(super) fn sum_metric(text: &str, name: &str) -> Option<f64> {
     let mut values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         if !rest.starts_with(['{', ' ']) {
