@@ -19,6 +19,7 @@
 use crate::body::BodyDecoder;
 use crate::error::{BodyError, ParseError};
 use crate::head::{Framing, HeadFields, RequestHead};
+use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::manner::Manner;
 use crate::parse::{Parsed, RequestAttempt, parse_request_head, parse_whole_request_head};
@@ -212,7 +213,7 @@ pub(crate) struct Connection {
     /// When what it does now began: being idle, sending a head, sending a body.
     pub(crate) since_ns: u64,
     /// Received and not worked through; never empty.
-    pub(crate) input: Option<Pooled<Buffer>>,
+    pub(crate) input: Option<Pooled<KeptInput>>,
     /// Responses of this tick.
     pub(crate) output: Buffer,
     pub(crate) gathering: Option<Pooled<Gathering>>,
@@ -463,7 +464,7 @@ impl Connection {
         }
         let head = match (&self.gathering, &self.input) {
             (Some(gathering), _) => &*gathering.head,
-            (None, Some(input)) => input.as_slice(),
+            (None, Some(input)) => input.first(),
             (None, None) => &[],
         };
         is_head_request(head)

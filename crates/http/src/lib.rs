@@ -30,6 +30,7 @@ mod streaming;
 pub mod completions;
 pub mod router;
 pub mod asynchronous;
+mod kept_input;
 mod connection;
 mod connections;
 pub mod counters;

@@ -219,7 +219,7 @@ impl<S: Service> Server<S> {
         shard: &mut ShardContext<'_, D>,
         socket: SocketId,
         bytes: &[u8],
-        served: Progress,
+        mut served: Progress,
     ) {
         let Some(connection) = self.connections.get_mut(socket) else {
             return;
@@ -231,7 +231,7 @@ impl<S: Service> Server<S> {
         } else if connection.input.is_none() {
             let consumed_bytes =
                 self.exchange
-                    .serve(&mut self.service, connection, bytes, served, shard);
+                    .serve(&mut self.service, connection, bytes, &mut served, shard);
             if consumed_bytes < bytes.len() {
                 self.exchange.keep(connection, &bytes[consumed_bytes..]);
                 if connection.stream.is_some() && connection.must_wait() {

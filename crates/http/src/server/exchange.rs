@@ -7,12 +7,13 @@ use crate::connection::{Advance, Connection, Gathering, is_head_request};
 use crate::counters::HttpCounters;
 use crate::date::StandingLines;
 use crate::head::{HeadFields, RequestHead};
+use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::request::{Request, RequestBody};
 use crate::service::{RequestToken, Service};
 use crate::streaming::Streaming;
 use millpond_io::{Driver, ShardContext};
-use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, PoolMode, PoolStats, Pooled};
+use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -40,7 +41,7 @@ pub(crate) struct Exchange {
     /// Bodies that come in pieces and are wanted whole.
     gatherings: Pool<Gathering>,
     /// Bytes that wait, for the rest of a head or for an earlier request.
-    inputs: Pool<Buffer>,
+    inputs: Pool<KeptInput>,
     /// Requests for `/metrics`, answered when the tick ends.
     pub(super) metrics_requests: Vec<RequestToken>,
     /// Every response is the last of its connection.
@@ -98,7 +99,7 @@ impl Exchange {
         service: &mut S,
         connection: &mut Connection,
         bytes: &[u8],
-        mut served: Progress,
+        served: &mut Progress,
         shard: &mut ShardContext<'_, D>,
     ) -> usize {
         self.standing_lines.refresh(shard.now_ns);
@@ -114,7 +115,7 @@ impl Exchange {
             }
             if connection.gathering.is_none() && connection.stream.is_none() {
                 let before = served.bytes;
-                self.serve_plain(service, connection, bytes, &mut served, shard);
+                self.serve_plain(service, connection, bytes, served, shard);
                 if served.bytes > before {
                     self.leave_plain(connection);
                     continue;
@@ -230,35 +231,47 @@ impl Exchange {
         connection: &mut Connection,
         shard: &mut ShardContext<'_, D>,
     ) {
-        let Some(mut input) = connection.input.take() else {
-            return;
-        };
-        let consumed_bytes = self.serve(service, connection, &input, Progress::default(), shard);
-        if consumed_bytes < input.len() {
-            input.consume_front(consumed_bytes);
-            connection.input = Some(input);
+        let mut served = Progress::default();
+        while let Some(input) = connection.input.take() {
+            served.bytes = 0;
+            let (first_bytes, has_more) = (input.first().len(), input.has_more());
+            let consumed_bytes = self.serve(service, connection, input.first(), &mut served, shard);
+            if connection.is_closing {
+                connection.is_last_request &= !has_more;
+                return;
+            }
+            connection.input = KeptInput::without_front(input, consumed_bytes);
+            if connection.must_wait() || !has_more {
+                break;
+            }
+            if consumed_bytes < first_bytes {
+                self.join_kept(connection);
+            }
+        }
+        if connection.input.is_some() && !connection.is_mid_request {
+            connection.is_mid_request = true;
+            connection.since_ns = shard.now_ns;
         }
     }
 
-    /// Keeps bytes for later. Without memory for them the connection ends.
-    pub(super) fn keep(&mut self, connection: &mut Connection, bytes: &[u8]) {
-        let kept = match connection.input.as_mut() {
-            Some(input) => input.extend_from_slice(&self.blocks, bytes),
-            None => self.keep_first(bytes).map(|input| connection.input = input),
+    /// What is left of the first block is the beginning of a head.
+    fn join_kept(&mut self, connection: &mut Connection) {
+        let Some(input) = connection.input.as_deref_mut() else {
+            return;
         };
-        if let Err(error) = kept {
+        if let Err(error) = input.join_next(&self.blocks) {
             let is_head = connection.is_head_request();
             self.refuse(connection, error.into(), is_head);
         }
     }
 
-    fn keep_first(&self, bytes: &[u8]) -> Result<Option<Pooled<Buffer>>, PoolError> {
-        if bytes.is_empty() {
-            return Ok(None);
+    /// Keeps bytes for later. Without memory for them the connection ends.
+    pub(super) fn keep(&mut self, connection: &mut Connection, bytes: &[u8]) {
+        let kept = KeptInput::keep(&mut connection.input, bytes, &self.blocks, &self.inputs);
+        if let Err(error) = kept {
+            let is_head = connection.is_head_request();
+            self.refuse(connection, error.into(), is_head);
         }
-        let mut input = Buffer::with_capacity(&self.blocks, bytes.len())?;
-        input.append_within_capacity(bytes);
-        self.inputs.insert(input).map(Some)
     }
 
     /// The head is accepted and its client waits for a sign before it sends the body.

@@ -6,6 +6,7 @@ use super::exchange::Exchange;
 use crate::access_log::{Call, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
 use crate::connection::Connection;
 use crate::head::RequestHead;
+use crate::kept_input::KeptInput;
 use crate::parse::{Parsed, parse_request_head};
 use crate::status::StatusCode;
 
@@ -82,7 +83,7 @@ impl Exchange {
         }
         let bytes: &[u8] = match &connection.gathering {
             Some(gathering) => &gathering.head,
-            None if bytes.is_empty() => connection.input.as_deref().map_or(&[], |input| input),
+            None if bytes.is_empty() => connection.input.as_deref().map_or(&[], KeptInput::first),
             None => bytes,
         };
         let text = match parse_request_head(bytes, limits, fields) {

@@ -29,12 +29,13 @@ fn assert_no_heap_call<S: Service>(
         IS_COUNTED.set(true);
         make(&start)
     });
-    let (name, _, responses) = exchange;
+    let (name, ..) = exchange;
     let calls = steady_heap_calls(&mut server.connect(), exchange, rounds);
     assert_eq!(calls, 0, "{name}, logged");
     server.stop();
     let lines = std::fs::read_to_string(path).unwrap().lines().count();
-    assert!(lines > rounds * responses, "{name}: {lines} lines");
+    // Not every line: where the writer gets no processor, its queue is full and entries are dropped.
+    assert!(lines > rounds, "{name}: {lines} lines");
 }
 
 /// No heap call for an entry, whatever way the request was answered.
