@@ -5,21 +5,22 @@
 //! GET    /v0/entity?id=ID   200 value, 404
 //! PUT    /v0/entity?id=ID   201
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
+//! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
 //! GET    /v0/status         200, or 503 once writes are refused
 //! ```
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot. Sizes are `http`'s (413,
-//! 414, 431). Absent on purpose: ranges, conditional requests and content negotiation; a value is
+//! 414, 431). Absent on purpose: conditional requests and content negotiation; a value is
 //! opaque bytes.
 
 use std::io::Write as _;
 
-use millpond_http::{Method, Request, Response, StatusCode};
+use millpond_http::{BodyLength, Method, Request, Response, StatusCode};
 use millpond_mempool::PoolError;
 
 use crate::key::KeyError;
 
-const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTETS: &str = "application/octet-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What a request asks for.
@@ -33,6 +34,13 @@ pub enum Route<'a> {
     Put(&'a [u8]),
     /// Remove it.
     Delete(&'a [u8]),
+    /// Read all entities from one encoded id to another.
+    Range {
+        /// The first.
+        start: &'a [u8],
+        /// The one that is not read any more; none: to the last.
+        end: Option<&'a [u8]>,
+    },
     /// Nothing; this is the answer.
     Refuse(Reply),
 }
@@ -57,6 +65,14 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
                 None => Route::Refuse(Reply::MissingId),
             }
         }
+        b"/v0/entities" => match (request.method, request.query_parameter(b"start")) {
+            (Method::Get | Method::Head, Some(start)) => Route::Range {
+                start,
+                end: request.query_parameter(b"end"),
+            },
+            (Method::Get | Method::Head, None) => Route::Refuse(Reply::MissingStart),
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+        },
         b"/v0/status" => match request.method {
             Method::Get | Method::Head => Route::Status,
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
@@ -80,6 +96,8 @@ pub enum Reply {
     UnknownPath,
     /// 400: no `id` in the query.
     MissingId,
+    /// 400: no `start` in the query.
+    MissingStart,
     /// 400: an id that is none.
     BadId(KeyError),
     /// 405, with what the path does allow.
@@ -109,12 +127,17 @@ impl Reply {
             Self::UnknownPath => text(
                 response,
                 StatusCode::BAD_REQUEST,
-                "unknown path: use /v0/entity?id=ID or /v0/status\n",
+                "unknown path: use /v0/entity?id=ID, /v0/entities?start=ID or /v0/status\n",
             ),
             Self::MissingId => text(
                 response,
                 StatusCode::BAD_REQUEST,
                 "no id: use /v0/entity?id=ID\n",
+            ),
+            Self::MissingStart => text(
+                response,
+                StatusCode::BAD_REQUEST,
+                "no start: use /v0/entities?start=ID or /v0/entities?start=ID&end=ID\n",
             ),
             Self::BadId(error) => bad_id(response, error),
             Self::MethodNotAllowed { allow } => response.send_with(
@@ -139,6 +162,15 @@ impl Reply {
             ),
         }
     }
+}
+
+/// Sends the head of a range's answer, for HEAD.
+///
+/// # Errors
+/// When there is no memory for the response; nothing was sent then.
+pub fn send_range_head(response: &mut Response<'_>) -> Result<(), PoolError> {
+    let fields: [(&str, &[u8]); 1] = [("Content-Type", OCTETS.as_bytes())];
+    response.start(StatusCode::OK, &fields, BodyLength::Unknown)
 }
 
 /// Sends a value.

@@ -31,6 +31,9 @@ pub struct EntityConfig {
     pub bytes_in_flight_max: u64,
     /// Threads for reads that need the disk.
     pub read_threads: usize,
+    /// Range reads open at once, all shards together; one more is answered with 503. Each holds a
+    /// turn of 32 KiB, or one record where that is larger, and keeps overwritten values on the disk.
+    pub scans_max: usize,
 }
 
 impl EntityConfig {
@@ -46,6 +49,7 @@ impl EntityConfig {
             jobs_in_flight_max: 4096,
             bytes_in_flight_max: 256 << 20,
             read_threads: 2,
+            scans_max: 64,
         }
     }
 }

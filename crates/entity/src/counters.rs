@@ -50,6 +50,14 @@ pub struct ShardCounters {
     pub store_failures: Counter,
     /// Jobs handed over and not answered yet.
     pub jobs_in_flight: Counter,
+    /// Range reads begun.
+    pub ranges: Counter,
+    /// Range reads whose end is not written yet.
+    pub ranges_open: Counter,
+    /// Records of range reads, written.
+    pub range_records: Counter,
+    /// Their bytes, ids included.
+    pub range_bytes: Counter,
     /// The shard's value cache.
     pub value_cache: ValueCacheCounters,
 }

@@ -7,8 +7,11 @@
 
 use std::sync::Arc;
 
-use millpond_http::{Completions, Flow, MetricsText, Request, Response, Service, ServiceContext};
-use millpond_mempool::{Buffer, PoolError};
+use millpond_http::{
+    Completions, Flow, Method, MetricsText, Request, RequestToken, Response, Service,
+    ServiceContext, StreamEvent,
+};
+use millpond_mempool::{Buffer, PoolError, PoolStats};
 
 use crate::api::{self, Reply, Route, route};
 use crate::commit::{Job, JobKind, Outcome};
@@ -16,6 +19,7 @@ use crate::counters::ShardCounters;
 use crate::executor::{Answer, ShardLink};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
+use crate::range::{RangeRefusal, Ranges};
 use crate::stamps::Stamp;
 use crate::store::{CachedRead, Store};
 use crate::value_cache::{Lookup, ValueCache};
@@ -25,6 +29,7 @@ pub struct EntityService<S> {
     store: Arc<S>,
     link: ShardLink,
     cache: ValueCache,
+    ranges: Ranges,
     metrics: Arc<Metrics>,
     scratch: KeyScratch,
     /// Kept for its memory: empty between two calls of `woken`.
@@ -32,13 +37,20 @@ pub struct EntityService<S> {
 }
 
 impl<S: Store> EntityService<S> {
-    /// A service that reads from `cache` and `store` and writes through `link`.
+    /// A service that reads from `cache` and `store`, by `ranges` too, and writes through `link`.
     #[must_use]
-    pub fn new(store: Arc<S>, link: ShardLink, cache: ValueCache, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        store: Arc<S>,
+        link: ShardLink,
+        cache: ValueCache,
+        ranges: Ranges,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             store,
             link,
             cache,
+            ranges,
             metrics,
             scratch: KeyScratch::new(),
             answers: Vec::new(),
@@ -116,6 +128,35 @@ impl<S: Store> EntityService<S> {
         Ok(Flow::Pending)
     }
 
+    fn range(
+        &mut self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        method: Method,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Result<Flow, Refusal> {
+        let start = decode_id(start, &mut self.scratch).map_err(Reply::BadId)?;
+        let start = copy(start, context)?;
+        let end = match end {
+            Some(end) => {
+                let end = decode_id(end, &mut self.scratch).map_err(Reply::BadId)?;
+                Some(copy(end, context)?)
+            }
+            None => None,
+        };
+        if method == Method::Head {
+            api::send_range_head(response)?;
+            return Ok(Flow::Done);
+        }
+        let opened = self.ranges.open(context.token, start, end);
+        context.state = opened.map_err(|refusal| match refusal {
+            RangeRefusal::Overloaded(_) => Refusal::from(Reply::Overloaded),
+            RangeRefusal::NoMemory(error) => error.into(),
+        })?;
+        Ok(Flow::Pending)
+    }
+
     fn job(
         &self,
         kind: JobKind,
@@ -146,6 +187,9 @@ impl<S: Store> Service for EntityService<S> {
             Route::Get(encoded_id) => self.get(encoded_id, response, context),
             Route::Put(encoded_id) => self.write(JobKind::Put, encoded_id, request, context),
             Route::Delete(encoded_id) => self.write(JobKind::Delete, encoded_id, request, context),
+            Route::Range { start, end } => {
+                self.range(start, end, request.method, response, context)
+            }
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
             Route::Status => Err(Reply::Ready.into()),
             Route::Refuse(reply) => Err(reply.into()),
@@ -161,11 +205,35 @@ impl<S: Store> Service for EntityService<S> {
         Flow::Done
     }
 
+    fn stream(
+        &mut self,
+        event: StreamEvent<'_>,
+        response: &mut Response<'_>,
+        context: &mut ServiceContext<'_>,
+    ) -> Flow {
+        let has_room = event == StreamEvent::Room;
+        self.ranges
+            .go_on(context.state, context.token, response, has_room)
+    }
+
+    fn abandoned(&mut self, token: RequestToken, state: u64) {
+        self.ranges.abandoned(state, token);
+    }
+
+    fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
+        visit(self.ranges.pool_stats());
+    }
+
+    fn trim_pools(&mut self) -> usize {
+        self.ranges.trim()
+    }
+
     fn tick_ended(&mut self) {
         self.link.flush();
     }
 
     fn woken(&mut self, completions: &mut Completions<'_>) {
+        self.ranges.woken(completions);
         self.link.take_answers(&mut self.answers);
         for Answer { job, outcome } in self.answers.drain(..) {
             let reply = match (outcome, job.kind) {
@@ -254,6 +322,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::NotFound
         | Reply::UnknownPath
         | Reply::MissingId
+        | Reply::MissingStart
         | Reply::BadId(_)
         | Reply::MethodNotAllowed { .. } => {}
     }

@@ -10,13 +10,14 @@
 //!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch,
 //!                    |                          `-> stamps       which tells caches what is old)
 //!                    |                lane --------> store::get (read threads: disk reads)
+//!                    +-> range -> scanner -> store::snapshot   (scan thread: a turn of records)
 //!                    +<- io::Mailbox <- answers, in order, one wake a batch
 //! ```
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
 //! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart;
 //! a cached value is served only while nothing newer exists (`stamps` has the argument).
-//! Absent on purpose: replication, range reads, transactions, and any choice of engine at compile
+//! Absent on purpose: replication, transactions, and any choice of engine at compile
 //! time.
 
 pub mod handler;
@@ -27,6 +28,8 @@ pub mod stamps;
 pub mod key_hash;
 pub mod executor;
 pub mod lane;
+pub mod range;
+pub mod scanner;
 mod sweeps;
 pub mod commit;
 pub mod store;

@@ -65,6 +65,7 @@ impl Metrics {
             self.sum(|s| &s.store_failures),
         );
         self.write_commits(out, counter);
+        self.write_ranges(out, counter);
         self.write_value_cache(out);
         let in_flight = "millpond_entity_jobs_in_flight";
         out.describe(in_flight, "gauge", "Requests that wait for the store.");
@@ -111,6 +112,38 @@ impl Metrics {
         let largest = "millpond_entity_batch_jobs_max";
         out.describe(largest, "gauge", "Writes in the largest batch.");
         out.sample(largest, &[], commits.batch_jobs_max.value());
+    }
+
+    fn write_ranges(
+        &self,
+        out: &mut MetricsText<'_>,
+        counter: impl Fn(&mut MetricsText<'_>, &str, &str, u64),
+    ) {
+        counter(
+            out,
+            "millpond_entity_ranges_total",
+            "Range reads begun.",
+            self.sum(|s| &s.ranges),
+        );
+        counter(
+            out,
+            "millpond_entity_range_records_total",
+            "Records written by range reads.",
+            self.sum(|s| &s.range_records),
+        );
+        counter(
+            out,
+            "millpond_entity_range_bytes_total",
+            "Ids and values written by range reads.",
+            self.sum(|s| &s.range_bytes),
+        );
+        let open = "millpond_entity_ranges_open";
+        out.describe(
+            open,
+            "gauge",
+            "Range reads under way, each with a snapshot.",
+        );
+        out.sample(open, &[], self.sum(|s| &s.ranges_open));
     }
 
     fn write_value_cache(&self, out: &mut MetricsText<'_>) {

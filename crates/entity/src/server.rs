@@ -14,6 +14,8 @@ use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
 use crate::metrics::Metrics;
+use crate::range::Ranges;
+use crate::scanner::Scanner;
 use crate::store::rocksdb::{RocksDbMemory, RocksDbStore};
 use crate::store::{EngineInfo, Store};
 use crate::value_cache::ValueCache;
@@ -128,6 +130,9 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     if config.read_threads == 0 {
         return refuse("read_threads", 0, "1 or more");
     }
+    if config.scans_max == 0 {
+        return refuse("scans_max", 0, "1 or more");
+    }
     Ok(())
 }
 
@@ -135,6 +140,7 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
 struct Parts<S> {
     store: Arc<S>,
     executor: Executor,
+    scanner: Scanner,
     metrics: Arc<Metrics>,
     http: ServeConfig,
     /// What each shard's value cache may take.
@@ -163,6 +169,8 @@ impl<S: Store> Parts<S> {
         };
         let executor =
             Executor::start(store, config.sync, &executor_config).map_err(EntityError::Thread)?;
+        let scanner = Scanner::start(store, http.shards, config.scans_max, http.pool_mode)
+            .map_err(EntityError::Thread)?;
         let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
         let mut http = http.clone();
         http.limits.body_bytes_max = config.value_bytes_max;
@@ -176,6 +184,7 @@ impl<S: Store> Parts<S> {
         Ok(Self {
             store: Arc::clone(store),
             executor,
+            scanner,
             metrics: Arc::new(metrics),
             cache_bytes: cache_bytes.saturating_sub(stamp_count * size_of::<u64>()) / http.shards,
             http,
@@ -185,11 +194,14 @@ impl<S: Store> Parts<S> {
     fn service(&self, start: &ShardStart) -> Result<EntityService<S>, Infallible> {
         let link = self.executor.link(start.index, start.waker.clone());
         let counters = Arc::clone(&self.executor.shard_counters()[start.index]);
+        let scans = self.scanner.link(start.index, start.waker.clone());
+        let ranges = Ranges::new(scans, start.pool_mode, Arc::clone(&counters));
         let cache = ValueCache::new(self.cache_bytes, self.executor.stamps(), counters);
         Ok(EntityService::new(
             Arc::clone(&self.store),
             link,
             cache,
+            ranges,
             Arc::clone(&self.metrics),
         ))
     }

@@ -1,11 +1,13 @@
 //! What the server asks of an engine, and the engines.
 //!
 //! On the path: shards read through [`Store::get_cached`], which never waits for a disk; read
-//! threads follow up with [`Store::get`]; the writer thread alone calls [`Store::commit`].
-//! Absent on purpose: transactions, iterators and column families. One flat map of bytes to bytes
-//! is all the interface promises, so that `memory` can be its oracle.
+//! threads follow up with [`Store::get`]; the writer thread alone calls [`Store::commit`], the scan
+//! thread alone [`Store::snapshot`].
+//! Absent on purpose: transactions, column families, and iterators that outlive a call. One flat,
+//! sorted map of bytes to bytes is all the interface promises, so that `memory` can be its oracle.
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 pub mod rocksdb;
 pub mod memory;
@@ -54,7 +56,7 @@ pub enum CachedRead<R> {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the store failed to {operation}: {cause}")]
 pub struct StoreError {
-    /// What was attempted: `read`, `commit` or `sync`.
+    /// What was attempted: `read`, `scan`, `commit` or `sync`.
     pub operation: &'static str,
     /// The engine's sentence.
     pub cause: String,
@@ -89,11 +91,39 @@ impl fmt::Display for Linkage {
     }
 }
 
+/// What is shown of a snapshot, a key and its value at a time.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// The map at one moment.
+pub trait Snapshot {
+    /// Shows the entities from `from` on (inclusive) to `end` (exclusive; none: to the last) in
+    /// the order of their unsigned bytes, until `visit` breaks. May wait for a disk. Between two
+    /// calls nothing but the snapshot itself is held.
+    ///
+    /// # Errors
+    /// When the engine fails; what was shown until then is right.
+    fn visit(
+        &self,
+        from: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError>;
+}
+
 /// A map of bytes to bytes that outlives the process.
 ///
 /// Reads may run on any thread while one thread commits. A read sees a batch either whole or not
 /// at all, and sees it before `commit` returns.
 pub trait Store: Send + Sync + 'static {
+    /// See [`Store::snapshot`].
+    type Snapshot<'a>: Snapshot
+    where
+        Self: 'a;
+
+    /// The map as it is now: every commit that has returned is in it, no later one ever will be.
+    /// Holding one keeps what it shows on the disk, however often it is overwritten.
+    fn snapshot(&self) -> Self::Snapshot<'_>;
+
     /// Reads without ever waiting for a disk; `found` sees the value in place.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{CachedRead, Durability, EngineInfo, Store, StoreError, Write};
+use super::{CachedRead, Durability, EngineInfo, Snapshot, Store, StoreError, Visit, Write};
 
 /// Which calls fail. The default plants nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +23,8 @@ pub struct Faults {
     pub cold: bool,
     /// Every read fails.
     pub failed_reads: bool,
+    /// The n-th visit of each snapshot (counted from 1) fails, and all later ones.
+    pub failed_visit: Option<u64>,
 }
 
 /// A store whose faults are planted.
@@ -81,7 +83,44 @@ impl<S: Store> FaultyStore<S> {
     }
 }
 
+/// A snapshot whose visits fail when they are told to.
+#[derive(Debug)]
+pub struct FaultySnapshot<T> {
+    inner: T,
+    faults: Faults,
+    visits: AtomicU64,
+}
+
+impl<T: Snapshot> Snapshot for FaultySnapshot<T> {
+    fn visit(
+        &self,
+        from: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let number = self.visits.fetch_add(1, Ordering::SeqCst) + 1;
+        let fails = self.faults.failed_visit.is_some_and(|from| number >= from);
+        if fails || self.faults.failed_reads {
+            return Err(StoreError {
+                operation: "scan",
+                cause: "planted fault".to_owned(),
+            });
+        }
+        self.inner.visit(from, end, visit)
+    }
+}
+
 impl<S: Store> Store for FaultyStore<S> {
+    type Snapshot<'a> = FaultySnapshot<S::Snapshot<'a>>;
+
+    fn snapshot(&self) -> Self::Snapshot<'_> {
+        FaultySnapshot {
+            inner: self.inner.snapshot(),
+            faults: self.faults,
+            visits: AtomicU64::new(0),
+        }
+    }
+
     fn get_cached<R>(
         &self,
         key: &[u8],

@@ -4,9 +4,12 @@
 //! `faulty`. Absent on purpose: memory limits and speed.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{CachedRead, Durability, EngineInfo, Linkage, Store, StoreError, Write};
+use super::{
+    CachedRead, Durability, EngineInfo, Linkage, Snapshot, Store, StoreError, Visit, Write,
+};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -61,7 +64,35 @@ impl MemoryStore {
     }
 }
 
+/// A copy of all that was there.
+#[derive(Debug)]
+pub struct MemorySnapshot(Map);
+
+impl Snapshot for MemorySnapshot {
+    fn visit(
+        &self,
+        from: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        if end.is_some_and(|end| end <= from) {
+            return Ok(());
+        }
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut entities = self.0.range::<[u8], _>((Bound::Included(from), end));
+        // Whoever breaks off wants no more; there is nothing to tell apart.
+        let _ = entities.try_for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+}
+
 impl Store for MemoryStore {
+    type Snapshot<'a> = MemorySnapshot;
+
+    fn snapshot(&self) -> MemorySnapshot {
+        MemorySnapshot(self.contents())
+    }
+
     fn get_cached<R>(
         &self,
         key: &[u8],

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, LogLevel, Options, ReadOptions,
-    ReadTier, WriteBatch, WriteOptions,
+    ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
-use super::{CachedRead, Durability, EngineInfo, Linkage, Store, StoreError, Write};
+use super::{
+    CachedRead, Durability, EngineInfo, Linkage, Snapshot, Store, StoreError, Visit, Write,
+};
 use crate::data_dir::{self, DataDirError};
 
 /// Memtables in the engine at most: one being filled, the others being written out.
@@ -72,7 +74,42 @@ impl RocksDbStore {
     }
 }
 
+/// A sequence number that compaction heeds. It pins no memory: each visit makes an iterator of its
+/// own, which would pin memtables and tables for as long as the slowest reader takes.
+pub struct RocksDbSnapshot<'a>(SnapshotWithThreadMode<'a, DB>);
+
+impl Snapshot for RocksDbSnapshot<'_> {
+    fn visit(
+        &self,
+        from: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StoreError> {
+        let mut options = ReadOptions::default();
+        // A scan reads each block once: it must not drive out those that single reads come back to.
+        options.fill_cache(false);
+        if let Some(end) = end {
+            options.set_iterate_upper_bound(end);
+        }
+        let mut iterator = self.0.raw_iterator_opt(options);
+        iterator.seek(from);
+        while let Some((key, value)) = iterator.item() {
+            if visit(key, value).is_break() {
+                return Ok(());
+            }
+            iterator.next();
+        }
+        iterator.status().map_err(|error| failed("scan", error))
+    }
+}
+
 impl Store for RocksDbStore {
+    type Snapshot<'a> = RocksDbSnapshot<'a>;
+
+    fn snapshot(&self) -> RocksDbSnapshot<'_> {
+        RocksDbSnapshot(self.db.snapshot())
+    }
+
     fn get_cached<R>(
         &self,
         key: &[u8],

@@ -1,0 +1,233 @@
+//! A range read as its shard sees it: turns of records in, chunks out, as fast as the client reads.
+//!
+//! On the path: `handler` opens a task; the scan thread (`scanner`) reads a turn; its records are
+//! written while the connection's output has room, and only when the last one is written is the
+//! next turn asked for. So a task holds one turn and one block of output, whatever its range is.
+//! One chunk is one record, `<key>\n<value>`. To an HTTP/1.0 client, which knows no chunks, the
+//! records follow one another until the connection closes.
+//! Absent on purpose: waiting, and the engine.
+
+use std::sync::Arc;
+
+use millpond_http::{BodyLength, Completions, Flow, RequestToken, Response, StatusCode, Wants};
+use millpond_mempool::{Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
+
+use crate::api::{self, Reply};
+use crate::counters::ShardCounters;
+use crate::executor::Overloaded;
+use crate::scanner::{Ask, LENGTH_BYTES, ScanAnswer, ScanLink, Turn};
+
+/// One range read.
+struct Task {
+    request: RequestToken,
+    turn: Option<Turn>,
+    /// How much of the turn is written.
+    at: usize,
+}
+
+/// Why no range read was begun.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RangeRefusal {
+    /// Too many are open.
+    #[error(transparent)]
+    Overloaded(#[from] Overloaded),
+    /// No memory for one more.
+    #[error(transparent)]
+    NoMemory(#[from] PoolError),
+}
+
+/// The range reads of one shard.
+pub struct Ranges {
+    link: ScanLink,
+    tasks: Slab<Task>,
+    counters: Arc<ShardCounters>,
+    /// Kept for its memory: empty between two calls of `woken`.
+    answers: Vec<ScanAnswer>,
+}
+
+impl Ranges {
+    /// None yet.
+    #[must_use]
+    pub fn new(link: ScanLink, pool_mode: PoolMode, counters: Arc<ShardCounters>) -> Self {
+        Self {
+            link,
+            tasks: Slab::new("range_tasks", pool_mode),
+            counters,
+            answers: Vec::new(),
+        }
+    }
+
+    /// Asks for the first turn; the number is what the exchange is to be called by from now on.
+    ///
+    /// # Errors
+    /// [`RangeRefusal`]; nothing was begun then.
+    pub fn open(
+        &mut self,
+        request: RequestToken,
+        start: Buffer,
+        end: Option<Buffer>,
+    ) -> Result<u64, RangeRefusal> {
+        self.link.admit(self.tasks.len())?;
+        let task = self.tasks.insert(Task {
+            request,
+            turn: None,
+            at: 0,
+        })?;
+        let state = task.to_bits();
+        self.link.ask(state, request, Ask::Open { start, end });
+        self.counters.ranges.add(1);
+        self.publish();
+        Ok(state)
+    }
+
+    /// Takes in the turns that were read and resumes their exchanges.
+    pub fn woken(&mut self, completions: &mut Completions<'_>) {
+        self.link.take_answers(&mut self.answers);
+        for answer in self.answers.drain(..) {
+            // The task of a client that has gone is gone too, and its turn goes after it.
+            let handle = Handle::from_bits(answer.task);
+            let Some(task) = self.tasks.get_mut(handle) else {
+                continue;
+            };
+            task.turn = Some(answer.turn);
+            task.at = 0;
+            completions.resume(answer.request);
+        }
+    }
+
+    /// Goes on with an exchange: a turn came, or there is room again (`has_room`).
+    pub fn go_on(
+        &mut self,
+        state: u64,
+        request: RequestToken,
+        response: &mut Response<'_>,
+        has_room: bool,
+    ) -> Flow {
+        let handle = Handle::from_bits(state);
+        let Some(task) = self.tasks.get_mut(handle) else {
+            return Flow::Done;
+        };
+        if task.request != request {
+            return Flow::Done;
+        }
+        match task.write(response, &self.counters, has_room) {
+            Progress::NeedsRoom => Flow::Stream(Wants::ROOM),
+            Progress::NeedsTurn => Flow::Pending,
+            Progress::TurnWritten => {
+                task.turn = None;
+                self.link.ask(state, request, Ask::Next);
+                Flow::Pending
+            }
+            Progress::Complete => {
+                self.forget(handle);
+                Flow::Done
+            }
+            // What was begun cannot be completed: the server cuts it, which the client sees.
+            Progress::Broken => {
+                self.link.ask(state, request, Ask::Close);
+                self.forget(handle);
+                if !response.is_sent() {
+                    self.counters.store_failures.add(1);
+                    // Without memory even for this, nothing is sent and the server answers 503.
+                    let _ = Reply::ReadFailed.send(response);
+                }
+                Flow::Done
+            }
+        }
+    }
+
+    /// The client has gone.
+    pub fn abandoned(&mut self, state: u64, request: RequestToken) {
+        let handle = Handle::from_bits(state);
+        if self
+            .tasks
+            .get(handle)
+            .is_some_and(|task| task.request == request)
+        {
+            self.link.ask(state, request, Ask::Close);
+            self.forget(handle);
+        }
+    }
+
+    /// The accounting of the tasks.
+    #[must_use]
+    pub fn pool_stats(&self) -> PoolStats {
+        self.tasks.stats()
+    }
+
+    /// Gives idle memory back; returns how much.
+    pub fn trim(&mut self) -> usize {
+        self.tasks.trim()
+    }
+
+    fn forget(&mut self, handle: Handle<Task>) {
+        self.tasks.remove(handle);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        self.counters.ranges_open.set(self.tasks.len() as u64);
+    }
+}
+
+/// How far a task came.
+enum Progress {
+    /// The turn goes on when the output has left.
+    NeedsRoom,
+    /// The scan thread has not answered yet.
+    NeedsTurn,
+    /// The turn is written and there are more.
+    TurnWritten,
+    /// The body is complete.
+    Complete,
+    /// It cannot be completed.
+    Broken,
+}
+
+impl Task {
+    fn write(
+        &mut self,
+        response: &mut Response<'_>,
+        counters: &ShardCounters,
+        has_room: bool,
+    ) -> Progress {
+        let (records, is_last) = match &self.turn {
+            None => return Progress::NeedsTurn,
+            Some(Turn::Failed) => return Progress::Broken,
+            Some(Turn::Records { records, is_last }) => (&**records, *is_last),
+        };
+        if !response.is_sent() {
+            let fields: [(&str, &[u8]); 1] = [("Content-Type", api::OCTETS.as_bytes())];
+            let started = response.start(StatusCode::OK, &fields, BodyLength::Unknown);
+            if started.is_err() {
+                return Progress::Broken;
+            }
+        }
+        // A record larger than a whole block goes out by itself, once what was before it has left.
+        let mut may_outgrow = has_room;
+        while let Some((record, next_at)) = record_at(records, self.at) {
+            if record.len() > response.room_bytes() && !may_outgrow {
+                return Progress::NeedsRoom;
+            }
+            may_outgrow = false;
+            if response.write(record).is_err() {
+                return Progress::Broken;
+            }
+            counters.range_records.add(1);
+            counters.range_bytes.add(record.len() as u64);
+            self.at = next_at;
+        }
+        match is_last {
+            false => Progress::TurnWritten,
+            true if response.finish().is_err() => Progress::Broken,
+            true => Progress::Complete,
+        }
+    }
+}
+
+/// The record that begins at `at`, and where the next one does.
+fn record_at(records: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let (length, rest) = records.get(at..)?.split_first_chunk::<LENGTH_BYTES>()?;
+    let record = rest.get(..u64::from_le_bytes(*length) as usize)?;
+    Some((record, at + LENGTH_BYTES + record.len()))
+}

@@ -1,0 +1,333 @@
+//! The scan thread: turns of range reads, one after another, each a buffer of whole records.
+//!
+//! ```text
+//! shard: range -> ScanLink::ask -> Lane -> scan thread: Store::snapshot, Snapshot::visit
+//! shard: range <- ScanLink::take_answers <- io::Mailbox <- one turn: 32 KiB of records
+//! ```
+//!
+//! On the path: a range read leaves its shard at once and comes home in turns. All snapshots live on
+//! this thread, because they borrow the store; a shard names one by its own task. The next turn is
+//! read only when it is asked for, so a reader that does not read costs one buffer and a sequence
+//! number.
+//! Absent on purpose: reading ahead of the client, and an iterator kept between turns: it would
+//! pin memtables and tables that are gone otherwise for as long as the slowest reader takes.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use millpond_http::RequestToken;
+use millpond_http::log::{self, LogLevel};
+use millpond_io::{Mailbox, MailboxSender, Waker};
+use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode, flush_remote_frees};
+
+use crate::executor::Overloaded;
+use crate::lane::{Lane, Taken};
+use crate::store::{Snapshot, Store};
+use crate::sweeps::Sweeps;
+
+/// What a turn holds at most, or one record if that is larger: the largest block that is pooled.
+const TURN_BYTES: usize = 32 * 1024;
+
+/// Records that a turn looks at, at most: so many small ones take a millisecond or two, which
+/// others wait for.
+const TURN_RECORDS: usize = 4096;
+
+/// In front of each record in a turn: how long the record is.
+pub(crate) const LENGTH_BYTES: usize = size_of::<u64>();
+
+/// What a shard asks of the scan thread about one of its tasks.
+#[derive(Debug)]
+pub enum Ask {
+    /// Take a snapshot and read the first turn.
+    Open {
+        /// The first id.
+        start: Buffer,
+        /// The id before which to end; none: behind the last.
+        end: Option<Buffer>,
+    },
+    /// Read the next turn.
+    Next,
+    /// Nobody wants the rest.
+    Close,
+}
+
+struct ScanJob {
+    shard_index: usize,
+    task: u64,
+    request: RequestToken,
+    ask: Ask,
+}
+
+/// One turn, on its way home.
+#[derive(Debug)]
+pub struct ScanAnswer {
+    /// What the shard called it.
+    pub task: u64,
+    /// The request it belongs to.
+    pub request: RequestToken,
+    /// What was read.
+    pub turn: Turn,
+}
+
+/// What a turn brought. The scan thread has forgotten a scan whose turn was the last, or failed.
+#[derive(Debug)]
+pub enum Turn {
+    /// Whole records.
+    Records {
+        /// Each is 8 bytes of length, then `<key>\n<value>`.
+        records: Buffer,
+        /// There are no more.
+        is_last: bool,
+    },
+    /// The engine failed, or there was no memory.
+    Failed,
+}
+
+struct Shared {
+    jobs: Lane<ScanJob>,
+    replies: Box<[OnceLock<MailboxSender<ScanAnswer>>]>,
+}
+
+/// The scan thread. Dropping it ends it; scans that are open then get no more turns.
+pub struct Scanner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    scans_per_shard_max: usize,
+}
+
+impl Scanner {
+    /// Starts the thread for `shards` shards, which have `scans_max` scans open at most together.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub fn start<S: Store>(
+        store: &Arc<S>,
+        shards: usize,
+        scans_max: usize,
+        pool_mode: PoolMode,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            jobs: Lane::new(),
+            replies: (0..shards).map(|_| OnceLock::new()).collect(),
+        });
+        let thread = thread::Builder::new().name("store-scanner".to_owned());
+        let thread = thread.spawn({
+            let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
+            move || {
+                let blocks = BlockPool::new("records scanned", pool_mode);
+                run(&shared, &*store, &blocks);
+            }
+        })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            scans_per_shard_max: (scans_max / shards).max(1),
+        })
+    }
+
+    /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
+    #[must_use]
+    pub fn link(&self, shard_index: usize, waker: Waker) -> ScanLink {
+        // A scan has one turn under way at most, and scans are few; those that were given up
+        // meanwhile may add theirs.
+        let (sender, mailbox) = Mailbox::new(usize::MAX, waker);
+        let fresh = self.shared.replies[shard_index].set(sender).is_ok();
+        assert!(fresh, "shard {shard_index} is linked already");
+        ScanLink {
+            shard_index,
+            shared: Arc::clone(&self.shared),
+            mailbox,
+            outgoing: Vec::new(),
+            scans_max: self.scans_per_shard_max,
+        }
+    }
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        self.shared.jobs.close();
+        if let Some(thread) = self.thread.take() {
+            // Its panic, if any, is on stderr already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A shard's end. Not shared.
+pub struct ScanLink {
+    shard_index: usize,
+    shared: Arc<Shared>,
+    mailbox: Mailbox<ScanAnswer>,
+    /// Kept for its memory: empty between two calls.
+    outgoing: Vec<ScanJob>,
+    scans_max: usize,
+}
+
+impl ScanLink {
+    /// Whether one more scan may be opened where `open` are.
+    ///
+    /// # Errors
+    /// [`Overloaded`] when there are too many.
+    pub fn admit(&self, open: usize) -> Result<(), Overloaded> {
+        if open < self.scans_max {
+            return Ok(());
+        }
+        Err(Overloaded {
+            jobs_in_flight: open,
+            bytes_in_flight: 0,
+        })
+    }
+
+    /// Asks at once: a turn is 32 KiB, so the lock that it takes is taken rarely.
+    pub fn ask(&mut self, task: u64, request: RequestToken, ask: Ask) {
+        self.outgoing.push(ScanJob {
+            shard_index: self.shard_index,
+            task,
+            request,
+            ask,
+        });
+        let open = self.shared.jobs.send_all(&mut self.outgoing);
+        debug_assert!(open, "the scanner outlives the shards");
+    }
+
+    /// Moves the turns that came in to the end of `answers`, oldest first.
+    pub fn take_answers(&mut self, answers: &mut Vec<ScanAnswer>) {
+        self.mailbox.drain_into(answers);
+    }
+}
+
+/// A range read between two turns.
+struct Scan<T> {
+    snapshot: T,
+    /// The first key of the next turn.
+    from: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool) {
+    let mut scans: HashMap<(usize, u64), Scan<S::Snapshot<'_>>> = HashMap::new();
+    let mut queued = Vec::new();
+    let mut sweeps = Sweeps::default();
+    loop {
+        let taken = shared.jobs.take_all(&mut queued, sweeps.deadline());
+        if taken == Taken::Closed {
+            break;
+        }
+        blocks.drain_remote();
+        let now = Instant::now();
+        if taken == Taken::Work {
+            sweeps.note_use(now);
+        }
+        sweeps.sweep_if_due(now, || blocks.trim());
+        for job in queued.drain(..) {
+            let name = (job.shard_index, job.task);
+            let mut scan = match job.ask {
+                Ask::Open { start, end } => Scan {
+                    snapshot: store.snapshot(),
+                    from: start.to_vec(),
+                    end: end.map(|end| end.to_vec()),
+                },
+                Ask::Next => match scans.remove(&name) {
+                    Some(scan) => scan,
+                    None => continue,
+                },
+                Ask::Close => {
+                    scans.remove(&name);
+                    continue;
+                }
+            };
+            let turn = scan.turn(blocks);
+            if matches!(turn, Turn::Records { is_last: false, .. }) {
+                scans.insert(name, scan);
+            }
+            answer(shared, job.shard_index, job.task, job.request, turn);
+        }
+        // The ids came from a shard's pool.
+        flush_remote_frees();
+    }
+}
+
+fn answer(shared: &Shared, shard_index: usize, task: u64, request: RequestToken, turn: Turn) {
+    let sender = shared.replies[shard_index].get();
+    let sender = sender.expect("a job came from this shard");
+    let answer = ScanAnswer {
+        task,
+        request,
+        turn,
+    };
+    // The mailbox has no limit.
+    let _ = sender.send(answer);
+}
+
+impl<T: Snapshot> Scan<T> {
+    fn turn(&mut self, blocks: &BlockPool) -> Turn {
+        let mut page = Page {
+            blocks,
+            records: Buffer::new(),
+            seen: 0,
+            no_memory: None,
+            next: None,
+        };
+        let visited = self
+            .snapshot
+            .visit(&self.from, self.end.as_deref(), &mut |key, value| {
+                page.add(key, value)
+            });
+        let cause = match (visited, page.no_memory) {
+            (Err(error), _) => error.to_string(),
+            (Ok(()), Some(error)) => error.to_string(),
+            (Ok(()), None) => {
+                let is_last = page.next.is_none();
+                if let Some(next) = page.next {
+                    self.from = next;
+                }
+                let records = page.records;
+                return Turn::Records { records, is_last };
+            }
+        };
+        log::write(
+            LogLevel::Error,
+            format_args!("a range read is cut short: {cause}"),
+        );
+        Turn::Failed
+    }
+}
+
+/// A turn as it fills.
+struct Page<'a> {
+    blocks: &'a BlockPool,
+    records: Buffer,
+    seen: usize,
+    no_memory: Option<PoolError>,
+    /// The key that did not fit any more.
+    next: Option<Vec<u8>>,
+}
+
+impl Page<'_> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        let record_bytes = key.len() + 1 + value.len();
+        let is_full = LENGTH_BYTES + record_bytes > self.records.spare_bytes();
+        if self.seen == TURN_RECORDS || (is_full && !self.records.is_empty()) {
+            self.next = Some(key.to_vec());
+            return ControlFlow::Break(());
+        }
+        self.seen += 1;
+        if is_full {
+            let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
+            match Buffer::with_capacity(self.blocks, capacity_bytes) {
+                Ok(records) => self.records = records,
+                Err(error) => {
+                    self.no_memory = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        let length = (record_bytes as u64).to_le_bytes();
+        self.records
+            .append_all_within_capacity([&length, key, b"\n", value]);
+        ControlFlow::Continue(())
+    }
+}

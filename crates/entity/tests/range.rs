@@ -1,0 +1,402 @@
+//! Range reads over real sockets, on both engines, against a sorted map.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_entity::store::Durability;
+use millpond_entity::store::faulty::{Faults, FaultyStore};
+use millpond_entity::store::memory::MemoryStore;
+use millpond_entity::store::rocksdb::RocksDbStore;
+use millpond_entity::{EntityConfig, Store, open};
+use proptest::prelude::*;
+use support::{Client, TestServer, target};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = EntityConfig::new(directory.path().join("data"));
+    // Small memtables, so that a test's data is in tables too.
+    config.memtable_bytes = 3 << 20;
+    (directory, Arc::new(open(&config).unwrap()))
+}
+
+fn escaped(id: &[u8]) -> String {
+    target(id).split_once("id=").unwrap().1.to_owned()
+}
+
+fn range_target(start: &[u8], end: Option<&[u8]>) -> String {
+    let end = end.map_or(String::new(), |end| format!("&end={}", escaped(end)));
+    format!("/v0/entities?start={}{end}", escaped(start))
+}
+
+/// A range answer, read chunk by chunk.
+struct Chunks {
+    input: BufReader<TcpStream>,
+}
+
+impl Chunks {
+    /// Asks on a new connection and reads the head of the answer.
+    fn ask(server: &TestServer, start: &[u8], end: Option<&[u8]>) -> Self {
+        let stream = TcpStream::connect(server.address).unwrap();
+        // The kernel takes twice of it, and no longer grows it as it likes.
+        let receive_bytes = (RECEIVE_BYTES / 2) as usize;
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, receive_bytes).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Self::ask_on(stream, &range_target(start, end))
+    }
+
+    fn ask_on(mut stream: TcpStream, target: &str) -> Self {
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut chunks = Self {
+            // Small, so that what this end holds back counts for nothing.
+            input: BufReader::with_capacity(1024, stream),
+        };
+        let head: Vec<String> = std::iter::from_fn(|| Some(chunks.line().unwrap()))
+            .take_while(|line| !line.is_empty())
+            .collect();
+        assert_eq!(head[0], "HTTP/1.1 200 OK", "{head:?}");
+        let chunked = "Transfer-Encoding: chunked".to_owned();
+        assert!(head.contains(&chunked), "{head:?}");
+        chunks
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        self.input.read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The next chunk; `None` behind the last one.
+    fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+        let length = usize::from_str_radix(&self.line()?, 16).unwrap();
+        let mut chunk = vec![0; length];
+        self.input.read_exact(&mut chunk)?;
+        assert_eq!(self.line()?, "");
+        Ok((length > 0).then_some(chunk))
+    }
+
+    fn rest(mut self) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| self.next().unwrap()).collect()
+    }
+}
+
+fn records<'a>(entities: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) -> Vec<Vec<u8>> {
+    entities
+        .map(|(key, value)| [key, &b"\n"[..], value].concat())
+        .collect()
+}
+
+fn expected(map: &Map, start: &[u8], end: Option<&[u8]>) -> Vec<Vec<u8>> {
+    if end.is_some_and(|end| end <= start) {
+        return Vec::new();
+    }
+    let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+    records(map.range::<[u8], _>((Bound::Included(start), end)))
+}
+
+/// Few letters, so that ids begin with one another; all bytes, so that order is unsigned.
+fn id() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(prop_oneof![Just(0_u8), Just(b'\n'), Just(255)], 1..4),
+        proptest::collection::vec(any::<u8>(), 1..20),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => proptest::collection::vec(any::<u8>(), 0..40),
+        1 => (any::<u8>(), 0..70_000_usize).prop_map(|(byte, len)| vec![byte; len]),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Range(Vec<u8>, Option<Vec<u8>>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (id(), value()).prop_map(|(id, value)| Step::Put(id, value)),
+        1 => id().prop_map(Step::Delete),
+        2 => (id(), proptest::option::of(id())).prop_map(|(start, end)| Step::Range(start, end)),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+fn agrees<S: Store>(store: &Arc<S>, steps: &[Step]) {
+    let server = TestServer::start(store, |_, http| http.shards = 2);
+    let mut client = server.connect();
+    let mut map = Map::new();
+    for step in steps {
+        match step {
+            Step::Put(id, value) => {
+                assert_eq!(client.put(id, value), 201);
+                map.insert(id.clone(), value.clone());
+            }
+            Step::Delete(id) => {
+                assert_eq!(client.delete(id), 202);
+                map.remove(id);
+            }
+            Step::Range(start, end) => {
+                let found = Chunks::ask(&server, start, end.as_deref()).rest();
+                assert_eq!(found, expected(&map, start, end.as_deref()));
+            }
+        }
+    }
+    let found = Chunks::ask(&server, b"\0", None).rest();
+    assert_eq!(found, records(map.iter()));
+}
+
+proptest! {
+    // Each case starts two servers and opens a database.
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Goal: after any writes, on both engines, a range shows what a sorted map shows: order by
+    /// unsigned bytes, bounds, one chunk for each record.
+    #[test]
+    fn ranges_agree_with_a_sorted_map(steps in steps()) {
+        agrees(&Arc::new(MemoryStore::new()), &steps);
+        let (_directory, store) = rocksdb();
+        agrees(&store, &steps);
+    }
+}
+
+fn on_both(scene: impl Fn(&TestServer)) {
+    let small = |_: &mut EntityConfig, http: &mut millpond_http::ServeConfig| http.shards = 2;
+    scene(&TestServer::start(&Arc::new(MemoryStore::new()), small));
+    let (_directory, store) = rocksdb();
+    scene(&TestServer::start(&store, small));
+}
+
+/// More than the sockets of this test hold.
+const LARGE_COUNT: usize = 600;
+const LARGE_BYTES: usize = 32 * 1024;
+
+fn load_large(client: &mut Client, count: usize) -> Map {
+    let mut map = Map::new();
+    for n in 0..count {
+        let id = format!("{n:08}").into_bytes();
+        let value = vec![n as u8; LARGE_BYTES];
+        assert_eq!(client.put(&id, &value), 201);
+        map.insert(id, value);
+    }
+    map
+}
+
+/// Goal: a range is what was there when it began, however long its reader takes and whatever is
+/// written meanwhile; the next one sees all of that.
+#[test]
+fn range_shows_one_moment() {
+    on_both(|server| {
+        let mut client = server.connect();
+        let before = load_large(&mut client, LARGE_COUNT);
+        let mut chunks = Chunks::ask(server, b"0", None);
+        let mut found = vec![chunks.next().unwrap().unwrap()];
+        let mut after = before.clone();
+        for (n, id) in before.keys().enumerate() {
+            if n % 2 == 0 {
+                assert_eq!(client.delete(id), 202);
+                after.remove(id);
+            } else {
+                assert_eq!(client.put(id, b"new"), 201);
+                after.insert(id.clone(), b"new".to_vec());
+            }
+            let id = [id, &b"+"[..]].concat();
+            assert_eq!(client.put(&id, b"added"), 201);
+            after.insert(id, b"added".to_vec());
+        }
+        found.extend(chunks.rest());
+        assert!(found == records(before.iter()), "a later write shows");
+        let found = Chunks::ask(server, b"0", None).rest();
+        assert!(
+            found == records(after.iter()),
+            "an earlier write is missing"
+        );
+    });
+}
+
+/// Goal: the server runs ahead of a slow reader by what sockets hold and one turn, never by more,
+/// at no moment; other connections do not notice; the reader gets everything in the end.
+#[test]
+fn slow_reader_keeps_memory_flat() {
+    on_both(|server| {
+        let mut client = server.connect();
+        let sockets_bytes = RECEIVE_BYTES + send_buffer_bytes_max();
+        // A turn of one record and a block of output; and the last send may pass the socket's limit.
+        let ahead_bytes_max = sockets_bytes + (1 << 20);
+        // Twice of what would be enough without any back-pressure.
+        let count = (2 * ahead_bytes_max / LARGE_BYTES as u64) as usize;
+        let map = load_large(&mut client, count);
+        let mut chunks = Chunks::ask(server, b"0", None);
+        let (mut found, mut read_bytes, mut before) = (Vec::new(), 0, u64::MAX);
+        for _ in 0..20 {
+            let chunk = chunks.next().unwrap().unwrap();
+            read_bytes += chunk.len() as u64;
+            found.push(chunk);
+            // The reader sleeps until the server has nothing more to do for it.
+            loop {
+                let written = client.metric("millpond_entity_range_bytes_total ");
+                assert!(
+                    written <= read_bytes + ahead_bytes_max,
+                    "{written} bytes written, {read_bytes} read"
+                );
+                if std::mem::replace(&mut before, written) == written {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(client.get(b"00000000").status, 200);
+        }
+        assert_eq!(client.metric("millpond_entity_ranges_open "), 1);
+        found.extend(chunks.rest());
+        assert!(found == records(map.iter()), "the answer is not whole");
+        assert_eq!(client.metric("millpond_entity_ranges_open "), 0);
+    });
+}
+
+/// What the reading end holds back at most.
+const RECEIVE_BYTES: u64 = 256 * 1024;
+
+/// What the kernel keeps of an answer that nobody takes, at most.
+fn send_buffer_bytes_max() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+    let max = text.split_whitespace().last().unwrap();
+    max.parse().unwrap()
+}
+
+/// Goal: a client that leaves in the middle takes its snapshot with it, and the server goes on.
+#[test]
+fn reader_that_leaves_is_forgotten() {
+    on_both(|server| {
+        let mut client = server.connect();
+        load_large(&mut client, LARGE_COUNT);
+        for _ in 0..10 {
+            let mut chunks = Chunks::ask(server, b"0", None);
+            chunks.next().unwrap().unwrap();
+        }
+        while client.metric("millpond_entity_ranges_open ") > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(client.metric("millpond_entity_ranges_total "), 10);
+        assert_eq!(Chunks::ask(server, b"0", None).rest().len(), LARGE_COUNT);
+    });
+}
+
+/// Goal: what is no range is 400, another method 405, HEAD has the head alone; the connection lives
+/// on, and a range may stand in the middle of a pipeline.
+#[test]
+fn refusals_heads_and_pipelines() {
+    on_both(|server| {
+        let mut client = server.connect();
+        assert_eq!(client.put(b"a", b"1"), 201);
+        for bad in [
+            "/v0/entities",
+            "/v0/entities?end=b",
+            "/v0/entities?start=",
+            "/v0/entities?start=a&end=",
+            "/v0/entities?start=%4",
+            &format!("/v0/entities?start={}", "k".repeat(1025)),
+            &format!("/v0/entities?start=a&end={}", "k".repeat(1025)),
+        ] {
+            assert_eq!(client.request("GET", bad, b"").status, 400, "{bad}");
+            assert_eq!(client.request("HEAD", bad, b"").status, 400, "{bad}");
+        }
+        let reply = client.request("DELETE", "/v0/entities?start=a", b"");
+        assert_eq!(reply.status, 405);
+        assert_eq!(reply.field("Allow"), Some("GET, HEAD"));
+        let reply = client.request("HEAD", "/v0/entities?start=a", b"");
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.field("Transfer-Encoding"), Some("chunked"));
+        client
+            .send(
+                b"GET /v0/entities?start=a HTTP/1.1\r\nHost: h\r\n\r\n\
+                GET /v0/entities?start=b HTTP/1.1\r\nHost: h\r\n\r\n\
+                GET /v0/nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+            )
+            .unwrap();
+        let mut all = String::new();
+        client.stream.read_to_string(&mut all).unwrap();
+        let (full, rest) = all.split_once("3\r\na\n1\r\n0\r\n\r\n").expect(&all);
+        let (empty, refused) = rest.split_once("0\r\n\r\n").expect(&all);
+        assert!(full.starts_with("HTTP/1.1 200"), "{all}");
+        assert!(empty.starts_with("HTTP/1.1 200"), "{all}");
+        assert!(refused.starts_with("HTTP/1.1 400"), "{all}");
+    });
+}
+
+/// Goal: one range more than may be open is 503 with Retry-After at once, and the next one goes
+/// when one has ended.
+#[test]
+fn too_many_ranges_are_refused() {
+    let store = Arc::new(MemoryStore::new());
+    let server = TestServer::start(&store, |config, _| config.scans_max = 2);
+    let mut client = server.connect();
+    load_large(&mut client, LARGE_COUNT);
+    let mut open: Vec<Chunks> = (0..2).map(|_| Chunks::ask(&server, b"0", None)).collect();
+    let refused = client.request("GET", "/v0/entities?start=0", b"");
+    assert_eq!(
+        (refused.status, refused.field("Retry-After")),
+        (503, Some("1"))
+    );
+    assert_eq!(client.get(b"00000000").status, 200);
+    assert_eq!(open.pop().unwrap().rest().len(), LARGE_COUNT);
+    assert_eq!(Chunks::ask(&server, b"0", None).rest().len(), LARGE_COUNT);
+}
+
+/// Goal: an engine that fails at once is 503; one that fails in the middle cuts the answer before
+/// its last chunk, so that nobody takes it for whole.
+#[test]
+fn failed_scan_is_seen() {
+    for (failed_visit, begins) in [(1, false), (3, true)] {
+        let faults = Faults {
+            failed_visit: Some(failed_visit),
+            ..Faults::default()
+        };
+        let store = FaultyStore::new(MemoryStore::new(), faults);
+        let value = vec![7; 20_000];
+        for n in 0..100_u8 {
+            let write = millpond_entity::store::Write::Put {
+                key: &[n],
+                value: &value,
+            };
+            store
+                .commit([write].into_iter(), 0, Durability::Synced)
+                .unwrap();
+        }
+        let server = TestServer::start(&Arc::new(store), |_, _| {});
+        if begins {
+            let mut chunks = Chunks::ask(&server, b"\0", None);
+            let mut count = 0;
+            let error = loop {
+                match chunks.next() {
+                    Ok(Some(_)) => count += 1,
+                    Ok(None) => panic!("a cut answer looks whole"),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+            assert_eq!(count, 2, "a turn holds one such record");
+        } else {
+            let mut client = server.connect();
+            let reply = client.request("GET", "/v0/entities?start=%00", b"");
+            assert_eq!(reply.status, 503);
+            assert_eq!(client.metric("millpond_entity_ranges_open "), 0);
+        }
+    }
+}
