@@ -166,7 +166,7 @@ const ALL: [Earlier; 4] = [
         comparable: "the API, the rate, one connection, values of 3 bytes, RocksDB; both latencies.",
         not_comparable: "the corrected latency: about 1 ms of it was wrk2's own timer. PUT there was \
                          acknowledged before it was durable, here after a sync of the log. GET there \
-                         always asked for one key. For the flame graphs: millpond profile.",
+                         always asked for one key.",
     },
 ];
 

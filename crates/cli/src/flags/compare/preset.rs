@@ -5,6 +5,7 @@
 //! Absent on purpose: pretending that another machine's figure can be beaten.
 
 use super::{CompareFlags, figures};
+use crate::flags::subject_target::own_program;
 use crate::flags::{Cli, Command};
 use crate::output::{self, Exit, Failure};
 use clap::{Args, Parser, ValueEnum};
@@ -88,7 +89,7 @@ impl Preset {
         else {
             return Ok(Vec::new());
         };
-        let program = own_program()?;
+        let program = own_program()?.display().to_string();
         let load = load.replace("{url}", &format!("http://127.0.0.1:{port}"));
         // 4 is the generator's verdict on itself, which the lab comes to by its own gate.
         let line = format!("M='{program}'; {{ \"$M\" load {load}; }} || [ $? -eq 4 ]");
@@ -225,11 +226,6 @@ impl Preset {
             .map(|one| one.name())
             .collect()
     }
-}
-
-fn own_program() -> Result<String, Failure> {
-    let program = std::env::current_exe().map_err(Failure::failed)?;
-    Ok(program.display().to_string())
 }
 
 /// A port that no outgoing connection can take before the server does: below the kernel's own range.
