@@ -16,21 +16,23 @@
 //! Absent on purpose: sockets, timers and services (`server`), and resuming inside a head: a cut
 //! head is parsed again from its start, at most once per line end that arrives.
 
-use crate::body::BodyDecoder;
+mod gathering;
+mod whole;
+
 use crate::error::{BodyError, ParseError};
-use crate::head::{Framing, HeadFields, RequestHead};
+use crate::head::{HeadFields, RequestHead};
 use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::manner::Manner;
-use crate::parse::{Parsed, RequestAttempt, parse_request_head, parse_whole_request_head};
+use crate::parse::{Parsed, parse_request_head};
 use crate::request::RequestBody;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{SocketId, TimerId};
-use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};
+use millpond_mempool::{BlockPool, Buffer, PoolError, Pooled};
 
-/// First room for a body whose length only the peer knows; what it claims is not believed at once.
-const BODY_FIRST_BYTES: usize = 4 * 1024;
+pub(crate) use gathering::Gathering;
+pub(crate) use whole::Whole;
 
 /// What the bytes on hand give.
 #[derive(Debug)]
@@ -51,63 +53,6 @@ pub(crate) struct Ready<'s> {
     pub(crate) head: RequestHead,
     pub(crate) head_bytes: HeadBytes<'s>,
     pub(crate) body: RequestBody<'s>,
-}
-
-/// A request that came in one piece, as nearly all do. It is parsed in place and not moved through
-/// `Advance`, which costs as much as parsing a field.
-///
-/// Who pipelines mostly repeats himself. A head that is byte for byte the one before it means the same,
-/// so the one that is parsed already serves again, as does the table of its fields. To be dropped after
-/// a `read` that failed.
-pub(crate) struct Whole<'s> {
-    attempt: RequestAttempt,
-    /// Empty, or the bytes that `attempt` and the fields were parsed from.
-    pub(crate) head_bytes: &'s [u8],
-}
-
-impl<'s> Whole<'s> {
-    /// A place for requests, none in it yet.
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self {
-            attempt: RequestAttempt::new(),
-            head_bytes: &[],
-        }
-    }
-
-    /// The request's head. Nothing useful unless `read` said so.
-    #[inline(always)]
-    pub(crate) fn head(&self) -> &RequestHead {
-        self.attempt.head()
-    }
-
-    /// Takes the request at the front of `bytes`; returns its body, or `None` for whatever
-    /// `Connection::advance` must look at. `fields` must be those of the last call.
-    #[inline(always)]
-    pub(crate) fn read(
-        &mut self,
-        bytes: &'s [u8],
-        limits: &Limits,
-        fields: &mut HeadFields,
-    ) -> Option<&'s [u8]> {
-        if self.head_bytes.is_empty() || !bytes.starts_with(self.head_bytes) {
-            if !self.head_bytes.is_empty() {
-                *self = Self::new();
-            }
-            if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
-                return None;
-            }
-        }
-        let (head_bytes, rest) = bytes.split_at_checked(self.head().head_bytes)?;
-        self.head_bytes = head_bytes;
-        match self.head().framing {
-            Framing::None => Some(&[]),
-            Framing::Length(length) if length <= rest.len() as u64 => {
-                Some(&rest[..length as usize])
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Where a request's head lies.
@@ -177,19 +122,6 @@ impl Refusal {
             Self::Head(_) | Self::Body(_) | Self::Memory(_) => None,
         }
     }
-}
-
-/// A body being gathered.
-#[derive(Debug)]
-pub(crate) struct Gathering {
-    decoder: BodyDecoder,
-    /// The head, kept for the request that it will be.
-    pub(crate) head: Buffer,
-    body: Buffer,
-    /// Input since the head, framing included, for the rate.
-    pub(crate) received_bytes: u64,
-    /// The client waits for 100 Continue before it sends any of the body.
-    pub(crate) wants_continue: bool,
 }
 
 /// A request whose answer a service promised.
@@ -349,86 +281,6 @@ impl Connection {
         Advance::Body(head)
     }
 
-    /// Gathers a body that is not whole, or in chunks. `fields` still describes the head.
-    pub(crate) fn begin_body<'s>(
-        &mut self,
-        head: &RequestHead,
-        source: &'s [u8],
-        at: &mut usize,
-        limits: &Limits,
-        blocks: &BlockPool,
-        gatherings: &Pool<Gathering>,
-    ) -> Advance<'s> {
-        let (head_bytes, rest) = source[*at..].split_at(head.head_bytes);
-        *at += head_bytes.len();
-        let Some(decoder) = BodyDecoder::new(head.framing, limits) else {
-            return Advance::NeedMore;
-        };
-        let mut gathering = Gathering {
-            decoder,
-            head: Buffer::new(),
-            body: Buffer::new(),
-            received_bytes: 0,
-            wants_continue: head.expects_continue && rest.is_empty(),
-        };
-        match gathering.gather(rest, at, blocks) {
-            Err(refusal) => Advance::Refused(refusal),
-            Ok(true) => Advance::Ready(Ready {
-                head: *head,
-                head_bytes: HeadBytes::Borrowed(head_bytes),
-                body: RequestBody::Pooled(gathering.body),
-            }),
-            Ok(false) => {
-                if let Err(error) = gathering.head.extend_from_slice(blocks, head_bytes) {
-                    return Advance::Refused(error.into());
-                }
-                match gatherings.insert(gathering) {
-                    Ok(gathering) => self.gathering = Some(gathering),
-                    Err(error) => return Advance::Refused(error.into()),
-                }
-                Advance::NeedMore
-            }
-        }
-    }
-
-    #[cold]
-    fn advance_body<'s>(
-        &mut self,
-        source: &'s [u8],
-        at: &mut usize,
-        limits: &Limits,
-        fields: &mut HeadFields,
-        blocks: &BlockPool,
-    ) -> Advance<'s> {
-        let Some(gathering) = self.gathering.as_mut() else {
-            return Advance::NeedMore;
-        };
-        match gathering.gather(&source[*at..], at, blocks) {
-            Err(refusal) => return Advance::Refused(refusal),
-            Ok(false) => return Advance::NeedMore,
-            Ok(true) => {}
-        }
-        let Some(Gathering {
-            head: head_bytes,
-            body,
-            ..
-        }) = self.gathering.take().map(Pooled::into_inner)
-        else {
-            return Advance::NeedMore;
-        };
-        // The head was accepted before; parsing it again is cheaper than keeping a table of its
-        // fields for every connection.
-        match parse_request_head(&head_bytes, limits, fields) {
-            Ok(Parsed::Complete(head)) => Advance::Ready(Ready {
-                head,
-                head_bytes: HeadBytes::Pooled(head_bytes),
-                body: RequestBody::Pooled(body),
-            }),
-            Ok(Parsed::Partial) => Advance::NeedMore,
-            Err(error) => Advance::Refused(error.into()),
-        }
-    }
-
     /// Whether more bytes can change what a cut head in `input` (with `arrived` not yet appended)
     /// is: only a line end or a limit can. Keeps a peer that sends byte by byte from making us
     /// parse from the start for each.
@@ -477,107 +329,4 @@ pub(crate) fn is_head_request(bytes: &[u8]) -> bool {
         .strip_prefix(b"\r\n")
         .unwrap_or(bytes)
         .starts_with(b"HEAD ")
-}
-
-impl Gathering {
-    /// Decodes all of `bytes` that belongs to the body; true when the body is complete.
-    fn gather(
-        &mut self,
-        bytes: &[u8],
-        at: &mut usize,
-        blocks: &BlockPool,
-    ) -> Result<bool, Refusal> {
-        let mut rest = bytes;
-        loop {
-            let step = self.decoder.decode(rest)?;
-            self.keep(step.data, blocks)?;
-            self.received_bytes += step.consumed_bytes as u64;
-            *at += step.consumed_bytes;
-            rest = &rest[step.consumed_bytes..];
-            if step.is_complete {
-                return Ok(true);
-            }
-            if rest.is_empty() {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Doubles as it grows, but never past what a known length still needs.
-    fn keep(&mut self, data: &[u8], blocks: &BlockPool) -> Result<(), PoolError> {
-        if self.body.spare_bytes() < data.len() {
-            let doubled = self.body.len().max(BODY_FIRST_BYTES);
-            let most = self
-                .decoder
-                .remaining_bytes()
-                .map_or(usize::MAX, |remaining| {
-                    usize::try_from(remaining)
-                        .unwrap_or(usize::MAX)
-                        .saturating_add(data.len())
-                });
-            self.body
-                .reserve(blocks, doubled.min(most).max(data.len()))?;
-        }
-        self.body.append_within_capacity(data);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: whatever was read before, a request is what parsing it alone says: head, fields and body;
-    /// repeated, cut, or in parts.
-    #[test]
-    fn a_repeated_head_means_what_it_says() {
-        let get = "GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n";
-        let other = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
-        let longer = "GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\nY: 2\r\n\r\n";
-        let put = "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
-        let chunked = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-        let requests = [
-            get.to_owned(),
-            other.to_owned(),
-            longer.to_owned(),
-            format!("{put}one"),
-            format!("{put}two"),
-            format!("{put}tw"),
-            chunked.to_owned(),
-            get[..get.len() - 1].to_owned(),
-            get.replace("Host", "Hos t"),
-        ];
-        let limits = Limits::default();
-        for first in &requests {
-            for second in &requests {
-                for third in &requests {
-                    let mut fields = HeadFields::new();
-                    let mut whole = Whole::new();
-                    for request in [first, second, third] {
-                        let bytes = request.as_bytes();
-                        let whole_body = whole.read(bytes, &limits, &mut fields);
-                        let is_whole = whole_body.is_some();
-                        if !is_whole {
-                            whole = Whole::new();
-                        }
-                        let mut expected_fields = HeadFields::new();
-                        let expected = parse_request_head(bytes, &limits, &mut expected_fields);
-                        let ends_as_told = ["\r\n\r\n", "one", "two"]
-                            .iter()
-                            .any(|end| request.ends_with(end));
-                        let is_expected = ends_as_told && !request.contains("chunked");
-                        let is_expected = is_expected && !request.contains("Hos t");
-                        assert_eq!(is_whole, is_expected, "{request:?}");
-                        if is_whole {
-                            assert_eq!(expected, Ok(Parsed::Complete(*whole.head())));
-                            assert_eq!(fields.spans(), expected_fields.spans());
-                            let (head, body) = request.split_once("\r\n\r\n").unwrap();
-                            assert_eq!(whole.head_bytes.len(), head.len() + 4);
-                            assert_eq!(whole_body, Some(body.as_bytes()));
-                        }
-                    }
-                }
-            }
-        }
-    }
 }

@@ -1,0 +1,126 @@
+//! A request that is whole in what one receive brought: borrowed from it, parsed in place.
+//!
+//! On the path: the first thing that is tried with received bytes; `Connection::advance` has what is
+//! left.
+//! Absent on purpose: bodies in chunks, and whatever else needs more than a look at a head.
+
+use crate::head::{Framing, HeadFields, RequestHead};
+use crate::limits::Limits;
+use crate::parse::{RequestAttempt, parse_whole_request_head};
+
+/// A request that came in one piece, as nearly all do. It is parsed in place and not moved through
+/// `Advance`, which costs as much as parsing a field.
+///
+/// Who pipelines mostly repeats himself. A head that is byte for byte the one before it means the same,
+/// so the one that is parsed already serves again, as does the table of its fields. To be dropped after
+/// a `read` that failed.
+pub(crate) struct Whole<'s> {
+    attempt: RequestAttempt,
+    /// Empty, or the bytes that `attempt` and the fields were parsed from.
+    pub(crate) head_bytes: &'s [u8],
+}
+
+impl<'s> Whole<'s> {
+    /// A place for requests, none in it yet.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self {
+            attempt: RequestAttempt::new(),
+            head_bytes: &[],
+        }
+    }
+
+    /// The request's head. Nothing useful unless `read` said so.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> &RequestHead {
+        self.attempt.head()
+    }
+
+    /// Takes the request at the front of `bytes`; returns its body, or `None` for whatever
+    /// `Connection::advance` must look at. `fields` must be those of the last call.
+    #[inline(always)]
+    pub(crate) fn read(
+        &mut self,
+        bytes: &'s [u8],
+        limits: &Limits,
+        fields: &mut HeadFields,
+    ) -> Option<&'s [u8]> {
+        if self.head_bytes.is_empty() || !bytes.starts_with(self.head_bytes) {
+            if !self.head_bytes.is_empty() {
+                *self = Self::new();
+            }
+            if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
+                return None;
+            }
+        }
+        let (head_bytes, rest) = bytes.split_at_checked(self.head().head_bytes)?;
+        self.head_bytes = head_bytes;
+        match self.head().framing {
+            Framing::None => Some(&[]),
+            Framing::Length(length) if length <= rest.len() as u64 => {
+                Some(&rest[..length as usize])
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Parsed, parse_request_head};
+
+    /// Goal: whatever was read before, a request is what parsing it alone says: head, fields and body;
+    /// repeated, cut, or in parts.
+    #[test]
+    fn a_repeated_head_means_what_it_says() {
+        let get = "GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n";
+        let other = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
+        let longer = "GET /a HTTP/1.1\r\nHost: a\r\nX: 1\r\nY: 2\r\n\r\n";
+        let put = "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
+        let chunked = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        let requests = [
+            get.to_owned(),
+            other.to_owned(),
+            longer.to_owned(),
+            format!("{put}one"),
+            format!("{put}two"),
+            format!("{put}tw"),
+            chunked.to_owned(),
+            get[..get.len() - 1].to_owned(),
+            get.replace("Host", "Hos t"),
+        ];
+        let limits = Limits::default();
+        for first in &requests {
+            for second in &requests {
+                for third in &requests {
+                    let mut fields = HeadFields::new();
+                    let mut whole = Whole::new();
+                    for request in [first, second, third] {
+                        let bytes = request.as_bytes();
+                        let whole_body = whole.read(bytes, &limits, &mut fields);
+                        let is_whole = whole_body.is_some();
+                        if !is_whole {
+                            whole = Whole::new();
+                        }
+                        let mut expected_fields = HeadFields::new();
+                        let expected = parse_request_head(bytes, &limits, &mut expected_fields);
+                        let ends_as_told = ["\r\n\r\n", "one", "two"]
+                            .iter()
+                            .any(|end| request.ends_with(end));
+                        let is_expected = ends_as_told && !request.contains("chunked");
+                        let is_expected = is_expected && !request.contains("Hos t");
+                        assert_eq!(is_whole, is_expected, "{request:?}");
+                        if is_whole {
+                            assert_eq!(expected, Ok(Parsed::Complete(*whole.head())));
+                            assert_eq!(fields.spans(), expected_fields.spans());
+                            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+                            assert_eq!(whole.head_bytes.len(), head.len() + 4);
+                            assert_eq!(whole_body, Some(body.as_bytes()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
