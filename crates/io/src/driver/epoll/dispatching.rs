@@ -1,0 +1,194 @@
+//! What is ready, to who handles it: each socket's state says what that is, and whose turn it is the
+//! regulars.
+//!
+//! On the path: between the wait of a tick and `receiving`, `sending`, `accepting` and `closing`.
+//! Absent on purpose: deciding who is a regular (`driver::standing`).
+
+use super::receiving::receive_wanted;
+use super::socket::Stage;
+use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
+use crate::driver::handle_of;
+use crate::driver::standing::{Standing, Turn};
+use crate::driver::turn::turn_bytes;
+use crate::op::connect::connect_outcome;
+use crate::op::receive::Received;
+use crate::pools::ShardPools;
+use millpond_mempool::Lease;
+use rustix::event::epoll::{self, EventFlags};
+use std::thread;
+use std::time::Duration;
+
+/// How long a shard without memory to receive into lets its peers wait before it looks again.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
+
+impl EpollDriver {
+    pub(super) fn handle_events<H>(
+        &mut self,
+        events: &[epoll::Event],
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        if self.wake.take() {
+            self.counters.wakes += 1;
+            handler(self, pools, Event::Woken);
+        }
+        self.report_failing(pools, handler);
+        self.turn_bytes = turn_bytes(events.len());
+        self.regulars.begin_tick(self.now_ns);
+        let lacks_memory = self.handle_sockets(events, pools, handler);
+        if self.takes_last_connections() {
+            self.accept_waiting(&mut Turn::endless(), pools, handler);
+            self.finish_accepting();
+        }
+        self.expire_deadlines();
+        self.io_buffer.take_if(|_| self.sockets.is_empty());
+        if lacks_memory {
+            // Peers wait: what is ready is reported again, at once, hence the pause.
+            thread::sleep(MEMORY_PAUSE);
+        }
+    }
+
+    /// True when there was no memory to receive into.
+    fn handle_sockets<H>(
+        &mut self,
+        events: &[epoll::Event],
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) -> bool
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let mut io_buffer = self.io_buffer.take();
+        let (mut lacks_memory, mut is_listener_ready) = (false, false);
+        for event in events {
+            match event.data.u64() {
+                WAKE_TOKEN => {}
+                LISTENER_TOKEN => is_listener_ready = true,
+                _ => {
+                    let buffer = match &mut io_buffer {
+                        Some(buffer) => buffer,
+                        None => match pools.io_buffers.lease() {
+                            Ok(lease) => io_buffer.insert(lease),
+                            Err(_) => {
+                                lacks_memory = true;
+                                continue;
+                            }
+                        },
+                    };
+                    self.handle_socket(event, IsTurn::No, buffer, pools, handler);
+                }
+            }
+        }
+        let mut turn = self.regulars.turn_of_others();
+        if let Some(buffer) = &mut io_buffer {
+            self.give_turns(&mut turn, buffer, pools, handler);
+        }
+        self.io_buffer = io_buffer;
+        if is_listener_ready {
+            self.accept_waiting(&mut turn, pools, handler);
+        }
+        lacks_memory
+    }
+
+    #[inline(always)]
+    pub(super) fn handle_socket<H>(
+        &mut self,
+        event: &epoll::Event,
+        is_turn: IsTurn,
+        buffer: &mut Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let (flags, id) = (event.flags, SocketId::from_bits(event.data.u64()));
+        let (turn_bytes, now_ns) = (self.turn_bytes, self.now_ns);
+        let Self {
+            sockets,
+            receive_stamps,
+            regulars,
+            put_off,
+            ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            self.counters.stale_events += 1;
+            return;
+        };
+        if !regulars.is_first(socket.standing, now_ns) && is_turn == IsTurn::No {
+            put_off.push(*event);
+            return;
+        }
+        // What nearly all events are, before the rest is told apart.
+        if socket.stage == Stage::Open && !flags.contains(EventFlags::OUT) {
+            if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
+                let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
+                if leaves && !regulars.leaves_at_once(socket.standing) {
+                    socket.standing = Standing::Unknown;
+                    put_off.push(*event);
+                    return;
+                }
+                self.report_received(id, received, buffer, pools, handler);
+            } else {
+                self.ready_but_unwanted(id, flags, pools, handler);
+            }
+            return;
+        }
+        match socket.stage {
+            Stage::Open => {
+                self.flush_open(id, pools, handler);
+                if flags.intersects(READABLE) {
+                    self.receive_open(id, flags, buffer, pools, handler);
+                }
+            }
+            Stage::Connecting => self.finish_connecting(id, pools, handler),
+            Stage::Sending | Stage::Lingering => self.advance_closing(id, flags, buffer),
+            // Reported in the next tick.
+            Stage::Failing(_) => {}
+        }
+    }
+
+    fn finish_connecting<H>(&mut self, id: SocketId, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
+        if let Err(error) = connect_outcome(socket.fd()) {
+            return self.remove_failed(id, error, pools, handler);
+        }
+        socket.stage = Stage::Open;
+        let has_queue = !socket.queue.is_empty();
+        if !has_queue {
+            self.rewatch(id, EventFlags::IN, EventFlags::OUT);
+        }
+        handler(self, pools, Event::Connected { socket: id });
+        if has_queue {
+            self.rewatch(id, EventFlags::IN, EventFlags::empty());
+            self.flush_open(id, pools, handler);
+        }
+    }
+
+    fn report_failing<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
+    where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        if self.failing.is_empty() {
+            return;
+        }
+        // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
+        for index in 0..self.failing.len() {
+            let id = self.failing[index];
+            if let Some(Stage::Failing(error)) = self.socket(id).map(|socket| socket.stage) {
+                self.remove_failed(id, error, pools, handler);
+            }
+        }
+        let still_failing = |id: &SocketId| {
+            let socket = self.sockets.get(handle_of(*id));
+            socket.is_some_and(|socket| matches!(socket.stage, Stage::Failing(_)))
+        };
+        self.failing.retain(still_failing);
+    }
+}
