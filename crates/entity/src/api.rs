@@ -3,22 +3,26 @@
 //! On the path: `handler` asks [`route`] first, acts on the answer, then sends one [`Reply`].
 //! ```text
 //! GET    /v0/entity?id=ID   200 value, 404
-//! PUT    /v0/entity?id=ID   201
+//! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it; Content-Type is kept
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
 //! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
 //! GET    /v0/status         200, or 503 once writes are refused
 //! ```
+//! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot. Sizes are `http`'s (413,
-//! 414, 431). Absent on purpose: conditional requests and content negotiation; a value is
-//! opaque bytes.
+//! 414, 431). Absent on purpose: content negotiation; a value is opaque bytes under the
+//! type it was put with.
 
 use std::io::Write as _;
 
 use millpond_http::{BodyLength, Method, Request, Response, StatusCode};
 use millpond_mempool::PoolError;
 
+use crate::condition::{self, Condition, ConditionError, ReadVerdict};
+use crate::expiry::{self, ExpiryError};
 use crate::key::KeyError;
+use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Version};
 
 pub(crate) const OCTETS: &str = "application/octet-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -88,8 +92,8 @@ pub enum Reply {
     Ready,
     /// 404.
     NotFound,
-    /// 201: the put is durable.
-    Created,
+    /// 201: the put is durable, as this version.
+    Created(Version),
     /// 202: the delete is durable.
     Accepted,
     /// 400: none of the paths above.
@@ -100,6 +104,14 @@ pub enum Reply {
     MissingStart,
     /// 400: an id that is none.
     BadId(KeyError),
+    /// 400: an If-Match or If-None-Match that is none.
+    BadCondition(ConditionError),
+    /// 400: an end that is none.
+    BadExpiry(ExpiryError),
+    /// 400: a Content-Type too long to keep.
+    LongContentType,
+    /// 412: another version is there than the request depends on.
+    PreconditionFailed,
     /// 405, with what the path does allow.
     MethodNotAllowed {
         /// The `Allow` field.
@@ -122,7 +134,11 @@ impl Reply {
         match self {
             Self::Ready => text(response, StatusCode::OK, "ready\n"),
             Self::NotFound => response.send(StatusCode::NOT_FOUND, None, b""),
-            Self::Created => response.send(StatusCode::CREATED, None, b""),
+            Self::Created(version) => response.send_with(
+                StatusCode::CREATED,
+                &[("ETag", &condition::tag(version))],
+                b"",
+            ),
             Self::Accepted => response.send(StatusCode::ACCEPTED, None, b""),
             Self::UnknownPath => text(
                 response,
@@ -139,7 +155,18 @@ impl Reply {
                 StatusCode::BAD_REQUEST,
                 "no start: use /v0/entities?start=ID or /v0/entities?start=ID&end=ID\n",
             ),
-            Self::BadId(error) => bad_id(response, error),
+            Self::BadId(error) => bad_request(response, &error),
+            Self::BadCondition(error) => bad_request(response, &error),
+            Self::BadExpiry(error) => bad_request(response, &error),
+            Self::LongContentType => bad_request(
+                response,
+                &format_args!("a Content-Type has {CONTENT_TYPE_BYTES_MAX} bytes at most"),
+            ),
+            Self::PreconditionFailed => text(
+                response,
+                StatusCode::PRECONDITION_FAILED,
+                "another version is there: read it, then try again with its ETag\n",
+            ),
             Self::MethodNotAllowed { allow } => response.send_with(
                 StatusCode::METHOD_NOT_ALLOWED,
                 &[("Allow", allow.as_bytes())],
@@ -173,12 +200,56 @@ pub fn send_range_head(response: &mut Response<'_>) -> Result<(), PoolError> {
     response.start(StatusCode::OK, &fields, BodyLength::Unknown)
 }
 
-/// Sends a value.
+/// Answers a read with the record that was found; what is returned in place of an answer is for
+/// the caller to send.
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
-pub fn send_value(response: &mut Response<'_>, value: &[u8]) -> Result<(), PoolError> {
-    response.send(StatusCode::OK, Some(OCTETS), value)
+pub fn send_record(
+    response: &mut Response<'_>,
+    record: &[u8],
+    condition: &Condition,
+) -> Result<Option<Reply>, PoolError> {
+    let Ok((head, value)) = Head::split(record) else {
+        return Ok(Some(Reply::ReadFailed));
+    };
+    if head.is_expired() {
+        return Ok(Some(Reply::NotFound));
+    }
+    let tag = condition::tag(head.version);
+    let mut date = [0; DATE_BYTES];
+    let content_type = match head.content_type {
+        [] => OCTETS.as_bytes(),
+        given => given,
+    };
+    let fields: [(&str, &[u8]); 3] = [
+        ("Content-Type", content_type),
+        ("ETag", &tag),
+        ("Expires", &date_text(head.expires_ms, &mut date)[..]),
+    ];
+    let fields = match head.expires_ms {
+        0 => &fields[..2],
+        _ => &fields,
+    };
+    match condition.of_read(head.version) {
+        ReadVerdict::Value => response.send_with(StatusCode::OK, fields, value)?,
+        ReadVerdict::NotModified => {
+            response.send_with(StatusCode::NOT_MODIFIED, &fields[1..], b"")?;
+        }
+        ReadVerdict::Failed => return Ok(Some(Reply::PreconditionFailed)),
+    }
+    Ok(None)
+}
+
+/// An HTTP date.
+const DATE_BYTES: usize = 29;
+
+fn date_text(expires_ms: u64, room: &mut [u8; DATE_BYTES]) -> &[u8; DATE_BYTES] {
+    if expires_ms != 0 {
+        // All dates are as long as the room.
+        let _ = write!(&mut room[..], "{}", expiry::date_of(expires_ms));
+    }
+    room
 }
 
 fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(), PoolError> {
@@ -186,11 +257,14 @@ fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(
 }
 
 /// The error's sentence, formatted on the stack: a client that errs must not cost heap calls.
-fn bad_id(response: &mut Response<'_>, error: KeyError) -> Result<(), PoolError> {
-    let mut sentence = [0; 128];
+fn bad_request(
+    response: &mut Response<'_>,
+    error: &dyn std::fmt::Display,
+) -> Result<(), PoolError> {
+    let mut sentence = [0; 160];
     let mut left = &mut sentence[..];
     // The longest sentence fits with any offset; a cut one would still be an answer.
     let _ = writeln!(left, "{error}");
-    let len = 128 - left.len();
+    let len = 160 - left.len();
     response.send(StatusCode::BAD_REQUEST, Some(TEXT), &sentence[..len])
 }

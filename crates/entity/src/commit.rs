@@ -5,6 +5,7 @@
 //! Absent on purpose: a timer that waits for more jobs. A lone write is committed at once; under
 //! load the sync itself is the window in which the next batch gathers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,8 +13,10 @@ use millpond_http::RequestToken;
 use millpond_http::log::{self, LogLevel};
 use millpond_mempool::Buffer;
 
+use crate::condition::Condition;
 use crate::config::SyncPolicy;
 use crate::counters::CommitCounters;
+use crate::record::{Head, Version};
 use crate::stamps::{Stamp, StampWriter};
 use crate::store::{Durability, Store, StoreError, Write};
 
@@ -29,8 +32,15 @@ pub struct Job {
     pub kind: JobKind,
     /// The id, decoded.
     pub key: Buffer,
-    /// The value to put, or the value a read found.
+    /// The head of the record to put, where it is not in `value`: in front of a large value, which
+    /// the shard would have had to copy.
+    pub head: Buffer,
+    /// The record to put, or the one a read found.
     pub value: Buffer,
+    /// What has to be there for it.
+    pub condition: Condition,
+    /// Why this one job of its batch was not done.
+    pub refusal: Option<Outcome>,
     /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
     /// a write comes home with the one of after it. `None`: not at all.
     pub stamp: Option<Stamp>,
@@ -40,18 +50,41 @@ impl Job {
     /// What the job holds, for limits and batch sizes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.key.len() + self.value.len()
+        self.key.len() + self.head.len() + self.value.len()
     }
 
-    /// The change this job makes; a read makes none.
+    /// The head of the record to put.
+    #[must_use]
+    pub fn record_head(&self) -> Option<Head<'_>> {
+        let start = match self.head.is_empty() {
+            true => &self.value,
+            false => &self.head,
+        };
+        Head::split(start).ok().map(|(head, _)| head)
+    }
+
+    /// The change this job makes; a read makes none, nor does a job that was refused.
     fn as_write(&self) -> Option<Write<'_>> {
         match self.kind {
+            _ if self.refusal.is_some() => None,
             JobKind::Put => Some(Write::Put {
                 key: &self.key,
+                head: &self.head,
                 value: &self.value,
             }),
             JobKind::Delete => Some(Write::Delete { key: &self.key }),
             JobKind::Get => None,
+        }
+    }
+
+    /// The version that is there behind this job.
+    fn version_after(&self) -> Option<Version> {
+        match self.kind {
+            JobKind::Put => self
+                .record_head()
+                .filter(|head| !head.is_expired())
+                .map(|head| head.version),
+            JobKind::Delete | JobKind::Get => None,
         }
     }
 }
@@ -80,6 +113,8 @@ pub enum Outcome {
     Absent,
     /// The read failed: the engine, or no memory for the value.
     ReadFailed,
+    /// Another version was there than the write depends on: it was not done.
+    PreconditionFailed,
 }
 
 /// Commits batches and remembers failure.
@@ -114,11 +149,16 @@ impl<S: Store> Committer<S> {
         }
     }
 
-    /// Makes the batch durable, in its order. The answer holds for every job of it. On success
-    /// the jobs whose values may be cached are marked with their stamps.
+    /// Makes the batch durable, in its order. The answer holds for every job of it, but for those
+    /// that have a refusal of their own when it is [`Outcome::Written`]. On success the jobs whose
+    /// values may be cached are marked with their stamps.
     pub fn commit(&mut self, batch: &mut [Job]) -> Outcome {
         if self.counters.is_poisoned() {
             return Outcome::Refused;
+        }
+        judge(&*self.store, batch);
+        if batch.iter().all(|job| job.refusal.is_some()) {
+            return Outcome::Written;
         }
         let batch_bytes = batch.iter().map(Job::bytes).sum();
         let durability = match self.policy {
@@ -171,7 +211,53 @@ impl<S: Store> Committer<S> {
     }
 }
 
-/// The changes of a batch, in order. Exact in size, so that an engine reserves once.
+/// Refuses the jobs whose condition does not hold where their turn comes: behind all that was
+/// committed, and behind the jobs before them. Only for these is the engine asked; it may wait for the
+/// disk, and the batch with it.
+fn judge<S: Store>(store: &S, batch: &mut [Job]) {
+    if batch.iter().all(|job| job.condition.is_none()) {
+        return;
+    }
+    let mut changed: HashMap<&[u8], Option<Version>> = HashMap::new();
+    let mut refusals = Vec::with_capacity(batch.len());
+    for job in &*batch {
+        let refusal = refusal_of(store, &changed, job);
+        if refusal.is_none() {
+            changed.insert(&job.key, job.version_after());
+        }
+        refusals.push(refusal);
+    }
+    for (job, refusal) in batch.iter_mut().zip(refusals) {
+        job.refusal = refusal;
+    }
+}
+
+fn refusal_of<S: Store>(
+    store: &S,
+    changed: &HashMap<&[u8], Option<Version>>,
+    job: &Job,
+) -> Option<Outcome> {
+    if job.condition.is_none() {
+        return None;
+    }
+    let current = match changed.get(&*job.key) {
+        Some(version) => *version,
+        None => {
+            let read = store.get(&job.key, |record| {
+                let (head, _) = Head::split(record)?;
+                Ok::<_, crate::record::RecordError>((!head.is_expired()).then_some(head.version))
+            });
+            match read {
+                Ok(None) => None,
+                Ok(Some(Ok(version))) => version,
+                Ok(Some(Err(_))) | Err(_) => return Some(Outcome::ReadFailed),
+            }
+        }
+    };
+    (!job.condition.allows_write(current)).then_some(Outcome::PreconditionFailed)
+}
+
+/// The changes of a batch, in order. As many as jobs at most, so that an engine reserves once.
 struct Writes<'a> {
     jobs: std::slice::Iter<'a, Job>,
 }
@@ -184,6 +270,6 @@ impl<'a> Iterator for Writes<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.jobs.len(), Some(self.jobs.len()))
+        (0, Some(self.jobs.len()))
     }
 }

@@ -9,7 +9,12 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The format this build writes and reads. Raise it when stored bytes change their meaning.
-pub const FORMAT: u32 = 1;
+///
+/// 1: bare values. 2: records (`record`); what is left of 1 is rewritten at the first opening
+/// (`store/upgrade`), under a second line that keeps older builds out and says that it is under way.
+pub const FORMAT: u32 = 2;
+
+const UPGRADING: &str = "upgrading from format 1";
 
 const MARKER: &str = "MILLPOND";
 const MARKER_START: &str = "millpond entity data, format ";
@@ -81,11 +86,22 @@ pub enum DataDirError {
     },
 }
 
+/// What a directory holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Found {
+    /// This build's format, or nothing yet.
+    Current,
+    /// Format 1: `store/upgrade` has to rewrite it.
+    Format1,
+    /// Partly format 1: an upgrade was interrupted.
+    Upgrading,
+}
+
 /// Makes `path` a directory that an engine may open: creates it, or checks that we wrote it.
 ///
 /// # Errors
 /// [`DataDirError`]; nothing in an existing directory has been changed then.
-pub fn prepare(path: &Path) -> Result<(), DataDirError> {
+pub fn prepare(path: &Path) -> Result<Found, DataDirError> {
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => {
             return Err(DataDirError::NotADirectory {
@@ -103,7 +119,8 @@ pub fn prepare(path: &Path) -> Result<(), DataDirError> {
         Ok(marker) => check_marker(path, &marker),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if is_empty(path)? {
-                write_marker(path).map_err(|error| failed(path, "write to", error))
+                write_marker(path, None)?;
+                Ok(Found::Current)
             } else {
                 Err(DataDirError::Foreign {
                     path: path.to_owned(),
@@ -115,6 +132,22 @@ pub fn prepare(path: &Path) -> Result<(), DataDirError> {
         }),
         Err(error) => Err(failed(path, "read", error)),
     }
+}
+
+/// Says that an upgrade begins: from here on older builds refuse the directory.
+///
+/// # Errors
+/// [`DataDirError::Io`] and the like; the directory is of format 1 still.
+pub fn mark_upgrading(path: &Path) -> Result<(), DataDirError> {
+    write_marker(path, Some(UPGRADING))
+}
+
+/// Says that the upgrade is complete.
+///
+/// # Errors
+/// [`DataDirError::Io`] and the like; the next opening goes on with the upgrade.
+pub fn mark_current(path: &Path) -> Result<(), DataDirError> {
+    write_marker(path, None)
 }
 
 /// Creates the directory and syncs the entry in its parent: a data directory that a power loss
@@ -172,16 +205,22 @@ fn temporary_marker() -> String {
 }
 
 /// Written aside, synced, then renamed: a marker is never half there.
-fn write_marker(path: &Path) -> std::io::Result<()> {
-    let temporary = path.join(temporary_marker());
-    let mut file = File::create(&temporary)?;
-    writeln!(file, "{MARKER_START}{FORMAT}")?;
-    file.sync_all()?;
-    fs::rename(&temporary, path.join(MARKER))?;
-    File::open(path)?.sync_all()
+fn write_marker(path: &Path, second_line: Option<&str>) -> Result<(), DataDirError> {
+    let write = || {
+        let temporary = path.join(temporary_marker());
+        let mut file = File::create(&temporary)?;
+        writeln!(file, "{MARKER_START}{FORMAT}")?;
+        if let Some(line) = second_line {
+            writeln!(file, "{line}")?;
+        }
+        file.sync_all()?;
+        fs::rename(&temporary, path.join(MARKER))?;
+        File::open(path)?.sync_all()
+    };
+    write().map_err(|error| failed(path, "write to", error))
 }
 
-fn check_marker(path: &Path, marker: &str) -> Result<(), DataDirError> {
+fn check_marker(path: &Path, marker: &str) -> Result<Found, DataDirError> {
     let format = marker
         .lines()
         .next()
@@ -196,7 +235,9 @@ fn check_marker(path: &Path, marker: &str) -> Result<(), DataDirError> {
             found: format!("format {format}"),
             supported: format!("format {FORMAT}"),
         }),
-        Some(_) => Ok(()),
+        Some(FORMAT) if marker.lines().nth(1) == Some(UPGRADING) => Ok(Found::Upgrading),
+        Some(FORMAT) => Ok(Found::Current),
+        Some(_) => Ok(Found::Format1),
     }
 }
 
@@ -212,7 +253,20 @@ mod tests {
         prepare(&path).unwrap();
         prepare(&path).unwrap();
         let marker = fs::read_to_string(path.join(MARKER)).unwrap();
-        assert_eq!(marker, "millpond entity data, format 1\n");
+        assert_eq!(marker, "millpond entity data, format 2\n");
+    }
+
+    /// Goal: the older format, and an upgrade that was cut off, are told apart from this one.
+    #[test]
+    fn older_format_is_recognised() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path();
+        fs::write(path.join(MARKER), "millpond entity data, format 1\n").unwrap();
+        assert_eq!(prepare(path).unwrap(), Found::Format1);
+        mark_upgrading(path).unwrap();
+        assert_eq!(prepare(path).unwrap(), Found::Upgrading);
+        mark_current(path).unwrap();
+        assert_eq!(prepare(path).unwrap(), Found::Current);
     }
 
     /// Goal: a fresh mount point, and a first start that died before the rename, are both empty.
@@ -259,13 +313,13 @@ mod tests {
 
         let newer = parent.path().join("newer");
         fs::create_dir(&newer).unwrap();
-        fs::write(newer.join(MARKER), "millpond entity data, format 2\n").unwrap();
+        fs::write(newer.join(MARKER), "millpond entity data, format 3\n").unwrap();
         let error = prepare(&newer).unwrap_err();
         assert!(matches!(error, DataDirError::NewerFormat { .. }), "{error}");
         assert!(
             error
                 .to_string()
-                .contains("format 2, newer than this build's format 1")
+                .contains("format 3, newer than this build's format 2")
         );
     }
 }

@@ -349,7 +349,9 @@ fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
             let batch_len = batch_len(&queued);
             let outcome = committer.commit(&mut queued[..batch_len]);
             for job in queued.drain(..batch_len) {
-                outbox.push(job, outcome);
+                // What a job was refused for is known only if what it was judged by is durable.
+                let refusal = job.refusal.filter(|_| outcome == Outcome::Written);
+                outbox.push(job, refusal.unwrap_or(outcome));
             }
             outbox.send(shared);
         }

@@ -15,14 +15,20 @@ use millpond_mempool::{Buffer, PoolError, PoolStats};
 
 use crate::api::{self, Reply, Route, route};
 use crate::commit::{Job, JobKind, Outcome};
+use crate::condition::Condition;
 use crate::counters::ShardCounters;
 use crate::executor::{Answer, ShardLink};
+use crate::expiry::expiry_ms;
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
-use crate::stamps::Stamp;
+use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, Versions};
 use crate::store::{CachedRead, Store};
 use crate::value_cache::{Lookup, ValueCache};
+
+/// Values up to this are copied behind their heads at once. A larger one stays where it was received,
+/// and the writer thread puts it behind its head.
+const COPIED_BYTES_MAX: usize = 64 * 1024;
 
 /// The entity service of one shard.
 pub struct EntityService<S> {
@@ -32,6 +38,7 @@ pub struct EntityService<S> {
     ranges: Ranges,
     metrics: Arc<Metrics>,
     scratch: KeyScratch,
+    versions: Versions,
     /// Kept for its memory: empty between two calls of `woken`.
     answers: Vec<Answer>,
 }
@@ -46,6 +53,7 @@ impl<S: Store> EntityService<S> {
         ranges: Ranges,
         metrics: Arc<Metrics>,
     ) -> Self {
+        let versions = Versions::new(link.shard_index());
         Self {
             store,
             link,
@@ -53,6 +61,7 @@ impl<S: Store> EntityService<S> {
             ranges,
             metrics,
             scratch: KeyScratch::new(),
+            versions,
             answers: Vec::new(),
         }
     }
@@ -60,37 +69,35 @@ impl<S: Store> EntityService<S> {
     fn get(
         &mut self,
         encoded_id: &[u8],
+        condition: Condition,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
+        let counters = self.link.counters();
         let missed = match self.cache.get(key) {
-            Lookup::Hit(value) => {
-                api::send_value(response, value)?;
-                self.link.counters().get_hits.add(1);
-                return Ok(Flow::Done);
+            Lookup::Hit(record) => {
+                let reply = api::send_record(response, record, &condition)?;
+                return counted_read(counters, reply);
             }
             Lookup::Miss(missed) => missed,
         };
-        let read = self.store.get_cached(key, |value| {
-            self.cache.fill(&context.pools.blocks, key, value, missed);
-            api::send_value(response, value)
+        let read = self.store.get_cached(key, |record| {
+            self.cache.fill(&context.pools.blocks, key, record, missed);
+            api::send_record(response, record, &condition)
         });
         match read {
-            Ok(CachedRead::Found(sent)) => {
-                sent?;
-                self.link.counters().get_hits.add(1);
-                Ok(Flow::Done)
-            }
-            Ok(CachedRead::Absent) => {
-                self.link.counters().get_misses.add(1);
-                Err(Reply::NotFound.into())
-            }
+            Ok(CachedRead::Found(sent)) => counted_read(counters, sent?),
+            Ok(CachedRead::Absent) => counted_read(counters, Some(Reply::NotFound)),
             Ok(CachedRead::NotCached) => {
                 self.link.admit(key.len()).map_err(|_| Reply::Overloaded)?;
                 let key = copy(key, context)?;
                 self.link.counters().cold_reads.add(1);
-                let job = self.job(JobKind::Get, key, Buffer::new(), missed.stamp, context);
+                let job = Job {
+                    stamp: missed.stamp,
+                    condition,
+                    ..self.job(JobKind::Get, key, context)
+                };
                 self.link.submit(job);
                 Ok(Flow::Pending)
             }
@@ -109,21 +116,23 @@ impl<S: Store> EntityService<S> {
         if self.link.is_poisoned() {
             return Err(Reply::WritesRefused.into());
         }
+        let condition = condition_of(request)?;
         // A delete's body, should there be one, means nothing and is not kept.
-        let value_len = if kind == JobKind::Put {
-            request.body().len()
-        } else {
-            0
-        };
-        self.link
-            .admit(key.len() + value_len)
-            .map_err(|_| Reply::Overloaded)?;
+        let is_put = kind == JobKind::Put;
+        let value_len = if is_put { request.body().len() } else { 0 };
+        let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
+        self.link.admit(held_bytes).map_err(|_| Reply::Overloaded)?;
         let key = copy(key, context)?;
-        let value = match kind {
-            JobKind::Put => request.take_body(&context.pools.blocks)?,
-            JobKind::Delete | JobKind::Get => Buffer::new(),
+        let (head, value) = match is_put {
+            true => record_of(request, &mut self.versions, context)?,
+            false => (Buffer::new(), Buffer::new()),
         };
-        let job = self.job(kind, key, value, None, context);
+        let job = Job {
+            head,
+            value,
+            condition,
+            ..self.job(kind, key, context)
+        };
         self.link.submit(job);
         Ok(Flow::Pending)
     }
@@ -157,21 +166,17 @@ impl<S: Store> EntityService<S> {
         Ok(Flow::Pending)
     }
 
-    fn job(
-        &self,
-        kind: JobKind,
-        key: Buffer,
-        value: Buffer,
-        stamp: Option<Stamp>,
-        context: &ServiceContext<'_>,
-    ) -> Job {
+    fn job(&self, kind: JobKind, key: Buffer, context: &ServiceContext<'_>) -> Job {
         Job {
             shard_index: self.link.shard_index(),
             request: context.token,
             kind,
             key,
-            value,
-            stamp,
+            head: Buffer::new(),
+            value: Buffer::new(),
+            condition: Condition::default(),
+            refusal: None,
+            stamp: None,
         }
     }
 }
@@ -184,7 +189,8 @@ impl<S: Store> Service for EntityService<S> {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         let result = match route(request) {
-            Route::Get(encoded_id) => self.get(encoded_id, response, context),
+            Route::Get(encoded_id) => condition_of(request)
+                .and_then(|condition| self.get(encoded_id, condition, response, context)),
             Route::Put(encoded_id) => self.write(JobKind::Put, encoded_id, request, context),
             Route::Delete(encoded_id) => self.write(JobKind::Delete, encoded_id, request, context),
             Route::Range { start, end } => {
@@ -236,41 +242,51 @@ impl<S: Store> Service for EntityService<S> {
         self.ranges.woken(completions);
         self.link.take_answers(&mut self.answers);
         for Answer { job, outcome } in self.answers.drain(..) {
-            let reply = match (outcome, job.kind) {
+            let counters = self.link.counters();
+            let mut reply = match (outcome, job.kind) {
                 (Outcome::Found, _) => None,
-                (Outcome::Written, JobKind::Put) => Some(Reply::Created),
+                (Outcome::Written, JobKind::Put) => {
+                    let head = job.record_head().expect("this shard wrote the record");
+                    Some(Reply::Created(head.version))
+                }
                 (Outcome::Written, JobKind::Delete) => Some(Reply::Accepted),
                 (Outcome::Absent, _) => Some(Reply::NotFound),
                 (Outcome::Refused, _) => Some(Reply::WritesRefused),
+                (Outcome::PreconditionFailed, _) => Some(Reply::PreconditionFailed),
                 (Outcome::ReadFailed, _) | (Outcome::Written, JobKind::Get) => {
                     Some(Reply::ReadFailed)
                 }
             };
-            let counters = self.link.counters();
+            // False: the client has gone. A write is durable all the same.
+            completions.respond(job.request, |response, pools| {
+                if outcome == Outcome::Found {
+                    // The value is in the read thread's memory: what stays here is a copy in ours.
+                    if let Some(stamp) = job.stamp {
+                        let (key, record) = (&job.key, &job.value);
+                        self.cache.fill_late(&pools.blocks, key, record, stamp);
+                    }
+                    // Without memory for it nothing is sent and the server answers 503.
+                    reply = match api::send_record(response, &job.value, &job.condition) {
+                        Ok(reply) => reply,
+                        Err(_) => return,
+                    };
+                }
+                if let Some(reply) = reply {
+                    let _ = reply.send(response);
+                }
+            });
             match reply {
                 None => counters.get_hits.add(1),
                 Some(Reply::NotFound) => counters.get_misses.add(1),
                 Some(reply) => count(counters, reply),
             }
-            // False: the client has gone. A write is durable all the same.
-            completions.respond(job.request, |response, pools| {
-                // Without memory for it nothing is sent and the server answers 503.
-                let _ = match reply {
-                    None => api::send_value(response, &job.value),
-                    Some(reply) => reply.send(response),
-                };
-                // The value is in the read thread's memory: what stays here is a copy in ours.
-                if let (None, Some(stamp)) = (reply, job.stamp) {
-                    let (key, value) = (&job.key, &job.value);
-                    self.cache.fill_late(&pools.blocks, key, value, stamp);
-                }
-            });
             match (reply, job.stamp) {
-                // The shard's own buffers, home from the commit: they stay as they are.
-                (Some(Reply::Created), Some(stamp)) => {
+                // The shard's own buffers, home from the commit: they stay as they are. A record in
+                // two pieces does not: it is too large to copy here.
+                (Some(Reply::Created(_)), Some(stamp)) if job.head.is_empty() => {
                     self.cache.insert(job.key, job.value, stamp);
                 }
-                (Some(Reply::Accepted), _) => self.cache.remove(&job.key),
+                (Some(Reply::Created(_) | Reply::Accepted), _) => self.cache.remove(&job.key),
                 _ => {}
             }
         }
@@ -310,10 +326,68 @@ fn copy(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, PoolError> {
     Ok(copy)
 }
 
+/// Both fields of a request that has any: one pass over its fields.
+fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
+    let mut condition = Condition::default();
+    for (name, value) in request.headers() {
+        let is_match = name.eq_ignore_ascii_case(b"If-Match");
+        if is_match || name.eq_ignore_ascii_case(b"If-None-Match") {
+            let added = condition.add_field(is_match, value);
+            added.map_err(Reply::BadCondition)?;
+        }
+    }
+    Ok(condition)
+}
+
+/// The record that a PUT asks for: in one piece, or a large value and its head.
+fn record_of(
+    request: &mut Request<'_>,
+    versions: &mut Versions,
+    context: &ServiceContext<'_>,
+) -> Result<(Buffer, Buffer), Refusal> {
+    let blocks = &context.pools.blocks;
+    let content_type = request.header("Content-Type").unwrap_or_default();
+    if content_type.len() > CONTENT_TYPE_BYTES_MAX {
+        return Err(Reply::LongContentType.into());
+    }
+    let expires_ms = expiry_ms(
+        request.query_parameter(b"expires"),
+        request.header("Expires"),
+    );
+    let head = Head {
+        version: versions.unused(),
+        expires_ms: expires_ms.map_err(Reply::BadExpiry)?,
+        content_type,
+    };
+    let mut room = [0; HEAD_BYTES_MAX];
+    let head_len = head.write(&mut room);
+    let head = &room[..head_len];
+    let body = request.body();
+    if body.len() > COPIED_BYTES_MAX {
+        let mut kept = Buffer::with_capacity(blocks, head.len())?;
+        kept.append_within_capacity(head);
+        return Ok((kept, request.take_body(blocks)?));
+    }
+    let mut record = Buffer::with_capacity(blocks, head.len() + body.len())?;
+    record.append_all_within_capacity([head, body]);
+    Ok((Buffer::new(), record))
+}
+
+/// Counts a read, and passes on what it is to be answered with.
+fn counted_read(counters: &ShardCounters, reply: Option<Reply>) -> Result<Flow, Refusal> {
+    match reply {
+        None => counters.get_hits.add(1),
+        Some(Reply::NotFound) => counters.get_misses.add(1),
+        // Counted where it is sent.
+        Some(_) => {}
+    }
+    reply.map_or(Ok(Flow::Done), |reply| Err(reply.into()))
+}
+
 /// Counts an answer that was not a read's.
 fn count(counters: &ShardCounters, reply: Reply) {
     match reply {
-        Reply::Created => counters.puts.add(1),
+        Reply::Created(_) => counters.puts.add(1),
         Reply::Accepted => counters.deletes.add(1),
         Reply::Overloaded => counters.overloads.add(1),
         Reply::WritesRefused | Reply::ReadFailed => counters.store_failures.add(1),
@@ -324,6 +398,10 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::MissingId
         | Reply::MissingStart
         | Reply::BadId(_)
+        | Reply::BadCondition(_)
+        | Reply::BadExpiry(_)
+        | Reply::LongContentType
+        | Reply::PreconditionFailed
         | Reply::MethodNotAllowed { .. } => {}
     }
 }

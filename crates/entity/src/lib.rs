@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! http::server -> handler -> api -> key -> value_cache   (most reads: the response leaves at once)
+//!                    |        (record, condition, expiry: what stands in front of a value)
 //!                    |               `-> store           (memory answers: so it does)
 //!                    |
 //!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch,
@@ -23,6 +24,9 @@
 pub mod handler;
 pub mod api;
 pub mod key;
+pub mod record;
+pub mod condition;
+pub mod expiry;
 pub mod value_cache;
 pub mod stamps;
 pub mod key_hash;

@@ -25,6 +25,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode, flush_remote_free
 
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
+use crate::record::{Head, RecordError};
 use crate::store::{Snapshot, Store};
 use crate::sweeps::Sweeps;
 
@@ -268,7 +269,7 @@ impl<T: Snapshot> Scan<T> {
             blocks,
             records: Buffer::new(),
             seen: 0,
-            no_memory: None,
+            fault: None,
             next: None,
         };
         let visited = self
@@ -276,9 +277,9 @@ impl<T: Snapshot> Scan<T> {
             .visit(&self.from, self.end.as_deref(), &mut |key, value| {
                 page.add(key, value)
             });
-        let cause = match (visited, page.no_memory) {
+        let cause = match (visited, page.fault) {
             (Err(error), _) => error.to_string(),
-            (Ok(()), Some(error)) => error.to_string(),
+            (Ok(()), Some(fault)) => fault.to_string(),
             (Ok(()), None) => {
                 let is_last = page.next.is_none();
                 if let Some(next) = page.next {
@@ -296,38 +297,55 @@ impl<T: Snapshot> Scan<T> {
     }
 }
 
+/// Why a turn cannot be filled.
+#[derive(Debug, thiserror::Error)]
+enum PageFault {
+    #[error(transparent)]
+    NoMemory(#[from] PoolError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
 /// A turn as it fills.
 struct Page<'a> {
     blocks: &'a BlockPool,
     records: Buffer,
     seen: usize,
-    no_memory: Option<PoolError>,
+    fault: Option<PageFault>,
     /// The key that did not fit any more.
     next: Option<Vec<u8>>,
 }
 
 impl Page<'_> {
-    fn add(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+    fn add(&mut self, key: &[u8], record: &[u8]) -> ControlFlow<()> {
+        match self.try_add(key, record) {
+            Ok(flow) => flow,
+            Err(fault) => {
+                self.fault = Some(fault);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn try_add(&mut self, key: &[u8], record: &[u8]) -> Result<ControlFlow<()>, PageFault> {
+        let (head, value) = Head::split(record)?;
         let record_bytes = key.len() + 1 + value.len();
         let is_full = LENGTH_BYTES + record_bytes > self.records.spare_bytes();
         if self.seen == TURN_RECORDS || (is_full && !self.records.is_empty()) {
             self.next = Some(key.to_vec());
-            return ControlFlow::Break(());
+            return Ok(ControlFlow::Break(()));
         }
         self.seen += 1;
+        if head.is_expired() {
+            return Ok(ControlFlow::Continue(()));
+        }
         if is_full {
             let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
-            match Buffer::with_capacity(self.blocks, capacity_bytes) {
-                Ok(records) => self.records = records,
-                Err(error) => {
-                    self.no_memory = Some(error);
-                    return ControlFlow::Break(());
-                }
-            }
+            self.records = Buffer::with_capacity(self.blocks, capacity_bytes)?;
         }
         let length = (record_bytes as u64).to_le_bytes();
         self.records
             .append_all_within_capacity([&length, key, b"\n", value]);
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -15,6 +15,7 @@ use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
 use crate::metrics::Metrics;
 use crate::range::Ranges;
+use crate::record::SHARDS_MAX;
 use crate::scanner::Scanner;
 use crate::store::rocksdb::{RocksDbMemory, RocksDbStore};
 use crate::store::{EngineInfo, Store};
@@ -155,6 +156,13 @@ impl<S: Store> Parts<S> {
     ) -> Result<Self, EntityError> {
         if http.shards == 0 {
             return Err(ServeError::NoShards.into());
+        }
+        if http.shards > SHARDS_MAX {
+            return Err(EntityError::Config {
+                name: "shards",
+                value: http.shards as u64,
+                expected: "2048 at most",
+            });
         }
         let cache_bytes = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
         let stamp_count =

@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 pub mod rocksdb;
+mod upgrade;
 pub mod memory;
 pub mod faulty;
 #[cfg(system_rocksdb)]
@@ -22,6 +23,8 @@ pub enum Write<'a> {
     Put {
         /// The id, decoded.
         key: &'a [u8],
+        /// What is stored in front of `value`, where that does not lie behind it already.
+        head: &'a [u8],
         /// The new value, possibly empty.
         value: &'a [u8],
     },

@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_entity::record::Head;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
@@ -486,7 +487,9 @@ fn graceful_stop_answers_waiting_writes() {
     wait_until(|| store.commits() == 1);
     server.stop();
     assert_eq!(client.read_reply(false).unwrap().unwrap().status, 201);
-    assert_eq!(store.inner().contents()[&b"last"[..]], b"words");
+    let contents = store.inner().contents();
+    let (_, value) = Head::split(&contents[&b"last"[..]]).unwrap();
+    assert_eq!(value, b"words");
 }
 
 /// Waits for something another thread will do; a minute is failure.

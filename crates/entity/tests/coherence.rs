@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond_entity::commit::{Job, JobKind, Outcome};
+use millpond_entity::condition::Condition;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
+use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::{CachedRead, Durability, Write};
@@ -106,6 +108,9 @@ impl<S: Store> Shard<S> {
             shard_index: self.link.shard_index(),
             request: RequestToken::from_bits(0),
             kind,
+            head: Buffer::new(),
+            condition: Condition::default(),
+            refusal: None,
             key: self.buffer(key),
             value: self.buffer(value),
             stamp,
@@ -340,8 +345,17 @@ fn written_and_cold_values_become_hot() {
         PoolMode::Checked(Checks::default()),
     ] {
         let store = Arc::new(FaultyStore::new(MemoryStore::new(), cold));
-        let old = [(&b"old"[..], &b"from before"[..])];
-        let writes = old.iter().map(|&(key, value)| Write::Put { key, value });
+        let head = Head {
+            version: Version(1),
+            expires_ms: 0,
+            content_type: b"",
+        };
+        let old = [(&b"old"[..], &encode(&head, b"from before")[..])];
+        let writes = old.iter().map(|&(key, value)| Write::Put {
+            key,
+            head: b"",
+            value,
+        });
         store.commit(writes, 0, Durability::Synced).unwrap();
         let server = TestServer::start(&store, |_, http| http.pool_mode = mode);
         let mut client = server.connect();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_entity::commit::{Committer, Job, JobKind, Outcome};
+use millpond_entity::condition::Condition;
 use millpond_entity::counters::CommitCounters;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
 use millpond_entity::stamps::Stamps;
@@ -42,6 +43,9 @@ fn job(blocks: &BlockPool, request: u64, change: &Change) -> Job {
         } else {
             JobKind::Delete
         },
+        head: Buffer::new(),
+        condition: Condition::default(),
+        refusal: None,
         key: buffer(blocks, key),
         value: value
             .as_ref()
@@ -234,7 +238,11 @@ fn reads_agree_while_tables_come_and_go() {
             })
             .collect();
         let writes = batch.iter().map(|(key, value)| match value {
-            Some(value) => Write::Put { key, value },
+            Some(value) => Write::Put {
+                key,
+                head: b"",
+                value,
+            },
             None => Write::Delete { key },
         });
         store.commit(writes, 0, Durability::Written).unwrap();

@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::Durability;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
@@ -369,10 +370,16 @@ fn failed_scan_is_seen() {
             ..Faults::default()
         };
         let store = FaultyStore::new(MemoryStore::new(), faults);
-        let value = vec![7; 20_000];
+        let head = Head {
+            version: Version(1),
+            expires_ms: 0,
+            content_type: b"",
+        };
+        let value = encode(&head, &[7; 20_000]);
         for n in 0..100_u8 {
             let write = millpond_entity::store::Write::Put {
                 key: &[n],
+                head: b"",
                 value: &value,
             };
             store

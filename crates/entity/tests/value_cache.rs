@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millpond_entity::commit::{Job, JobKind};
+use millpond_entity::condition::Condition;
 use millpond_entity::counters::ShardCounters;
 use millpond_entity::stamps::{Stamp, StampWriter, Stamps};
 use millpond_entity::value_cache::{Lookup, Missed, ValueCache};
@@ -28,6 +29,9 @@ fn job(blocks: &BlockPool, key: &[u8], value: Option<&[u8]>) -> Job {
         } else {
             JobKind::Delete
         },
+        head: Buffer::new(),
+        condition: Condition::default(),
+        refusal: None,
         key: buffer(blocks, key),
         value: value.map_or_else(Buffer::new, |value| buffer(blocks, value)),
         stamp: None,

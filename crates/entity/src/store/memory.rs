@@ -117,7 +117,7 @@ impl Store for MemoryStore {
         let mut maps = self.maps();
         for write in writes {
             let (key, value) = match write {
-                Write::Put { key, value } => (key.to_vec(), Some(value.to_vec())),
+                Write::Put { key, head, value } => (key.to_vec(), Some([head, value].concat())),
                 Write::Delete { key } => (key.to_vec(), None),
             };
             match value.clone() {

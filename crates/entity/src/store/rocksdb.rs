@@ -9,14 +9,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, LogLevel, Options, ReadOptions,
-    ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, CompactionDecision, DB,
+    DBCompressionType, ErrorKind, LogLevel, Options, ReadOptions, ReadTier, SnapshotWithThreadMode,
+    WriteBatch, WriteOptions,
 };
 
+use super::upgrade;
 use super::{
     CachedRead, Durability, EngineInfo, Linkage, Snapshot, Store, StoreError, Visit, Write,
 };
-use crate::data_dir::{self, DataDirError};
+use crate::data_dir::{self, DataDirError, Found};
+use crate::record::Head;
 
 /// Memtables in the engine at most: one being filled, the others being written out.
 const MEMTABLE_COUNT_MAX: usize = 3;
@@ -46,10 +49,23 @@ impl RocksDbStore {
     /// # Errors
     /// [`DataDirError`], one sentence that names the directory and what to do.
     pub fn open(path: &Path, memory: RocksDbMemory) -> Result<Self, DataDirError> {
-        data_dir::prepare(path)?;
+        let found = data_dir::prepare(path)?;
         let written_by = newest_options_version(path);
-        let db = DB::open(&database_options(memory), path)
-            .map_err(|error| open_error(path, &error, written_by.as_deref()))?;
+        let refused = |error| open_error(path, &error, written_by.as_deref());
+        if found != Found::Current {
+            // No filter yet: it would take values of the older format for records.
+            let db = DB::open(&database_options(memory), path).map_err(refused)?;
+            upgrade::run(&db, path, found)?;
+        }
+        let mut options = database_options(memory);
+        options.set_compaction_filter("expired records", |_level, key: &[u8], record: &[u8]| {
+            match is_expired(key, record) {
+                true => CompactionDecision::Remove,
+                false => CompactionDecision::Keep,
+            }
+        });
+        let db = DB::open(&options, path).map_err(refused)?;
+        upgrade::clean_up(&db, path)?;
         let engine = EngineInfo {
             name: "rocksdb",
             version: newest_options_version(path).unwrap_or_else(|| "unknown".to_owned()),
@@ -72,6 +88,12 @@ impl RocksDbStore {
             engine,
         })
     }
+}
+
+/// Whether compaction may take a record away. What it does not know it keeps. It does so under the eyes
+/// of snapshots too, to whom an entity that has ended is absent anyway.
+fn is_expired(key: &[u8], record: &[u8]) -> bool {
+    !key.is_empty() && Head::split(record).is_ok_and(|(head, _)| head.is_expired())
 }
 
 /// A sequence number that compaction heeds. It pins no memory: each visit makes an iterator of its
@@ -100,6 +122,23 @@ impl Snapshot for RocksDbSnapshot<'_> {
             iterator.next();
         }
         iterator.status().map_err(|error| failed("scan", error))
+    }
+}
+
+impl RocksDbStore {
+    /// Writes memtables out and merges all tables, which takes away what was deleted, overwritten or
+    /// has ended. Reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    /// When the memtables cannot be written.
+    pub fn compact(&self) -> Result<(), StoreError> {
+        self.db.flush().map_err(|error| failed("flush", error))?;
+        let mut options = CompactOptions::default();
+        // Tables that nothing lies over are rewritten too: they may hold what has ended since.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        self.db
+            .compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
     }
 }
 
@@ -136,11 +175,24 @@ impl Store for RocksDbStore {
         batch_bytes: usize,
         durability: Durability,
     ) -> Result<(), StoreError> {
-        let (count, _) = writes.size_hint();
-        let mut batch = new_batch(batch_bytes, count);
+        let (_, count_max) = writes.size_hint();
+        let mut batch = new_batch(batch_bytes, count_max.unwrap_or(0));
+        // The binding takes a value in one piece: a large one is joined to its head here, on the
+        // writer thread, because a shard must not copy megabytes.
+        let mut joined = Vec::new();
         for write in writes {
             match write {
-                Write::Put { key, value } => batch.put(key, value),
+                Write::Put {
+                    key,
+                    head: [],
+                    value,
+                } => batch.put(key, value),
+                Write::Put { key, head, value } => {
+                    joined.clear();
+                    joined.extend_from_slice(head);
+                    joined.extend_from_slice(value);
+                    batch.put(key, &joined);
+                }
                 Write::Delete { key } => batch.delete(key),
             }
         }

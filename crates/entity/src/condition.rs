@@ -1,0 +1,260 @@
+//! If-Match and If-None-Match: on which version of an entity a request depends.
+//!
+//! On the path: `api` reads the fields, `handler` asks about reads, and `commit` about writes: on the
+//! writer thread, between what was committed before and the write itself, so that of two clients
+//! who saw the same version one writes and the other is told.
+//! Absent on purpose: dates (If-Modified-Since): entities have none.
+
+use crate::record::Version;
+
+/// So many tags of ours a field may name.
+pub const TAGS_MAX: usize = 4;
+
+/// A tag as it is sent: 16 hexadecimal digits in quotes.
+pub const TAG_BYTES: usize = 18;
+
+/// Why a condition was refused. The client's fault: 400.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ConditionError {
+    /// Neither `*` nor a list of tags.
+    #[error("bad entity tags: write * or \"TAG\", \"TAG\"")]
+    Malformed,
+    /// More than [`TAGS_MAX`].
+    #[error("more than {TAGS_MAX} entity tags: send the newest")]
+    TooMany,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Tags {
+    Any,
+    /// Those of our own form; any other matches nothing.
+    Listed {
+        versions: [Version; TAGS_MAX],
+        count: usize,
+    },
+}
+
+impl Tags {
+    const NONE: Self = Self::Listed {
+        versions: [Version(0); TAGS_MAX],
+        count: 0,
+    };
+
+    fn matches(&self, current: Option<Version>) -> bool {
+        match (self, current) {
+            (_, None) => false,
+            (Self::Any, Some(_)) => true,
+            (Self::Listed { versions, count }, Some(current)) => {
+                versions[..*count].contains(&current)
+            }
+        }
+    }
+
+    fn add(&mut self, version: Version) -> Result<(), ConditionError> {
+        if let Self::Listed { versions, count } = self {
+            *versions.get_mut(*count).ok_or(ConditionError::TooMany)? = version;
+            *count += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Both fields of a request.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Condition {
+    if_match: Option<Tags>,
+    if_none_match: Option<Tags>,
+}
+
+/// What a read is to be answered with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReadVerdict {
+    /// The value.
+    Value,
+    /// 304: the client has it.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+impl Condition {
+    /// Adds a field's value; a field may come more than once.
+    ///
+    /// # Errors
+    /// [`ConditionError`].
+    pub fn add_field(&mut self, is_match: bool, value: &[u8]) -> Result<(), ConditionError> {
+        let field = match is_match {
+            true => &mut self.if_match,
+            false => &mut self.if_none_match,
+        };
+        let tags = field.get_or_insert(Tags::NONE);
+        if value.trim_ascii() == b"*" {
+            *tags = Tags::Any;
+            return Ok(());
+        }
+        let mut rest = value.trim_ascii();
+        while !rest.is_empty() {
+            let (is_weak, quoted) = match rest.strip_prefix(b"W/") {
+                Some(quoted) => (true, quoted),
+                None => (false, rest),
+            };
+            let opaque = quoted
+                .strip_prefix(b"\"")
+                .ok_or(ConditionError::Malformed)?;
+            let end = opaque.iter().position(|&byte| byte == b'"');
+            let end = end.ok_or(ConditionError::Malformed)?;
+            // If-Match compares strongly: a weak tag matches nothing there (RFC 9110 13.1.1).
+            if let Some(version) = version_of(&opaque[..end])
+                && !(is_weak && is_match)
+            {
+                tags.add(version)?;
+            }
+            rest = opaque[end + 1..].trim_ascii_start();
+            rest = match rest.strip_prefix(b",") {
+                Some(rest) => rest.trim_ascii_start(),
+                None if rest.is_empty() => rest,
+                None => return Err(ConditionError::Malformed),
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.if_match.is_none() && self.if_none_match.is_none()
+    }
+
+    /// Whether a write may be done where `current` is there.
+    #[must_use]
+    pub fn allows_write(&self, current: Option<Version>) -> bool {
+        self.if_match.is_none_or(|tags| tags.matches(current))
+            && !self.if_none_match.is_some_and(|tags| tags.matches(current))
+    }
+
+    /// How a read is to be answered where `current` was found.
+    #[must_use]
+    pub fn of_read(&self, current: Version) -> ReadVerdict {
+        let current = Some(current);
+        if self.if_match.is_some_and(|tags| !tags.matches(current)) {
+            return ReadVerdict::Failed;
+        }
+        if self.if_none_match.is_some_and(|tags| tags.matches(current)) {
+            return ReadVerdict::NotModified;
+        }
+        ReadVerdict::Value
+    }
+}
+
+/// The tag of a version.
+#[must_use]
+pub fn tag(version: Version) -> [u8; TAG_BYTES] {
+    let mut tag = [b'"'; TAG_BYTES];
+    for (index, digit) in tag[1..TAG_BYTES - 1].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(version.0 >> (60 - 4 * index) & 0xf) as usize];
+    }
+    tag
+}
+
+fn version_of(opaque: &[u8]) -> Option<Version> {
+    let digits: &[u8; TAG_BYTES - 2] = opaque.try_into().ok()?;
+    let is_ours = digits
+        .iter()
+        .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_ours)?;
+    u64::from_str_radix(text, 16).ok().map(Version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(if_match: Option<&str>, if_none_match: Option<&str>) -> Condition {
+        let mut condition = Condition::default();
+        for (is_match, value) in [(true, if_match), (false, if_none_match)] {
+            if let Some(value) = value {
+                condition.add_field(is_match, value.as_bytes()).unwrap();
+            }
+        }
+        condition
+    }
+
+    fn text(version: u64) -> String {
+        String::from_utf8(tag(Version(version)).to_vec()).unwrap()
+    }
+
+    /// Goal: every version's tag is its own and is read back.
+    #[test]
+    fn tags_round_trip() {
+        for version in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
+            let tag = tag(Version(version));
+            assert_eq!(version_of(&tag[1..17]), Some(Version(version)));
+        }
+        assert_eq!(text(0xabc), "\"0000000000000abc\"");
+        assert_eq!(
+            version_of(b"0000000000000ABC"),
+            None,
+            "another tag than ours"
+        );
+        assert_eq!(version_of(b"+000000000000abc"), None);
+    }
+
+    /// Goal: the table of RFC 9110 13.1.1 and 13.1.2, for an entity that is there, is another, or
+    /// is not.
+    #[test]
+    fn writes_depend_on_what_is_there() {
+        let (here, weak) = (text(7), format!("W/{}", text(7)));
+        let list = format!("\"x,y\" , {}, {here}", text(9));
+        for (if_match, if_none_match, on_same, on_other, on_none) in [
+            (None, None, true, true, true),
+            (Some("*"), None, true, true, false),
+            (Some(&*here), None, true, false, false),
+            (Some(&*list), None, true, false, false),
+            (Some(&*weak), None, false, false, false),
+            (Some(""), None, false, false, false),
+            (None, Some("*"), false, false, true),
+            (None, Some(&*here), false, true, true),
+            (None, Some(&*weak), false, true, true),
+            (Some("*"), Some(&*here), false, true, false),
+        ] {
+            let condition = condition(if_match, if_none_match);
+            let allowed = [Some(7), Some(8), None]
+                .map(|current| condition.allows_write(current.map(Version)));
+            assert_eq!(
+                allowed,
+                [on_same, on_other, on_none],
+                "{if_match:?} {if_none_match:?}"
+            );
+        }
+    }
+
+    /// Goal: a read is spared when the client has it, and refused when it wanted another; If-Match
+    /// comes first.
+    #[test]
+    fn reads_depend_on_what_is_there() {
+        let here = text(7);
+        let of = |if_match, if_none_match| condition(if_match, if_none_match).of_read(Version(7));
+        assert_eq!(of(None, None), ReadVerdict::Value);
+        assert_eq!(of(None, Some(&here)), ReadVerdict::NotModified);
+        assert_eq!(of(None, Some("*")), ReadVerdict::NotModified);
+        assert_eq!(of(None, Some("\"other\"")), ReadVerdict::Value);
+        assert_eq!(of(Some(&here), None), ReadVerdict::Value);
+        assert_eq!(of(Some("\"other\""), Some(&here)), ReadVerdict::Failed);
+    }
+
+    /// Goal: what is no list of tags is refused, and so are more tags than are kept.
+    #[test]
+    fn bad_fields_are_refused() {
+        let of = |value: &str| Condition::default().add_field(false, value.as_bytes());
+        for bad in ["7", "\"", "\"a", "\"a\" \"b\"", "w/\"a\"", "*, \"a\""] {
+            assert_eq!(of(bad), Err(ConditionError::Malformed), "{bad}");
+        }
+        let four = [text(1), text(2), text(3), text(4)].join(",");
+        assert_eq!(of(&four), Ok(()));
+        assert_eq!(of(&format!("{four},\"foreign\",")), Ok(()));
+        assert_eq!(
+            of(&format!("{four},{}", text(5))),
+            Err(ConditionError::TooMany)
+        );
+    }
+}

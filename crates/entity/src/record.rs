@@ -1,0 +1,252 @@
+//! The stored bytes of an entity: a head in front of the value.
+//!
+//! ```text
+//! byte 0       1              2..10            10..18               18..            ..
+//! format = 1   type's length  version, LE u64  expires, LE u64 ms   Content-Type    value
+//! ```
+//!
+//! On the path: `handler` writes records and reads them; caches and engines move them as bytes.
+//!
+//! Why the ETag is a version and not a hash of the value. If-Match is there so that nobody overwrites
+//! what he has not seen: a hash lets a value pass that was changed and changed back, a version does
+//! not. A hash also costs a pass over up to 64 MiB on a shard, and has to cover the type as well.
+//! What a hash gives in return, equal tags for equal values put twice, saves a cache a transfer.
+//!
+//! Absent on purpose: checksums (the engine has one for each block and each log record), and
+//! an order of versions: they are told apart, nothing else.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Raise it when the bytes change their meaning; `data_dir::FORMAT` has to rise too.
+const RECORD_FORMAT: u8 = 1;
+
+/// The head without the Content-Type.
+const FIXED_BYTES: usize = 18;
+
+/// The longest Content-Type that is kept.
+pub const CONTENT_TYPE_BYTES_MAX: usize = u8::MAX as usize;
+
+/// The largest head.
+pub const HEAD_BYTES_MAX: usize = FIXED_BYTES + CONTENT_TYPE_BYTES_MAX;
+
+/// Low bits of a version that name the shard which gave it out.
+const SHARD_BITS: u32 = 11;
+
+/// As many shards can give out versions.
+pub const SHARDS_MAX: usize = 1 << SHARD_BITS;
+
+/// Which of the values that an id ever had: no two have the same.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
+pub struct Version(pub u64);
+
+/// What stands in front of a value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Head<'a> {
+    /// See [`Version`].
+    pub version: Version,
+    /// When the entity ends, in milliseconds since 1970; 0: never.
+    pub expires_ms: u64,
+    /// Empty: none was given.
+    pub content_type: &'a [u8],
+}
+
+/// The bytes are no record that this build knows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a later build.
+    #[error(
+        "a record of format {found} where this build knows {RECORD_FORMAT}: use a build as new"
+    )]
+    UnknownFormat {
+        /// Its first byte.
+        found: u8,
+    },
+    /// Shorter than its own head.
+    #[error("a record of {found_bytes} bytes is shorter than its head of {head_bytes}: restore it")]
+    Cut {
+        /// What is there.
+        found_bytes: usize,
+        /// What should be, at least.
+        head_bytes: usize,
+    },
+}
+
+impl<'a> Head<'a> {
+    /// Writes it; returns how many bytes it takes.
+    ///
+    /// # Panics
+    /// When the Content-Type is longer than [`CONTENT_TYPE_BYTES_MAX`].
+    pub fn write(&self, room: &mut [u8; HEAD_BYTES_MAX]) -> usize {
+        let type_len = u8::try_from(self.content_type.len()).expect("the caller has checked it");
+        room[0] = RECORD_FORMAT;
+        room[1] = type_len;
+        room[2..10].copy_from_slice(&self.version.0.to_le_bytes());
+        room[10..FIXED_BYTES].copy_from_slice(&self.expires_ms.to_le_bytes());
+        let len = FIXED_BYTES + usize::from(type_len);
+        room[FIXED_BYTES..len].copy_from_slice(self.content_type);
+        len
+    }
+
+    /// Takes a record apart: its head and its value.
+    ///
+    /// # Errors
+    /// [`RecordError`] for bytes that are no record.
+    pub fn split(record: &'a [u8]) -> Result<(Self, &'a [u8]), RecordError> {
+        let cut = |head_bytes| RecordError::Cut {
+            found_bytes: record.len(),
+            head_bytes,
+        };
+        match record.first() {
+            Some(&RECORD_FORMAT) => {}
+            Some(&found) => return Err(RecordError::UnknownFormat { found }),
+            None => return Err(cut(FIXED_BYTES)),
+        }
+        let (fixed, rest) = record
+            .split_first_chunk::<FIXED_BYTES>()
+            .ok_or(cut(FIXED_BYTES))?;
+        let [_, type_len, numbers @ ..] = fixed;
+        let (version, expires_ms) = numbers.split_at(8);
+        let type_len = usize::from(*type_len);
+        let (content_type, value) = rest
+            .split_at_checked(type_len)
+            .ok_or(cut(FIXED_BYTES + type_len))?;
+        let head = Self {
+            version: Version(number(version)),
+            expires_ms: number(expires_ms),
+            content_type,
+        };
+        Ok((head, value))
+    }
+
+    /// Whether the entity has ended.
+    #[inline]
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        // Few records end at all: then no clock is asked.
+        self.expires_ms != 0 && self.expires_ms <= now_ms()
+    }
+}
+
+/// Eight bytes, least first.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// A whole record, for tools and tests; the server builds it in pooled memory.
+///
+/// # Panics
+/// When the Content-Type is longer than [`CONTENT_TYPE_BYTES_MAX`].
+#[must_use]
+pub fn encode(head: &Head<'_>, value: &[u8]) -> Vec<u8> {
+    let mut room = [0; HEAD_BYTES_MAX];
+    let len = head.write(&mut room);
+    [&room[..len], value].concat()
+}
+
+/// Milliseconds since 1970, by the wall clock: what expiry means to those who ask for it.
+#[must_use]
+pub fn now_ms() -> u64 {
+    u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn since_1970() -> Duration {
+    // A clock before 1970 is one that is not set.
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// Gives out versions: microseconds by the wall clock, made to rise, and the shard's number.
+///
+/// Two shards never give out the same, nor one shard twice. After a restart all are larger, unless
+/// the clock was set back meanwhile; even then two values of one id meet only in the same microsecond.
+/// A number kept by the engine would need no clock, but would be given out again after a restore, or
+/// after writes that `--sync off` lost: to clients that still hold the tags of the lost ones.
+#[derive(Debug)]
+pub struct Versions {
+    last_us: u64,
+    shard: u64,
+}
+
+impl Versions {
+    /// For one shard, of less than [`SHARDS_MAX`].
+    #[must_use]
+    pub fn new(shard_index: usize) -> Self {
+        assert!(shard_index < SHARDS_MAX, "refused by the configuration");
+        Self {
+            last_us: 0,
+            shard: shard_index as u64,
+        }
+    }
+
+    /// One that no value has.
+    pub fn unused(&mut self) -> Version {
+        let now_us = since_1970().as_micros() as u64;
+        self.last_us = now_us.max(self.last_us + 1);
+        Version(self.last_us << SHARD_BITS | self.shard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Goal: what was written is read, whatever it is; every cut within the head is refused.
+        #[test]
+        fn records_round_trip(
+            version: u64,
+            expires_ms: u64,
+            content_type in proptest::collection::vec(any::<u8>(), 0..=255),
+            value in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let head = Head { version: Version(version), expires_ms, content_type: &content_type };
+            let record = encode(&head, &value);
+            prop_assert_eq!(Head::split(&record), Ok((head, &value[..])));
+            for len in 0..record.len() - value.len() {
+                let is_cut = matches!(Head::split(&record[..len]), Err(RecordError::Cut { .. }));
+                prop_assert!(is_cut);
+            }
+        }
+    }
+
+    /// Goal: bytes of another format are refused by name.
+    #[test]
+    fn other_formats_are_refused() {
+        assert_eq!(
+            Head::split(&[2; 40]),
+            Err(RecordError::UnknownFormat { found: 2 })
+        );
+    }
+
+    /// Goal: an end in the past has come, one in the future has not, and 0 is none.
+    #[test]
+    fn expiry_is_by_the_clock() {
+        let ends = |expires_ms| {
+            let head = Head {
+                version: Version(1),
+                expires_ms,
+                content_type: b"",
+            };
+            head.is_expired()
+        };
+        assert!(ends(1) && ends(now_ms()));
+        assert!(!ends(0) && !ends(now_ms() + 3_600_000));
+    }
+
+    /// Goal: within a microsecond and across shards no version comes twice.
+    #[test]
+    fn versions_are_unique() {
+        let mut shards = [Versions::new(0), Versions::new(1), Versions::new(2047)];
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..10_000 {
+            for shard in &mut shards {
+                assert!(seen.insert(shard.unused()));
+            }
+        }
+    }
+}
