@@ -51,6 +51,13 @@ impl Client {
         let mut shared = self.shared.borrow_mut();
         shared.fields = Some(fields);
         shared.match_pause(shard, handle);
+        // The rest of an answer may have less time than its first byte had: the timer is late, then.
+        let has_just_begun = |exchange: &Exchange| {
+            exchange.since_ns == exchange.connected_ns + exchange.report.first_byte_ns
+        };
+        if shared.exchanges.get(handle).is_some_and(has_just_begun) {
+            shared.set_timer(shard, handle);
+        }
         if at < bytes.len()
             && let Some(exchange) = shared.exchanges.get_mut(handle)
         {

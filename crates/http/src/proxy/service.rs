@@ -500,11 +500,12 @@ impl Service for Proxy {
 
     fn visit_pool_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.requests.stats());
+        self.client.visit_pool_stats(visit);
     }
 
     fn trim_pools(&mut self) -> usize {
         self.upstreams.publish(&self.client, monotonic_ns());
-        self.requests.trim()
+        self.requests.trim() + self.client.trim_pools()
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {

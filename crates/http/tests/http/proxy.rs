@@ -1,26 +1,29 @@
 //! The proxy over real sockets, between raw clients and upstreams that we did not write, or that do what
 //! no good one does.
 
+mod others;
+mod secure;
 mod faults;
 mod passing;
 mod smuggling;
+mod answers;
 
 use crate::support::{PATIENCE, TestServer, config, pool_mode};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Limits, ServeConfig};
+use millpond_io::Address;
 use millpond_io::connection_pool::Place;
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use secure::Stream;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(super) fn upstream(address: SocketAddr) -> UpstreamConfig {
+pub(super) fn upstream(address: impl Into<Address>) -> UpstreamConfig {
+    let address = address.into();
     UpstreamConfig {
         name: address.to_string(),
-        place: Place::Addresses(vec![address.into()]),
+        place: Place::Addresses(vec![address]),
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
@@ -29,65 +32,35 @@ pub(super) fn upstream(address: SocketAddr) -> UpstreamConfig {
 
 /// A proxy to these, in a test server.
 pub(super) fn proxy(
-    upstreams: &[SocketAddr],
+    upstreams: &[impl Into<Address> + Clone],
     limits: Limits,
     change: impl FnOnce(&mut ProxyConfig),
 ) -> (TestServer, Arc<ProxyControl>) {
-    let mut proxied = ProxyConfig::new(upstreams.iter().copied().map(upstream).collect());
+    proxy_between(upstreams, limits, false, false, change)
+}
+
+/// The same, with TLS on either side, or on both.
+pub(super) fn proxy_between(
+    upstreams: &[impl Into<Address> + Clone],
+    limits: Limits,
+    has_tls_clients: bool,
+    has_tls_upstreams: bool,
+    change: impl FnOnce(&mut ProxyConfig),
+) -> (TestServer, Arc<ProxyControl>) {
+    let mut proxied = ProxyConfig::new(upstreams.iter().cloned().map(upstream).collect());
+    for upstream in &mut proxied.upstreams {
+        upstream.tls = has_tls_upstreams.then(secure::for_upstreams);
+    }
     change(&mut proxied);
-    let control = ProxyControl::new(proxied, false, None).unwrap();
-    let serve: ServeConfig = config(limits, pool_mode());
+    let control = ProxyControl::new(proxied, has_tls_clients, None).unwrap();
+    let serve = ServeConfig {
+        tls: has_tls_clients.then(secure::for_clients),
+        speaks_tls_to_others: has_tls_upstreams,
+        ..config(limits, pool_mode())
+    };
     let for_shards = Arc::clone(&control);
     let make = move |start| Proxy::new(&for_shards, &start, limits);
     (TestServer::start(serve, make), control)
-}
-
-/// Python's server, until dropped.
-pub(super) struct PythonUpstream {
-    child: Child,
-    pub(super) address: SocketAddr,
-    log: PathBuf,
-    _directory: tempfile::TempDir,
-}
-
-impl PythonUpstream {
-    pub(super) fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let log = directory.path().join("seen.json");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/upstream.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .arg(&log)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("python3 is there (scripts/setup test installs it)");
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let port: u16 = line.trim().parse().unwrap();
-        Self {
-            child,
-            address: ([127, 0, 0, 1], port).into(),
-            log,
-            _directory: directory,
-        }
-    }
-
-    /// Every complete request that it has seen.
-    pub(super) fn seen(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.log).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-}
-
-impl Drop for PythonUpstream {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// An upstream whose every connection is one call of a function, on a thread of its own.
@@ -100,6 +73,18 @@ pub(super) struct RawUpstream {
 
 impl RawUpstream {
     pub(super) fn start(serve: impl Fn(&mut RawPeer, usize) + Send + Sync + 'static) -> Self {
+        Self::start_with(|stream| Box::new(stream), serve)
+    }
+
+    /// The same behind TLS.
+    pub(super) fn start_tls(serve: impl Fn(&mut RawPeer, usize) + Send + Sync + 'static) -> Self {
+        Self::start_with(secure::accept, serve)
+    }
+
+    fn start_with(
+        wrap: impl Fn(TcpStream) -> Box<dyn Stream> + Send + Sync + 'static,
+        serve: impl Fn(&mut RawPeer, usize) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
@@ -110,11 +95,14 @@ impl RawUpstream {
                 let (serve, ended) = (Arc::clone(&serve), count_ended.clone());
                 let stream = stream.unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let stream = wrap(stream);
                 std::thread::spawn(move || {
                     let mut peer = RawPeer {
-                        stream: Some(stream),
+                        stream,
                         received: Vec::new(),
                     };
+                    // A handshake, of those that have one: what comes later is about requests.
+                    let _ = peer.stream.flush();
                     serve(&mut peer, index);
                     drop(peer);
                     ended.fetch_add(1, Ordering::SeqCst);
@@ -141,15 +129,14 @@ impl RawUpstream {
 
 /// One connection of a raw upstream.
 pub(super) struct RawPeer {
-    stream: Option<TcpStream>,
+    stream: Box<dyn Stream>,
     received: Vec<u8>,
 }
 
 impl RawPeer {
     fn fill(&mut self) -> bool {
         let mut chunk = [0; 65536];
-        let stream = self.stream.as_mut().unwrap();
-        match stream.read(&mut chunk) {
+        match self.stream.read(&mut chunk) {
             Ok(0) | Err(_) => false,
             Ok(count) => {
                 self.received.extend_from_slice(&chunk[..count]);
@@ -193,7 +180,7 @@ impl RawPeer {
 
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // The proxy may have closed: what it did is seen elsewhere.
-        let _ = self.stream.as_mut().unwrap().write_all(bytes.as_ref());
+        let _ = self.stream.write_all(bytes.as_ref());
     }
 
     /// Until the proxy closes; what came until then.

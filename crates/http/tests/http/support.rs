@@ -146,8 +146,8 @@ impl RawResponse {
 }
 
 /// Raw bytes over a real socket; reads responses by an independent, simple-minded parser.
-pub(crate) struct RawClient {
-    pub(crate) stream: TcpStream,
+pub(crate) struct RawClient<S = TcpStream> {
+    pub(crate) stream: S,
     received: Vec<u8>,
 }
 
@@ -157,6 +157,16 @@ impl RawClient {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over(stream)
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+impl<S: Read + Write> RawClient<S> {
+    pub(crate) fn over(stream: S) -> Self {
         Self {
             stream,
             received: Vec::new(),
@@ -165,10 +175,6 @@ impl RawClient {
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
-    }
-
-    pub(crate) fn finish(&mut self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
     /// One more receive; false at the end of the stream.

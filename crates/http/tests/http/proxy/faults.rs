@@ -1,17 +1,52 @@
 //! Peers that stall or close at every stage of an exchange, as upstream and as client: the other side
 //! is told what can be told, nothing is kept, and no half-used connection is used again.
 
-use super::{RawPeer, RawUpstream, proxy};
-use crate::support::{RawClient, TestServer};
+use super::secure::{self, Stream};
+use super::{RawPeer, RawUpstream, proxy_between};
+use crate::support::{PATIENCE, RawClient, TestServer};
 use millpond_http::Limits;
-use std::io::Read;
-use std::net::SocketAddr;
+use millpond_http::proxy::{ProxyConfig, ProxyControl};
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Where TLS is spoken.
+#[derive(Clone, Copy, Debug)]
+struct Tls {
+    client: bool,
+    upstream: bool,
+}
+
+type Client = RawClient<Box<dyn Stream>>;
+
+fn connect(server: &TestServer, tls: Tls) -> Client {
+    RawClient::over(secure::connect(server.address, tls.client))
+}
+
+fn start_upstream(
+    tls: Tls,
+    serve: impl Fn(&mut RawPeer, usize) + Send + Sync + 'static,
+) -> RawUpstream {
+    match tls.upstream {
+        true => RawUpstream::start_tls(serve),
+        false => RawUpstream::start(serve),
+    }
+}
+
+fn start_proxy(
+    tls: Tls,
+    upstream: &RawUpstream,
+    limits: Limits,
+    change: impl FnOnce(&mut ProxyConfig),
+) -> (TestServer, Arc<ProxyControl>) {
+    let upstreams = [upstream.address];
+    proxy_between(&upstreams, limits, tls.client, tls.upstream, change)
+}
+
 const SIZES: [usize; 3] = [0, 1024, 128 * 1024];
-const TENTH_NS: u64 = 100_000_000;
+/// What a peer that stalls is given. One that does not has [`PATIENCE`], however slow the machine is.
+const HURRY_NS: u64 = 100_000_000;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
@@ -67,12 +102,13 @@ fn framed(body_bytes: usize, is_chunked: bool) -> String {
     }
 }
 
-fn limits() -> Limits {
+/// For clients that stall: long enough for those that do not, on a machine that has much to do.
+fn short_limits() -> Limits {
     Limits {
-        head_timeout_ns: TENTH_NS,
-        body_grace_ns: TENTH_NS,
+        head_timeout_ns: 4 * HURRY_NS,
+        body_grace_ns: 4 * HURRY_NS,
         body_rate_bytes_per_s_min: 1 << 30,
-        write_stall_ns: 5 * TENTH_NS,
+        write_stall_ns: 5 * HURRY_NS,
         write_rate_bytes_per_s_min: 1 << 30,
         ..Limits::default()
     }
@@ -110,14 +146,60 @@ fn misbehave(peer: &mut RawPeer, fault: Fault, is_released: &AtomicBool) {
     }
 }
 
-/// Goal: whatever an upstream does wrong, at any stage, the client gets the right status (or, behind a
-/// head, a cut), the next request succeeds over another connection, and the one that failed is closed.
-#[test]
-fn upstreams_that_fail_are_told_apart() {
+/// One try and no ejection, and little time for what this fault makes stall.
+fn hurried(config: &mut ProxyConfig, fault: Option<Fault>) {
+    let timeouts = &mut config.timeouts;
+    for timeout_ns in [
+        &mut timeouts.first_byte_ns,
+        &mut timeouts.between_bytes_ns,
+        &mut timeouts.write_ns,
+        &mut timeouts.connection_ns,
+    ] {
+        *timeout_ns = PATIENCE.as_nanos() as u64;
+    }
+    if let Some(fault) = fault.filter(|fault| fault.stalls) {
+        match fault.stage {
+            Stage::ReceiveHead | Stage::ReceiveBody => {
+                timeouts.write_ns = HURRY_NS;
+                timeouts.first_byte_ns = HURRY_NS;
+            }
+            Stage::SendHead => timeouts.first_byte_ns = HURRY_NS,
+            Stage::SendBody => timeouts.between_bytes_ns = HURRY_NS,
+        }
+    }
+    config.tries_max = 1;
+    config.ejection.failures_max = 0;
+}
+
+/// What the client of a failed upstream must get.
+fn check_told(client: &mut Client, fault: Fault) {
+    if fault.stage == Stage::SendBody {
+        let text = String::from_utf8(cut_rest(client)).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{fault:?}: {text}");
+        assert!(
+            text.contains("hal") && !text.ends_with("0\r\n\r\n"),
+            "{fault:?}: {text}"
+        );
+        return;
+    }
+    let answer = client.response();
+    let expected = if fault.stalls { 504 } else { 502 };
+    assert_eq!(answer.status, expected, "{fault:?}: {}", answer.text());
+    let said = answer.header("proxy-status").unwrap_or_default();
+    let errors: &[&str] = match fault.stalls {
+        true => &["http_response_timeout", "connection_write_timeout"],
+        false => &["connection_terminated"],
+    };
+    let is_named = errors.iter().any(|error| said.contains(error));
+    let is_blamed = said.ends_with("fault=upstream");
+    assert!(is_named && is_blamed, "{fault:?}: {said}");
+}
+
+fn upstreams_fail(tls: Tls) {
     for fault in faults() {
         let is_released = Arc::<AtomicBool>::default();
         let for_upstream = Arc::clone(&is_released);
-        let upstream = RawUpstream::start(move |peer, index| {
+        let upstream = start_upstream(tls, move |peer, index| {
             if index == 0 {
                 return misbehave(peer, fault, &for_upstream);
             }
@@ -126,34 +208,22 @@ fn upstreams_that_fail_are_told_apart() {
                 peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine");
             }
         });
-        let (server, _control) = proxy(&[upstream.address], limits(), |config| {
-            config.tries_max = 1;
-            config.ejection.failures_max = 0;
-            config.timeouts.first_byte_ns = TENTH_NS;
-            config.timeouts.between_bytes_ns = TENTH_NS;
-            config.timeouts.write_ns = TENTH_NS;
+        let mut patience = None;
+        let (server, control) = start_proxy(tls, &upstream, Limits::default(), |config| {
+            hurried(config, None);
+            patience = Some(config.clone());
+            hurried(config, Some(fault));
         });
-        let mut client = server.connect();
+        let mut client = connect(&server, tls);
         let request = format!(
             "POST / HTTP/1.1\r\nHost: a\r\n{}",
             framed(fault.body_bytes, fault.is_chunked)
         );
         // An early answer may end the connection before all of the body is sent.
-        let _ = std::io::Write::write_all(&mut client.stream, request.as_bytes());
-        if fault.stage == Stage::SendBody {
-            let text = String::from_utf8(cut_rest(&mut client)).unwrap();
-            assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{fault:?}: {text}");
-            assert!(
-                text.contains("hal") && !text.ends_with("0\r\n\r\n"),
-                "{fault:?}: {text}"
-            );
-        } else {
-            let answer = client.response();
-            let expected = if fault.stalls { 504 } else { 502 };
-            assert_eq!(answer.status, expected, "{fault:?}: {}", answer.text());
-            assert!(answer.header("proxy-status").is_some(), "{fault:?}");
-        }
-        let next = server.connect().ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let _ = client.stream.write_all(request.as_bytes());
+        check_told(&mut client, fault);
+        control.replace(patience.unwrap()).unwrap();
+        let next = connect(&server, tls).ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(
             (next.status, next.text()),
             (200, "fine".to_owned()),
@@ -161,51 +231,184 @@ fn upstreams_that_fail_are_told_apart() {
         );
         drop(client);
         is_released.store(true, Ordering::SeqCst);
+        expect_nothing_left(&server, tls, &upstream);
+        drop((server, control));
+        upstream.wait_until_all_ended();
+    }
+}
+
+/// Goal: whatever an upstream does wrong, at any stage, the client gets the right status and whose
+/// fault it was (or, behind a head, a cut), the next request succeeds over another connection, the one
+/// that failed is closed, and nothing of the exchange is kept.
+#[test]
+fn upstreams_that_fail_are_told_apart() {
+    upstreams_fail(Tls {
+        client: false,
+        upstream: false,
+    });
+}
+
+/// Goal: the same with TLS towards the upstream.
+#[test]
+fn upstreams_that_fail_behind_tls_are_told_apart() {
+    upstreams_fail(Tls {
+        client: false,
+        upstream: true,
+    });
+}
+
+/// Goal: the same with TLS towards the client.
+#[test]
+fn clients_behind_tls_are_told_of_upstreams_that_fail() {
+    upstreams_fail(Tls {
+        client: true,
+        upstream: false,
+    });
+}
+
+/// Goal: the same with TLS on both sides.
+#[test]
+fn failing_upstreams_are_told_apart_between_tls() {
+    upstreams_fail(Tls {
+        client: true,
+        upstream: true,
+    });
+}
+
+/// Goal: an upstream that closes in its handshake is told from one that stalls in it.
+#[test]
+fn handshakes_that_fail_are_told_apart() {
+    let tls = Tls {
+        client: false,
+        upstream: true,
+    };
+    for (stalls, status, error) in [
+        (false, 502, "tls_protocol_error"),
+        (true, 504, "connection_timeout"),
+    ] {
+        // In clear text below, so that no handshake goes on.
+        let upstream = RawUpstream::start(move |peer, _| {
+            if stalls {
+                peer.rest();
+            }
+        });
+        let (server, _control) = start_proxy(tls, &upstream, Limits::default(), |config| {
+            hurried(config, None);
+            if stalls {
+                config.timeouts.connection_ns = HURRY_NS;
+            }
+        });
+        let answer = connect(&server, tls).ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let said = answer.header("proxy-status").unwrap_or_default();
+        let expected = format!("millpond; error={error}; fault=upstream");
+        assert_eq!((answer.status, said), (status, &*expected));
+        expect_nothing_left(&server, tls, &upstream);
         drop(server);
         upstream.wait_until_all_ended();
     }
 }
 
-/// Requests that the proxy has under way, as it says itself.
-fn outstanding(server: &TestServer, upstream: SocketAddr) -> u64 {
+/// Goal: with every connection taken by an upstream that is silent, and nobody allowed to wait, the
+/// next request is told that it was the proxy's limit, and when to come again.
+#[test]
+fn a_full_upstream_is_the_proxys_limit() {
+    let tls = Tls {
+        client: false,
+        upstream: false,
+    };
+    let upstream = start_upstream(tls, |peer, _| while peer.head().is_some() {});
+    let (server, _control) = start_proxy(tls, &upstream, Limits::default(), |config| {
+        config.tries_max = 1;
+        config.connections_max = 1;
+        config.pending_max = 0;
+    });
+    let mut silent = connect(&server, tls);
+    silent.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until(|| value_of(&metrics(&server, tls), &outstanding(&upstream)) == 1);
+    let answer = connect(&server, tls).ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let said = answer.header("proxy-status").unwrap_or_default();
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(
+        said.ends_with("connection_limit_reached; fault=proxy"),
+        "{said}"
+    );
+    assert!(answer.header("retry-after").is_some());
+    drop(silent);
+    expect_nothing_left(&server, tls, &upstream);
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "it never came to be");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn metrics(server: &TestServer, tls: Tls) -> String {
     let question = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
-    let metrics = server.connect().ask(question).text();
-    let line = format!("millpond_upstream_outstanding{{upstream=\"{upstream}\"}} ");
-    let found = metrics.lines().find_map(|found| found.strip_prefix(&line));
-    found.unwrap().parse().unwrap()
+    connect(server, tls).ask(question).text()
+}
+
+/// The number of a line that begins so.
+fn value_of(metrics: &str, name: &str) -> u64 {
+    let found = metrics.lines().find(|line| line.starts_with(name));
+    let line = found.unwrap_or_else(|| panic!("no {name}\n{metrics}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Requests that the proxy has under way, as it says itself.
+fn outstanding(upstream: &RawUpstream) -> String {
+    format!(
+        "millpond_upstream_outstanding{{upstream=\"{}\"}}",
+        upstream.address
+    )
+}
+
+/// Pools whose objects stand for requests under way.
+const POOLS: [&str; 3] = ["proxy_requests", "http_exchanges", "io_pool_waiters"];
+
+/// Waits until no pool has an object of a request, and no request is under way.
+fn expect_nothing_left(server: &TestServer, tls: Tls, upstream: &RawUpstream) {
+    wait_until(|| {
+        let metrics = metrics(server, tls);
+        let live = |pool: &&str| {
+            let name = format!("millpond_pool_live_objects{{shard=\"0\",pool=\"{pool}\"");
+            value_of(&metrics, &name)
+        };
+        let kept: u64 = POOLS.iter().map(live).sum();
+        kept + value_of(&metrics, &outstanding(upstream)) == 0
+    });
 }
 
 /// All that comes before the end, however that looks.
-fn cut_rest(client: &mut RawClient) -> Vec<u8> {
+fn cut_rest(client: &mut Client) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = client.stream.read_to_end(&mut bytes);
     bytes
 }
 
-/// Goal: whatever a client does wrong, at any stage, its upstream's connection is closed or goes back
-/// clean, and others are served.
-#[test]
-fn clients_that_fail_leave_nothing_behind() {
-    let upstream = RawUpstream::start(|peer, _| {
-        while let Some(head) = peer.head() {
-            if peer.body(&head).is_none() {
-                return;
-            }
-            let body = "y".repeat(4 << 20);
-            let body = if head.starts_with("GET /short") {
-                "fine"
-            } else {
-                &body
-            };
-            peer.send(format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            ));
+fn serve_well(peer: &mut RawPeer) {
+    while let Some(head) = peer.head() {
+        if peer.body(&head).is_none() {
+            return;
         }
-    });
-    let (server, _control) = proxy(&[upstream.address], limits(), |_| {});
+        let body = match head.starts_with("GET /short") {
+            true => "fine".to_owned(),
+            false => "y".repeat(4 << 20),
+        };
+        let length = body.len();
+        peer.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+    }
+}
+
+fn clients_fail(tls: Tls) {
+    let upstream = start_upstream(tls, |peer, _| serve_well(peer));
+    let (server, _control) = start_proxy(tls, &upstream, short_limits(), |_| {});
     for fault in faults() {
-        let mut client = server.connect();
+        let mut client = connect(&server, tls);
         let request = format!(
             "POST / HTTP/1.1\r\nHost: a\r\n{}",
             framed(fault.body_bytes, fault.is_chunked)
@@ -221,30 +424,59 @@ fn clients_that_fail_leave_nothing_behind() {
             let mut some = [0; 1000];
             client.stream.read_exact(&mut some).unwrap();
         }
-        if fault.stalls {
-            match fault.stage {
-                Stage::SendHead | Stage::SendBody => {
-                    let text = String::from_utf8(cut_rest(&mut client)).unwrap();
-                    assert!(text.starts_with("HTTP/1.1 408 "), "{fault:?}: {text}");
-                }
-                // It reads nothing until the proxy has given it up.
-                Stage::ReceiveHead | Stage::ReceiveBody => {
-                    while outstanding(&server, upstream.address) > 0 {
-                        std::thread::sleep(Duration::from_millis(20));
-                    }
-                }
-            }
+        if fault.stalls && matches!(fault.stage, Stage::SendHead | Stage::SendBody) {
+            let text = String::from_utf8(cut_rest(&mut client)).unwrap();
+            assert!(text.starts_with("HTTP/1.1 408 "), "{fault:?}: {text}");
+        } else if fault.stalls {
+            // It reads nothing until the proxy has given it up.
+            expect_nothing_left(&server, tls, &upstream);
         }
         drop(client);
-        let next = server
-            .connect()
-            .ask("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+        let next = connect(&server, tls).ask("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(
             (next.status, next.text()),
             (200, "fine".to_owned()),
             "{fault:?}"
         );
+        expect_nothing_left(&server, tls, &upstream);
     }
     drop(server);
     upstream.wait_until_all_ended();
+}
+
+/// Goal: whatever a client does wrong, at any stage, its upstream's connection is closed or goes back
+/// clean, others are served, and nothing of the exchange is kept.
+#[test]
+fn clients_that_fail_leave_nothing_behind() {
+    clients_fail(Tls {
+        client: false,
+        upstream: false,
+    });
+}
+
+/// Goal: the same with TLS towards the client.
+#[test]
+fn clients_that_fail_behind_tls_leave_nothing_behind() {
+    clients_fail(Tls {
+        client: true,
+        upstream: false,
+    });
+}
+
+/// Goal: the same with TLS towards the upstream.
+#[test]
+fn upstreams_behind_tls_do_not_notice_clients_that_fail() {
+    clients_fail(Tls {
+        client: false,
+        upstream: true,
+    });
+}
+
+/// Goal: the same with TLS on both sides.
+#[test]
+fn failing_clients_leave_nothing_behind_between_tls() {
+    clients_fail(Tls {
+        client: true,
+        upstream: true,
+    });
 }

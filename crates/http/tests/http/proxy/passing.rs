@@ -1,6 +1,7 @@
 //! What passes: heads, bodies of both framings, informational answers, retries, upgrades, reloads.
 
-use super::{PythonUpstream, RawUpstream, proxy, upstream};
+use super::others::OtherServer;
+use super::{RawUpstream, proxy, upstream};
 use crate::support::TestServer;
 use millpond_http::Limits;
 use millpond_http::proxy::ProxyConfig;
@@ -18,8 +19,8 @@ fn plain(upstreams: &[std::net::SocketAddr]) -> TestServer {
 /// are, and its answers come back; one connection to it serves one client's requests.
 #[test]
 fn requests_and_answers_pass() {
-    let python = PythonUpstream::start();
-    let server = plain(&[python.address]);
+    let python = OtherServer::python();
+    let server = plain(&[python.inet()]);
     let mut client = server.connect();
     let mut peers = Vec::new();
     for body_bytes in [0, 1, 1024, 8192, 8193, BODY_BYTES] {
@@ -149,12 +150,12 @@ fn expectations_are_met_end_to_end() {
 /// failures eject it, and with none left the client is told why.
 #[test]
 fn the_living_upstream_serves() {
-    let python = PythonUpstream::start();
+    let python = OtherServer::python();
     let dead = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let (server, control) = proxy(&[dead, python.address], Limits::default(), |config| {
+    let (server, control) = proxy(&[dead, python.inet()], Limits::default(), |config| {
         config.retry_percent = 100;
         config.ejection.failures_max = 3;
         config.ejection.base_ns = 60_000_000_000;
@@ -185,13 +186,13 @@ fn the_living_upstream_serves() {
     assert_eq!(
         value(
             "millpond_upstream_answers_total",
-            python.address,
+            python.inet(),
             ",class=\"2xx\""
         ),
         20
     );
     assert_eq!(
-        value("millpond_upstream_retries_total", python.address, ""),
+        value("millpond_upstream_retries_total", python.inet(), ""),
         3
     );
     control
@@ -206,13 +207,13 @@ fn the_living_upstream_serves() {
 /// Goal: a change of upstreams loses no request, keeps what stays, and is done at once.
 #[test]
 fn upstreams_are_exchanged_under_way() {
-    let (first, second) = (PythonUpstream::start(), PythonUpstream::start());
-    let (server, control) = proxy(&[first.address], Limits::default(), |_| {});
+    let (first, second) = (OtherServer::python(), OtherServer::python());
+    let (server, control) = proxy(&[first.inet()], Limits::default(), |_| {});
     let mut client = server.connect();
     for round in 0..6 {
         let wanted = [&first, &second][round % 2];
         control
-            .replace(ProxyConfig::new(vec![upstream(wanted.address)]))
+            .replace(ProxyConfig::new(vec![upstream(wanted.inet())]))
             .unwrap();
         for _ in 0..5 {
             let answer = client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

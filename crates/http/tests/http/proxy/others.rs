@@ -1,0 +1,139 @@
+//! Servers that others wrote, as upstreams that keep a list of all that they made of what they were sent.
+
+use crate::support::PATIENCE;
+use millpond_io::Address;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// One of them, until dropped.
+pub(super) struct OtherServer {
+    pub(super) name: &'static str,
+    pub(super) address: Address,
+    child: Child,
+    log: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+
+impl OtherServer {
+    /// Python's http.server.
+    pub(super) fn python() -> Self {
+        Self::with_script("python", "python3", "upstream.py").expect("python3 starts")
+    }
+
+    /// Node's http server; `None` where there is no node, which is said aloud.
+    pub(super) fn node() -> Option<Self> {
+        Self::with_script("node", "node", "upstream.js")
+    }
+
+    fn with_script(name: &'static str, program: &str, script: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("seen.json");
+        let mut command = Command::new(program);
+        command.arg(format!("{DATA}/{script}")).arg(&log);
+        let mut child = match command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                println!("SKIPPED: no upstream in {name}, for {program} does not start ({error})");
+                return None;
+            }
+        };
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let port: u16 = line.trim().parse().unwrap();
+        Some(Self {
+            name,
+            address: SocketAddr::from(([127, 0, 0, 1], port)).into(),
+            child,
+            log,
+            _directory: directory,
+        })
+    }
+
+    /// nginx, which reads each body whole, and logs what it read, for it passes it on to itself. It
+    /// listens on unix sockets: it cannot say which port it was given.
+    pub(super) fn nginx() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let conf = directory.path().join("nginx.conf");
+        let here = directory.path().display().to_string();
+        let text = std::fs::read_to_string(format!("{DATA}/upstream.nginx.conf")).unwrap();
+        std::fs::write(&conf, text.replace("HERE", &here)).unwrap();
+        let child = Command::new("nginx")
+            .arg("-c")
+            .arg(&conf)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nginx is there (scripts/setup test installs it)");
+        let server = Self {
+            name: "nginx",
+            address: Address::Unix(directory.path().join("front.sock")),
+            child,
+            log: directory.path().join("seen.json"),
+            _directory: directory,
+        };
+        server.wait_for_socket();
+        server
+    }
+
+    fn wait_for_socket(&self) {
+        let Address::Unix(path) = &self.address else {
+            return;
+        };
+        let started = Instant::now();
+        while std::os::unix::net::UnixStream::connect(path as &Path).is_err() {
+            assert!(started.elapsed() < PATIENCE, "{} does not start", self.name);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Its port; of those that have one.
+    pub(super) fn inet(&self) -> SocketAddr {
+        self.address.inet().unwrap()
+    }
+
+    /// Everything it has said that it has seen: each request that it read to its end, and what it refused.
+    pub(super) fn seen(&self) -> Vec<Value> {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        // nginx writes the bytes of a body as they are.
+        let text: String = bytes.into_iter().map(char::from).collect();
+        // The last line may be half of one.
+        let end = text.rfind('\n').map_or(0, |end| end + 1);
+        text[..end]
+            .lines()
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
+    }
+
+    /// What it saw behind the first `count`, up to a request for `mark`, which it was sent after all of
+    /// that: it has one thread, or writes before it answers.
+    pub(super) fn seen_until(&self, count: usize, mark: &str) -> Vec<Value> {
+        let started = Instant::now();
+        loop {
+            let mut seen = self.seen().split_off(count);
+            let is_mark =
+                |value: &Value| value["line"].as_str().is_some_and(|it| it.contains(mark));
+            if let Some(at) = seen.iter().position(is_mark) {
+                seen.truncate(at);
+                return seen;
+            }
+            assert!(started.elapsed() < PATIENCE, "{}: no {mark}", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for OtherServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

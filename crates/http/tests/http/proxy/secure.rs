@@ -1,0 +1,111 @@
+//! TLS for the peers of these tests, by rustls: what the proxy speaks with is not our own layer.
+
+use crate::support::PATIENCE;
+use millpond_http::{Limits, TLS_HANDSHAKE_BYTES_MAX, load_tls};
+use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, TlsServer, Trust};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, LazyLock};
+
+const NAME: &str = "mill.test";
+
+/// Bytes both ways, sealed or in clear text.
+pub(super) trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
+
+/// A certificate for all peers of these tests, and its files.
+struct Authority {
+    files: CertificateFiles,
+    der: CertificateDer<'static>,
+    key: Vec<u8>,
+    _directory: tempfile::TempDir,
+}
+
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let files = CertificateFiles {
+        certificate: directory.path().join("peer.crt"),
+        key: directory.path().join("peer.key"),
+    };
+    fs::write(&files.certificate, certificate.pem()).unwrap();
+    fs::write(&files.key, key.serialize_pem()).unwrap();
+    Authority {
+        files,
+        der: certificate.der().clone(),
+        key: key.serialize_der(),
+        _directory: directory,
+    }
+});
+
+/// What the proxy needs to speak TLS with its clients, whatever its limits are for the time behind the
+/// handshake.
+pub(super) fn for_clients() -> TlsServer {
+    let files = vec![AUTHORITY.files.clone()];
+    load_tls(files, &Limits::default(), TLS_HANDSHAKE_BYTES_MAX)
+        .unwrap()
+        .0
+}
+
+/// What the proxy needs to speak TLS with an upstream.
+pub(super) fn for_upstreams() -> TlsClient {
+    let options = TlsClientOptions {
+        host: NAME.to_owned(),
+        trust: Trust::File(AUTHORITY.files.certificate.clone()),
+        identity: None,
+        protocols: vec![b"http/1.1".to_vec()],
+        handshake_timeout_ns: PATIENCE.as_nanos() as u64,
+        handshake_bytes_max: TLS_HANDSHAKE_BYTES_MAX,
+    };
+    TlsClient::load(options).unwrap()
+}
+
+/// An upstream's end of a connection that was accepted.
+pub(super) fn accept(stream: TcpStream) -> Box<dyn Stream> {
+    static CONFIG: LazyLock<Arc<ServerConfig>> = LazyLock::new(|| {
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(AUTHORITY.key.clone()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![AUTHORITY.der.clone()], key);
+        Arc::new(config.unwrap())
+    });
+    let connection = ServerConnection::new(Arc::clone(&CONFIG)).unwrap();
+    Box::new(StreamOwned::new(connection, stream))
+}
+
+/// A client's connection to the proxy.
+pub(super) fn connect(address: SocketAddr, is_tls: bool) -> Box<dyn Stream> {
+    static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add(AUTHORITY.der.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config)
+    });
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    if !is_tls {
+        return Box::new(stream);
+    }
+    let name = ServerName::try_from(NAME).unwrap();
+    let connection = ClientConnection::new(Arc::clone(&CONFIG), name).unwrap();
+    Box::new(StreamOwned::new(connection, stream))
+}
