@@ -7,6 +7,7 @@ mod faults;
 mod passing;
 mod smuggling;
 mod answers;
+mod websocket;
 
 use crate::support::{PATIENCE, TestServer, config, pool_mode};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};

@@ -17,5 +17,6 @@ mod client;
 mod line;
 mod storm;
 mod relayed;
+mod proxied;
 mod deadlines;
 mod regressions;

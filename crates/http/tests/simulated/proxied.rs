@@ -1,0 +1,359 @@
+//! The proxy over the simulated network: clients and upstreams that stall, close, dribble and lie at
+//! every stage, on top of what the network does by itself.
+//!
+//! What must hold whatever the seed: an upstream never gets a body that is not the one its client sent,
+//! a client never gets an answer that is not whole, a failure with a known status or a cut, and nothing
+//! is left when all have gone.
+
+use crate::stage::{MILLISECOND_NS, SECOND_NS};
+use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
+use millpond_http::{Limits, ServeConfig, ShardServer, ShardStart};
+use millpond_io::Address;
+use millpond_io::connection_pool::Place;
+use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
+use millpond_mempool::PoolMode;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+const CLIENTS: usize = 4;
+const REQUESTS: usize = 6;
+/// None; one that is kept; one just too long for that; one of more than a receive.
+const BODIES: [usize; 4] = [0, 1024, 8193, 100_000];
+
+/// Bytes on their way out, a part at a time as the window allows.
+#[derive(Default)]
+struct Unsent(Vec<u8>);
+
+impl Unsent {
+    /// False: the connection is gone.
+    fn push(&mut self, peer: &mut SimPeer) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        match peer.write(&self.0) {
+            Ok(count) => {
+                self.0.drain(..count);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Head and body; the body is as long as X-Bytes says, all of it the letter z.
+fn message(start: &str, body_bytes: usize, is_chunked: bool) -> Vec<u8> {
+    let body = "z".repeat(body_bytes);
+    let framed = match (is_chunked, body_bytes) {
+        (false, _) => format!("Content-Length: {body_bytes}\r\n\r\n{body}"),
+        (true, 0) => "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+        (true, _) => {
+            format!("Transfer-Encoding: chunked\r\n\r\n{body_bytes:x}\r\n{body}\r\n0\r\n\r\n")
+        }
+    };
+    format!("{start}\r\nHost: a\r\nX-Bytes: {body_bytes}\r\n{framed}").into_bytes()
+}
+
+fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines().find_map(|line| line.strip_prefix(name))
+}
+
+/// Takes a whole message off the front of `got`: its head. Panics if it is not what it says it is.
+fn take_message(got: &mut Vec<u8>) -> Option<String> {
+    let head_end = got.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&got[..head_end]).unwrap().to_owned();
+    let body = &got[head_end..];
+    let body_bytes = match field(&head, "Content-Length: ") {
+        Some(length) => length.parse().unwrap(),
+        None if head.contains("Transfer-Encoding: chunked") => {
+            let end = body.windows(5).position(|five| five == b"0\r\n\r\n")?;
+            end + 5
+        }
+        None => 0,
+    };
+    if body.len() < body_bytes {
+        return None;
+    }
+    let letters = body[..body_bytes]
+        .iter()
+        .filter(|&&byte| byte == b'z')
+        .count();
+    if let Some(expected) = field(&head, "X-Bytes: ") {
+        assert_eq!(letters, expected.parse::<usize>().unwrap(), "{head}");
+    }
+    got.drain(..head_end + body_bytes);
+    Some(head)
+}
+
+/// What an upstream does with a request: what it says, and whether it goes on.
+fn answer(network: &Network) -> (Vec<u8>, bool) {
+    let body_bytes = BODIES[network.random_below(4) as usize];
+    let is_chunked = network.random_below(2) == 0;
+    let mut whole = message("HTTP/1.1 200 OK", body_bytes, is_chunked);
+    match network.random_below(12) {
+        // Behind its answer something nobody asked for.
+        0 => {
+            whole.extend(message("HTTP/1.1 200 OK", 7, false));
+            (whole, true)
+        }
+        // A part, and then the end; or silence.
+        kind @ (1 | 2) => {
+            whole.truncate(network.random_below(whole.len() as u64) as usize);
+            (whole, kind == 2)
+        }
+        3 => (Vec::new(), false),
+        4 => (b"nonsense\r\n\r\n".to_vec(), true),
+        5 => (Vec::new(), true),
+        _ => (whole, true),
+    }
+}
+
+/// One connection of an upstream.
+struct Accepted {
+    peer: SimPeer,
+    got: Vec<u8>,
+    unsent: Unsent,
+    goes_on: bool,
+}
+
+impl Accepted {
+    /// False: it is over.
+    fn turn(&mut self, network: &Network) -> bool {
+        if !self.unsent.push(&mut self.peer) {
+            return false;
+        }
+        if !self.goes_on {
+            return !self.unsent.0.is_empty();
+        }
+        match self.peer.read(&mut self.got, 16 << 10) {
+            PeerRead::Bytes(_) => {
+                // Some answer before they have read it all, and some never read to the end.
+                match network.random_below(400) {
+                    0 => return false,
+                    1 => (self.unsent.0, self.goes_on) = answer(network),
+                    _ => {}
+                }
+                while take_message(&mut self.got).is_some() {
+                    let (bytes, goes_on) = answer(network);
+                    self.unsent.0.extend(bytes);
+                    self.goes_on = goes_on;
+                }
+                true
+            }
+            PeerRead::Nothing => true,
+            PeerRead::Finished | PeerRead::Failed(_) => false,
+        }
+    }
+}
+
+fn upstream(network: &Network, address: &Address) {
+    assert!(network.listen(address));
+    let address = address.clone();
+    let mut accepted: Vec<Accepted> = Vec::new();
+    network.spawn(move |network| {
+        while let Some(peer) = network.accept(&address) {
+            accepted.push(Accepted {
+                peer,
+                got: Vec::new(),
+                unsent: Unsent::default(),
+                goes_on: true,
+            });
+        }
+        accepted.retain_mut(|it| it.turn(network));
+        Turn::At(network.now_ns() + MILLISECOND_NS)
+    });
+}
+
+/// What a client that is not well does with its request, or with the answer.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Manners {
+    Good,
+    /// Goes when so many bytes of the answer have come.
+    Leaves(usize),
+    /// Says nothing more, and reads.
+    StopsSaying,
+    /// Reads nothing until it is left.
+    StopsReading,
+}
+
+fn manners(network: &Network) -> Manners {
+    match network.random_below(8) {
+        0 => Manners::Leaves(network.random_below(2_000) as usize),
+        1 => Manners::StopsSaying,
+        2 => Manners::StopsReading,
+        _ => Manners::Good,
+    }
+}
+
+struct Asking {
+    peer: SimPeer,
+    unsent: Unsent,
+    got: Vec<u8>,
+    manners: Manners,
+    patience_until_ns: u64,
+}
+
+impl Asking {
+    fn begin(network: &Network) -> Option<Self> {
+        let peer = network.connect().ok()?;
+        let method = ["GET", "PUT", "POST"][network.random_below(3) as usize];
+        let body_bytes = BODIES[network.random_below(4) as usize];
+        let is_chunked = network.random_below(2) == 0;
+        let mut request = message(&format!("{method} /a HTTP/1.1"), body_bytes, is_chunked);
+        let manners = manners(network);
+        if manners == Manners::StopsSaying {
+            request.truncate(1 + network.random_below(request.len() as u64 - 1) as usize);
+        }
+        Some(Self {
+            peer,
+            unsent: Unsent(request),
+            got: Vec::new(),
+            manners,
+            patience_until_ns: network.now_ns() + 20 * SECOND_NS,
+        })
+    }
+
+    /// False: this request has ended, one way or the other.
+    fn turn(&mut self, network: &Network) -> bool {
+        // An early answer may leave the rest of a request unwanted.
+        let is_open = self.unsent.push(&mut self.peer);
+        if self.manners == Manners::StopsReading && is_open {
+            return network.now_ns() < self.patience_until_ns;
+        }
+        match self.peer.read(&mut self.got, 16 << 10) {
+            PeerRead::Bytes(_) | PeerRead::Nothing => {}
+            // What was cut is not whole.
+            PeerRead::Finished | PeerRead::Failed(_) => return false,
+        }
+        if matches!(self.manners, Manners::Leaves(bytes) if self.got.len() >= bytes) {
+            return false;
+        }
+        while let Some(head) = take_message(&mut self.got) {
+            let status = &head["HTTP/1.1 ".len()..][..3];
+            assert!(
+                ["100", "200", "400", "408", "502", "503", "504"].contains(&status),
+                "{head}"
+            );
+            let is_failure = matches!(status, "502" | "503" | "504");
+            assert_eq!(is_failure, head.contains("Proxy-Status: "), "{head}");
+            if status != "100" {
+                return false;
+            }
+        }
+        assert!(
+            network.now_ns() < self.patience_until_ns,
+            "no answer and no end"
+        );
+        true
+    }
+}
+
+fn client(network: &Network, done: &Rc<RefCell<usize>>) {
+    let done = Rc::clone(done);
+    let (mut asking, mut asked): (Option<Asking>, _) = (None, 0);
+    network.spawn(move |network| {
+        if asking.as_mut().is_some_and(|it| !it.turn(network)) {
+            asking = None;
+        }
+        if asking.is_none() && asked == REQUESTS {
+            *done.borrow_mut() += 1;
+            return Turn::Done;
+        }
+        if asking.is_none() {
+            asking = Asking::begin(network);
+            asked += usize::from(asking.is_some());
+        }
+        Turn::At(network.now_ns() + MILLISECOND_NS)
+    });
+}
+
+fn limits() -> Limits {
+    Limits {
+        head_timeout_ns: 2 * SECOND_NS,
+        body_grace_ns: 2 * SECOND_NS,
+        write_stall_ns: 2 * SECOND_NS,
+        ..Limits::default()
+    }
+}
+
+fn configured(addresses: &[Address]) -> ProxyConfig {
+    let upstreams = addresses.iter().map(|address| UpstreamConfig {
+        name: address.to_string(),
+        place: Place::Addresses(vec![address.clone()]),
+        host: "upstream".to_owned(),
+        weight: 1,
+        tls: None,
+    });
+    let mut config = ProxyConfig::new(upstreams.collect());
+    config.connections_max = 2;
+    config.pending_max = 2;
+    config.retry_percent = 100;
+    config.timeouts.connection_ns = SECOND_NS;
+    config.timeouts.write_ns = SECOND_NS;
+    config.timeouts.first_byte_ns = SECOND_NS;
+    config.timeouts.between_bytes_ns = SECOND_NS;
+    config.timeouts.total_ns = 8 * SECOND_NS;
+    config
+}
+
+fn play(seed: u64) {
+    let plan = FaultPlan {
+        descriptors_max: usize::MAX,
+        accept_failures: 0.0,
+        window_bytes: 64 << 10,
+        ..FaultPlan::drawn(seed)
+    };
+    let network = Network::new(seed, plan);
+    network.set_tick_limit(3_000_000);
+    let mut driver = network.driver(PoolMode::On).unwrap();
+    driver.listen_anywhere().unwrap();
+    let addresses =
+        [9001, 9002].map(|port| Address::from(SocketAddr::from(([127, 0, 0, 1], port))));
+    let control = ProxyControl::new(configured(&addresses), false, None).unwrap();
+    let config = ServeConfig {
+        limits: limits(),
+        ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())
+    };
+    let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
+    let mut server = ShardServer::new(&config, driver, make).unwrap();
+    for address in &addresses {
+        upstream(&network, address);
+    }
+    let done = Rc::new(RefCell::new(0));
+    for _ in 0..CLIENTS {
+        client(&network, &done);
+    }
+    let stop = server.stop_handle();
+    let finished = Rc::clone(&done);
+    network.spawn(move |network| {
+        if *finished.borrow() < CLIENTS {
+            return Turn::At(network.now_ns() + 10 * MILLISECOND_NS);
+        }
+        stop.request_stop();
+        Turn::Done
+    });
+    server
+        .run()
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    assert_eq!(*done.borrow(), CLIENTS, "seed {seed}");
+    let mut pools = 0;
+    server.visit_pool_stats(&mut |stats| {
+        assert!(stats.identity_holds(), "seed {seed}: {stats:?}");
+        if ["proxy_requests", "http_exchanges", "io_pool_waiters"].contains(&stats.name) {
+            assert_eq!(stats.live_objects, 0, "seed {seed}: {stats:?}");
+            pools += 1;
+        }
+    });
+    assert_eq!(pools, 3);
+}
+
+/// Goal: whatever clients, upstreams and the network do, each request ends, with a whole answer, with a
+/// failure that says so or with a cut; bodies arrive as they were sent; and nothing is left.
+#[test]
+fn every_request_through_the_proxy_ends() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        play(seed);
+    }
+}
