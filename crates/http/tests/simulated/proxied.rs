@@ -13,6 +13,7 @@ use millpond_io::connection_pool::Place;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
 use millpond_mempool::PoolMode;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -186,6 +187,9 @@ fn manners(network: &Network) -> Manners {
     }
 }
 
+/// How often clients were told what, over all seeds.
+type Statuses = Rc<RefCell<BTreeMap<String, usize>>>;
+
 struct Asking {
     peer: SimPeer,
     unsent: Unsent,
@@ -215,7 +219,7 @@ impl Asking {
     }
 
     /// False: this request has ended, one way or the other.
-    fn turn(&mut self, network: &Network) -> bool {
+    fn turn(&mut self, network: &Network, statuses: &Statuses) -> bool {
         // An early answer may leave the rest of a request unwanted.
         let is_open = self.unsent.push(&mut self.peer);
         if self.manners == Manners::StopsReading && is_open {
@@ -238,6 +242,7 @@ impl Asking {
             let is_failure = matches!(status, "502" | "503" | "504");
             assert_eq!(is_failure, head.contains("Proxy-Status: "), "{head}");
             if status != "100" {
+                *statuses.borrow_mut().entry(status.to_owned()).or_default() += 1;
                 return false;
             }
         }
@@ -249,11 +254,14 @@ impl Asking {
     }
 }
 
-fn client(network: &Network, done: &Rc<RefCell<usize>>) {
-    let done = Rc::clone(done);
+fn client(network: &Network, done: &Rc<RefCell<usize>>, statuses: &Statuses) {
+    let (done, statuses) = (Rc::clone(done), Rc::clone(statuses));
     let (mut asking, mut asked): (Option<Asking>, _) = (None, 0);
     network.spawn(move |network| {
-        if asking.as_mut().is_some_and(|it| !it.turn(network)) {
+        if asking
+            .as_mut()
+            .is_some_and(|it| !it.turn(network, &statuses))
+        {
             asking = None;
         }
         if asking.is_none() && asked == REQUESTS {
@@ -297,7 +305,7 @@ fn configured(addresses: &[Address]) -> ProxyConfig {
     config
 }
 
-fn play(seed: u64) {
+fn play(seed: u64, statuses: &Statuses) {
     let plan = FaultPlan {
         descriptors_max: usize::MAX,
         accept_failures: 0.0,
@@ -322,7 +330,7 @@ fn play(seed: u64) {
     }
     let done = Rc::new(RefCell::new(0));
     for _ in 0..CLIENTS {
-        client(&network, &done);
+        client(&network, &done, statuses);
     }
     let stop = server.stop_handle();
     let finished = Rc::clone(&done);
@@ -352,8 +360,11 @@ fn play(seed: u64) {
 /// failure that says so or with a cut; bodies arrive as they were sent; and nothing is left.
 #[test]
 fn every_request_through_the_proxy_ends() {
+    let statuses = Statuses::default();
     for seed in 0..60 {
-        println!("seed {seed}");
-        play(seed);
+        play(seed, &statuses);
+    }
+    for expected in ["200", "502", "504"] {
+        assert!(statuses.borrow().contains_key(expected), "{statuses:?}");
     }
 }
