@@ -30,6 +30,7 @@ pub use self::exchange::{
     OutgoingRequest, Phase, Timeouts,
 };
 pub use self::last_head::LastHead;
+pub(crate) use self::reading::PART_BYTES_MAX;
 pub use self::shard_client::{Client, ClientConfig, ExchangeWriteError};
 
 use self::expected::Expected;

@@ -9,7 +9,7 @@ use crate::connections::Connections;
 use crate::response::Response;
 use crate::server::{Exchange, Written, log_output};
 use crate::service::{Flow, RequestToken, Wants};
-use crate::streaming::{Outgoing, Streaming};
+use crate::streaming::{Outgoing, Streaming, has_room_for_part};
 use millpond_io::{ShardPools, SocketId};
 
 /// The way back for requests that were [`crate::Flow::Pending`] or [`crate::Flow::Stream`].
@@ -91,6 +91,14 @@ impl Completions<'_> {
         let socket = connection.socket;
         self.go_on_with(socket);
         true
+    }
+
+    /// Whether the connection of this request takes nothing now and holds so much that the next part of
+    /// an upstream's answer finds no room beside it: whoever has more should wait for
+    /// [`crate::StreamEvent::Room`].
+    pub(crate) fn is_full(&mut self, token: RequestToken) -> bool {
+        find(self.connections, token)
+            .is_some_and(|(it, _)| it.is_blocked && !has_room_for_part(&it.output))
     }
 
     /// Once for several calls in a row about one connection.

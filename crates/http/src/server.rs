@@ -312,6 +312,10 @@ impl<S: Service> Server<S> {
         };
         connection.is_blocked = false;
         connection.since_ns = shard.now_ns;
+        if connection.stream.is_some() {
+            // Before anybody is told of room: there is none beside what waited.
+            self.exchange.send_output(connection, shard);
+        }
         if connection.is_closing || !connection.output.is_empty() {
             self.exchange.marks.mark_dirty(connection);
         }

@@ -12,6 +12,7 @@
 //! be sent; another may be with the driver.
 
 use crate::body::BodyDecoder;
+use crate::client::PART_BYTES_MAX;
 use crate::encode::CHUNK_FRAMING_BYTES_MAX;
 use crate::service::Wants;
 use crate::status::StatusCode;
@@ -24,6 +25,11 @@ pub(crate) const STREAM_OUTPUT_BYTES: usize = 32 * 1024;
 /// and of the last one is put aside.
 pub(crate) fn room_bytes(output: &Buffer) -> usize {
     STREAM_OUTPUT_BYTES.saturating_sub(output.len() + 2 * CHUNK_FRAMING_BYTES_MAX)
+}
+
+/// Whether the longest part of an upstream's answer finds room in the output's block.
+pub(crate) fn has_room_for_part(output: &Buffer) -> bool {
+    room_bytes(output) >= PART_BYTES_MAX
 }
 
 /// How much of a body that nobody wants is read for the sake of the connection; one with more to

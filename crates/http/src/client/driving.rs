@@ -7,7 +7,7 @@ use super::exchange::{ExchangeEvent, ExchangeId, FailureCause};
 use super::running::{Exchange, Outgoing, Stage};
 use super::shard_client::{ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, Orphan, Shared, waiter_of};
 use millpond_io::connection_pool::{Acquired, Heard, Lease};
-use millpond_io::{Driver, Event, SendOutcome, ShardContext, ShardPools, SocketId};
+use millpond_io::{Driver, Event, SendOutcome, ShardContext, SocketId};
 use millpond_mempool::{Buffer, Handle};
 
 /// What was begun because something failed may fail at once as well: so often in one tick.
@@ -16,10 +16,9 @@ const ROUNDS_MAX: usize = 8;
 /// Who is told of what happens to exchanges.
 pub(crate) trait Listener {
     /// See [`crate::Service::exchange_event`].
-    fn hear(
+    fn hear<D: Driver>(
         &mut self,
-        pools: &mut ShardPools,
-        now_ns: u64,
+        shard: &mut ShardContext<'_, D>,
         id: ExchangeId,
         user: u64,
         event: ExchangeEvent<'_>,
@@ -130,13 +129,14 @@ impl Client {
         self.after_flush(shard, handle, on);
     }
 
-    /// Tells of room if somebody waits for it, and of receiving what is wanted.
+    /// Tells of what was kept and is wanted now, and of room if somebody waits for it.
     fn after_flush<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         on: &mut impl Listener,
     ) {
+        self.catch_up(shard, handle, on);
         self.shared.borrow_mut().match_pause(shard, handle);
         let user = {
             let mut shared = self.shared.borrow_mut();
@@ -327,7 +327,7 @@ pub(super) fn tell<D: Driver>(
     on: &mut impl Listener,
 ) {
     let id = ExchangeId(handle.to_bits());
-    on.hear(shard.pools, shard.now_ns, id, user, event);
+    on.hear(shard, id, user, event);
 }
 
 impl Shared {

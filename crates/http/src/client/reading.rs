@@ -8,15 +8,29 @@ use super::shard_client::{Client, Shared};
 use crate::body::{BodyDecoder, BodyStep};
 use crate::error::BodyError;
 use crate::head::{Framing, HeadFields, ResponseHead};
+use crate::kept_input::KeptInput;
 use crate::parse::{Parsed, parse_response_head};
 use millpond_io::{Driver, ShardContext};
-use millpond_mempool::{BlockPool, Buffer, Handle};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
+
+/// Longest part of a body that is told at once: two of them fit a pooled block, framing included.
+pub(crate) const PART_BYTES_MAX: usize = 15 * 1024;
+
+/// What became of bytes that arrived.
+enum Joined {
+    /// They are not behind any others.
+    Alone,
+    /// They are behind the beginning of a head.
+    Head(Buffer),
+    /// They wait behind others.
+    Kept,
+}
 
 /// What is next in what arrived.
 enum Step<'b> {
     /// The exchange is over.
     Gone,
-    /// Nothing without more bytes; what is left begins a head.
+    /// Nothing without more bytes; what is left begins a head. Or nothing is wanted.
     NeedMore,
     Informational(ResponseHead),
     Head(ResponseHead, Framing),
@@ -37,19 +51,17 @@ impl Client {
         on: &mut impl Listener,
     ) {
         let joined = match self.join(shard, handle, received) {
-            Ok(joined) => joined,
+            Ok(Joined::Kept) => return,
+            Ok(Joined::Alone) => None,
+            Ok(Joined::Head(joined)) => Some(joined),
             Err(cause) => return self.fail(shard, handle, cause, on),
         };
         let bytes = match &joined {
             Some(joined) => joined.as_slice(),
             None => received,
         };
-        // Not there only if an event is handled within another, which nobody does.
-        let lent = self.shared.borrow_mut().fields.take();
-        let mut fields = lent.unwrap_or_default();
-        let at = self.read(shard, handle, bytes, &mut fields, on);
+        let at = self.read(shard, handle, bytes, false, on);
         let mut shared = self.shared.borrow_mut();
-        shared.fields = Some(fields);
         shared.match_pause(shard, handle);
         // The rest of an answer may have less time than its first byte had: the timer is late, then.
         let has_just_begun = |exchange: &Exchange| {
@@ -58,15 +70,43 @@ impl Client {
         if shared.exchanges.get(handle).is_some_and(has_just_begun) {
             shared.set_timer(shard, handle);
         }
-        if at < bytes.len()
-            && let Some(exchange) = shared.exchanges.get_mut(handle)
-        {
-            let kept = exchange
-                .partial
-                .extend_from_slice(&shard.pools.blocks, &bytes[at..]);
-            if let Err(error) = kept {
-                drop(shared);
-                self.fail(shard, handle, error.into(), on);
+        if at == bytes.len() {
+            return;
+        }
+        if let Err(error) = shared.keep(handle, &bytes[at..], &shard.pools.blocks) {
+            drop(shared);
+            self.fail(shard, handle, error.into(), on);
+        }
+    }
+
+    /// Tells of what was kept while nobody wanted it, as far as it is wanted now.
+    pub(super) fn catch_up<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        on: &mut impl Listener,
+    ) {
+        loop {
+            let kept = {
+                let shared = &mut *self.shared.borrow_mut();
+                let exchange = shared.exchanges.get_mut(handle);
+                let exchange = exchange.filter(|exchange| !exchange.is_paused);
+                exchange.and_then(|exchange| exchange.kept.take())
+            };
+            let Some(kept) = kept else {
+                return;
+            };
+            let at = self.read(shard, handle, kept.first(), kept.has_more(), on);
+            let is_peer_finished = {
+                let shared = &mut *self.shared.borrow_mut();
+                let Some(exchange) = shared.exchanges.get_mut(handle) else {
+                    return;
+                };
+                exchange.kept = KeptInput::without_front(kept, at);
+                exchange.is_peer_finished && exchange.kept.is_none()
+            };
+            if is_peer_finished {
+                return self.peer_finished(shard, handle, on);
             }
         }
     }
@@ -77,70 +117,81 @@ impl Client {
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         received: &[u8],
-    ) -> Result<Option<Buffer>, FailureCause> {
-        let mut shared = self.shared.borrow_mut();
+    ) -> Result<Joined, FailureCause> {
+        let shared = &mut *self.shared.borrow_mut();
         let Some(exchange) = shared.exchanges.get_mut(handle) else {
-            return Ok(None);
+            return Ok(Joined::Alone);
         };
         exchange.since_ns = shard.now_ns;
         if !exchange.has_answer_begun {
             exchange.has_answer_begun = true;
             exchange.report.first_byte_ns = shard.now_ns.saturating_sub(exchange.connected_ns);
         }
+        if exchange.kept.is_some() {
+            shared.keep(handle, received, &shard.pools.blocks)?;
+            return Ok(Joined::Kept);
+        }
         if exchange.partial.is_empty() {
-            return Ok(None);
+            return Ok(Joined::Alone);
         }
         let mut joined = std::mem::take(&mut exchange.partial);
         joined.extend_from_slice(&shard.pools.blocks, received)?;
-        Ok(Some(joined))
+        Ok(Joined::Head(joined))
     }
 
-    /// Works through `bytes` and tells of them; returns how many are done with.
+    /// Works through `bytes` and tells of them; returns how many are done with. `has_more`: others
+    /// behind them have arrived.
     fn read<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         bytes: &[u8],
-        fields: &mut HeadFields,
+        has_more: bool,
         on: &mut impl Listener,
     ) -> usize {
+        // Not there only if an event is handled within another, which nobody does.
+        let lent = self.shared.borrow_mut().fields.take();
+        let mut fields = lent.unwrap_or_default();
         let mut at = 0;
-        loop {
+        let done_bytes = loop {
             let rest = &bytes[at..];
             let (step, taken_bytes, user) = {
                 let shared = &mut *self.shared.borrow_mut();
                 let user = shared.exchanges.get(handle).map(|exchange| exchange.user);
                 let blocks = &shard.pools.blocks;
-                let (step, taken_bytes) = shared.next_step(handle, rest, fields, blocks);
+                let (step, taken_bytes) = shared.next_step(handle, rest, &mut fields, blocks);
                 (step, taken_bytes, user.unwrap_or_default())
             };
             at += taken_bytes;
             let head_bytes = &rest[..taken_bytes];
             match step {
-                Step::Gone => return bytes.len(),
-                Step::NeedMore => return at,
+                Step::Gone => break bytes.len(),
+                Step::NeedMore => break at,
                 Step::Silent => {}
                 Step::Informational(head) => {
-                    let head = answer_head(head_bytes, &head, fields, Framing::None);
+                    let head = answer_head(head_bytes, &head, &fields, Framing::None);
                     let event = ExchangeEvent::Informational(head);
                     tell(shard, handle, user, event, on);
                 }
                 Step::Head(head, framing) => {
-                    let head = answer_head(head_bytes, &head, fields, framing);
+                    let head = answer_head(head_bytes, &head, &fields, framing);
                     let event = ExchangeEvent::Head(head);
                     tell(shard, handle, user, event, on);
                 }
                 Step::Body(part) => tell(shard, handle, user, ExchangeEvent::Body(part), on),
                 Step::End => {
-                    self.end(shard, handle, at == bytes.len(), on);
-                    return bytes.len();
+                    let is_all_read = at == bytes.len() && !has_more;
+                    self.end(shard, handle, is_all_read, on);
+                    break bytes.len();
                 }
                 Step::Failed(cause) => {
                     self.fail(shard, handle, cause, on);
-                    return bytes.len();
+                    break bytes.len();
                 }
             }
-        }
+        };
+        self.shared.borrow_mut().fields = Some(fields);
+        done_bytes
     }
 
     /// The answer is complete: the connection goes back if it may, and who asked is told.
@@ -181,6 +232,10 @@ impl Client {
                 return;
             };
             exchange.keeps_alive = false;
+            exchange.is_peer_finished = true;
+            if exchange.kept.is_some() {
+                return;
+            }
             match &exchange.incoming {
                 Incoming::Raw | Incoming::Complete => true,
                 Incoming::Body(decoder) => decoder.ends_with_close(),
@@ -209,9 +264,11 @@ impl Shared {
         match &mut exchange.incoming {
             Incoming::Complete => (Step::End, 0),
             _ if bytes.is_empty() => (Step::NeedMore, 0),
+            Incoming::Raw | Incoming::Body(_) if exchange.is_paused => (Step::NeedMore, 0),
             Incoming::Raw => {
-                exchange.report.body_bytes += bytes.len() as u64;
-                (Step::Body(bytes), bytes.len())
+                let part = part_of(bytes);
+                exchange.report.body_bytes += part.len() as u64;
+                (Step::Body(part), part.len())
             }
             Incoming::Head => match parse_response_head(bytes, &self.limits, fields) {
                 Ok(Parsed::Partial) => (Step::NeedMore, 0),
@@ -221,13 +278,29 @@ impl Shared {
                 }
                 Err(error) => (Step::Failed(answer_error(ClientError::Head(error))), 0),
             },
-            Incoming::Body(decoder) => match decoder.decode(bytes) {
+            Incoming::Body(decoder) => match decoder.decode(part_of(bytes)) {
                 Err(error) => (Step::Failed(answer_error(ClientError::Body(error))), 0),
                 Ok(step) => {
                     let consumed_bytes = step.consumed_bytes;
                     (self.body(handle, step, blocks), consumed_bytes)
                 }
             },
+        }
+    }
+
+    /// Keeps what nobody wants yet.
+    fn keep(
+        &mut self,
+        handle: Handle<Exchange>,
+        bytes: &[u8],
+        blocks: &BlockPool,
+    ) -> Result<(), PoolError> {
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return Ok(());
+        };
+        match exchange.incoming {
+            Incoming::Head => exchange.partial.extend_from_slice(blocks, bytes),
+            _ => KeptInput::keep(&mut exchange.kept, bytes, blocks, &self.kept_inputs),
         }
     }
 
@@ -289,6 +362,11 @@ impl Shared {
             false => Step::Body(step.data),
         }
     }
+}
+
+/// The front of what arrived, as much as is told at once.
+fn part_of(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(PART_BYTES_MAX)]
 }
 
 const fn answer_head<'a>(

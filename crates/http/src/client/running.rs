@@ -6,11 +6,12 @@ use super::exchange::{
 use super::shard_client::{ExchangeWriteError, FRAMING_BYTES, outgoing_of};
 use crate::body::BodyDecoder;
 use crate::encode::{encode_chunk, encode_last_chunk};
+use crate::kept_input::KeptInput;
 use crate::method::Method;
 use crate::streaming::STREAM_OUTPUT_BYTES;
 use millpond_io::connection_pool::{PoolKey, WaiterId};
 use millpond_io::{SocketId, TimerId};
-use millpond_mempool::{BlockPool, Buffer};
+use millpond_mempool::{BlockPool, Buffer, Pooled};
 
 /// Less room than this is none: it is not worth a part of a body.
 const ROOM_BYTES_MIN: usize = 4 * 1024;
@@ -65,6 +66,8 @@ pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     /// Of a head that has not come whole.
     pub(super) partial: Buffer,
+    /// Of a body whose reader wanted nothing more.
+    pub(super) kept: Option<Pooled<KeptInput>>,
     pub(super) trailer: Buffer,
     pub(super) timeouts: Timeouts,
     pub(super) report: ExchangeReport,
@@ -86,6 +89,8 @@ pub(super) struct Exchange {
     pub(super) is_paused: bool,
     /// The driver was told so.
     pub(super) is_receive_paused: bool,
+    /// The upstream sends no more; what it sent is not read to its end.
+    pub(super) is_peer_finished: bool,
     pub(super) has_answer_begun: bool,
     pub(super) keeps_alive: bool,
 }
@@ -102,6 +107,7 @@ impl Exchange {
             outgoing: outgoing_of(request.body),
             incoming: Incoming::Head,
             partial: Buffer::new(),
+            kept: None,
             trailer: Buffer::new(),
             timeouts: request.timeouts,
             report: ExchangeReport::default(),
@@ -117,6 +123,7 @@ impl Exchange {
             wants_room: false,
             is_paused: false,
             is_receive_paused: false,
+            is_peer_finished: false,
             has_answer_begun: false,
             keeps_alive: false,
         }

@@ -17,6 +17,7 @@ use super::exchange::{ExchangeId, OutgoingRequest};
 use super::running::{Exchange, Outgoing, Stage};
 use crate::encode::CHUNK_FRAMING_BYTES_MAX;
 use crate::head::{Framing, HeadFields};
+use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::service::ShardStart;
 use millpond_io::connection_pool::{
@@ -24,7 +25,7 @@ use millpond_io::connection_pool::{
     Target, WaiterId,
 };
 use millpond_io::{SocketId, TimerId};
-use millpond_mempool::{BlockPool, Handle, PoolError, PoolMode, PoolStats, Slab};
+use millpond_mempool::{BlockPool, Handle, Pool, PoolError, PoolMode, PoolStats, Slab};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -88,6 +89,8 @@ pub(super) struct Shared {
     pub(super) pool: ConnectionPool,
     pub(super) limits: Limits,
     pub(super) exchanges: Slab<Exchange>,
+    /// What of answers waits for who reads them.
+    pub(super) kept_inputs: Pool<KeptInput>,
     /// Whose a leased connection is.
     pub(super) by_slot: Vec<Option<(SocketId, Handle<Exchange>)>>,
     /// Exchanges for which something is to be done, each once.
@@ -127,6 +130,7 @@ impl Client {
             pool: ConnectionPool::new(pool, mode, resolver),
             limits,
             exchanges: Slab::new("http_exchanges", mode),
+            kept_inputs: Pool::new("http_answers_kept", mode),
             by_slot: Vec::new(),
             noted: Vec::new(),
             orphans: Vec::new(),
@@ -229,8 +233,8 @@ impl Client {
         Ok(())
     }
 
-    /// No more of the answer for now: the kernel's window then stops the upstream. At most the rest of
-    /// what one receive brought still comes.
+    /// No more of the answer's body for now. What was received is kept, at most two receives; then the
+    /// kernel's window stops the upstream.
     pub fn pause(&self, id: ExchangeId) {
         self.set_paused(id, true);
     }
@@ -277,12 +281,13 @@ impl Client {
         let shared = self.shared.borrow();
         shared.pool.visit_pool_stats(visit);
         visit(shared.exchanges.stats());
+        visit(shared.kept_inputs.stats());
     }
 
     /// Gives back half of the memory that was idle since the last call.
     pub fn trim_pools(&self) -> usize {
         let shared = &mut *self.shared.borrow_mut();
-        shared.pool.trim_pools() + shared.exchanges.trim()
+        shared.pool.trim_pools() + shared.exchanges.trim() + shared.kept_inputs.trim()
     }
 }
 

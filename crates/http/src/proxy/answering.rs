@@ -13,10 +13,8 @@ use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport};
 use crate::completions::Completions;
 use crate::service::Flow;
 use crate::status::StatusCode;
+use crate::streaming::has_room_for_part;
 use millpond_mempool::Handle;
-
-/// So much of an answer may wait for a client before its upstream is paused: one receive, and half.
-const UNSENT_BYTES_MAX: usize = 96 * 1024;
 
 impl Proxy {
     /// The answer's head has come.
@@ -34,6 +32,7 @@ impl Proxy {
         };
         self.upstreams.answered(chosen.id, answer.status());
         let mut refused = None;
+        let mut has_room = true;
         let is_there = completions.proceed(proxied.token, |response, _pools| {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
@@ -49,6 +48,7 @@ impl Proxy {
                 Ok(()) => {
                     proxied.is_answering = true;
                     proxied.is_answered = !response.outgoing.is_open();
+                    has_room = has_room_for_part(response.output);
                     match proxied.is_answered {
                         true => Flow::Done,
                         false => Flow::Stream(proxied.wants()),
@@ -72,6 +72,24 @@ impl Proxy {
             self.requests.remove(handle);
         } else if !is_there {
             self.give_up(handle);
+        } else if !has_room {
+            self.pause_if_full(handle, completions);
+        }
+    }
+
+    /// A client that takes nothing has its upstream paused.
+    #[cold]
+    fn pause_if_full(&mut self, handle: Handle<Proxied>, completions: &mut Completions<'_>) {
+        let Some(proxied) = self.requests.get_mut(handle) else {
+            return;
+        };
+        let Some((_, exchange)) = proxied.current else {
+            return;
+        };
+        if !proxied.is_answered && !proxied.is_paused && completions.is_full(proxied.token) {
+            proxied.is_paused = true;
+            self.client.pause(exchange);
+            completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
         }
     }
 
@@ -109,20 +127,14 @@ impl Proxy {
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
-        let Some((_, exchange)) = proxied.current else {
-            return;
-        };
-        let client = &self.client;
         let mut is_written = false;
+        let mut has_room = true;
         completions.proceed(proxied.token, |response, _pools| {
             is_written = response.write(part).is_ok();
             if !is_written {
                 return Flow::Done;
             }
-            if !proxied.is_paused && response.output.len() > UNSENT_BYTES_MAX {
-                proxied.is_paused = true;
-                client.pause(exchange);
-            }
+            has_room = has_room_for_part(response.output);
             proxied.is_answered = !response.outgoing.is_open();
             match proxied.is_answered {
                 true => Flow::Done,
@@ -132,6 +144,8 @@ impl Proxy {
         if !is_written {
             // The client has gone, or there is no memory for what it should get.
             self.give_up(handle);
+        } else if !has_room {
+            self.pause_if_full(handle, completions);
         }
     }
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Back-pressure: an upstream that takes nothing leaves no room, and the client's body is not received;
-//! a client that takes nothing has its upstream paused. Between them lie at most what one receive
-//! brought and 96 KiB.
+//! a client that takes nothing has its upstream paused. Between them lie at most a block of 32 KiB for
+//! the client, another with its driver, and what two receives brought.
 //!
 //! Absent on purpose: caching, gathering long bodies, and trailers: nobody announced them to the other
 //! side (RFC 9110 6.5.1).

@@ -10,7 +10,8 @@ use crate::completions::Completions;
 use crate::connections::Connections;
 use crate::server::Exchange;
 use crate::service::Service;
-use millpond_io::{Driver, Event, ShardContext, ShardPools, SocketId};
+use crate::streaming::has_room_for_part;
+use millpond_io::{Driver, Event, ShardContext, SocketId};
 
 /// Requests that are gone on with may ask others again: so often in one tick.
 const ROUNDS_MAX: usize = 4;
@@ -24,22 +25,42 @@ struct Hearing<'a, S> {
 }
 
 impl<S: Service> Listener for Hearing<'_, S> {
-    fn hear(
+    fn hear<D: Driver>(
         &mut self,
-        pools: &mut ShardPools,
-        now_ns: u64,
+        shard: &mut ShardContext<'_, D>,
         id: ExchangeId,
         user: u64,
         event: ExchangeEvent<'_>,
     ) {
+        let may_go_on = matches!(event, ExchangeEvent::Head(_) | ExchangeEvent::Body(_));
         let completions = &mut Completions {
             connections: self.connections,
             exchange: self.exchange,
-            pools,
-            now_ns,
+            pools: shard.pools,
+            now_ns: shard.now_ns,
             answered: self.answered,
         };
         self.service.exchange_event(id, user, event, completions);
+        if may_go_on {
+            self.send_if_full(shard);
+        }
+    }
+}
+
+impl<S> Hearing<'_, S> {
+    /// More of the same answer may follow at once: what would not find room in the output's block
+    /// beside it leaves now.
+    fn send_if_full<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        let Some(connection) = self
+            .answered
+            .last()
+            .and_then(|&socket| self.connections.get_mut(socket))
+        else {
+            return;
+        };
+        if !has_room_for_part(&connection.output) {
+            self.exchange.send_output(connection, shard);
+        }
     }
 }
 
