@@ -31,56 +31,58 @@ pub(super) enum FieldRule {
     Date,
 }
 
-/// Field names are the same without regard to case, and to `_` for `-`.
-fn is(name: &[u8], lower_case: &[u8]) -> bool {
-    let same = |(&byte, &expected): (&u8, &u8)| match byte {
-        b'_' => expected == b'-',
-        byte => byte.to_ascii_lowercase() == expected,
+/// Field names are the same without regard to case, and to `_` for `-`. The length is known where it
+/// is compiled, so that all bytes are compared at once.
+#[inline]
+fn is<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
+    let Ok(name) = <&[u8; LENGTH]>::try_from(name) else {
+        return false;
     };
-    name.len() == lower_case.len() && name.iter().zip(lower_case).all(same)
+    let mut differing = 0;
+    for (&byte, &expected) in name.iter().zip(lower_case) {
+        let byte = match byte {
+            b'_' => b'-',
+            byte => byte.to_ascii_lowercase(),
+        };
+        differing |= byte ^ expected;
+    }
+    differing == 0
 }
 
-fn begins(name: &[u8], lower_case: &[u8]) -> bool {
-    name.get(..lower_case.len())
+fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
+    name.get(..LENGTH)
         .is_some_and(|begin| is(begin, lower_case))
 }
 
 impl FieldRule {
     /// By length first: most names that pass on differ in it from all that do not.
+    #[inline]
     pub(super) fn of(name: &[u8]) -> Self {
-        let rules: &[(&[u8], Self)] = match name.len() {
-            2 => &[(b"te", Self::Drop)],
-            3 => &[(b"via", Self::Via)],
-            4 => &[(b"host", Self::Host), (b"date", Self::Date)],
-            5 => &[(b"proxy", Self::Drop)],
-            6 => &[(b"expect", Self::Drop)],
-            7 => &[(b"trailer", Self::Drop), (b"upgrade", Self::Drop)],
-            9 => &[
-                (b"forwarded", Self::Forwarded),
-                (b"x-real-ip", Self::ForwardedOther),
-            ],
-            10 => &[
-                (b"connection", Self::Connection),
-                (b"keep-alive", Self::Drop),
-            ],
-            12 => &[(b"max-forwards", Self::MaxForwards)],
-            14 => &[
-                (b"content-length", Self::Drop),
-                (b"http2-settings", Self::Drop),
-            ],
-            15 => &[(b"x-forwarded-for", Self::ForwardedFor)],
-            16 => &[(b"x-forwarded-host", Self::ForwardedHost)],
-            17 => &[
-                (b"transfer-encoding", Self::Drop),
-                (b"x-forwarded-proto", Self::ForwardedProto),
-            ],
-            _ => &[],
-        };
-        for &(lower_case, rule) in rules {
-            if is(name, lower_case) {
-                return rule;
-            }
+        match name.len() {
+            2 if is(name, b"te") => Self::Drop,
+            3 if is(name, b"via") => Self::Via,
+            4 if is(name, b"host") => Self::Host,
+            4 if is(name, b"date") => Self::Date,
+            5 if is(name, b"proxy") => Self::Drop,
+            6 if is(name, b"expect") => Self::Drop,
+            7 if is(name, b"trailer") || is(name, b"upgrade") => Self::Drop,
+            9 if is(name, b"forwarded") => Self::Forwarded,
+            9 if is(name, b"x-real-ip") => Self::ForwardedOther,
+            10 if is(name, b"connection") => Self::Connection,
+            10 if is(name, b"keep-alive") => Self::Drop,
+            12 if is(name, b"max-forwards") => Self::MaxForwards,
+            14 if is(name, b"content-length") || is(name, b"http2-settings") => Self::Drop,
+            15 if is(name, b"x-forwarded-for") => Self::ForwardedFor,
+            16 if is(name, b"x-forwarded-host") => Self::ForwardedHost,
+            17 if is(name, b"transfer-encoding") => Self::Drop,
+            17 if is(name, b"x-forwarded-proto") => Self::ForwardedProto,
+            _ => Self::by_beginning(name),
         }
+    }
+
+    /// Of a name that no rule is about as a whole.
+    #[inline]
+    fn by_beginning(name: &[u8]) -> Self {
         match name.first() {
             // Proxy-Connection, Proxy-Authorization and what else is meant for a proxy.
             Some(b'p' | b'P') if begins(name, b"proxy-") => Self::Drop,
@@ -93,9 +95,11 @@ impl FieldRule {
 /// Options of `Connection` that are looked at; nobody has use for more.
 const OPTIONS_MAX: usize = 16;
 
-/// The fields that a head's `Connection` names.
+/// The fields that a head's `Connection` names. Nearly always none: they are counted, and looked for
+/// again where there are any.
 pub(super) struct Nominated<'h> {
-    names: [&'h [u8]; OPTIONS_MAX],
+    head: &'h [u8],
+    fields: &'h HeadFields,
     count: usize,
     pub(super) has_upgrade: bool,
 }
@@ -105,40 +109,43 @@ pub(super) struct Nominated<'h> {
 pub(super) struct TooManyOptions;
 
 impl<'h> Nominated<'h> {
-    pub(super) fn of(head: &'h [u8], fields: &HeadFields) -> Result<Self, TooManyOptions> {
-        let mut nominated = Self {
-            names: [&[]; OPTIONS_MAX],
-            count: 0,
-            has_upgrade: false,
-        };
-        for field in fields.spans() {
-            if FieldRule::of(field.name.of(head)) == FieldRule::Connection {
-                nominated.add(field.value.of(head))?;
-            }
+    pub(super) fn of(head: &'h [u8], fields: &'h HeadFields) -> Result<Self, TooManyOptions> {
+        let (mut count, mut has_upgrade) = (0, false);
+        for option in options(head, fields) {
+            has_upgrade |= is(option, b"upgrade");
+            count += 1;
         }
-        Ok(nominated)
-    }
-
-    fn add(&mut self, value: &'h [u8]) -> Result<(), TooManyOptions> {
-        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-            let is_known = is(option, b"close") || is(option, b"keep-alive");
-            if option.is_empty() || is_known {
-                continue;
-            }
-            self.has_upgrade |= is(option, b"upgrade");
-            *self.names.get_mut(self.count).ok_or(TooManyOptions)? = option;
-            self.count += 1;
+        if count > OPTIONS_MAX {
+            return Err(TooManyOptions);
         }
-        Ok(())
+        Ok(Self {
+            head,
+            fields,
+            count,
+            has_upgrade,
+        })
     }
 
     #[inline]
     pub(super) fn has(&self, name: &[u8]) -> bool {
-        let names = &self.names[..self.count];
-        names
-            .iter()
-            .any(|nominated| nominated.eq_ignore_ascii_case(name))
+        self.count > 0
+            && options(self.head, self.fields).any(|nominated| nominated.eq_ignore_ascii_case(name))
     }
+}
+
+/// The options of all `Connection` fields that name a field.
+#[inline]
+fn options<'h>(head: &'h [u8], fields: &'h HeadFields) -> impl Iterator<Item = &'h [u8]> {
+    fields
+        .spans()
+        .iter()
+        .filter(move |field| is(field.name.of(head), b"connection"))
+        .flat_map(move |field| field.value.of(head).split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| {
+            let is_known = is(option, b"close") || is(option, b"keep-alive");
+            !option.is_empty() && !is_known
+        })
 }
 
 #[cfg(test)]

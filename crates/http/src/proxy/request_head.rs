@@ -179,6 +179,10 @@ struct Seen {
 }
 
 impl Seen {
+    fn has_x(self) -> bool {
+        self.forwarded_proto || self.forwarded_host
+    }
+
     fn note(&mut self, rule: FieldRule, is_trusted: bool) {
         match rule {
             FieldRule::Via => self.via = true,
@@ -243,19 +247,19 @@ impl HeadWriter<'_> {
 
     /// Origin form whatever came, or `*` (RFC 9112 3.2).
     fn write_request_line(&mut self, request: &Request<'_>) {
-        self.put(request.method_token());
-        self.put(b" ");
         let is_asterisk = request.target() == b"*"
             || request.method == Method::Options
                 && !request.target().starts_with(b"/")
                 && request.head.path.is_empty()
                 && request.query().is_none();
-        self.put(if is_asterisk { b"*" } else { request.path() });
-        if let Some(query) = request.query() {
-            self.put(b"?");
-            self.put(query);
-        }
-        self.put(b" HTTP/1.1\r\n");
+        let path = if is_asterisk { b"*" } else { request.path() };
+        let (mark, query): (&[u8], &[u8]) = match request.query() {
+            Some(query) => (b"?", query),
+            None => (b"", b""),
+        };
+        let method = request.method_token();
+        let parts = [method, b" ", path, mark, query, b" HTTP/1.1\r\n"];
+        self.output.append_all_within_capacity(parts);
     }
 
     /// One line, with what came before in front: a list that is spread over several lines is the
@@ -275,7 +279,56 @@ impl HeadWriter<'_> {
         }
     }
 
+    /// What the proxy says of itself and of the client.
     fn write_own(&mut self, request: &Request<'_>, way: &RequestWay<'_>, seen: Seen) {
+        let is_first = !(seen.via || seen.forwarded || seen.forwarded_for || seen.has_x());
+        let says_all = way.fields == ForwardedFields::default() && way.max_forwards.is_none();
+        match way.client {
+            Some(client) if is_first && says_all && !request.authority().is_empty() => {
+                self.write_own_at_once(request, way, client);
+            }
+            _ => self.write_own_by_parts(request, way, seen),
+        }
+    }
+
+    /// What nearly every request gets: nobody before has said anything.
+    fn write_own_at_once(
+        &mut self,
+        request: &Request<'_>,
+        way: &RequestWay<'_>,
+        client: &ClientPeer,
+    ) {
+        let via: &[u8] = match request.version() {
+            Version::Http11 => b"Via: 1.1 millpond\r\nForwarded: for=",
+            Version::Http10 => b"Via: 1.0 millpond\r\nForwarded: for=",
+        };
+        let [before_host, before_last]: [&[u8]; 2] = match way.is_tls {
+            true => [
+                b";proto=https;host=\"",
+                b"\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: ",
+            ],
+            false => [
+                b";proto=http;host=\"",
+                b"\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: ",
+            ],
+        };
+        let (text, quotes, authority) = (client.text(), client.quotes(), request.authority());
+        self.output.append_all_within_capacity([
+            via,
+            quotes[0],
+            text,
+            quotes[1],
+            before_host,
+            authority,
+            b"\"\r\nX-Forwarded-For: ",
+            text,
+            before_last,
+            authority,
+            b"\r\n",
+        ]);
+    }
+
+    fn write_own_by_parts(&mut self, request: &Request<'_>, way: &RequestWay<'_>, seen: Seen) {
         self.begin_list(b"Via", FieldRule::Via, seen.via);
         self.put(match request.version() {
             Version::Http11 => b"1.1 millpond\r\n",

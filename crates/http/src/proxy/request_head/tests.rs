@@ -71,6 +71,48 @@ fn lines(text: &str, asked: &Asked<'_>) -> Vec<String> {
     rewritten.split("\r\n").map(str::to_owned).collect()
 }
 
+/// Goal: what is written at once is what the parts would be.
+#[test]
+fn what_is_written_at_once_is_what_the_parts_are() {
+    let text = b"GET /a HTTP/1.0\r\nHost: h:1\r\n\r\n";
+    for (peer, is_tls) in [("192.0.2.1:5", false), ("[2001:db8::1]:9", true)] {
+        let mut fields = HeadFields::new();
+        let head = parse(text, &mut fields).unwrap();
+        let request = Request {
+            method: head.method,
+            bytes: text,
+            head: &head,
+            fields: &fields,
+            body: RequestBody::Borrowed(&[]),
+        };
+        let client = ClientPeer::new(Peer::Inet(peer.parse().unwrap()), &[]);
+        let way = RequestWay {
+            client: Some(&client),
+            is_tls,
+            fields: ForwardedFields::default(),
+            upgrade: None,
+            max_forwards: None,
+        };
+        let blocks = BlockPool::new("test", PoolMode::Off);
+        let write = |act: &dyn Fn(&mut HeadWriter<'_>)| {
+            let mut output = Buffer::with_capacity(&blocks, 1024).unwrap();
+            act(&mut HeadWriter {
+                output: &mut output,
+                head: text,
+                fields: &fields,
+            });
+            String::from_utf8(output.to_vec()).unwrap()
+        };
+        let at_once = write(&|writer| writer.write_own_at_once(&request, &way, &client));
+        let by_parts = write(&|writer| writer.write_own_by_parts(&request, &way, Seen::default()));
+        assert_eq!(at_once, by_parts);
+        assert!(
+            at_once.starts_with("Via: 1.0 millpond\r\nForwarded: for="),
+            "{at_once}"
+        );
+    }
+}
+
 /// Goal: framing and hop-by-hop fields are gone, those nominated too, the others stay in order.
 #[test]
 fn only_end_to_end_fields_pass() {
