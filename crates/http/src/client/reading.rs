@@ -202,15 +202,13 @@ impl Client {
         is_all_read: bool,
         on: &mut impl Listener,
     ) {
-        let exchange = {
-            let shared = &mut *self.shared.borrow_mut();
-            let Some(exchange) = shared.exchanges.remove(handle) else {
-                return;
-            };
-            let is_clean = is_all_read && exchange.keeps_alive && exchange.is_request_complete();
-            shared.leave(shard, &exchange, is_clean);
-            exchange
+        // By reference, since it is long: moved, it is copied.
+        let removed = self.shared.borrow_mut().exchanges.remove(handle);
+        let Some(exchange) = &removed else {
+            return;
         };
+        let is_clean = is_all_read && exchange.keeps_alive && exchange.is_request_complete();
+        self.shared.borrow_mut().leave(shard, exchange, is_clean);
         let report = exchange.report_at(shard.now_ns);
         let event = ExchangeEvent::End {
             trailer: &exchange.trailer,

@@ -8,7 +8,7 @@
 //!
 //! Absent on purpose: a way to pass framing or hop-by-hop fields on (RFC 9110 7.6.1).
 
-use crate::head::HeadFields;
+use crate::head::{FieldSpan, HeadFields};
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -110,42 +110,54 @@ pub(super) struct TooManyOptions;
 
 impl<'h> Nominated<'h> {
     pub(super) fn of(head: &'h [u8], fields: &'h HeadFields) -> Result<Self, TooManyOptions> {
-        let (mut count, mut has_upgrade) = (0, false);
-        for option in options(head, fields) {
-            has_upgrade |= is(option, b"upgrade");
-            count += 1;
-        }
-        if count > OPTIONS_MAX {
-            return Err(TooManyOptions);
-        }
-        Ok(Self {
+        let mut nominated = Self {
             head,
             fields,
-            count,
-            has_upgrade,
-        })
+            count: 0,
+            has_upgrade: false,
+        };
+        for field in fields.spans() {
+            if is(field.name.of(head), b"connection") {
+                nominated.add(field.value.of(head))?;
+            }
+        }
+        Ok(nominated)
+    }
+
+    #[cold]
+    fn add(&mut self, value: &[u8]) -> Result<(), TooManyOptions> {
+        for option in options(value) {
+            self.has_upgrade |= is(option, b"upgrade");
+            self.count += 1;
+        }
+        match self.count > OPTIONS_MAX {
+            true => Err(TooManyOptions),
+            false => Ok(()),
+        }
     }
 
     #[inline]
     pub(super) fn has(&self, name: &[u8]) -> bool {
-        self.count > 0
-            && options(self.head, self.fields).any(|nominated| nominated.eq_ignore_ascii_case(name))
+        self.count > 0 && self.finds(name)
+    }
+
+    #[cold]
+    fn finds(&self, name: &[u8]) -> bool {
+        let is_connection = |field: &&FieldSpan| is(field.name.of(self.head), b"connection");
+        let mut found = self.fields.spans().iter().filter(is_connection);
+        found.any(|field| {
+            options(field.value.of(self.head)).any(|nominated| nominated.eq_ignore_ascii_case(name))
+        })
     }
 }
 
-/// The options of all `Connection` fields that name a field.
-#[inline]
-fn options<'h>(head: &'h [u8], fields: &'h HeadFields) -> impl Iterator<Item = &'h [u8]> {
-    fields
-        .spans()
-        .iter()
-        .filter(move |field| is(field.name.of(head), b"connection"))
-        .flat_map(move |field| field.value.of(head).split(|&byte| byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .filter(|option| {
-            let is_known = is(option, b"close") || is(option, b"keep-alive");
-            !option.is_empty() && !is_known
-        })
+/// The options of one `Connection` that name a field.
+fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    options.filter(|option| {
+        let is_known = is(option, b"close") || is(option, b"keep-alive");
+        !option.is_empty() && !is_known
+    })
 }
 
 #[cfg(test)]
