@@ -26,6 +26,7 @@ mod key;
 mod proxied;
 mod service;
 mod answering;
+mod continue_wait;
 mod probing;
 
 pub use balance::{Balance, BalanceError, HashKey};

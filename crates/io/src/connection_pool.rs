@@ -16,7 +16,7 @@
 //! error.rs     why there is none        opening.rs   one connection in the making, over all addresses
 //! counters.rs  hits, misses, waits      naming.rs    from a name to addresses, and how long they hold
 //! room.rs      caps, and who gives way  sweeping.rs  what has been parked too long, or is worn
-//! accounting.rs  memory and counts
+//! accounting.rs  memory and counts           leasing.rs   out to who asks, and back: leased, parked
 //! ```
 //!
 //! Invariants: connections (leased, parked and in the making) never exceed either cap; a connection
@@ -29,6 +29,7 @@
 
 mod target;
 mod lease;
+mod leasing;
 mod link;
 mod waiting;
 mod opening;
@@ -192,164 +193,6 @@ impl ConnectionPool {
         self.drop_if_done(key);
         self.feed_starved(shard);
         self.end_sweeps(shard);
-    }
-
-    /// A connection for whoever asks: a parked one, the one used last first, or a new one, or the
-    /// promise of one until `deadline_ns` ([`Self::next_outcome`] tells, with this `token`). With
-    /// `is_alone` it is a new one that is closed after this use.
-    pub fn acquire<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        key: PoolKey,
-        token: u64,
-        deadline_ns: u64,
-        is_alone: bool,
-    ) -> Acquired {
-        if self.keys.get(key.0).is_none_or(|state| state.is_removed) {
-            return Acquired::Failed(AcquireError::Removed);
-        }
-        if !is_alone && let Some(lease) = self.lease_parked(shard, key) {
-            return Acquired::Lease(lease);
-        }
-        let Some(state) = self.keys.get_mut(key.0) else {
-            return Acquired::Failed(AcquireError::Removed);
-        };
-        state.counters.misses += 1;
-        let limit = state.target.waiters_max;
-        if state.waiters.count() >= limit {
-            state.counters.refused += 1;
-            return Acquired::Failed(AcquireError::QueueFull { limit });
-        }
-        match self.enqueue(shard, key, token, deadline_ns, is_alone) {
-            Ok(waiter) => {
-                self.advance(shard, key);
-                if let Some(state) = self.keys.get_mut(key.0)
-                    && state.opening_count < state.waiters.count()
-                {
-                    state.counters.waits += 1;
-                }
-                Acquired::Waiting(waiter)
-            }
-            Err(_) => Acquired::Failed(AcquireError::Local(crate::Errno::NOMEM)),
-        }
-    }
-
-    /// The newest parked connection that may still be used.
-    fn lease_parked<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        key: PoolKey,
-    ) -> Option<Lease> {
-        loop {
-            let handle = self.keys.get(key.0)?.parked.newest?;
-            if self.is_expired(handle, shard.now_ns) {
-                self.close_expired(shard, handle);
-                continue;
-            }
-            let state = self.keys.get_mut(key.0)?;
-            state.parked.remove(&mut self.links, handle);
-            state.leased_count += 1;
-            state.counters.hits += 1;
-            self.parked_count -= 1;
-            return self.lease(handle, true, OpenTimes::default(), false);
-        }
-    }
-
-    /// Counts a use of a connection that is not parked.
-    fn lease(
-        &mut self,
-        handle: LinkHandle,
-        is_reused: bool,
-        times: OpenTimes,
-        is_alone: bool,
-    ) -> Option<Lease> {
-        let link = self.links.get_mut(handle)?;
-        let uses = link.uses;
-        link.uses = uses.saturating_add(1);
-        link.is_alone = is_alone;
-        Some(Lease {
-            socket: link.socket,
-            key: link.key,
-            is_reused,
-            uses,
-            times,
-        })
-    }
-
-    /// Nothing is unread or unsent on this leased connection, and nothing is expected: it may serve
-    /// another. Receiving has to be on.
-    pub fn give_back<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
-        let Some(handle) = self.leased(socket) else {
-            return;
-        };
-        let Some(link) = self.links.get(handle) else {
-            return;
-        };
-        let (key, is_alone) = (link.key, link.is_alone);
-        let is_removed = self.keys.get(key.0).is_none_or(|state| state.is_removed);
-        if is_alone || is_removed {
-            self.close_link(shard, handle);
-            self.room_was_made(shard, key);
-        } else if self.is_worn(handle, shard.now_ns) {
-            self.close_expired(shard, handle);
-            self.room_was_made(shard, key);
-        } else {
-            self.settle(shard, handle, true, OpenTimes::default());
-        }
-    }
-
-    /// Closes a leased connection that is of no more use.
-    pub fn discard<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
-        if let Some(handle) = self.leased(socket)
-            && let Some(link) = self.links.get(handle)
-        {
-            let key = link.key;
-            self.close_link(shard, handle);
-            self.room_was_made(shard, key);
-        }
-    }
-
-    /// A connection that nobody holds: to who waits for it, else it is parked.
-    fn settle<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        handle: LinkHandle,
-        was_used: bool,
-        times: OpenTimes,
-    ) {
-        let Some(key) = self.links.get(handle).map(|link| link.key) else {
-            return;
-        };
-        let Some(waiter) = self.next_waiter(shard, key, !was_used) else {
-            return self.park(shard, handle, key);
-        };
-        if was_used && let Some(state) = self.keys.get_mut(key.0) {
-            state.counters.hits += 1;
-        }
-        if let Some(lease) = self.lease(handle, was_used, times, waiter.is_alone) {
-            self.outcomes.push_back(Outcome {
-                token: waiter.token,
-                result: Ok(lease),
-            });
-        }
-    }
-
-    fn park<D: Driver>(
-        &mut self,
-        shard: &mut ShardContext<'_, D>,
-        handle: LinkHandle,
-        key: PoolKey,
-    ) {
-        let Some(state) = self.keys.get_mut(key.0) else {
-            return;
-        };
-        state.leased_count -= 1;
-        state.parked.push(&mut self.links, handle, shard.now_ns);
-        self.parked_count += 1;
-        self.plan_sweep(shard, handle);
-        // Room may be made of it, for who wants one to himself or for another key.
-        self.advance(shard, key);
-        self.feed_starved(shard);
     }
 
     /// What became of who waited, oldest news first. To be asked after every other call.

@@ -45,9 +45,6 @@ use std::sync::Arc;
 /// again.
 const KEPT_BODY_BYTES_MAX: u64 = 8 * 1024;
 
-/// How long a client that asked first waits for the upstream's 100 Continue, as curl does.
-const CONTINUE_WAIT_NS: u64 = 1_000_000_000;
-
 /// The word of exchanges that are probes; no handle has it.
 pub(super) const PROBE_USER: u64 = u64::MAX;
 
@@ -63,7 +60,7 @@ pub struct Proxy {
     /// By the slot of the client's socket.
     peers: Vec<Option<ClientPeer>>,
     /// Who waits for 100 Continue, the oldest first, and until when.
-    awaiting: VecDeque<(u64, Handle<Proxied>)>,
+    pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
 }
 
 /// A request that is answered here.
@@ -213,9 +210,7 @@ impl Proxy {
             return Err(failure.into());
         }
         if is_streamed && expects_continue {
-            let due_ns = context.now_ns + CONTINUE_WAIT_NS;
-            self.awaiting.push_back((due_ns, handle));
-            self.client.alarm_at(due_ns);
+            self.await_continue(handle, context.now_ns);
         }
         context.state = state_of(handle);
         Ok(flow)
@@ -273,24 +268,6 @@ impl Proxy {
             return Err(Failure::Local);
         }
         Ok(())
-    }
-
-    /// An upstream that says neither 100 nor anything else may never say it: its version may not know
-    /// how, or its way of asking is to read on (RFC 9110 10.1.1). The client sends its body, then.
-    fn end_waits(&mut self, now_ns: u64, completions: &mut Completions<'_>) {
-        while let Some(&(due_ns, handle)) = self.awaiting.front() {
-            let awaits = |proxied: &&mut Proxied| proxied.body_state == BodyState::AwaitsContinue;
-            let proxied = self.requests.get_mut(handle).filter(awaits);
-            if due_ns > now_ns && proxied.is_some() {
-                self.client.alarm_at(due_ns);
-                return;
-            }
-            if let Some(proxied) = proxied {
-                proxied.body_state = BodyState::Passing;
-                completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
-            }
-            self.awaiting.pop_front();
-        }
     }
 
     /// The next part of the client's body, or its end. On an error the exchange cannot go on.
