@@ -19,6 +19,10 @@ pub(super) struct TlsFlags {
     /// The private key of the certificate: PEM, not encrypted
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Vec<PathBuf>,
+    /// Clients must show a certificate that an authority in this PEM file has signed; nobody else is
+    /// let in. SIGHUP reads it again
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
     /// What a client may send before its handshake is over, which may take --head-timeout
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "32KiB")]
     tls_max_handshake: u64,
@@ -35,7 +39,12 @@ impl TlsFlags {
             return Ok(None);
         }
         let handshake_bytes_max = usize::try_from(self.tls_max_handshake).unwrap_or(usize::MAX);
-        let loaded = load_tls(pairs, limits, handshake_bytes_max);
+        let loaded = load_tls(
+            pairs,
+            self.tls_client_ca.clone(),
+            limits,
+            handshake_bytes_max,
+        );
         let (server, warnings) = loaded.map_err(Failure::failed)?;
         for warning in &warnings {
             log::write(LogLevel::Warn, warning);
@@ -108,6 +117,7 @@ mod tests {
             ),
             ("--tls-cert a --tls-key b --tls-max-handshake 10", "1KiB"),
             ("--tls-max-handshake lots", "--tls-max-handshake"),
+            ("--tls-client-ca a", "--tls-cert"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -1,6 +1,7 @@
 //! The servers over TLS, talked to by programs that are not ours: curl, openssl, Python, wrk.
 
 mod certificates;
+mod clients;
 mod load;
 
 use crate::support::{Finished, Running, Server, millpond, peer};

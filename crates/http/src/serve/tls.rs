@@ -3,6 +3,7 @@
 use crate::limits::Limits;
 use crate::log::{self, LogLevel};
 use millpond_io::tls::{CertificateFiles, CertificateWarning, TlsError, TlsOptions, TlsServer};
+use std::path::PathBuf;
 
 /// What a client may send before its handshake is over: several times what the longest real ones
 /// have, with keys of post-quantum size and a ticket.
@@ -20,14 +21,17 @@ const CLEAR_TEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     this port speaks TLS: use https:// in the place of http\n";
 
 /// Reads certificates and keys for a server with these limits: a handshake may take as long as a
-/// head. The first pair is for clients that name no host, or none of the others'.
+/// head. The first pair is for clients that name no host, or none of the others'. With
+/// `client_authorities`, clients have to show a certificate that one of them has signed.
 pub fn load_tls(
     certificates: Vec<CertificateFiles>,
+    client_authorities: Option<PathBuf>,
     limits: &Limits,
     handshake_bytes_max: usize,
 ) -> Result<(TlsServer, Vec<CertificateWarning>), TlsError> {
     TlsServer::load(TlsOptions {
         certificates,
+        client_authorities,
         protocols: vec![PROTOCOL.to_vec()],
         clear_text_answer: CLEAR_TEXT_ANSWER,
         handshake_timeout_ns: limits.head_timeout_ns,

@@ -46,7 +46,9 @@ static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
 /// TLS for a server with these limits.
 pub(crate) fn tls_server(limits: &Limits) -> TlsServer {
     let files = vec![AUTHORITY.files.clone()];
-    load_tls(files, limits, TLS_HANDSHAKE_BYTES_MAX).unwrap().0
+    load_tls(files, None, limits, TLS_HANDSHAKE_BYTES_MAX)
+        .unwrap()
+        .0
 }
 
 /// How clients talk to the server of a run.

@@ -127,7 +127,8 @@ fn system_authorities() -> Result<RootCertStore, TlsError> {
     authorities(path)
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+/// The certificates of authorities in a PEM file.
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let text = std::fs::read(path).map_err(|source| TlsError::Unreadable {
         path: path.to_owned(),
         source,

@@ -5,11 +5,14 @@
 //! hours; it is read under a lock that only the exchange takes for itself, at handshakes alone.
 
 use super::certificates::{CertificateFiles, CertificateWarning, Certificates, TlsError};
+use super::client::authorities;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +22,9 @@ pub struct TlsOptions {
     /// The first pair is for whoever names nobody, or somebody else; the others for the names in
     /// their certificates.
     pub certificates: Vec<CertificateFiles>,
+    /// Clients have to show a certificate that one of the authorities in this PEM file has signed.
+    /// `None`: nobody is asked for one.
+    pub client_authorities: Option<PathBuf>,
     /// The protocols spoken inside, for ALPN. A peer that offers others only is refused; one that
     /// offers none is not.
     pub protocols: Vec<Vec<u8>>,
@@ -150,16 +156,36 @@ fn configure(
 ) -> Result<(Arc<ServerConfig>, Vec<CertificateWarning>), TlsError> {
     let mut warnings = Vec::new();
     let certificates = Certificates::load(&options.certificates, provider, &mut warnings)?;
+    let client_verifier = match &options.client_authorities {
+        Some(path) => client_verifier(path, provider)?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
     let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| set_up_error(&error))?
-        .with_no_client_auth()
+        .with_client_cert_verifier(client_verifier)
         .with_cert_resolver(Arc::new(certificates));
     config.alpn_protocols.clone_from(&options.protocols);
-    config.ticketer = Arc::clone(ticketer);
+    match options.client_authorities {
+        // A ticket would let its owner in for hours after the authority was taken out of the file.
+        Some(_) => config.send_tls13_tickets = 0,
+        None => config.ticketer = Arc::clone(ticketer),
+    }
     // Tickets are enough; a store of sessions would be shared between shards.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok((Arc::new(config), warnings))
+}
+
+/// Wants a certificate of each client, signed by an authority in the file.
+fn client_verifier(
+    path: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let roots = Arc::new(authorities(path)?);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    builder.build().map_err(|error| TlsError::SetUp {
+        reason: error.to_string(),
+    })
 }
 
 fn set_up_error(error: &rustls::Error) -> TlsError {

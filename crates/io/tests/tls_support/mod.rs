@@ -31,6 +31,7 @@ impl Authority {
         let (files, der) = make_pair(&directory, "server", &[NAME]);
         let options = TlsOptions {
             certificates: vec![files],
+            client_authorities: None,
             protocols: vec![b"http/1.1".to_vec()],
             clear_text_answer: CLEAR_TEXT_ANSWER,
             handshake_timeout_ns: HANDSHAKE_TIMEOUT_NS,

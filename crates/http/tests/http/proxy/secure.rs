@@ -51,7 +51,7 @@ static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
 /// handshake.
 pub(super) fn for_clients() -> TlsServer {
     let files = vec![AUTHORITY.files.clone()];
-    load_tls(files, &Limits::default(), TLS_HANDSHAKE_BYTES_MAX)
+    load_tls(files, None, &Limits::default(), TLS_HANDSHAKE_BYTES_MAX)
         .unwrap()
         .0
 }
