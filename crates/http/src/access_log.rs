@@ -17,6 +17,7 @@
 //! [`crate::Running::reread`].
 
 mod ring;
+mod relayed;
 mod entry;
 mod bell;
 mod shard_log;
@@ -28,6 +29,7 @@ mod writer;
 pub use format::AccessLogFormat;
 
 pub(crate) use entry::{RequestText, STATUS_CLOSED};
+pub(crate) use relayed::{Fault, Relayed};
 pub(crate) use shard_log::{AccessLogCounters, Call, ShardLog, body_bytes};
 pub(crate) use writer::WriterCounters;
 

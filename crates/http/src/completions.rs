@@ -4,6 +4,7 @@
 //! [`crate::Service::woken`] with this. Each answer goes into its connection's output; afterwards
 //! the server goes on with that connection's next request and sends all at the end of the tick.
 
+use crate::access_log::Relayed;
 use crate::connection::{Connection, Pending};
 use crate::connections::Connections;
 use crate::response::Response;
@@ -99,6 +100,23 @@ impl Completions<'_> {
     pub(crate) fn is_full(&mut self, token: RequestToken) -> bool {
         find(self.connections, token)
             .is_some_and(|(it, _)| it.is_blocked && !has_room_for_part(&it.output))
+    }
+
+    /// Whether notes are kept at all.
+    #[inline]
+    pub(crate) fn is_logged(&self) -> bool {
+        self.exchange.access_log.is_some()
+    }
+
+    /// What the access log is to say of the request behind the token, if there is a log. Before its answer
+    /// is complete; the last note counts.
+    pub(crate) fn note(&mut self, token: RequestToken, relayed: Relayed) {
+        let is_there = find(self.connections, token).is_some();
+        if let Some(log) = self.exchange.access_log.as_deref_mut()
+            && is_there
+        {
+            log.note(token.slot() as usize, relayed);
+        }
     }
 
     /// Once for several calls in a row about one connection.

@@ -14,7 +14,7 @@ pub(super) struct LogFlags {
     access_log: Option<AccessLogTarget>,
     /// How its lines look: as Apache and nginx write them, or a JSON object each, with duration,
     /// connection and shard
-    #[arg(long, value_name = "combined|json", default_value_t, requires = "access_log", help_heading = LOGS)]
+    #[arg(long, value_name = "combined|combined-upstream|json", default_value_t, requires = "access_log", help_heading = LOGS)]
     access_log_format: AccessLogFormat,
     /// Memory of each shard for lines that are not written yet
     #[arg(long, value_name = "SIZE", value_parser = parse_queue, default_value = "1MiB", requires = "access_log", help_heading = LOGS)]
@@ -86,7 +86,10 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         for (line, part) in [
-            ("--access-log - --access-log-format xml", "combined or json"),
+            (
+                "--access-log - --access-log-format xml",
+                "combined-upstream or json",
+            ),
             ("--access-log - --access-log-queue 1KiB", "64KiB to 1GiB"),
             ("--access-log-format json", "--access-log <FILE|->"),
         ] {

@@ -3,6 +3,7 @@
 //! On the path: the shard packs an entry into the words of a record, the writer unpacks it.
 //! Texts are cut to a bound here, and marked, so that no peer decides how much room it takes.
 
+use super::relayed::Relayed;
 use super::ring::{HEADER_WORDS, Header, Record, TEXTS};
 use crate::head::{HeadFields, RequestHead, Version};
 use millpond_io::Peer;
@@ -14,6 +15,9 @@ const LINE_BYTES_MAX: usize = 2048;
 const REFERER_BYTES_MAX: usize = 1024;
 /// Longest User-Agent.
 const USER_AGENT_BYTES_MAX: usize = 512;
+
+/// Texts that a request says of itself; the one behind them is the note of what became of it.
+pub(super) const REQUEST_TEXTS: usize = TEXTS - 1;
 
 /// Longest text of one entry.
 pub(super) const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX + REFERER_BYTES_MAX + USER_AGENT_BYTES_MAX;
@@ -46,7 +50,7 @@ impl Flags {
 /// What a request says of itself: method and target, Referer, User-Agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestText<'a> {
-    pub(super) texts: [&'a [u8]; TEXTS],
+    pub(super) texts: [&'a [u8]; REQUEST_TEXTS],
     pub(super) flags: Flags,
 }
 
@@ -84,7 +88,7 @@ impl<'a> RequestText<'a> {
         Self::cut([&bytes[..end], &[], &[]], Flags::default())
     }
 
-    fn cut(texts: [&'a [u8]; TEXTS], mut flags: Flags) -> Self {
+    fn cut(texts: [&'a [u8]; REQUEST_TEXTS], mut flags: Flags) -> Self {
         let limits = [LINE_BYTES_MAX, REFERER_BYTES_MAX, USER_AGENT_BYTES_MAX];
         let mut index = 0;
         let texts = texts.map(|text| {
@@ -145,6 +149,8 @@ pub(super) fn pack(asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) -> 
 pub(super) struct Entry<'a> {
     pub(super) asker: Asker,
     pub(super) outcome: Outcome,
+    /// `None`: it was not passed on.
+    pub(super) relayed: Option<Relayed>,
     text: RequestText<'a>,
 }
 
@@ -178,6 +184,7 @@ impl<'a> Entry<'a> {
                 duration_ns: header[2],
                 body_bytes: header[3],
             },
+            relayed: Relayed::unpack(record.text(REQUEST_TEXTS)),
             text: RequestText {
                 texts: [record.text(0), record.text(1), record.text(2)],
                 flags,

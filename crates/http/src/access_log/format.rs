@@ -8,6 +8,7 @@
 
 use super::calendar::Moment;
 use super::entry::{CutText, Entry};
+use super::relayed::{Fault, Relayed};
 use std::io::Write;
 
 /// How lines look.
@@ -16,6 +17,8 @@ pub enum AccessLogFormat {
     /// Apache's and nginx's `combined`.
     #[default]
     Combined,
+    /// The same, and behind it what became of a request that was passed on.
+    CombinedUpstream,
     /// One JSON object a line.
     Json,
 }
@@ -26,8 +29,9 @@ impl std::str::FromStr for AccessLogFormat {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "combined" => Ok(Self::Combined),
+            "combined-upstream" => Ok(Self::CombinedUpstream),
             "json" => Ok(Self::Json),
-            _ => Err("it is combined or json"),
+            _ => Err("it is combined, combined-upstream or json"),
         }
     }
 }
@@ -36,6 +40,7 @@ impl std::fmt::Display for AccessLogFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Combined => "combined",
+            Self::CombinedUpstream => "combined-upstream",
             Self::Json => "json",
         })
     }
@@ -52,6 +57,10 @@ pub(super) fn write_line(
     let moment = Moment::of_unix_ms(unix_ms);
     match format {
         AccessLogFormat::Combined => write_combined(out, entry, &moment),
+        AccessLogFormat::CombinedUpstream => {
+            write_combined(out, entry, &moment);
+            write_combined_upstream(out, entry);
+        }
         AccessLogFormat::Json => write_json(out, entry, shard, &moment),
     }
     out.push(b'\n');
@@ -74,6 +83,58 @@ fn write_combined(out: &mut Vec<u8>, entry: &Entry<'_>, moment: &Moment) {
             None => out.push(b'-'),
         }
         out.push(b'"');
+    }
+}
+
+/// Six more fields: the name, tries, three times in microseconds, whose fault.
+fn write_combined_upstream(out: &mut Vec<u8>, entry: &Entry<'_>) {
+    let Some(relayed) = &entry.relayed else {
+        out.extend_from_slice(b" \"-\" - - - - -");
+        return;
+    };
+    out.extend_from_slice(b" \"");
+    write_text(out, whole(relayed.name()), b"\\");
+    out.push(b'"');
+    for value in [
+        u32::from(relayed.tries),
+        relayed.connect_us,
+        relayed.first_byte_us,
+        relayed.total_us,
+    ] {
+        out.push(b' ');
+        write_number(out, u64::from(value));
+    }
+    out.push(b' ');
+    out.extend_from_slice(relayed.fault.map_or("-", Fault::as_str).as_bytes());
+}
+
+fn write_json_upstream(out: &mut Vec<u8>, relayed: &Relayed) {
+    out.extend_from_slice(b",\"upstream\":\"");
+    write_text(out, whole(relayed.name()), b"\\\\");
+    out.push(b'"');
+    for (name, value) in [
+        ("tries", u32::from(relayed.tries)),
+        ("connect_us", relayed.connect_us),
+        ("first_byte_us", relayed.first_byte_us),
+        ("upstream_us", relayed.total_us),
+    ] {
+        write_json_number(out, name, u64::from(value));
+    }
+    out.extend_from_slice(b",\"fault\":");
+    match relayed.fault {
+        Some(fault) => {
+            out.push(b'"');
+            out.extend_from_slice(fault.as_str().as_bytes());
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn whole(bytes: &[u8]) -> CutText<'_> {
+    CutText {
+        bytes,
+        is_cut: false,
     }
 }
 
@@ -120,6 +181,9 @@ fn write_json(out: &mut Vec<u8>, entry: &Entry<'_>, shard: usize, moment: &Momen
             }
             None => out.extend_from_slice(b"null"),
         }
+    }
+    if let Some(relayed) = &entry.relayed {
+        write_json_upstream(out, relayed);
     }
     out.push(b'}');
 }

@@ -1,6 +1,6 @@
 //! A bounded queue of records between one shard and the writer: one puts in, one takes out.
 //!
-//! On the path: `shard_log` pushes a record as a header and up to three texts; `writer` pops it.
+//! On the path: `shard_log` pushes a record as a header and up to four texts; `writer` pops it.
 //! Positions count words for ever and never wrap: `head - tail` is what lies in between.
 //!
 //! Absent on purpose: waiting. A record that finds no room is refused, and whoever pops finds
@@ -16,7 +16,7 @@ const WORD_BYTES: usize = 8;
 pub(super) const HEADER_WORDS: usize = 9;
 
 /// Texts of a record.
-pub(super) const TEXTS: usize = 3;
+pub(super) const TEXTS: usize = 4;
 
 /// A record's header. The last word is the ring's: the lengths of the texts.
 pub(super) type Header = [u64; HEADER_WORDS];
@@ -197,8 +197,8 @@ mod tests {
         let mut record = Record::default();
         for round in 0..2000_usize {
             let text = |index: usize| vec![(round + index) as u8; (round * 7 + index * 5) % 41];
-            let texts = [text(0), text(1), text(2)];
-            assert!(writer.push(&header(round as u64), [&texts[0], &texts[1], &texts[2]]));
+            let texts = [text(0), text(1), text(2), text(3)];
+            assert!(writer.push(&header(round as u64), texts.each_ref().map(Vec::as_slice)));
             assert!(reader.pop(&mut record));
             assert_eq!(record.header[..3], [round as u64; 3]);
             for (index, text) in texts.iter().enumerate() {
@@ -214,17 +214,17 @@ mod tests {
         let (mut writer, mut reader) = ring(1);
         let text = [7_u8; 1000];
         let mut pushed: u64 = 0;
-        while writer.push(&header(pushed), [&text, &[], &[]]) {
+        while writer.push(&header(pushed), [&text, &[], &[], &[]]) {
             assert_eq!(writer.is_crowded(), (pushed + 1) * 134 > 512, "{pushed}");
             pushed += 1;
         }
         assert_eq!(pushed, 1024 / 134);
-        assert!(!writer.push(&header(99), [&text, &[], &[]]));
+        assert!(!writer.push(&header(99), [&text, &[], &[], &[]]));
         let mut record = Record::default();
         for expected in 0..pushed {
             assert!(reader.pop(&mut record));
             assert_eq!(record.header[0], expected);
-            assert!(writer.push(&header(pushed + expected), [&text, &[], &[]]));
+            assert!(writer.push(&header(pushed + expected), [&text, &[], &[], &[]]));
         }
         assert!(reader.pop(&mut record));
         assert_eq!(record.header[0], pushed);
@@ -239,7 +239,7 @@ mod tests {
             for number in 0..COUNT {
                 let text = [number as u8; 50];
                 let text = &text[..number as usize % 50];
-                while !writer.push(&header(number), [text, &[], text]) {
+                while !writer.push(&header(number), [text, &[], text, &[]]) {
                     std::thread::yield_now();
                 }
             }

@@ -7,8 +7,11 @@
 //! Absent on purpose: waiting, locks, and the heap in steady state. What does not fit is counted.
 
 use super::bell::Bell;
-use super::entry::{Asker, Flags, Outcome, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack};
-use super::ring::{RingWriter, TEXTS};
+use super::entry::{
+    Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
+};
+use super::relayed::{PACKED_BYTES_MAX, Relayed};
+use super::ring::RingWriter;
 use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats, Pooled};
 use std::sync::Arc;
@@ -42,7 +45,7 @@ pub(crate) struct ShardLog {
 pub(crate) struct CallEntry {
     /// Its texts, one behind the other, in memory that is used again for the next.
     text: Box<[u8]>,
-    ends: [usize; TEXTS],
+    ends: [usize; REQUEST_TEXTS],
     flags: Flags,
     pub(crate) call: Call,
     pub(crate) started_ns: u64,
@@ -74,12 +77,13 @@ struct Place {
 struct Unanswered {
     /// Its texts, one behind the other.
     text: Buffer,
-    ends: [usize; TEXTS],
+    ends: [usize; REQUEST_TEXTS],
     flags: Flags,
     started_ns: u64,
     /// 0: nothing was answered yet.
     status: u16,
     body_bytes: u64,
+    relayed: Option<Relayed>,
 }
 
 impl ShardLog {
@@ -183,7 +187,7 @@ impl ShardLog {
             duration_ns: 0,
             body_bytes,
         };
-        self.push(&asker, &RequestText::default(), &outcome);
+        self.push(&asker, &RequestText::default(), &outcome, None);
     }
 
     /// A request whose answer is known as soon as its head is.
@@ -208,7 +212,7 @@ impl ShardLog {
             duration_ns: monotonic_ns().saturating_sub(started_ns),
             body_bytes,
         };
-        self.push(&asker, text, &outcome);
+        self.push(&asker, text, &outcome, None);
     }
 
     /// A request whose answer, or the rest of it, comes later.
@@ -224,7 +228,7 @@ impl ShardLog {
             return;
         };
         place.asker.request = place.asker.request.wrapping_add(1);
-        let mut ends = [0; TEXTS];
+        let mut ends = [0; REQUEST_TEXTS];
         let mut bytes = Buffer::new();
         for (part, end) in text.texts.iter().zip(&mut ends) {
             if bytes.extend_from_slice(blocks, part).is_err() {
@@ -241,6 +245,7 @@ impl ShardLog {
             started_ns,
             status: 0,
             body_bytes: 0,
+            relayed: None,
         };
         match self.unanswered.insert(unanswered) {
             Ok(kept) => place.unanswered = Some(kept),
@@ -252,6 +257,14 @@ impl ShardLog {
     pub(crate) fn has_open(&self, slot: usize) -> bool {
         let place = self.places.get(slot);
         self.at_hand.call != Call::None || place.is_some_and(|place| place.unanswered.is_some())
+    }
+
+    /// What has become of a request that was kept; the last note counts.
+    pub(crate) fn note(&mut self, slot: usize, relayed: Relayed) {
+        let place = self.places.get_mut(slot);
+        if let Some(kept) = place.and_then(|place| place.unanswered.as_deref_mut()) {
+            kept.relayed = Some(relayed);
+        }
     }
 
     /// `output` was written to a request that was kept; `status` is that of its answer, once begun.
@@ -305,7 +318,7 @@ impl ShardLog {
         };
         let asker = place.asker;
         let text = text_of(&kept.text, kept.ends, kept.flags);
-        self.push(&asker, &text, &outcome);
+        self.push(&asker, &text, &outcome, kept.relayed.as_ref());
     }
 
     /// Wakes the writer if it sleeps and there is something for it.
@@ -317,8 +330,18 @@ impl ShardLog {
         }
     }
 
-    fn push(&mut self, asker: &Asker, text: &RequestText<'_>, outcome: &Outcome) {
-        match self.ring.push(&pack(asker, text, outcome), text.texts) {
+    fn push(
+        &mut self,
+        asker: &Asker,
+        text: &RequestText<'_>,
+        outcome: &Outcome,
+        relayed: Option<&Relayed>,
+    ) {
+        let mut room = [0; PACKED_BYTES_MAX];
+        let note = relayed.map_or(&[][..], |relayed| relayed.pack(&mut room));
+        let [line, referer, user_agent] = text.texts;
+        let texts = [line, referer, user_agent, note];
+        match self.ring.push(&pack(asker, text, outcome), texts) {
             true => self.counters.queued += 1,
             false => self.counters.dropped += 1,
         }
@@ -336,7 +359,7 @@ impl CallEntry {
 }
 
 /// Texts that lie one behind the other.
-fn text_of(bytes: &[u8], ends: [usize; TEXTS], flags: Flags) -> RequestText<'_> {
+fn text_of(bytes: &[u8], ends: [usize; REQUEST_TEXTS], flags: Flags) -> RequestText<'_> {
     let [line_end, referer_end, user_agent_end] = ends;
     RequestText {
         texts: [

@@ -348,7 +348,10 @@ mod tests {
                 body_bytes: 5,
             };
             let text = RequestText::of_line(b"GET / HTTP/1.1\r\n");
-            assert!(pushing.push(&pack(&asker, &text, &outcome), text.texts));
+            assert!(pushing.push(
+                &pack(&asker, &text, &outcome),
+                [text.texts[0], &[], &[], &[]]
+            ));
         }
         let (bell, counters) = (Arc::default(), Arc::default());
         let sink = Box::new(disk.clone());

@@ -13,7 +13,7 @@
 //! Absent on purpose: several requests on one connection at a time (an answer that stalls would hold
 //! up the others), and sharing between shards.
 
-use super::exchange::{ExchangeId, OutgoingRequest};
+use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
 use super::running::{Exchange, Outgoing, Stage};
 use crate::encode::CHUNK_FRAMING_BYTES_MAX;
 use crate::head::{Framing, HeadFields};
@@ -251,6 +251,13 @@ impl Client {
             exchange.is_paused = is_paused;
             shared.note(handle);
         }
+    }
+
+    /// What an exchange has taken until now.
+    pub(crate) fn report(&self, id: ExchangeId, now_ns: u64) -> Option<ExchangeReport> {
+        let shared = self.shared.borrow();
+        let exchange = shared.exchanges.get(Handle::from_bits(id.0));
+        exchange.map(|exchange| exchange.report_at(now_ns))
     }
 
     /// Nobody wants the answer any more: nothing more is told of it, and its connection is closed,

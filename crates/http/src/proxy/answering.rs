@@ -9,6 +9,7 @@ use super::proxied::{BodyState, Proxied};
 use super::response_head::{HeadRefused, forward_head, forward_informational, forward_switch};
 use super::retry::may_retry;
 use super::service::Proxy;
+use crate::access_log::Relayed;
 use crate::client::{AnswerHead, ExchangeFailure, ExchangeReport};
 use crate::completions::Completions;
 use crate::service::Flow;
@@ -16,7 +17,32 @@ use crate::status::StatusCode;
 use crate::streaming::has_room_for_part;
 use millpond_mempool::Handle;
 
+/// Until there was a connection, from then to the first byte, and in all.
+fn times_ns(report: &ExchangeReport) -> [u64; 3] {
+    [report.connection_ns, report.first_byte_ns, report.total_ns]
+}
+
 impl Proxy {
+    /// Tells the access log, if there is one, how the try under way goes.
+    #[inline]
+    fn note_answer(&self, handle: Handle<Proxied>, completions: &mut Completions<'_>) {
+        if completions.is_logged() {
+            self.note_logged_answer(handle, completions);
+        }
+    }
+
+    #[cold]
+    fn note_logged_answer(&self, handle: Handle<Proxied>, completions: &mut Completions<'_>) {
+        if let Some(proxied) = self.requests.get(handle)
+            && let Some((chosen, exchange)) = proxied.current
+            && let Some(report) = self.client.report(exchange, completions.now_ns())
+        {
+            let name = self.upstreams.name(chosen.id);
+            let relayed = Relayed::new(name, proxied.tries, times_ns(&report), None);
+            completions.note(proxied.token, relayed);
+        }
+    }
+
     /// The answer's head has come.
     pub(super) fn take_head(
         &mut self,
@@ -24,6 +50,7 @@ impl Proxy {
         answer: &AnswerHead<'_>,
         completions: &mut Completions<'_>,
     ) {
+        self.note_answer(handle, completions);
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -124,6 +151,7 @@ impl Proxy {
         part: &[u8],
         completions: &mut Completions<'_>,
     ) {
+        self.note_answer(handle, completions);
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -175,6 +203,7 @@ impl Proxy {
         &mut self,
         handle: Handle<Proxied>,
         failed: &ExchangeFailure,
+        report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
         let now_ns = completions.now_ns();
@@ -182,6 +211,11 @@ impl Proxy {
             return;
         };
         let mut failure = Failure::from(failed);
+        let chosen = proxied.current.filter(|_| completions.is_logged());
+        let relayed = chosen.map(|(chosen, _)| {
+            let name = self.upstreams.name(chosen.id);
+            Relayed::new(name, proxied.tries, times_ns(report), None)
+        });
         if let Some((chosen, _)) = proxied.current.take() {
             let is_stale = failed.is_stale_connection();
             self.upstreams.failed(chosen.id, failure, is_stale, now_ns);
@@ -203,6 +237,9 @@ impl Proxy {
         let Some(proxied) = self.requests.remove(handle) else {
             return;
         };
+        if let Some(relayed) = relayed {
+            completions.note(proxied.token, relayed.blamed_on(failure.fault()));
+        }
         if proxied.is_answering && !proxied.is_answered {
             // Cut, so that the client sees that something is missing.
             completions.proceed(proxied.token, |_, _| Flow::Done);

@@ -5,6 +5,7 @@
 //!
 //! Absent on purpose: anything about the upstream that a client could use: no address, no port.
 
+use crate::access_log::Fault;
 use crate::client::{ExchangeFailure, FailureCause};
 use crate::response::Response;
 use crate::status::StatusCode;
@@ -93,6 +94,15 @@ impl Failure {
             Self::Saturated | Self::Local => Side::Proxy,
             Self::TooManyOptions => Side::Client,
             _ => Side::Upstream,
+        }
+    }
+
+    /// Whose fault, as the access log says it.
+    pub(super) const fn fault(self) -> Fault {
+        match self.side() {
+            Side::Client => Fault::Client,
+            Side::Proxy => Fault::Proxy,
+            Side::Upstream => Fault::Upstream,
         }
     }
 

@@ -458,8 +458,8 @@ impl Service for Proxy {
             ExchangeEvent::Head(answer) => self.take_head(handle, &answer, completions),
             ExchangeEvent::Body(part) => self.take_part(handle, part, completions),
             ExchangeEvent::End { report, .. } => self.take_end(handle, report, completions),
-            ExchangeEvent::Failed { failure, .. } => {
-                self.take_failure(handle, failure, completions);
+            ExchangeEvent::Failed { failure, report } => {
+                self.take_failure(handle, failure, report, completions);
             }
         }
     }

@@ -268,6 +268,13 @@ impl Upstreams {
         all.into_iter().find(|upstream| upstream.id == id)
     }
 
+    /// What it is called in logs.
+    pub(super) fn name(&self, id: UpstreamId) -> &str {
+        let mut all = self.list.iter().chain(&self.leaving);
+        let found = all.find(|upstream| upstream.id == id);
+        found.map_or("", |upstream| &upstream.config.name)
+    }
+
     /// The head of an answer came.
     pub(super) fn answered(&mut self, id: UpstreamId, status: StatusCode) {
         let Some(upstream) = self.find(id) else {

@@ -8,6 +8,7 @@ mod passing;
 mod smuggling;
 mod answers;
 mod websocket;
+mod logging;
 
 use crate::support::{PATIENCE, TestServer, config, pool_mode};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
@@ -62,6 +63,13 @@ pub(super) fn proxy_between(
     let for_shards = Arc::clone(&control);
     let make = move |start| Proxy::new(&for_shards, &start, limits);
     (TestServer::start(serve, make), control)
+}
+
+/// An address that refuses: its socket is closed, and nobody else can come to listen there.
+pub(super) fn refusing(directory: &tempfile::TempDir) -> Address {
+    let path = directory.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    Address::Unix(path)
 }
 
 /// An upstream whose every connection is one call of a function, on a thread of its own.

@@ -1,0 +1,127 @@
+//! What the access log says of requests that were passed on.
+
+use super::{RawUpstream, refusing, upstream};
+use crate::access_log::{logging, objects};
+use crate::support::TestServer;
+use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl};
+use millpond_http::{AccessLogFormat, AccessLogTarget, Limits};
+use millpond_io::Address;
+
+/// Asks through a proxy to these upstreams, each request over a connection of its own; the log.
+fn log_of(format: AccessLogFormat, upstreams: &[Address], requests: &[&str]) -> Vec<u8> {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("access.log");
+    let mut proxied = ProxyConfig::new(upstreams.iter().cloned().map(upstream).collect());
+    proxied.retry_percent = 100;
+    proxied.ejection.failures_max = 0;
+    let control = ProxyControl::new(proxied, false, None).unwrap();
+    let limits = Limits::default();
+    let serve = logging(limits, AccessLogTarget::File(path.clone()), format);
+    let server = TestServer::start(serve, move |start| Proxy::new(&control, &start, limits));
+    for request in requests {
+        let request = format!("{request} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let mut client = server.connect();
+        client.send(request);
+        client.rest();
+    }
+    server.stop();
+    std::fs::read(path).unwrap()
+}
+
+/// One that answers, in two parts; `/close` it does not answer, `/cut` by half.
+fn living() -> RawUpstream {
+    RawUpstream::start(|peer, _| {
+        while let Some(head) = peer.head() {
+            match head.split(' ').nth(1).unwrap() {
+                "/close" => return,
+                "/cut" => return peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfi"),
+                _ => peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"),
+            }
+        }
+    })
+}
+
+/// Goal: each request says where it went at last, after how many tries, and whose fault a failure was;
+/// one that the proxy answered itself says nothing of that.
+#[test]
+fn json_tells_of_upstreams() {
+    let directory = tempfile::tempdir().unwrap();
+    let (living, dead) = (living(), refusing(&directory));
+    let alive = Address::from(living.address);
+    let asked = ["GET /1", "GET /2", "GET /metrics"];
+    let log = objects(&log_of(
+        AccessLogFormat::Json,
+        &[dead.clone(), alive.clone()],
+        &asked,
+    ));
+    let name = living.address.to_string();
+    let mut tries = Vec::new();
+    for entry in &log[..2] {
+        assert_eq!(
+            (&entry["upstream"], &entry["status"]),
+            (&name.clone().into(), &200.into())
+        );
+        assert!(entry["fault"].is_null(), "{entry}");
+        let [connect, first_byte, total] =
+            ["connect_us", "first_byte_us", "upstream_us"].map(|it| entry[it].as_u64().unwrap());
+        assert!(connect + first_byte <= total + 1, "{entry}");
+        assert!(total <= entry["duration_us"].as_u64().unwrap(), "{entry}");
+        tries.push(entry["tries"].as_u64().unwrap());
+    }
+    let is_sound = tries.iter().all(|count| (1..=2).contains(count));
+    assert!(
+        is_sound && tries.contains(&2),
+        "one of them began with the dead one: {tries:?}"
+    );
+    assert!(log[2].get("upstream").is_none(), "{}", log[2]);
+    let asked = ["POST /close", "GET /cut"];
+    let log = objects(&log_of(AccessLogFormat::Json, &[alive], &asked));
+    for (entry, status) in log.iter().zip([502, 200]) {
+        assert_eq!(entry["status"], status, "{entry}");
+        assert_eq!(
+            (&entry["fault"], &entry["tries"]),
+            (&"upstream".into(), &1.into()),
+            "{entry}"
+        );
+        assert_eq!(entry["complete"], status == 502, "{entry}");
+    }
+    let log = objects(&log_of(
+        AccessLogFormat::Json,
+        std::slice::from_ref(&dead),
+        &["GET /"],
+    ));
+    assert_eq!(
+        (&log[0]["upstream"], &log[0]["first_byte_us"]),
+        (&dead.to_string().into(), &0.into())
+    );
+}
+
+/// Goal: the addition to combined has as many fields whether there was an upstream or not, and stands
+/// behind what every reader of combined knows.
+#[test]
+fn combined_has_an_addition() {
+    let living = living();
+    let alive = [Address::from(living.address)];
+    let asked = ["GET /1", "POST /close", "GET /metrics"];
+    let log = log_of(AccessLogFormat::CombinedUpstream, &alive, &asked);
+    let plain = log_of(AccessLogFormat::Combined, &alive, &asked);
+    let text = String::from_utf8(log).unwrap();
+    let name = living.address.to_string();
+    for (line, (upstream, tries, fault)) in text.lines().zip([
+        (&*name, "1", "-"),
+        (&*name, "1", "upstream"),
+        ("-", "-", "-"),
+    ]) {
+        let (_, added) = line.rsplit_once("\" \"").unwrap();
+        let fields: Vec<&str> = added.split(' ').collect();
+        assert_eq!(fields.len(), 6, "{line}");
+        assert_eq!(fields[0].trim_end_matches('"'), upstream, "{line}");
+        assert_eq!((fields[1], fields[5]), (tries, fault), "{line}");
+    }
+    for line in String::from_utf8(plain).unwrap().lines() {
+        assert!(
+            line.ends_with("\"-\" \"-\""),
+            "combined stays what it is: {line}"
+        );
+    }
+}
