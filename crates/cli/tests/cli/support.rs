@@ -5,8 +5,9 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Far beyond what anything here takes, so that a hang ends as a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far beyond what anything here takes, also beside a compiler on each processor, so that only a hang
+/// ends as a failure.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `millpond` with these words.
 pub(crate) fn millpond(words: &[&str]) -> Command {
