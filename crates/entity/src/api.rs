@@ -6,6 +6,7 @@
 //! PUT    /v0/entity?id=ID   201; &expires=SECONDS or Expires: ends it; Content-Type is kept
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
 //! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
+//! GET    /openapi.json      200, all of this for programs
 //! GET    /v0/status         200, or 503 once writes are refused
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
@@ -45,6 +46,8 @@ pub enum Route<'a> {
         /// The one that is not read any more; none: to the last.
         end: Option<&'a [u8]>,
     },
+    /// The description of all this.
+    OpenApi,
     /// Nothing; this is the answer.
     Refuse(Reply),
 }
@@ -79,6 +82,10 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
         },
         b"/v0/status" => match request.method {
             Method::Get | Method::Head => Route::Status,
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+        },
+        b"/openapi.json" => match request.method {
+            Method::Get | Method::Head => Route::OpenApi,
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
         },
         _ => Route::Refuse(Reply::UnknownPath),
@@ -189,6 +196,17 @@ impl Reply {
             ),
         }
     }
+}
+
+/// What is described there is what `tests/openapi.rs` provokes, and nothing else is.
+const OPENAPI: &[u8] = include_bytes!("openapi.json");
+
+/// Sends the description.
+///
+/// # Errors
+/// When there is no memory for the response; nothing was sent then.
+pub fn send_openapi(response: &mut Response<'_>) -> Result<(), PoolError> {
+    response.send(StatusCode::OK, Some("application/json"), OPENAPI)
 }
 
 /// Sends the head of a range's answer, for HEAD.

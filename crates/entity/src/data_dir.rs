@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 /// (`store/upgrade`), under a second line that keeps older builds out and says that it is under way.
 pub const FORMAT: u32 = 2;
 
+const BACKUP: &str = "backup";
 const UPGRADING: &str = "upgrading from format 1";
 
-const MARKER: &str = "MILLPOND";
+/// The file that says what a directory is.
+pub(crate) const MARKER: &str = "MILLPOND";
 const MARKER_START: &str = "millpond entity data, format ";
 
 /// Why a data directory cannot be used. Each is one sentence that says what to do.
@@ -65,6 +67,24 @@ pub enum DataDirError {
         found: String,
         /// The newest that this build reads.
         supported: String,
+    },
+    /// A backup: serving it would change it.
+    #[error("{path} is a backup: restore it into a new directory, and give that", path = path.display())]
+    IsBackup {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// No backup, or half of one.
+    #[error("{path} is not a complete backup: give a directory that a backup made", path = path.display())]
+    NotABackup {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// Something is there already.
+    #[error("{path} exists already and is not empty: give a new directory", path = path.display())]
+    NotNew {
+        /// The directory asked for.
+        path: PathBuf,
     },
     /// Any other failure of the file system.
     #[error("cannot {operation} the data directory {path}: {source}", path = path.display())]
@@ -148,6 +168,59 @@ pub fn mark_upgrading(path: &Path) -> Result<(), DataDirError> {
 /// [`DataDirError::Io`] and the like; the next opening goes on with the upgrade.
 pub fn mark_current(path: &Path) -> Result<(), DataDirError> {
     write_marker(path, None)
+}
+
+/// Says that the directory is a complete backup.
+///
+/// # Errors
+/// [`DataDirError::Io`] and the like; it is none then.
+pub fn mark_backup(path: &Path) -> Result<(), DataDirError> {
+    write_marker(path, Some(BACKUP))
+}
+
+/// Whether `path` is a complete backup that this build reads.
+///
+/// # Errors
+/// [`DataDirError`], if not.
+pub fn check_backup(path: &Path) -> Result<(), DataDirError> {
+    let not_a_backup = || DataDirError::NotABackup {
+        path: path.to_owned(),
+    };
+    let marker = fs::read_to_string(path.join(MARKER)).map_err(|_| not_a_backup())?;
+    match check_marker(path, &marker) {
+        Err(DataDirError::IsBackup { .. }) => Ok(()),
+        Err(error @ DataDirError::NewerFormat { .. }) => Err(error),
+        Ok(_) | Err(_) => Err(not_a_backup()),
+    }
+}
+
+/// Whether nothing has that name yet.
+///
+/// # Errors
+/// [`DataDirError::NotNew`], if something has.
+pub fn check_new(path: &Path) -> Result<(), DataDirError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Err(DataDirError::NotNew {
+            path: path.to_owned(),
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(path, "read", error)),
+    }
+}
+
+/// Makes sure that `path` is an empty directory: creates it, if need be.
+///
+/// # Errors
+/// [`DataDirError`], also where anything is in it.
+pub fn make_empty(path: &Path) -> Result<(), DataDirError> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => create(path),
+        Err(error) => Err(failed(path, "read", error)),
+        Ok(metadata) if metadata.is_dir() && is_empty(path)? => Ok(()),
+        Ok(_) => Err(DataDirError::NotNew {
+            path: path.to_owned(),
+        }),
+    }
 }
 
 /// Creates the directory and syncs the entry in its parent: a data directory that a power loss
@@ -234,6 +307,9 @@ fn check_marker(path: &Path, marker: &str) -> Result<Found, DataDirError> {
             path: path.to_owned(),
             found: format!("format {format}"),
             supported: format!("format {FORMAT}"),
+        }),
+        Some(FORMAT) if marker.lines().nth(1) == Some(BACKUP) => Err(DataDirError::IsBackup {
+            path: path.to_owned(),
         }),
         Some(FORMAT) if marker.lines().nth(1) == Some(UPGRADING) => Ok(Found::Upgrading),
         Some(FORMAT) => Ok(Found::Current),

@@ -198,6 +198,9 @@ impl<S: Store> Service for EntityService<S> {
             }
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
             Route::Status => Err(Reply::Ready.into()),
+            Route::OpenApi => api::send_openapi(response)
+                .map(|()| Flow::Done)
+                .map_err(Refusal::from),
             Route::Refuse(reply) => Err(reply.into()),
         };
         let reply = match result {

@@ -38,6 +38,7 @@ mod sweeps;
 pub mod commit;
 pub mod store;
 pub mod data_dir;
+pub mod admin;
 pub mod counters;
 pub mod metrics;
 pub mod config;

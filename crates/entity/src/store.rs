@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 pub mod rocksdb;
 mod upgrade;
+pub mod upkeep;
 pub mod memory;
 pub mod faulty;
 #[cfg(system_rocksdb)]
@@ -59,7 +60,7 @@ pub enum CachedRead<R> {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the store failed to {operation}: {cause}")]
 pub struct StoreError {
-    /// What was attempted: `read`, `scan`, `commit` or `sync`.
+    /// What was attempted: `read`, `scan`, `commit`, `sync`, or what `upkeep` does.
     pub operation: &'static str,
     /// The engine's sentence.
     pub cause: String,

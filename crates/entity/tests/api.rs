@@ -390,7 +390,7 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
             ..Faults::default()
         },
     ] {
-        let (_directory, inner) = rocksdb();
+        let (directory, inner) = rocksdb();
         let store = Arc::new(FaultyStore::new(Arc::into_inner(inner).unwrap(), faults));
         let server = TestServer::start(&store, |_, _| {});
         let mut client = server.connect();
@@ -406,6 +406,16 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
         assert_eq!(client.metric("millpond_entity_poisoned "), 1);
         assert_eq!(client.metric("millpond_entity_puts_total "), 2);
         assert_eq!(store.commits(), 3, "a poisoned store is not written to");
+
+        // A restart knows what is really there, and writes again.
+        drop((client, server, store));
+        let store = open(&EntityConfig::new(directory.path().join("data"))).unwrap();
+        let server = TestServer::start(&Arc::new(store), |_, _| {});
+        let mut client = server.connect();
+        assert_eq!(client.get(b"one").body, b"1");
+        assert_eq!(client.get(b"two").body, b"2");
+        assert_eq!(client.put(b"three", b"again"), 201);
+        assert_eq!(client.get(b"three").body, b"again");
     }
 }
 

@@ -9,9 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rocksdb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, CompactionDecision, DB,
-    DBCompressionType, ErrorKind, LogLevel, Options, ReadOptions, ReadTier, SnapshotWithThreadMode,
-    WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, CompactionDecision, DB, DBCompressionType, ErrorKind, LogLevel,
+    Options, ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use super::upgrade;
@@ -35,7 +34,7 @@ pub struct RocksDbMemory {
 
 /// An open data directory.
 pub struct RocksDbStore {
-    db: DB,
+    pub(super) db: DB,
     read_cached: ReadOptions,
     read_all: ReadOptions,
     write_synced: WriteOptions,
@@ -125,23 +124,6 @@ impl Snapshot for RocksDbSnapshot<'_> {
     }
 }
 
-impl RocksDbStore {
-    /// Writes memtables out and merges all tables, which takes away what was deleted, overwritten or
-    /// has ended. Reads and writes go on meanwhile.
-    ///
-    /// # Errors
-    /// When the memtables cannot be written.
-    pub fn compact(&self) -> Result<(), StoreError> {
-        self.db.flush().map_err(|error| failed("flush", error))?;
-        let mut options = CompactOptions::default();
-        // Tables that nothing lies over are rewritten too: they may hold what has ended since.
-        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        self.db
-            .compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
-        Ok(())
-    }
-}
-
 impl Store for RocksDbStore {
     type Snapshot<'a> = RocksDbSnapshot<'a>;
 
@@ -216,7 +198,7 @@ impl Store for RocksDbStore {
     }
 }
 
-fn failed(operation: &'static str, error: rocksdb::Error) -> StoreError {
+pub(super) fn failed(operation: &'static str, error: rocksdb::Error) -> StoreError {
     StoreError {
         operation,
         cause: error.into_string(),

@@ -1,0 +1,115 @@
+//! What an operator does to a data directory: look, check, compact, copy.
+//!
+//! Place: `admin` calls it on a directory that no server runs on; nothing here is on a request's path.
+//! Absent on purpose: repair. What is damaged is restored from a backup.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{BottommostLevelCompaction, CompactOptions};
+
+use super::rocksdb::{RocksDbStore, failed};
+use super::{Snapshot as _, Store as _, StoreError};
+use crate::data_dir::{self, DataDirError};
+use crate::record::Head;
+
+/// What the engine says of itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Statistics {
+    /// Entities, as the engine estimates: what was overwritten or deleted may be counted.
+    pub entities_estimated: u64,
+    /// Bytes that are still needed, as the engine estimates.
+    pub live_bytes_estimated: u64,
+    /// Table files.
+    pub tables: u64,
+    /// Their bytes on the disk.
+    pub tables_bytes: u64,
+}
+
+/// What a whole pass over a directory found.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Checked {
+    /// Entities that are there.
+    pub entities: u64,
+    /// Entities that have ended and are not compacted away yet.
+    pub expired: u64,
+    /// Bytes of ids and values of those that are there.
+    pub bytes: u64,
+    /// Records that this build cannot read.
+    pub unreadable: u64,
+}
+
+impl RocksDbStore {
+    /// Writes memtables out and merges all tables, which takes away what was deleted, overwritten or
+    /// has ended. Reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    /// When the memtables cannot be written.
+    pub fn compact(&self) -> Result<(), StoreError> {
+        self.db.flush().map_err(|error| failed("flush", error))?;
+        let mut options = CompactOptions::default();
+        // Tables that nothing lies over are rewritten too: they may hold what has ended since.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        self.db
+            .compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
+    }
+
+    /// What the engine says of itself.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn statistics(&self) -> Result<Statistics, StoreError> {
+        let property = |name: &str| {
+            let value = self.db.property_int_value(name);
+            let value = value.map_err(|error| failed("count", error))?;
+            Ok(value.unwrap_or(0))
+        };
+        let tables = self.db.live_files();
+        let tables = tables.map_err(|error| failed("count", error))?;
+        Ok(Statistics {
+            entities_estimated: property("rocksdb.estimate-num-keys")?,
+            live_bytes_estimated: property("rocksdb.estimate-live-data-size")?,
+            tables: tables.len() as u64,
+            tables_bytes: tables.iter().map(|table| table.size as u64).sum(),
+        })
+    }
+
+    /// Reads everything: the engine compares each block with its checksum, and each record is taken
+    /// apart.
+    ///
+    /// # Errors
+    /// At the first block that is damaged.
+    pub fn check(&self) -> Result<Checked, StoreError> {
+        let mut checked = Checked::default();
+        self.snapshot().visit(b"\0", None, &mut |key, record| {
+            match Head::split(record) {
+                Ok((head, _)) if head.is_expired() => checked.expired += 1,
+                Ok((_, value)) => {
+                    checked.entities += 1;
+                    checked.bytes += (key.len() + value.len()) as u64;
+                }
+                Err(_) => checked.unreadable += 1,
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(checked)
+    }
+
+    /// Makes the new directory `path` a copy as of now. On one file system tables are linked, not
+    /// copied: they never change. The mark of a backup comes last, so that half a copy is none.
+    ///
+    /// # Errors
+    /// [`DataDirError`]; what is there then can be removed.
+    pub fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        data_dir::check_new(path)?;
+        Checkpoint::new(&self.db)
+            .and_then(|checkpoint| checkpoint.create_checkpoint(path))
+            .map_err(|error| DataDirError::Engine {
+                path: path.to_owned(),
+                cause: error.into_string(),
+            })?;
+        data_dir::mark_backup(path)
+    }
+}

@@ -1,0 +1,158 @@
+//! Backup, restore and upkeep of real data directories.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::Path;
+
+use millpond_entity::record::{Head, Version, encode};
+use millpond_entity::store::rocksdb::RocksDbStore;
+use millpond_entity::store::{Durability, Write};
+use millpond_entity::{DataDirError, EntityConfig, Store, admin, open};
+
+fn open_at(path: &Path) -> Result<RocksDbStore, DataDirError> {
+    open(&EntityConfig::new(path.to_owned()))
+}
+
+fn put(store: &RocksDbStore, key: &[u8], value: &[u8], expires_ms: u64) {
+    let head = Head {
+        version: Version(1),
+        expires_ms,
+        content_type: b"",
+    };
+    let record = encode(&head, value);
+    let write = Write::Put {
+        key,
+        head: b"",
+        value: &record,
+    };
+    store
+        .commit([write].into_iter(), 0, Durability::Synced)
+        .unwrap();
+}
+
+fn value(store: &RocksDbStore, key: &[u8]) -> Option<Vec<u8>> {
+    let read = store.get(key, |record| Head::split(record).unwrap().1.to_vec());
+    read.unwrap()
+}
+
+/// Goal: a backup is what was there when it was made, part in tables and part in the log, and whatever
+/// becomes of the data; restored it can be written to, and the backup stays as it is.
+#[test]
+fn backup_is_restored_as_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let store = open_at(&path("data")).unwrap();
+    for n in 0..500_u16 {
+        put(&store, &n.to_be_bytes(), &[7; 1000], 0);
+        if n == 250 {
+            store.compact().unwrap();
+        }
+    }
+    drop(store);
+    admin::backup(&path("data"), &path("backup")).unwrap();
+
+    let store = open_at(&path("data")).unwrap();
+    for n in 0..500_u16 {
+        put(&store, &n.to_be_bytes(), b"later", 0);
+    }
+    store.compact().unwrap();
+    drop(store);
+    for round in ["once", "twice"] {
+        admin::restore(&path("backup"), &path(round)).unwrap();
+        let store = open_at(&path(round)).unwrap();
+        assert_eq!(store.check().unwrap().entities, 500);
+        for n in 0..500_u16 {
+            assert_eq!(value(&store, &n.to_be_bytes()), Some(vec![7; 1000]));
+        }
+        put(&store, b"more", b"is written here", 0);
+    }
+}
+
+/// Goal: a copy is made of a server that runs, between two writes: nothing acknowledged before it is
+/// missing, nothing written behind it is there.
+#[test]
+fn checkpoint_of_an_open_store_is_one_moment() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open_at(&home.path().join("data")).unwrap();
+    put(&store, b"before", b"1", 0);
+    store.checkpoint(&home.path().join("backup")).unwrap();
+    put(&store, b"after", b"2", 0);
+    admin::restore(&home.path().join("backup"), &home.path().join("copy")).unwrap();
+    let copy = open_at(&home.path().join("copy")).unwrap();
+    assert_eq!(value(&copy, b"before"), Some(b"1".to_vec()));
+    assert_eq!(value(&copy, b"after"), None);
+    assert_eq!(value(&store, b"after"), Some(b"2".to_vec()));
+}
+
+/// Goal: nothing is overwritten, served or taken for a backup that should not be, and each refusal
+/// leaves everything as it was.
+#[test]
+fn wrong_directories_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    put(&open_at(&path("data")).unwrap(), b"k", b"v", 0);
+    admin::backup(&path("data"), &path("backup")).unwrap();
+
+    let error = open_at(&path("backup")).map(drop).unwrap_err();
+    assert!(matches!(error, DataDirError::IsBackup { .. }), "{error}");
+    let error = admin::backup(&path("data"), &path("backup")).unwrap_err();
+    assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
+    let error = admin::restore(&path("backup"), &path("data")).unwrap_err();
+    assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
+    let error = admin::restore(&path("data"), &path("new")).unwrap_err();
+    assert!(matches!(error, DataDirError::NotABackup { .. }), "{error}");
+    assert!(!path("new").exists());
+    let error = admin::restore(&path("nowhere"), &path("new")).unwrap_err();
+    assert!(matches!(error, DataDirError::NotABackup { .. }), "{error}");
+    let running = open_at(&path("data")).unwrap();
+    let error = admin::backup(&path("data"), &path("second")).unwrap_err();
+    assert!(matches!(error, DataDirError::Locked { .. }), "{error}");
+    assert_eq!(value(&running, b"k"), Some(b"v".to_vec()));
+
+    // A restore that was cut off is served by nobody.
+    fs::create_dir(path("part")).unwrap();
+    fs::write(path("part").join("CURRENT"), "MANIFEST-000001\n").unwrap();
+    let error = open_at(&path("part")).map(drop).unwrap_err();
+    assert!(matches!(error, DataDirError::Foreign { .. }), "{error}");
+}
+
+/// Goal: a check counts what is there, and names damage in a table.
+#[test]
+fn check_counts_and_finds_damage() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let store = open_at(&path).unwrap();
+    for n in 0..200_u8 {
+        put(&store, &[n], &[n; 500], 0);
+    }
+    put(&store, b"ended", b"v", 1);
+    let unknown = Write::Put {
+        key: b"unknown",
+        head: b"",
+        value: b"\xff",
+    };
+    store
+        .commit([unknown].into_iter(), 0, Durability::Synced)
+        .unwrap();
+    let checked = store.check().unwrap();
+    assert_eq!((checked.entities, checked.expired), (200, 1));
+    assert_eq!((checked.bytes, checked.unreadable), (200 * 501, 1));
+    store.compact().unwrap();
+    assert_eq!(store.check().unwrap().expired, 0);
+    let statistics = store.statistics().unwrap();
+    assert_eq!(statistics.entities_estimated, 201);
+    assert!(statistics.tables == 1 && statistics.tables_bytes > 0);
+    drop(store);
+
+    for entry in fs::read_dir(&path).unwrap() {
+        let table = entry.unwrap().path();
+        if table.extension().is_some_and(|kind| kind == "sst") {
+            let mut bytes = fs::read(&table).unwrap();
+            bytes[100] ^= 0xff;
+            fs::write(&table, bytes).unwrap();
+        }
+    }
+    let error = open_at(&path).unwrap().check().unwrap_err();
+    assert_eq!(error.operation, "scan");
+}

@@ -1,0 +1,191 @@
+//! The served description against the server: what it promises is provoked, and what is provoked is
+//! in it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millpond_entity::Store;
+use millpond_entity::store::faulty::{Faults, FaultyStore};
+use millpond_entity::store::memory::MemoryStore;
+use serde_json::Value;
+use support::{Client, Reply, TestServer};
+
+/// Path, method and status.
+type Answer = (String, String, u16);
+
+/// The description, and what was found of it.
+struct Check {
+    description: Value,
+    seen: BTreeSet<Answer>,
+}
+
+fn ask(client: &mut Client, method: &str, target: &str, field: &str, body: &[u8]) -> Reply {
+    let length = body.len();
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{field}Content-Length: {length}\r\n\r\n");
+    client.send(head.as_bytes()).unwrap();
+    client.send(body).unwrap();
+    client.read_reply(method == "HEAD").unwrap().unwrap()
+}
+
+impl Check {
+    fn responses(&self) -> impl Iterator<Item = (Answer, &Value)> {
+        let paths = self.description["paths"].as_object().unwrap();
+        paths.iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().iter();
+            methods.flat_map(move |(method, operation)| {
+                let responses = operation["responses"].as_object().unwrap().iter();
+                responses.map(move |(status, response)| {
+                    let method = method.to_uppercase();
+                    let answer = (path.clone(), method, status.parse().unwrap());
+                    (answer, response)
+                })
+            })
+        })
+    }
+
+    /// The answer is described, with its type and its fields.
+    fn note(&mut self, method: &str, target: &str, reply: &Reply) {
+        let path = target.split('?').next().unwrap();
+        let answer = (path.to_owned(), method.to_owned(), reply.status);
+        let described = self.responses().find(|(described, _)| *described == answer);
+        let (_, response) = described.unwrap_or_else(|| panic!("{answer:?} is not described"));
+        if let Some(fields) = response["headers"].as_object() {
+            for (name, _) in fields {
+                let found = reply.field(name);
+                assert!(found.is_some(), "{answer:?} lacks {name}");
+            }
+        }
+        let types: Vec<&String> = response["content"]
+            .as_object()
+            .map_or(Vec::new(), |content| content.keys().collect());
+        match reply.field("Content-Type") {
+            None => assert_eq!(types, [""; 0], "{answer:?} has no type"),
+            Some(found) => assert!(
+                types.iter().any(|name| *name == found || *name == "*/*"),
+                "{answer:?} is {found}, described as {types:?}"
+            ),
+        }
+        self.seen.insert(answer);
+    }
+
+    fn provoke(&mut self, client: &mut Client, requests: &[(&str, &str, &str, u16)]) {
+        for &(method, target, field, status) in requests {
+            let body: &[u8] = match (method, status) {
+                ("PUT", 413) => &[0; 2000],
+                ("PUT", _) => b"value",
+                _ => b"",
+            };
+            let reply = ask(client, method, target, field, body);
+            assert_eq!(reply.status, status, "{method} {target} {field}");
+            self.note(method, target, &reply);
+        }
+    }
+}
+
+const ENTITY: &str = "/v0/entity?id=a";
+const NO_ID: &str = "/v0/entity";
+const RANGE: &str = "/v0/entities?start=a&end=b";
+const NO_START: &str = "/v0/entities";
+const STATUS: &str = "/v0/status";
+const OTHER: &str = "If-Match: \"other\"\r\n";
+const ANY: &str = "If-None-Match: *\r\n";
+
+/// What a server that works answers, in this order; the range is asked for apart.
+const WORKING: [(&str, &str, &str, u16); 21] = [
+    ("GET", STATUS, "", 200),
+    ("HEAD", STATUS, "", 200),
+    ("GET", ENTITY, "", 404),
+    ("HEAD", ENTITY, "", 404),
+    ("GET", NO_ID, "", 400),
+    ("HEAD", NO_ID, "", 400),
+    ("PUT", NO_ID, "", 400),
+    ("DELETE", NO_ID, "", 400),
+    ("GET", NO_START, "", 400),
+    ("HEAD", NO_START, "", 400),
+    ("PUT", ENTITY, "", 201),
+    ("PUT", ENTITY, ANY, 412),
+    ("GET", ENTITY, "", 200),
+    ("HEAD", ENTITY, "", 200),
+    ("GET", ENTITY, ANY, 304),
+    ("HEAD", ENTITY, ANY, 304),
+    ("GET", ENTITY, OTHER, 412),
+    ("HEAD", ENTITY, OTHER, 412),
+    ("DELETE", ENTITY, OTHER, 412),
+    ("DELETE", ENTITY, "", 202),
+    ("HEAD", RANGE, "", 200),
+];
+
+/// What one answers whose disk fails.
+const FAILING: [(&str, &str, &str, u16); 7] = [
+    ("PUT", ENTITY, "", 503),
+    ("DELETE", ENTITY, "", 503),
+    ("GET", ENTITY, "", 503),
+    ("HEAD", ENTITY, "", 503),
+    ("GET", RANGE, "", 503),
+    ("GET", STATUS, "", 503),
+    ("HEAD", STATUS, "", 503),
+];
+
+/// Goal: nothing is described that the server does not do, and each of its answers is described.
+#[test]
+fn description_and_server_agree() {
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
+        config.value_bytes_max = 1000;
+    });
+    let mut client = server.connect();
+    let reply = client.request("GET", "/openapi.json", b"");
+    let mut check = Check {
+        description: serde_json::from_slice(&reply.body).unwrap(),
+        seen: BTreeSet::new(),
+    };
+    check.note("GET", "/openapi.json", &reply);
+    check.provoke(&mut client, &[("HEAD", "/openapi.json", "", 200)]);
+    check.provoke(&mut client, &WORKING);
+    // Its chunks are another test's matter (`range`): here the head is enough.
+    let range = ask(&mut server.connect(), "GET", RANGE, "", b"");
+    assert_eq!(range.status, 200);
+    check.note("GET", RANGE, &range);
+    // This one closes its connection.
+    check.provoke(&mut server.connect(), &[("PUT", ENTITY, "", 413)]);
+
+    let faults = Faults {
+        failed_sync: Some(1),
+        failed_reads: true,
+        ..Faults::default()
+    };
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), faults));
+    let server = TestServer::start(&store, |_, _| {});
+    check.provoke(&mut server.connect(), &FAILING);
+    assert_eq!(store.engine().name, "memory");
+
+    let described: BTreeSet<Answer> = check.responses().map(|(answer, _)| answer).collect();
+    assert_eq!(described, check.seen);
+}
+
+/// Goal: every reference in the description leads somewhere.
+#[test]
+fn references_lead_somewhere() {
+    fn visit(root: &Value, value: &Value, count: &mut usize) {
+        match value {
+            Value::Object(fields) => {
+                if let Some(Value::String(reference)) = fields.get("$ref") {
+                    let pointer = reference.strip_prefix('#').unwrap();
+                    assert!(root.pointer(pointer).is_some(), "{reference}");
+                    *count += 1;
+                }
+                fields.values().for_each(|value| visit(root, value, count));
+            }
+            Value::Array(values) => values.iter().for_each(|value| visit(root, value, count)),
+            _ => {}
+        }
+    }
+    let description: Value = serde_json::from_str(include_str!("../src/openapi.json")).unwrap();
+    let mut count = 0;
+    visit(&description, &description, &mut count);
+    assert!(count > 10, "{count} references");
+}
