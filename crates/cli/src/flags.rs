@@ -9,6 +9,8 @@ mod compare;
 mod compatible;
 mod connections;
 mod cookies;
+#[cfg(feature = "entity")]
+mod entity;
 mod expectations;
 mod find_max;
 mod limits;
@@ -71,6 +73,8 @@ enum Command {
     Allocators(allocators::AllocatorsFlags),
     Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
+    #[cfg(feature = "entity")]
+    Entity(entity::EntityFlags),
     Load(merge::LoadJob),
     Profile(profile::ProfileFlags),
     Proxy(Box<proxy::ProxyFlags>),
@@ -85,6 +89,8 @@ impl Cli {
             Command::Allocators(flags) => flags.run(),
             Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
+            #[cfg(feature = "entity")]
+            Command::Entity(flags) => flags.run(),
             Command::Load(flags) => flags.run(),
             Command::Profile(flags) => flags.run(),
             Command::Proxy(flags) => flags.run(),

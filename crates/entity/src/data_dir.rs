@@ -69,13 +69,13 @@ pub enum DataDirError {
         supported: String,
     },
     /// A backup: serving it would change it.
-    #[error("{path} is a backup: restore it into a new directory, and give that", path = path.display())]
+    #[error("{path} is a backup: restore it into a new directory with `millpond entity restore`, and give that", path = path.display())]
     IsBackup {
         /// The directory asked for.
         path: PathBuf,
     },
     /// No backup, or half of one.
-    #[error("{path} is not a complete backup: give a directory that a backup made", path = path.display())]
+    #[error("{path} is not a complete backup: give a directory that `millpond entity backup` made", path = path.display())]
     NotABackup {
         /// The directory asked for.
         path: PathBuf,

@@ -9,6 +9,7 @@ mod support;
 mod tls;
 mod usage;
 mod serve;
+mod entity;
 mod hand_over;
 mod forbidden;
 mod logs;

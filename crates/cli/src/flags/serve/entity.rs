@@ -22,7 +22,22 @@ pub(super) struct EntityFlags {
     data: PathBuf,
     /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
     /// when power fails
-    #[arg(long, value_name = "always|interval:MS|off", default_value_t = SyncPolicy::Always)]
+    ///
+    /// always: when its log is on the disk. Nothing that was acknowledged is lost, whatever fails but
+    /// the disk itself. Writes that wait while a sync runs share the next one.
+    /// interval:MS: when the kernel has its log, which is synced MS milliseconds later at the most. The
+    /// death of the server loses nothing; the loss of power, or a crash of the kernel, loses what was
+    /// acknowledged in the last MS milliseconds and while the last sync ran.
+    /// off: when the kernel has its log. The death of the server loses nothing; the loss of power loses
+    /// what the kernel had not yet written, by default up to half a minute.
+    /// Under all three a failed write or sync ends writing: they are refused with 503 until a restart,
+    /// which reads back what is really there.
+    #[arg(
+        long,
+        value_name = "always|interval:MS|off",
+        default_value_t = SyncPolicy::Always,
+        verbatim_doc_comment
+    )]
     sync: SyncPolicy,
     /// Memory for values that are read, shared out among the shards; a quarter of it more for the
     /// blocks and indexes of the engine
@@ -76,6 +91,24 @@ mod tests {
         assert_eq!(flags.cache, library.cache_bytes);
         assert_eq!(flags.memtable, library.memtable_bytes);
         assert_eq!(flags.max_value, library.value_bytes_max);
+    }
+
+    /// Goal: whoever asks for help about `--sync` reads what each choice can lose.
+    #[test]
+    fn help_says_what_can_be_lost() {
+        let mut command = clap::Command::new("entity");
+        command = EntityFlags::augment_args(command);
+        // Wrapped as wide as the terminal is.
+        let help = command.render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "Nothing that was acknowledged is lost",
+            "acknowledged in the last MS milliseconds",
+            "what the kernel had not yet written",
+            "refused with 503 until a restart",
+        ] {
+            assert!(help.contains(part), "{part} in {help}");
+        }
     }
 
     /// Goal: what the store cannot do is refused with the flag's name and what to write in its place.

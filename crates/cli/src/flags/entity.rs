@@ -1,0 +1,177 @@
+//! `millpond entity`: upkeep of a data directory that no server runs on.
+
+use crate::output::{self, Exit, Failure, JsonFile};
+use clap::{Args, Subcommand};
+use millpond_entity::store::rocksdb::RocksDbStore;
+use millpond_entity::{EntityConfig, Store, admin, open};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Look after a data directory of the entity server: stats, check, compact, backup, restore
+///
+/// No server may run on it meanwhile: the engine's lock sees to that.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  millpond entity stats --data ./data
+  millpond entity check --data ./data
+  millpond entity compact --data ./data
+  millpond entity backup --data ./data ./backup-monday
+  millpond entity restore ./backup-monday --data ./data-again")]
+pub(crate) struct EntityFlags {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    /// What is in it, as the engine estimates
+    Stats(Look),
+    /// Read everything and compare it with its checksums; status 1 if anything is damaged
+    Check(Look),
+    /// Take away what was overwritten or deleted, or has ended; needs room for the largest tables twice
+    Compact(Directory),
+    /// Copy it into a new directory; on the same file system its tables are linked, not copied
+    Backup {
+        #[command(flatten)]
+        directory: Directory,
+        /// The new directory; the one it stands in has to exist
+        #[arg(value_name = "BACKUP")]
+        backup: PathBuf,
+    },
+    /// Copy a backup into a new directory, for a server to run on
+    Restore {
+        /// What `backup` made
+        #[arg(value_name = "BACKUP")]
+        backup: PathBuf,
+        #[command(flatten)]
+        directory: Directory,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Directory {
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "millpond-data")]
+    data: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct Look {
+    #[command(flatten)]
+    directory: Directory,
+    /// Write the figures to FILE as well
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
+    json: Option<JsonFile>,
+}
+
+impl EntityFlags {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        match self.job {
+            Job::Stats(look) => stats(&look),
+            Job::Check(look) => check(&look),
+            Job::Compact(directory) => compact(&directory.data),
+            Job::Backup { directory, backup } => {
+                existing(&directory.data)?;
+                admin::backup(&directory.data, &backup).map_err(Failure::failed)?;
+                output::print(format_args!("{} is complete\n", backup.display()))?;
+                Ok(Exit::Success)
+            }
+            Job::Restore { backup, directory } => {
+                admin::restore(&backup, &directory.data).map_err(Failure::failed)?;
+                let (data, backup) = (directory.data.display(), backup.display());
+                output::print(format_args!("{data} holds what {backup} does\n"))?;
+                Ok(Exit::Success)
+            }
+        }
+    }
+}
+
+/// A server makes what is missing; who looks after a directory has mistyped it.
+fn existing(data: &Path) -> Result<(), Failure> {
+    match data.join("MILLPOND").exists() {
+        true => Ok(()),
+        false => Err(Failure::failed(format_args!(
+            "{} is no data directory: give --data the one that the server was given",
+            data.display()
+        ))),
+    }
+}
+
+fn open_existing(data: &Path) -> Result<RocksDbStore, Failure> {
+    existing(data)?;
+    open(&EntityConfig::new(data.to_owned())).map_err(Failure::failed)
+}
+
+fn stats(look: &Look) -> Result<Exit, Failure> {
+    let store = open_existing(&look.directory.data)?;
+    let found = store.statistics().map_err(Failure::failed)?;
+    let engine = store.engine();
+    output::print(format_args!(
+        "entities  about {}\ntables    {}, {} bytes\nneeded    about {} bytes\nengine    {} {} ({})\n",
+        found.entities_estimated,
+        found.tables,
+        found.tables_bytes,
+        found.live_bytes_estimated,
+        engine.name,
+        engine.version,
+        engine.linkage
+    ))?;
+    write(
+        look,
+        &json!({
+            "entities_estimated": found.entities_estimated,
+            "tables": found.tables,
+            "tables_bytes": found.tables_bytes,
+            "live_bytes_estimated": found.live_bytes_estimated,
+            "engine": engine.name,
+            "engine_version": engine.version,
+        }),
+    )?;
+    Ok(Exit::Success)
+}
+
+fn check(look: &Look) -> Result<Exit, Failure> {
+    let store = open_existing(&look.directory.data)?;
+    let found = store.check().map_err(|error| {
+        Failure::failed(format_args!("{error}; restore the newest good backup"))
+    })?;
+    output::print(format_args!(
+        "entities    {}\nbytes       {}\nended       {}\nunreadable  {}\n",
+        found.entities, found.bytes, found.expired, found.unreadable
+    ))?;
+    write(
+        look,
+        &json!({
+            "entities": found.entities,
+            "value_and_id_bytes": found.bytes,
+            "expired": found.expired,
+            "unreadable": found.unreadable,
+        }),
+    )?;
+    Ok(match found.unreadable {
+        0 => Exit::Success,
+        _ => Exit::Failed,
+    })
+}
+
+fn compact(data: &Path) -> Result<Exit, Failure> {
+    let store = open_existing(data)?;
+    let bytes = || -> Result<u64, Failure> {
+        let found = store.statistics().map_err(Failure::failed)?;
+        Ok(found.tables_bytes)
+    };
+    let before = bytes()?;
+    store.compact().map_err(Failure::failed)?;
+    let after = bytes()?;
+    output::print(format_args!(
+        "tables took {before} bytes and take {after}\n"
+    ))?;
+    Ok(Exit::Success)
+}
+
+fn write(look: &Look, figures: &serde_json::Value) -> Result<(), Failure> {
+    match &look.json {
+        Some(file) => file.write(&format!("{figures}\n")),
+        None => Ok(()),
+    }
+}
