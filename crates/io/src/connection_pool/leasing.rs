@@ -32,7 +32,12 @@ impl ConnectionPool {
         };
         state.counters.misses += 1;
         let limit = state.target.waiters_max;
-        if state.waiters.count() >= limit {
+        // Who waits for a connection of its own to open is not in anybody's queue.
+        let openable = state
+            .target
+            .connections_max
+            .saturating_sub(state.leased_count);
+        if state.waiters.count() >= limit.saturating_add(openable) {
             state.counters.refused += 1;
             return Acquired::Failed(AcquireError::QueueFull { limit });
         }

@@ -308,23 +308,32 @@ fn handshakes_that_fail_are_told_apart() {
     }
 }
 
-/// Goal: with every connection taken by an upstream that is silent, and nobody allowed to wait, the
-/// next request is told that it was the proxy's limit, and when to come again.
+/// Goal: with its only connection taken by a request, and nobody allowed to wait, the next request is told
+/// that it was the proxy's limit, and when to come again; the first one gets its answer all the same.
 #[test]
 fn a_full_upstream_is_the_proxys_limit() {
     let tls = Tls {
         client: false,
         upstream: false,
     };
-    let upstream = start_upstream(tls, |peer, _| while peer.head().is_some() {});
+    let is_released = Arc::<AtomicBool>::default();
+    let for_upstream = Arc::clone(&is_released);
+    let upstream = start_upstream(tls, move |peer, _| {
+        while peer.head().is_some() {
+            while !for_upstream.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine");
+        }
+    });
     let (server, _control) = start_proxy(tls, &upstream, Limits::default(), |config| {
         config.tries_max = 1;
         config.connections_max = 1;
         config.pending_max = 0;
     });
-    let mut silent = connect(&server, tls);
-    silent.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until(|| value_of(&metrics(&server, tls), &outstanding(&upstream)) == 1);
+    let mut first = connect(&server, tls);
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until(|| upstream.connections.load(Ordering::SeqCst) == 1);
     let answer = connect(&server, tls).ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let said = answer.header("proxy-status").unwrap_or_default();
     assert_eq!(answer.status, 503, "{}", answer.text());
@@ -333,7 +342,8 @@ fn a_full_upstream_is_the_proxys_limit() {
         "{said}"
     );
     assert!(answer.header("retry-after").is_some());
-    drop(silent);
+    is_released.store(true, Ordering::SeqCst);
+    assert_eq!(first.response().text(), "fine");
     expect_nothing_left(&server, tls, &upstream);
 }
 
