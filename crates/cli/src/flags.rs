@@ -112,6 +112,13 @@ fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
+/// The words this was started with, as a record keeps them.
+fn command_line() -> Vec<String> {
+    std::env::args_os()
+        .map(|word| word.display().to_string())
+        .collect()
+}
+
 /// The value that `--pools` takes, as help shows it.
 const POOLS_VALUE: &str = "on|off|arena-only|checked[,guard][,fail=N]";
 

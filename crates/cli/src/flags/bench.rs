@@ -3,11 +3,12 @@
 mod loopback;
 
 use super::subject_target::own_program;
-use super::{interrupt_flag, parse_count};
+use super::{command_line, interrupt_flag, parse_count};
 use crate::output::{self, Exit, Failure, JsonFile, Progress};
 use clap::{Args, Subcommand};
 use loopback::LoopbackFlags;
-use millpond_bench::{BenchConfig, BenchError, BenchEvent, BenchOutcome, Program};
+use millpond_bench::record::VerdictRecord;
+use millpond_bench::{BenchConfig, BenchError, BenchEvent, Program};
 use std::path::PathBuf;
 
 /// Small programs that show what one part costs
@@ -102,7 +103,11 @@ impl PoolsFlags {
         if let Some(file) = &self.json {
             file.write(&outcome.record.to_json().map_err(Failure::failed)?)?;
         }
-        Ok(exit_of(&outcome))
+        Ok(exit_of(
+            outcome.interrupted,
+            !outcome.failures.is_empty(),
+            &outcome.record.verdict,
+        ))
     }
 
     fn config(&self) -> Result<BenchConfig, Failure> {
@@ -118,20 +123,18 @@ impl PoolsFlags {
         config.repetitions = self.repetitions.unwrap_or(config.repetitions);
         config.seed = self.seed.unwrap_or(config.seed);
         config.flamegraph.clone_from(&self.flamegraph);
-        config.command = std::env::args_os()
-            .map(|word| word.display().to_string())
-            .collect();
+        config.command = command_line();
         Ok(config)
     }
 }
 
-/// A candidate that failed is missing from the answer, so the answer is not the one asked for.
-fn exit_of(outcome: &BenchOutcome) -> Exit {
-    if outcome.interrupted {
+/// What failed is missing from the answer, so the answer is not the one asked for.
+fn exit_of(is_interrupted: bool, has_failed: bool, verdict: &VerdictRecord) -> Exit {
+    if is_interrupted {
         Exit::Interrupted
-    } else if !outcome.failures.is_empty() {
+    } else if has_failed {
         Exit::Failed
-    } else if outcome.record.verdict.is_trusted() {
+    } else if verdict.is_trusted() {
         Exit::Success
     } else {
         Exit::NotTrusted

@@ -7,7 +7,7 @@ pub(super) mod subject;
 
 use super::baseline::{self, BaselineFlags};
 use super::subject_target::{SubjectTarget, launcher};
-use super::{interrupt_flag, parse_count, parse_duration_ns};
+use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
 use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target};
@@ -186,9 +186,7 @@ impl CompareFlags {
             Preset::as_entity(&mut config, self.preset.preset_share);
         }
         config.commit = option_env!("MILLPOND_COMMIT").map(str::to_owned);
-        config.command = std::env::args_os()
-            .map(|word| word.display().to_string())
-            .collect();
+        config.command = command_line();
         Ok(config)
     }
 

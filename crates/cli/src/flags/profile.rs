@@ -3,7 +3,7 @@
 use super::compare::load_command::LoadCommandFlags;
 use super::compare::subject::SubjectFlags;
 use super::subject_target::{SubjectTarget, launcher};
-use super::{interrupt_flag, parse_bytes, parse_count, parse_duration_ns};
+use super::{command_line, interrupt_flag, parse_bytes, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::Args;
 use millpond_lab::profile::{ProcessConfig, ProfileConfig, ProfileOutcome, Unwind};
@@ -118,7 +118,6 @@ impl ProfileFlags {
     }
 
     fn job(&self) -> Result<Job, Failure> {
-        let words = std::env::args_os().map(|word| word.display().to_string());
         if let Some(pid) = self.pid {
             let url = match &self.url {
                 Some(url) => Some(millpond_lab::Url::parse(url).map_err(Failure::usage)?),
@@ -132,7 +131,7 @@ impl ProfileFlags {
                 unwind: self.unwind,
                 samples_per_s: self.samples_per_s,
                 out: self.out.clone(),
-                command: words.collect(),
+                command: command_line(),
             }));
         }
         let mut config = ProfileConfig::new(self.target()?, launcher()?);
@@ -154,7 +153,7 @@ impl ProfileFlags {
         config.sample_bytes = self.sample_bytes.unwrap_or(config.sample_bytes);
         config.out.clone_from(&self.out);
         config.seed = self.seed;
-        config.command = words.collect();
+        config.command = command_line();
         Ok(Job::Server(Box::new(config)))
     }
 

@@ -1,12 +1,13 @@
 //! `millpond bench loopback`: client and server in one process.
 
-use super::parse_repetitions;
+use super::{exit_of, parse_repetitions};
 use crate::flags::compare::parse_setting;
-use crate::flags::{interrupt_flag, parse_bytes, parse_count};
+use crate::flags::subject_target::own_program;
+use crate::flags::{command_line, interrupt_flag, parse_bytes, parse_count};
 use crate::output::{self, Exit, Failure, JsonFile, Progress};
 use clap::Args;
 use millpond_bench::BenchError;
-use millpond_bench::loopback::{LoopbackConfig, LoopbackEvent, LoopbackOutcome, report, run};
+use millpond_bench::loopback::{LoopbackConfig, LoopbackEvent, report, run};
 use millpond_http::DriverChoice;
 use millpond_measure::record::PoolSetting;
 
@@ -120,14 +121,16 @@ impl LoopbackFlags {
         if let Some(file) = &self.json {
             file.write(&outcome.record.to_json().map_err(Failure::failed)?)?;
         }
-        Ok(exit_of(&outcome))
+        let has_failed = !outcome.failures.is_empty() || outcome.record.failures() > 0;
+        Ok(exit_of(
+            outcome.interrupted,
+            has_failed,
+            &outcome.record.verdict,
+        ))
     }
 
     fn config(&self) -> Result<LoopbackConfig, Failure> {
-        let launcher = std::env::current_exe().map_err(|error| {
-            Failure::failed(format!("this program cannot find its own file: {error}"))
-        })?;
-        let mut config = LoopbackConfig::new(launcher);
+        let mut config = LoopbackConfig::new(own_program()?);
         config.connections = self.connections;
         config.iterations = self.iterations;
         config.threads = self.threads;
@@ -142,23 +145,8 @@ impl LoopbackFlags {
         config.request_bytes = self.request_bytes;
         config.response_bytes = self.response_bytes;
         config.seed = self.seed.unwrap_or(config.seed);
-        config.command = std::env::args_os()
-            .map(|word| word.display().to_string())
-            .collect();
+        config.command = command_line();
         Ok(config)
-    }
-}
-
-/// What failed is missing from the answer, so the answer is not the one asked for.
-fn exit_of(outcome: &LoopbackOutcome) -> Exit {
-    if outcome.interrupted {
-        Exit::Interrupted
-    } else if !outcome.failures.is_empty() || outcome.record.failures() > 0 {
-        Exit::Failed
-    } else if outcome.record.verdict.is_trusted() {
-        Exit::Success
-    } else {
-        Exit::NotTrusted
     }
 }
 
