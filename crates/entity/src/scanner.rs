@@ -21,7 +21,9 @@ use std::time::Instant;
 use millpond_http::RequestToken;
 use millpond_http::log::{self, LogLevel};
 use millpond_io::{Mailbox, MailboxSender, Waker};
-use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode, flush_remote_frees};
+use millpond_mempool::{
+    BlockPool, Buffer, POOLED_BYTES_MAX, PoolError, PoolMode, flush_remote_frees,
+};
 
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
@@ -30,7 +32,7 @@ use crate::store::{Snapshot, Store};
 use crate::sweeps::Sweeps;
 
 /// What a turn holds at most, or one record if that is larger: the largest block that is pooled.
-const TURN_BYTES: usize = 32 * 1024;
+const TURN_BYTES: usize = POOLED_BYTES_MAX;
 
 /// Records that a turn looks at, at most: so many small ones take a millisecond or two, which
 /// others wait for.

@@ -9,10 +9,7 @@
 //! size.
 //! Absent on purpose: looking at what is kept as one piece of memory.
 
-use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};
-
-/// The largest block that is pooled.
-const BLOCK_BYTES: usize = 32 * 1024;
+use millpond_mempool::{BlockPool, Buffer, POOLED_BYTES_MAX, Pool, PoolError, Pooled};
 
 /// See the module. Never empty.
 #[derive(Debug)]
@@ -35,7 +32,7 @@ impl KeptInput {
             match place {
                 Some(input) => {
                     let room_bytes = match input.next {
-                        None => BLOCK_BYTES.saturating_sub(input.bytes.len()),
+                        None => POOLED_BYTES_MAX.saturating_sub(input.bytes.len()),
                         Some(_) => 0,
                     };
                     let (now, later) = arrived.split_at(room_bytes.min(arrived.len()));
@@ -44,7 +41,7 @@ impl KeptInput {
                     place = &mut input.next;
                 }
                 None => {
-                    let (now, later) = arrived.split_at(BLOCK_BYTES.min(arrived.len()));
+                    let (now, later) = arrived.split_at(POOLED_BYTES_MAX.min(arrived.len()));
                     let mut bytes = Buffer::with_capacity(blocks, now.len())?;
                     bytes.append_within_capacity(now);
                     let input = place.insert(pool.insert(Self { bytes, next: None })?);
@@ -93,8 +90,8 @@ impl KeptInput {
         let Some(next) = self.next.as_deref_mut() else {
             return Ok(());
         };
-        let room_bytes = match BLOCK_BYTES.saturating_sub(self.bytes.len()) {
-            0 => BLOCK_BYTES,
+        let room_bytes = match POOLED_BYTES_MAX.saturating_sub(self.bytes.len()) {
+            0 => POOLED_BYTES_MAX,
             room_bytes => room_bytes,
         };
         let moved_bytes = room_bytes.min(next.bytes.len());

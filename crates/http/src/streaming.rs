@@ -16,15 +16,17 @@ use crate::client::PART_BYTES_MAX;
 use crate::encode::CHUNK_FRAMING_BYTES_MAX;
 use crate::service::Wants;
 use crate::status::StatusCode;
-use millpond_mempool::Buffer;
+use millpond_mempool::{Buffer, POOLED_BYTES_MAX};
 
 /// Output of an exchange in parts between two sends: the largest block that is pooled.
-pub(crate) const STREAM_OUTPUT_BYTES: usize = 32 * 1024;
+pub(crate) const STREAM_OUTPUT_BYTES: usize = POOLED_BYTES_MAX;
 
-/// How much more a connection's output takes before it outgrows its block. The framing of a chunk
-/// and of the last one is put aside.
+/// Put aside in an output: the framing of a chunk, and of the last one.
+pub(crate) const FRAMING_BYTES: usize = 2 * CHUNK_FRAMING_BYTES_MAX;
+
+/// How much more an output takes before it outgrows its block.
 pub(crate) fn room_bytes(output: &Buffer) -> usize {
-    STREAM_OUTPUT_BYTES.saturating_sub(output.len() + 2 * CHUNK_FRAMING_BYTES_MAX)
+    STREAM_OUTPUT_BYTES.saturating_sub(output.len() + FRAMING_BYTES)
 }
 
 /// Whether the longest part of an upstream's answer finds room in the output's block.

@@ -96,5 +96,6 @@ pub use pages::with_rights_of_its_mapping;
 pub use pin_slab::PinSlab;
 pub use pool::{Pool, Pooled};
 pub use pool_mode::{PoolMode, PoolModeError};
+pub use size_class::POOLED_BYTES_MAX;
 pub use slab::{Handle, Slab};
 pub use violation::{Origin, Violation};

@@ -13,8 +13,9 @@
 //! Absent on purpose: a class for requests over 32 KiB. Two blocks of a class must fit a chunk.
 use crate::chunk::CHUNK_BYTES;
 
-/// The largest block of a class. Two fill a chunk.
-pub(crate) const POOLED_BYTES_MAX: usize = 32 * 1024;
+/// The largest block that is kept for the next who asks; larger ones are malloc's each time.
+// Two fill a chunk.
+pub const POOLED_BYTES_MAX: usize = 32 * 1024;
 /// The smallest block, the step between small classes, and every block's alignment.
 pub(crate) const BLOCK_ALIGN_BYTES: usize = 16;
 

@@ -3,12 +3,12 @@
 use super::exchange::{
     ExchangeFailure, ExchangeReport, FailureCause, OutgoingRequest, Phase, Timeouts,
 };
-use super::shard_client::{ExchangeWriteError, FRAMING_BYTES, outgoing_of};
+use super::shard_client::{ExchangeWriteError, outgoing_of};
 use crate::body::BodyDecoder;
 use crate::encode::{encode_chunk, encode_last_chunk};
 use crate::kept_input::KeptInput;
 use crate::method::Method;
-use crate::streaming::STREAM_OUTPUT_BYTES;
+use crate::streaming::{FRAMING_BYTES, STREAM_OUTPUT_BYTES, room_bytes};
 use millpond_io::connection_pool::{PoolKey, WaiterId};
 use millpond_io::{SocketId, TimerId};
 use millpond_mempool::{BlockPool, Buffer, Pooled};
@@ -199,7 +199,7 @@ impl Exchange {
     /// How much may be written now; who is told "nothing" is told of room later.
     pub(super) fn room_bytes(&mut self) -> usize {
         let has_overflow = !self.overflow.is_empty();
-        let free_bytes = STREAM_OUTPUT_BYTES.saturating_sub(self.output.len() + FRAMING_BYTES);
+        let free_bytes = room_bytes(&self.output);
         if self.is_blocked || has_overflow || free_bytes < ROOM_BYTES_MIN {
             self.wants_room = true;
             return 0;

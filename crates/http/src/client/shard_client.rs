@@ -15,7 +15,6 @@
 
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
 use super::running::{Exchange, Outgoing, Stage};
-use crate::encode::CHUNK_FRAMING_BYTES_MAX;
 use crate::head::{Framing, HeadFields};
 use crate::kept_input::KeptInput;
 use crate::limits::Limits;
@@ -198,14 +197,7 @@ impl Client {
         part: &[u8],
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
-        let shared = &mut *self.shared.borrow_mut();
-        let handle = Handle::from_bits(id.0);
-        let exchange = shared.exchanges.get_mut(handle);
-        exchange
-            .ok_or(ExchangeWriteError::Gone)?
-            .write(part, blocks)?;
-        shared.note(handle);
-        Ok(())
+        self.go_on(id, |exchange| exchange.write(part, blocks))
     }
 
     /// How much [`Self::write`] should be given now; 0: [`super::ExchangeEvent::Room`] will come.
@@ -223,12 +215,19 @@ impl Client {
         trailers: &[(&str, &[u8])],
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
+        self.go_on(id, |exchange| exchange.finish(trailers, blocks))
+    }
+
+    /// Does something with an exchange, which is looked at when the tick ends.
+    fn go_on(
+        &self,
+        id: ExchangeId,
+        act: impl FnOnce(&mut Exchange) -> Result<(), ExchangeWriteError>,
+    ) -> Result<(), ExchangeWriteError> {
         let shared = &mut *self.shared.borrow_mut();
         let handle = Handle::from_bits(id.0);
         let exchange = shared.exchanges.get_mut(handle);
-        exchange
-            .ok_or(ExchangeWriteError::Gone)?
-            .finish(trailers, blocks)?;
+        act(exchange.ok_or(ExchangeWriteError::Gone)?)?;
         shared.note(handle);
         Ok(())
     }
@@ -367,9 +366,6 @@ fn is_unframed(head: &[u8]) -> bool {
         line.ends_with(b"\r\n") && line.len() > 2 && !is_framing
     })
 }
-
-/// What [`Exchange::room_bytes`] counts for the framing of a chunk and of the last one.
-pub(super) const FRAMING_BYTES: usize = 2 * CHUNK_FRAMING_BYTES_MAX;
 
 /// How the body of a request goes out.
 pub(super) const fn outgoing_of(body: Framing) -> Outgoing {
