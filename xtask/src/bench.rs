@@ -25,7 +25,8 @@ mod pools;
 mod candidates;
 mod redis;
 
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 use figure::Figure;
 use machine::Machine;
 use std::path::PathBuf;
@@ -166,7 +167,7 @@ fn measure_parts(
 fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
     if !run_command(
         build_command(bench.plan.smoke, MILLPOND).arg("--no-default-features"),
-        &mut TestCount::default(),
+        &mut TestTally::default(),
     )? {
         return Err("millpond does not build without its default features".to_owned());
     }
@@ -175,7 +176,7 @@ fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
         .map_err(|error| format!("{} cannot be written: {error}", aside.display()))?;
     match run_command(
         &mut build_command(bench.plan.smoke, MILLPOND),
-        &mut TestCount::default(),
+        &mut TestTally::default(),
     )? {
         true => Ok(aside),
         false => Err("millpond does not build".to_owned()),
@@ -185,7 +186,7 @@ fn build_without_entity(bench: &Bench) -> Result<PathBuf, String> {
 /// Builds a program as the measured one is built, beside which it then lies.
 fn build_beside(bench: &Bench, package: &str, program: &str) -> Result<PathBuf, String> {
     let mut build = build_command(bench.plan.smoke, package);
-    match run_command(build.args(["--bin", program]), &mut TestCount::default())? {
+    match run_command(build.args(["--bin", program]), &mut TestTally::default())? {
         true => Ok(bench.millpond.with_file_name(program)),
         false => Err(format!("{program} does not build")),
     }
@@ -203,7 +204,7 @@ fn build_command(is_smoke: bool, package: &str) -> Command {
 /// Builds what is measured, and looks at the machine.
 pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String> {
     let mut build = build_command(plan.smoke, MILLPOND);
-    if needs_millpond && !run_command(&mut build, &mut TestCount::default())? {
+    if needs_millpond && !run_command(&mut build, &mut TestTally::default())? {
         return Err("millpond does not build".to_owned());
     }
     let metadata = crate::dependencies::metadata()?;

@@ -11,7 +11,8 @@ use crate::loom;
 use crate::miri;
 use crate::sanitize;
 use crate::soak;
-use crate::step::{StepOutcome, TestCount, cargo, leave_out, run_command, run_step};
+use crate::step::{StepOutcome, cargo, leave_out, run_command, run_step};
+use crate::tally::TestTally;
 use crate::toolchain::Toolchain;
 
 /// Nothing is installed for a moment of what has a verb of its own.
@@ -88,9 +89,11 @@ pub(crate) fn run() -> Result<(), String> {
     summarise(&steps)
 }
 
+/// One line for each step, then each failed test with what it said: who only has the end of a long
+/// log has what he needs.
 fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
     println!("\n=== summary");
-    let mut tests = TestCount::default();
+    let mut tests = TestTally::default();
     for step in steps {
         let verdict = match (step.ok, step.absence) {
             (true, None) => "ok",
@@ -102,14 +105,9 @@ fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
             step.name,
             step.took.as_secs_f64()
         );
-        tests.passed += step.tests.passed;
-        tests.failed += step.tests.failed;
-        tests.ignored += step.tests.ignored;
+        tests.add(&step.tests);
     }
-    println!(
-        "tests: {} passed, {} failed, {} ignored",
-        tests.passed, tests.failed, tests.ignored
-    );
+    print!("{tests}");
     let failed: Vec<&str> = steps
         .iter()
         .filter(|step| !step.ok)

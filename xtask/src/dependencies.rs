@@ -6,13 +6,14 @@
 
 mod licence;
 
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
 /// Runs cargo-deny, or the check that stands in for it.
-pub(crate) fn check(tests: &mut TestCount) -> Result<bool, String> {
+pub(crate) fn check(tests: &mut TestTally) -> Result<bool, String> {
     let asked = cargo()
         .args(["deny", "--version"])
         .stdout(Stdio::null())

@@ -5,7 +5,8 @@
 //! fuzzer look for inputs that reach new code. Needs no cargo-fuzz. Absent on purpose: an end by itself
 //! when nothing is found; the time is the caller's.
 
-use crate::step::{TestCount, run_command};
+use crate::step::run_command;
+use crate::tally::TestTally;
 use crate::toolchain::{Toolchain, target_directory, with_rustflags};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -104,7 +105,7 @@ pub(crate) fn run(target: &Target, seconds: u64) -> Result<(), String> {
         .env("CARGO_TARGET_DIR", &directory);
     let sanitizer = "-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer";
     with_rustflags(&mut build, &format!("{sanitizer} {}", FLAGS.join(" ")));
-    if !run_command(&mut build, &mut TestCount::default())? {
+    if !run_command(&mut build, &mut TestTally::default())? {
         return Err("the fuzz target does not build".to_owned());
     }
     let corpus = directory.join("corpus").join(target.name);
@@ -119,7 +120,7 @@ pub(crate) fn run(target: &Target, seconds: u64) -> Result<(), String> {
         .args(["-artifact_prefix=fuzz/artifacts/", "-print_final_stats=1"])
         .arg(corpus)
         .arg(target.kept);
-    match run_command(&mut fuzz, &mut TestCount::default())? {
+    match run_command(&mut fuzz, &mut TestTally::default())? {
         true => Ok(()),
         false => Err(format!(
             "an input broke a promise: it is in fuzz/artifacts; once its cause is mended, move it \

@@ -13,7 +13,8 @@ mod record;
 mod tally;
 
 use crate::bench::{self, Bench, machine::first_line, server::free_address};
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 use record::Comparison;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -159,7 +160,7 @@ impl Proof {
         let mut build = cargo();
         build.args(["build", "--locked", "--profile", "preload"]);
         build.args(["--package", "millpond-preload-plant"]);
-        if !run_command(&mut build, &mut TestCount::default())? {
+        if !run_command(&mut build, &mut TestTally::default())? {
             return Err("preload/plant does not build".to_owned());
         }
         let object = bench.target.join("preload/libmillpond_plant.so");

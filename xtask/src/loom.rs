@@ -3,14 +3,15 @@
 //! Absent on purpose: the rest of the tests. With loom's atomics they would only run inside a
 //! model.
 
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 use crate::toolchain::{target_directory, with_rustflags};
 
 /// What all models lie under.
 const MODELS: &str = "models::";
 
 /// Compiles the pools with loom's atomics, in a target directory of its own, and runs the models.
-pub(crate) fn run(tests: &mut TestCount) -> Result<bool, String> {
+pub(crate) fn run(tests: &mut TestTally) -> Result<bool, String> {
     let mut command = cargo();
     command
         .args(["test", "--locked", "--package", "millpond-mempool", "--lib"])

@@ -5,6 +5,7 @@
 //! What a step runs is printed, so that it can be repeated by hand.
 
 mod step;
+mod tally;
 mod check;
 mod dependencies;
 mod allocators;
@@ -21,7 +22,7 @@ mod simulate;
 
 use sanitize::Sanitizer;
 use std::process::ExitCode;
-use step::TestCount;
+use tally::TestTally;
 
 const USAGE: &str = "\
 Usage: cargo xtask check
@@ -82,7 +83,7 @@ fn main() -> ExitCode {
         }
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
-        ["loom"] => verdict(loom::run(&mut TestCount::default())),
+        ["loom"] => verdict(loom::run(&mut TestTally::default())),
         ["miri", filter @ ..] => miri::run(filter),
         ["sanitize", name] => match Sanitizer::named(name) {
             Some(sanitizer) => sanitize::run(sanitizer),

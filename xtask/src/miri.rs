@@ -7,7 +7,8 @@
 //! whose code is that of SSE2 over wider blocks.
 
 use crate::dependencies::metadata;
-use crate::step::{TestCount, run_command};
+use crate::step::run_command;
+use crate::tally::TestTally;
 use crate::toolchain::{Toolchain, target_directory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,7 +52,7 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
     once.arg("--lib").arg("--").args(filter);
     let mut in_orders = interpreter(&toolchain, POOLS, &threaded, &format!("{FLAGS} {SEEDS}"))?;
     in_orders.arg("--").args(filter);
-    let mut tests = TestCount::default();
+    let mut tests = TestTally::default();
     let mut is_clean = run_command(&mut once, &mut tests)?;
     is_clean &= run_command(&mut in_orders, &mut tests)?;
     if filter.is_empty() || filter.iter().any(|word| word.starts_with(SCAN)) {
@@ -71,7 +72,7 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
 }
 
 /// A moment of it for `check`.
-pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestCount) -> Result<bool, String> {
+pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestTally) -> Result<bool, String> {
     let mut command = interpreter(toolchain, POOLS, &[], FLAGS)?;
     command.arg("--lib").arg("--").args(SMOKE);
     run_command(&mut command, tests)

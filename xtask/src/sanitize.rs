@@ -4,7 +4,8 @@
 //! Absent on purpose: the whole workspace. The pools are where memory is ours; the other crates'
 //! unsafe code is calls of the system.
 
-use crate::step::{TestCount, run_command};
+use crate::step::run_command;
+use crate::tally::TestTally;
 use crate::toolchain::{Toolchain, target_directory, with_rustflags};
 use std::process::Command;
 
@@ -66,7 +67,7 @@ pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
         );
     }
     let mut command = tests_under(&toolchain, sanitizer, &["--lib", "--tests"])?;
-    match run_command(&mut command, &mut TestCount::default())? {
+    match run_command(&mut command, &mut TestTally::default())? {
         true => Ok(()),
         false => Err(format!(
             "the {} sanitizer found what is printed above",
@@ -76,7 +77,7 @@ pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
 }
 
 /// A moment of both for `check`.
-pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestCount) -> Result<bool, String> {
+pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestTally) -> Result<bool, String> {
     let mut address = tests_under(toolchain, Sanitizer::Address, &SMOKE)?;
     let mut thread = tests_under(toolchain, Sanitizer::Thread, &SMOKE)?;
     Ok(run_command(&mut address, tests)? & run_command(&mut thread, tests)?)

@@ -3,7 +3,8 @@
 //! Built with the release profile: a seed costs a few milliseconds. Absent on purpose: stopping at
 //! a time; the number of seeds is what a record can repeat.
 
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 
 /// The tests that try many seeds, and their packages.
 const WORDS: [&str; 12] = [
@@ -32,7 +33,7 @@ pub(crate) fn run(seeds: &str, from: &str) -> Result<(), String> {
     test.args(WORDS)
         .env("MILLPOND_SIM_SEEDS", seeds)
         .env("MILLPOND_SIM_FROM", from);
-    if run_command(&mut test, &mut TestCount::default())? {
+    if run_command(&mut test, &mut TestTally::default())? {
         return Ok(());
     }
     Err("a seed failed: it is printed above, and --from SEED --seeds 1 repeats it".to_owned())

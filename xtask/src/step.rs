@@ -1,42 +1,11 @@
-//! One step of the check: a command, its time, and what its test programs counted.
+//! One step of the check: a command, its time, and what its test programs said.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the closing lines of cargo's test programs add up to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct TestCount {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
-    pub(crate) ignored: u64,
-}
-
-impl TestCount {
-    /// Adds a line such as `test result: ok. 12 passed; 0 failed; 1 ignored; ...`; others count
-    /// nothing.
-    fn add_line(&mut self, line: &str) {
-        let Some(counts) = line.strip_prefix("test result: ") else {
-            return;
-        };
-        let words: Vec<&str> = counts
-            .split([' ', ';'])
-            .filter(|word| !word.is_empty())
-            .collect();
-        for pair in words.windows(2) {
-            let Ok(count) = pair[0].parse::<u64>() else {
-                continue;
-            };
-            match pair[1] {
-                "passed" => self.passed += count,
-                "failed" => self.failed += count,
-                "ignored" => self.ignored += count,
-                _ => {}
-            }
-        }
-    }
-}
+use crate::tally::TestTally;
 
 /// How a step ended.
 pub(crate) struct StepOutcome {
@@ -45,17 +14,17 @@ pub(crate) struct StepOutcome {
     /// Why it was not run, if it was not; that is no failure.
     pub(crate) absence: Option<&'static str>,
     pub(crate) took: Duration,
-    pub(crate) tests: TestCount,
+    pub(crate) tests: TestTally,
 }
 
 /// Announces a step, runs it, and times it. `work` returns whether it went well.
 pub(crate) fn run_step(
     name: &'static str,
-    work: impl FnOnce(&mut TestCount) -> Result<bool, String>,
+    work: impl FnOnce(&mut TestTally) -> Result<bool, String>,
 ) -> StepOutcome {
     println!("\n=== {name}");
     let started = Instant::now();
-    let mut tests = TestCount::default();
+    let mut tests = TestTally::default();
     let ok = work(&mut tests).unwrap_or_else(|sentence| {
         println!("{name}: {sentence}");
         false
@@ -77,7 +46,7 @@ pub(crate) fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome
         ok: true,
         absence: Some(reason),
         took: Duration::ZERO,
-        tests: TestCount::default(),
+        tests: TestTally::default(),
     }
 }
 
@@ -87,7 +56,7 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// Runs a command with its output going to ours; counts test results on its way.
-pub(crate) fn run_command(command: &mut Command, tests: &mut TestCount) -> Result<bool, String> {
+pub(crate) fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
     println!("$ {}", shown(command));
     let program = command.get_program().to_string_lossy().into_owned();
     let cannot_run = |error: std::io::Error| format!("{program} cannot be run: {error}");
@@ -124,26 +93,6 @@ fn shown(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Goal: the numbers of several test programs add up, and other lines count nothing.
-    #[test]
-    fn closing_lines_add_up() {
-        let mut tests = TestCount::default();
-        tests.add_line(
-            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out",
-        );
-        tests.add_line("test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured");
-        tests.add_line("test wheel::turns ... ok");
-        tests.add_line("7 passed; by the bridge");
-        assert_eq!(
-            tests,
-            TestCount {
-                passed: 14,
-                failed: 5,
-                ignored: 1
-            }
-        );
-    }
 
     /// Goal: a step whose command cannot be found has failed, and says which.
     #[test]

@@ -11,7 +11,8 @@ use super::compiler::Compiler;
 use super::origin::{self, Source};
 use super::recipe::Recipe;
 use crate::dependencies;
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 
 /// Where the objects' workspace is, relative to the repository.
 const WORKSPACE: &str = "preload/allocators";
@@ -91,7 +92,7 @@ impl Workshop {
         }
         // A symbol that nobody defines must fail here, not inside a user's server.
         command.args(["--", "-Clink-arg=-Wl,-z,defs"]);
-        if run_command(&mut command, &mut TestCount::default())? {
+        if run_command(&mut command, &mut TestTally::default())? {
             return Ok(());
         }
         Err(format!(
@@ -104,7 +105,7 @@ impl Workshop {
     /// once.
     fn prove(&self, object: &Path) -> Result<(), String> {
         let mut build = self.cargo(&["build", "--package", "millpond-allocator-proof"]);
-        if !run_command(build.arg("--quiet"), &mut TestCount::default())? {
+        if !run_command(build.arg("--quiet"), &mut TestTally::default())? {
             return Err("the program that proves an object does not build".to_owned());
         }
         let program = self.target.join("release").join(PROOF);
@@ -113,7 +114,7 @@ impl Workshop {
             .arg(object)
             .env("LD_PRELOAD", object)
             .env("LD_BIND_NOW", "1");
-        if run_command(&mut proof, &mut TestCount::default())? {
+        if run_command(&mut proof, &mut TestTally::default())? {
             return Ok(());
         }
         Err(format!(

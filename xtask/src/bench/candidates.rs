@@ -7,7 +7,8 @@
 
 use super::Bench;
 use super::command::text_of;
-use crate::step::{TestCount, cargo, run_command};
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -74,7 +75,7 @@ fn ours(bench: &Bench) -> Result<Candidate, String> {
     let mut build = cargo();
     build.args(["build", "--locked", "--profile", "preload"]);
     build.args(["--package", "millpond-preload-mempool"]);
-    if !run_command(&mut build, &mut TestCount::default())? {
+    if !run_command(&mut build, &mut TestTally::default())? {
         return Err("the pools as malloc do not build".to_owned());
     }
     let path = bench.target.join("preload/libmillpond_mempool_malloc.so");
