@@ -12,6 +12,7 @@ mod allocators;
 mod bench;
 mod hostile;
 mod soak;
+mod crash;
 mod lab_proof;
 mod toolchain;
 mod loom;
@@ -30,6 +31,7 @@ Usage: cargo xtask check
        cargo xtask bench plaintext|entity|server|load|pools|redis|all [--smoke]
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
+       cargo xtask crash [KILLS]
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
@@ -48,6 +50,8 @@ hostile     attacks servers beside a well-behaved client, and compares what that
             beside each attack, or the one named: so many seconds (8) for each attack and driver
 soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
             every answer as expected, the numbers of /metrics add up, an orderly stop
+crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
+            can be asked: is what clients were told before and after possible, key by key?
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
@@ -74,6 +78,8 @@ fn main() -> ExitCode {
         ["hostile", "--smoke"] => hostile::smoke(),
         ["soak", "--smoke"] => soak::smoke(),
         ["hostile", words @ ..] => hostile_as_told(words),
+        ["crash"] => crash::run(crash::KILLS_DEFAULT),
+        ["crash", kills] => crash::run(kills),
         ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),
         ["soak", seconds] => soak_as_told(seconds, "auto"),
         ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),

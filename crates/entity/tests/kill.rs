@@ -1,81 +1,22 @@
-//! kill -9 in the middle of a load of writes, then a restart: no acknowledged write is lost.
-//!
-//! The server is a process of its own: this test binary, started again with the data directory in
-//! the environment. `MILLPOND_SOAK_ROUNDS=200` makes the soak as long as you like.
+//! kill -9 in the middle of pipelines of writes, then a restart: what is left of each pipeline is a
+//! first part of it, whatever keys it changed. What connections that share keys may see: `crash`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use millpond_entity::{EntityConfig, serve};
-use millpond_http::ServeConfig;
+use support::process::ServerProcess;
 use support::{Client, request, target};
 
-const DATA_VARIABLE: &str = "MILLPOND_TEST_SERVER_DATA";
-const READY: &str = "listening on ";
-
-/// Not a test of its own: the server that the other tests start and kill.
+/// Not a test of its own: the server that the other test starts and kills.
 #[test]
-#[ignore = "the server process of the other tests"]
+#[ignore = "the server process of the other test"]
 fn server_process() {
-    let Some(data) = std::env::var_os(DATA_VARIABLE) else {
-        return;
-    };
-    let mut config = EntityConfig::new(data.into());
-    // Small memtables, so that rounds also die while tables are written and compacted.
-    config.memtable_bytes = 3 << 20;
-    let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
-    http.shards = 2;
-    let ready = |address: &_, _: &_| println!("{READY}{}", support::socket_address(address));
-    serve(&config, &http, ready).unwrap();
-}
-
-/// A server process; killed when dropped.
-struct ServerProcess {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl ServerProcess {
-    fn start(data: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server_process", "--ignored", "--nocapture"])
-            .env(DATA_VARIABLE, data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // The harness may have begun the line with the test's name.
-        let address = lines.map_while(Result::ok).find_map(|line| {
-            let (_, address) = line.split_once(READY)?;
-            address.parse().ok()
-        });
-        let Some(address) = address else {
-            panic!("the server did not start: {}", child.wait().unwrap());
-        };
-        Self { child, address }
-    }
-
-    /// SIGKILL by process id: no handler runs, nothing is flushed.
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        // Killed already: both are harmless.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    support::process::serve_if_told();
 }
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -246,20 +187,4 @@ fn kill_9_loses_no_acknowledged_write() {
     let acknowledged = kill_rounds(12, fastrand::u64(..));
     println!("12 kills, {acknowledged} acknowledged writes, none lost");
     assert!(acknowledged > 0, "the rounds must have written something");
-}
-
-/// The same for as long as asked.
-#[test]
-fn soak() {
-    let Some(rounds) = std::env::var_os("MILLPOND_SOAK_ROUNDS") else {
-        println!("skipped: set MILLPOND_SOAK_ROUNDS to the number of kills");
-        return;
-    };
-    let rounds = rounds
-        .to_str()
-        .unwrap()
-        .parse()
-        .expect("MILLPOND_SOAK_ROUNDS is a number");
-    let acknowledged = kill_rounds(rounds, fastrand::u64(..));
-    println!("{rounds} kills, {acknowledged} acknowledged writes, none lost");
 }

@@ -15,6 +15,8 @@ use millpond_entity::{EntityConfig, Store, serve_with};
 use millpond_http::{ServeConfig, ServeReport};
 use millpond_io::Address;
 
+pub(crate) mod process;
+
 /// A server on a free port of the loopback, stopped when dropped.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
@@ -202,6 +204,36 @@ impl Client {
         Ok(Some(reply))
     }
 
+    /// The chunks of the response whose head was just read.
+    pub(crate) fn read_chunks(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
+        let mut chunks = Vec::new();
+        loop {
+            let line_len = loop {
+                if let Some(len) = find(&self.received, b"\r\n") {
+                    break len;
+                }
+                if self.receive()? == 0 {
+                    return Err(cut());
+                }
+            };
+            let digits = std::str::from_utf8(&self.received[..line_len]).unwrap();
+            let chunk_len = usize::from_str_radix(digits, 16).unwrap();
+            let (start, end) = (line_len + 2, line_len + 2 + chunk_len);
+            while self.received.len() < end + 2 {
+                if self.receive()? == 0 {
+                    return Err(cut());
+                }
+            }
+            assert_eq!(self.received[end..end + 2], *b"\r\n");
+            let chunk = self.received[start..end].to_vec();
+            self.received.drain(..end + 2);
+            if chunk.is_empty() {
+                return Ok(chunks);
+            }
+            chunks.push(chunk);
+        }
+    }
+
     fn receive(&mut self) -> std::io::Result<usize> {
         let mut bytes = [0; 64 * 1024];
         let count = self.stream.read(&mut bytes)?;
@@ -225,7 +257,13 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// A request as bytes; a body is announced for PUT even when it is empty.
 pub(crate) fn request(method: &str, target: &str, body: &[u8]) -> Vec<u8> {
-    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
+    request_with(method, target, "", body)
+}
+
+/// The same with more fields, each with its line end.
+pub(crate) fn request_with(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}");
+    let mut bytes = head.into_bytes();
     if method == "PUT" || !body.is_empty() {
         bytes.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
     }

@@ -1,0 +1,216 @@
+//! kill -9 at any moment, under a load of everything that clients can ask for: what they were told
+//! before and are told afterwards fits one register for each key.
+//!
+//! Connections on both shards put (with and without conditions, some with an end), delete, read, and
+//! read ranges, all of the same keys. After so many answers the server process is killed; some are
+//! killed while they recover; behind some logs a torn record is left, as a power failure leaves it. The
+//! next server is read through at once, and then loaded again. `MILLPOND_CRASH_KILLS=200` makes it as
+//! long as you like; `cargo xtask crash` does so.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod history;
+mod history_tests;
+mod visitor;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use history::{Operation, State, possible_after};
+use support::process::ServerProcess;
+use visitor::{KEYS, Visit, Visitor, key};
+
+/// In a test of every day.
+const KILLS_DEFAULT: u32 = 6;
+
+const CONNECTIONS: u64 = 8;
+
+/// A server is killed before it has answered so many.
+const ANSWERS_MAX: u64 = 1500;
+
+/// A server that answers no more would keep everybody waiting.
+const HANG: Duration = Duration::from_secs(120);
+
+/// Not a test of its own: the server that the other test starts and kills.
+#[test]
+#[ignore = "the server process of the other test"]
+fn server_process() {
+    support::process::serve_if_told();
+}
+
+/// A data directory, those who visit its servers, and what they have seen.
+struct Scene {
+    data: PathBuf,
+    random: fastrand::Rng,
+    start: Instant,
+    visitors: Vec<Visitor>,
+    /// What each key may hold.
+    possible: Vec<HashSet<State>>,
+    tally: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    kills: u32,
+    kills_in_recovery: u32,
+    torn_logs: u32,
+    operations: u64,
+    unanswered: u64,
+}
+
+impl Scene {
+    fn new(data: PathBuf, seed: u64) -> Self {
+        Self {
+            data,
+            random: fastrand::Rng::with_seed(seed),
+            start: Instant::now(),
+            visitors: (1..=CONNECTIONS).map(|n| Visitor::new(n, seed)).collect(),
+            possible: vec![HashSet::from([None]); KEYS],
+            tally: Tally::default(),
+        }
+    }
+
+    /// A server's whole life.
+    fn kill_one(&mut self) {
+        if self.random.u8(..5) == 0 {
+            self.kill_one_in_recovery();
+        }
+        let mut server = ServerProcess::start(&self.data);
+        let visit = self.visit(&server);
+        self.visitors[0].look(&visit);
+        let answers = visit.answered.load(Ordering::Relaxed) + self.random.u64(..ANSWERS_MAX);
+        let pause = Duration::from_micros(self.random.u64(..3000));
+        std::thread::scope(|scope| {
+            let visit = &visit;
+            for visitor in &mut self.visitors {
+                scope.spawn(move || visitor.ask(visit));
+            }
+            let patience = Instant::now() + HANG;
+            while visit.answered.load(Ordering::Relaxed) < answers && Instant::now() < patience {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            std::thread::sleep(pause);
+            server.kill();
+        });
+        assert!(
+            visit.answered.load(Ordering::Relaxed) >= answers,
+            "the server stopped answering"
+        );
+        self.tally.kills += 1;
+        self.judge();
+        if self.random.bool() {
+            self.leave_torn_record();
+        }
+    }
+
+    /// The start of a server reads the log, writes tables, and may die of it at any moment.
+    fn kill_one_in_recovery(&mut self) {
+        let mut child = ServerProcess::spawn(&self.data);
+        std::thread::sleep(Duration::from_micros(self.random.u64(..60_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        self.tally.kills += 1;
+        self.tally.kills_in_recovery += 1;
+    }
+
+    fn visit(&self, server: &ServerProcess) -> Visit {
+        Visit {
+            address: server.address,
+            start: self.start,
+            answered: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether each key's part of the history up to this death is possible.
+    fn judge(&mut self) {
+        let mut by_key: Vec<Vec<Operation>> = vec![Vec::new(); KEYS];
+        for visitor in &mut self.visitors {
+            for (index, operation) in visitor.seen.drain(..) {
+                self.tally.operations += 1;
+                self.tally.unanswered += u64::from(!operation.is_answered());
+                by_key[index].push(operation);
+            }
+        }
+        for (index, operations) in by_key.iter().enumerate() {
+            let possible = possible_after(&self.possible[index], operations);
+            self.possible[index] = possible.unwrap_or_else(|violation| {
+                panic!("{}, {:?}: {violation}", key(index), self.tally)
+            });
+        }
+        let mut tags: HashMap<&str, u64> = HashMap::new();
+        let told = self.visitors.iter().flat_map(|visitor| &visitor.tags);
+        for (&number, tag) in told {
+            let other = *tags.entry(tag).or_insert(number);
+            assert_eq!(other, number, "two puts have the tag {tag}");
+        }
+    }
+
+    /// Puts behind the newest log what a write leaves that was cut off: part of a record, a record
+    /// whose bytes did not arrive, or room without bytes.
+    fn leave_torn_record(&mut self) {
+        let Some(log) = newest_log(&self.data) else {
+            return;
+        };
+        let garbage: Vec<u8> = (0..self.random.usize(1..3000))
+            .map(|_| self.random.u8(..))
+            .collect();
+        // Checksum (4 bytes), length (2), type (1: a whole record), then as many bytes.
+        let mut torn = garbage[..4.min(garbage.len())].to_vec();
+        match self.random.u8(..4) {
+            0 => torn.truncate(self.random.usize(..torn.len() + 1)),
+            1 => torn = vec![0; self.random.usize(1..5000)],
+            2 => {
+                torn.extend(u16::try_from(garbage.len()).unwrap().to_le_bytes());
+                torn.push(1);
+                torn.extend(&garbage[..self.random.usize(..garbage.len())]);
+            }
+            _ => {
+                torn.extend(u16::try_from(garbage.len()).unwrap().to_le_bytes());
+                torn.push(1);
+                torn.extend(&garbage);
+            }
+        }
+        let mut file = OpenOptions::new().append(true).open(log).unwrap();
+        file.write_all(&torn).unwrap();
+        self.tally.torn_logs += 1;
+    }
+}
+
+fn newest_log(data: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(data).unwrap().map(Result::unwrap);
+    let logs = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let number: u64 = name.strip_suffix(".log")?.parse().ok()?;
+        Some((number, entry.path()))
+    });
+    logs.max().map(|(_, path)| path)
+}
+
+/// Goal: whenever a server dies, nothing acknowledged is lost, nothing is torn, nothing that was once
+/// gone or replaced comes back.
+#[test]
+fn every_history_is_one_of_a_register() {
+    let kills = match std::env::var("MILLPOND_CRASH_KILLS") {
+        Ok(kills) => kills.parse().expect("MILLPOND_CRASH_KILLS is a number"),
+        Err(_) => KILLS_DEFAULT,
+    };
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let parent = tempfile::tempdir().unwrap();
+    let mut scene = Scene::new(parent.path().join("data"), seed);
+    while scene.tally.kills < kills {
+        scene.kill_one();
+    }
+    let server = ServerProcess::start(&scene.data);
+    let visit = scene.visit(&server);
+    scene.visitors[0].look(&visit);
+    scene.judge();
+    println!("every history is possible: {:?}", scene.tally);
+    assert!(scene.tally.unanswered > 0, "no death met a write");
+}

@@ -1,0 +1,75 @@
+//! A server in a process of its own, for tests that kill it: the test's own program, started again with
+//! the data directory in the environment.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use millpond_entity::{EntityConfig, serve};
+use millpond_http::ServeConfig;
+
+const DATA_VARIABLE: &str = "MILLPOND_TEST_SERVER_DATA";
+const READY: &str = "listening on ";
+
+/// Serves, in a process that [`ServerProcess::spawn`] has started; elsewhere it returns at once. A test
+/// program has an ignored test of the name `server_process` that calls it.
+pub(crate) fn serve_if_told() {
+    let Some(data) = std::env::var_os(DATA_VARIABLE) else {
+        return;
+    };
+    let mut config = EntityConfig::new(data.into());
+    // Small memtables, so that rounds also die while tables are written and compacted.
+    config.memtable_bytes = 3 << 20;
+    let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
+    http.shards = 2;
+    let ready = |address: &_, _: &_| println!("{READY}{}", super::socket_address(address));
+    serve(&config, &http, ready).unwrap();
+}
+
+/// A server process; killed when dropped.
+pub(crate) struct ServerProcess {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts it and waits until it accepts.
+    pub(crate) fn start(data: &Path) -> Self {
+        let mut child = Self::spawn(data);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // The harness may have begun the line with the test's name.
+        let address = lines.map_while(Result::ok).find_map(|line| {
+            let (_, address) = line.split_once(READY)?;
+            address.parse().ok()
+        });
+        let Some(address) = address else {
+            panic!("the server did not start: {}", child.wait().unwrap());
+        };
+        Self { child, address }
+    }
+
+    /// Starts it and waits for nothing.
+    pub(crate) fn spawn(data: &Path) -> Child {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "server_process", "--ignored", "--nocapture"])
+            .env(DATA_VARIABLE, data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// SIGKILL by process id: no handler runs, nothing is flushed.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // Killed already: both are harmless.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
