@@ -9,6 +9,7 @@
 pub(crate) mod report;
 pub(crate) mod snapshot;
 mod text;
+mod proxy_protocol;
 mod tls;
 
 pub use text::MetricsText;

@@ -29,6 +29,7 @@ use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
+use crate::proxy_protocol::ProxyHeadCounters;
 use crate::waker::Waker;
 use millpond_mempool::{Buffer, Handle, PoolStats};
 use rustix::fd::BorrowedFd;
@@ -238,6 +239,10 @@ pub trait Driver: Sized {
     /// addresses: it is asked by whoever wants to know, which is one system call.
     fn peer(&self, socket: SocketId) -> Option<Peer>;
 
+    /// Which address the peer of an accepted socket connected to; `None`: that is not known any more.
+    /// One system call, too.
+    fn destination(&self, socket: SocketId) -> Option<Peer>;
+
     /// Starts connecting. [`Event::Connected`] or [`Event::Failed`] follows in a later tick; an
     /// error here means that no socket exists. Sending may start at once.
     fn connect(&mut self, to: &Address) -> Result<SocketId, IoError> {
@@ -376,6 +381,11 @@ pub trait Driver: Sized {
     /// What became of handshakes, of a driver that speaks TLS.
     #[cfg(feature = "tls")]
     fn tls_counters(&self) -> Option<crate::tls::TlsCounters> {
+        None
+    }
+
+    /// What became of the heads of the PROXY protocol, of a driver that awaits them.
+    fn proxy_head_counters(&self) -> Option<ProxyHeadCounters> {
         None
     }
 

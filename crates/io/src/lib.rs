@@ -24,6 +24,7 @@ pub mod address;
 pub mod listener;
 pub mod port_share;
 pub mod op;
+pub mod proxy_protocol;
 pub mod driver;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -21,7 +21,11 @@
 //! certificates.rs files to keys; which certificate for which name
 //! validity.rs     when a certificate ends
 //! counters.rs     handshakes and failures, by kind
+//! awaited.rs      sockets whose PROXY protocol head comes before anything else
 //! ```
+//!
+//! The PROXY protocol (see [`crate::proxy_protocol`]) has its place here too, below the handshake: it
+//! needs the same of a driver over a driver, and two of those would copy twice.
 //!
 //! Why a queue: the handler of the driver below is lent that driver, not this one around it. What
 //! arrives has to be copied once in any case, since records are opened where they lie and received
@@ -35,6 +39,7 @@
 //! Absent on purpose: early data (it can be replayed), asking clients for certificates, renegotiation,
 //! and records of our own: rustls allocates for each record it opens or seals, which a test counts.
 
+mod awaited;
 mod certificates;
 mod client;
 mod counters;

@@ -93,6 +93,11 @@ pub(super) struct CommonFlags {
     /// the same --listen, then stop the old one with SIGTERM; no request fails
     #[arg(long)]
     reuse_port: bool,
+    /// Every connection begins with a head of the PROXY protocol, v1 or v2, as haproxy's send-proxy
+    /// and other balancers write it; one without it is closed. Logs, Forwarded and caps go by the
+    /// address it tells, so let nobody but the balancer reach the port
+    #[arg(long)]
+    proxy_protocol: bool,
     /// Threads, each with sockets, timers and memory of its own [default: one per CPU it may use]
     #[arg(long, value_name = "N", value_parser = parse_shards)]
     shards: Option<usize>,
@@ -210,6 +215,7 @@ impl CommonFlags {
             driver: self.driver,
             busy_poll_ns: self.busy_poll,
             reuse_port: self.reuse_port,
+            proxy_protocol: self.proxy_protocol,
             access_log: self.logs.access_log(),
             ..ServeConfig::new(name, self.listen.clone())
         })
@@ -268,9 +274,9 @@ mod tests {
     fn flags_reach_the_configuration() {
         let config = config(
             "plaintext --listen [::1]:0 --shards 3 --driver epoll --pools off \
-             --max-connections 10 --no-pin --busy-poll 50 --reuse-port",
+             --max-connections 10 --no-pin --busy-poll 50 --reuse-port --proxy-protocol",
         );
-        assert!(config.reuse_port);
+        assert!(config.reuse_port && config.proxy_protocol);
         assert_eq!(config.busy_poll_ns, 50_000);
         assert_eq!(config.listen.to_string(), "[::1]:0");
         assert_eq!((config.shards, config.pin), (3, false));

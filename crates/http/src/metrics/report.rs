@@ -1,6 +1,7 @@
 //! Snapshots as Prometheus text, and as a table for a person who sends SIGUSR1.
 
 use super::MetricsText;
+use super::proxy_protocol::write_proxy_heads;
 use super::snapshot::ShardSnapshot;
 use super::tls::write_tls;
 use crate::access_log::{AccessLogCounters, WriterCounters};
@@ -36,6 +37,7 @@ pub(crate) fn write_all(
     write_limits(out, shards, limits);
     write_access_log(out, shards, log_writer);
     write_driver(out, shards);
+    write_proxy_heads(out, shards);
     write_tls(out, shards);
     write_pools(out, shards);
     write_idle(out, shards);

@@ -3,6 +3,7 @@
 use crate::access_log::{AccessLogCounters, WriterCounters};
 use crate::counters::HttpCounters;
 use millpond_io::DriverCounters;
+use millpond_io::proxy_protocol::ProxyHeadCounters;
 use millpond_io::tls::TlsCounters;
 use millpond_mempool::{ClassStats, PoolStats};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,8 @@ pub(crate) struct ShardSnapshot {
     pub(crate) driver: DriverCounters,
     /// Of a server that speaks TLS.
     pub(crate) tls: Option<TlsCounters>,
+    /// Of a server whose clients begin with a head of the PROXY protocol.
+    pub(crate) proxy_heads: Option<ProxyHeadCounters>,
     pub(crate) driver_name: &'static str,
     /// With a log only.
     pub(crate) access_log: Option<AccessLogCounters>,

@@ -35,6 +35,9 @@ pub struct ServeConfig {
     pub reuse_port: bool,
     /// Certificates, for a server that speaks TLS: [`super::load_tls`] reads them.
     pub tls: Option<TlsServer>,
+    /// Whoever connects begins with a head of the PROXY protocol, version 1 or 2, that says for whom; one
+    /// without is closed. It comes before TLS.
+    pub proxy_protocol: bool,
     /// A line for each request, if wanted.
     pub access_log: Option<AccessLogConfig>,
     /// The service asks other servers over TLS, whether or not it speaks TLS with its clients.
@@ -81,6 +84,7 @@ impl ServeConfig {
             busy_poll_ns: 0,
             reuse_port: false,
             tls: None,
+            proxy_protocol: false,
             access_log: None,
             speaks_tls_to_others: false,
             reread: None,

@@ -253,32 +253,18 @@ where
         let body = move || {
             let _ended = ended;
             let uring = |mode| UringDriver::busy_polling(mode, plan.config.busy_poll_ns);
-            // Each a shard of its own kind: one without TLS has no trace of it.
-            let tls = plan.config.tls.as_ref();
-            if plan.config.speaks_tls_to_others {
-                return match plan.driver {
-                    DriverKind::Uring => {
-                        let make = |mode| Ok(Tls::towards_others(uring(mode)?, tls, mode));
-                        run_shard(plan, shard_index, make, listener, ready)
-                    }
-                    DriverKind::Epoll => {
-                        let make =
-                            |mode| Ok(Tls::towards_others(EpollDriver::new(mode)?, tls, mode));
-                        run_shard(plan, shard_index, make, listener, ready)
-                    }
-                };
-            }
-            match (plan.driver, tls) {
-                (DriverKind::Uring, None) => run_shard(plan, shard_index, uring, listener, ready),
-                (DriverKind::Epoll, None) => {
+            // Each a shard of its own kind: one that needs no layer has no trace of it.
+            match (plan.driver, needs_layer(plan.config)) {
+                (DriverKind::Uring, false) => run_shard(plan, shard_index, uring, listener, ready),
+                (DriverKind::Epoll, false) => {
                     run_shard(plan, shard_index, EpollDriver::new, listener, ready)
                 }
-                (DriverKind::Uring, Some(tls)) => {
-                    let make = |mode| Ok(Tls::new(uring(mode)?, tls, mode));
+                (DriverKind::Uring, true) => {
+                    let make = |mode| Ok(layered(plan.config, uring(mode)?, mode));
                     run_shard(plan, shard_index, make, listener, ready)
                 }
-                (DriverKind::Epoll, Some(tls)) => {
-                    let make = |mode| Ok(Tls::new(EpollDriver::new(mode)?, tls, mode));
+                (DriverKind::Epoll, true) => {
+                    let make = |mode| Ok(layered(plan.config, EpollDriver::new(mode)?, mode));
                     run_shard(plan, shard_index, make, listener, ready)
                 }
             }
@@ -299,6 +285,24 @@ where
     // Ends when every thread that was started has announced itself or given up.
     running.stop_handles.extend(ready);
     outcome
+}
+
+/// Whether something comes between the driver and the server.
+fn needs_layer(config: &ServeConfig) -> bool {
+    config.tls.is_some() || config.speaks_tls_to_others || config.proxy_protocol
+}
+
+/// The driver under what comes before HTTP.
+fn layered<D: Driver>(config: &ServeConfig, driver: D, mode: PoolMode) -> Tls<D> {
+    let layer = match (&config.tls, config.speaks_tls_to_others) {
+        (None, false) => Tls::in_clear_text(driver, mode),
+        (server, _) => Tls::towards_others(driver, server.as_ref(), mode),
+    };
+    if !config.proxy_protocol {
+        return layer;
+    }
+    let limits = &config.limits;
+    layer.awaiting_heads(limits.head_timeout_ns, limits.connections_max, mode)
 }
 
 /// Sent when dropped, so that a panicking shard is noticed too.

@@ -93,6 +93,7 @@ impl<S: Service> Server<S> {
         snapshot.http.clone_from(&self.exchange.counters);
         snapshot.driver = shard.driver.counters();
         snapshot.tls = shard.driver.tls_counters();
+        snapshot.proxy_heads = shard.driver.proxy_head_counters();
         snapshot.driver_name = shard.driver.name();
         snapshot.pools.clear();
         snapshot.pools.push(self.connections.stats());

@@ -1,6 +1,7 @@
 //! The proxy over real sockets, between raw clients and upstreams that we did not write, or that do what
 //! no good one does.
 
+mod announced;
 mod others;
 mod secure;
 mod faults;
@@ -54,12 +55,21 @@ pub(super) fn proxy_between(
         upstream.tls = has_tls_upstreams.then(secure::for_upstreams);
     }
     change(&mut proxied);
-    let control = ProxyControl::new(proxied, has_tls_clients, None).unwrap();
     let serve = ServeConfig {
         tls: has_tls_clients.then(secure::for_clients),
         speaks_tls_to_others: has_tls_upstreams,
         ..config(limits, pool_mode())
     };
+    proxy_with(proxied, serve)
+}
+
+/// The same of configurations that are whole.
+pub(super) fn proxy_with(
+    proxied: ProxyConfig,
+    serve: ServeConfig,
+) -> (TestServer, Arc<ProxyControl>) {
+    let control = ProxyControl::new(proxied, serve.tls.is_some(), None).unwrap();
+    let limits = serve.limits;
     let for_shards = Arc::clone(&control);
     let make = move |start| Proxy::new(&for_shards, &start, limits);
     (TestServer::start(serve, make), control)

@@ -286,6 +286,15 @@ impl<S: Read + Write> RawClient<S> {
     }
 
     /// The peer must close without another byte.
+    /// The server has closed, with bytes of ours unread or not.
+    pub(crate) fn expect_reset_or_end(&mut self) {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+            Ok(count) => assert_eq!((count, self.received.len()), (0, 0)),
+        }
+    }
+
     pub(crate) fn expect_end(&mut self) {
         assert!(
             !self.fill_or_reset(),

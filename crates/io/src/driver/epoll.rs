@@ -42,7 +42,7 @@ use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
-use crate::op::accept::peer_of;
+use crate::op::accept::{destination_of, peer_of};
 use crate::op::connect::connect_start;
 use crate::pools::ShardPools;
 use crate::timer_wheel::TimerWheel;
@@ -278,6 +278,10 @@ impl Driver for EpollDriver {
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
         peer_of(self.sockets.get(handle_of(socket))?.fd())
+    }
+
+    fn destination(&self, socket: SocketId) -> Option<Peer> {
+        destination_of(self.sockets.get(handle_of(socket))?.fd())
     }
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {

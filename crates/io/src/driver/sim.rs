@@ -196,7 +196,7 @@ impl SimDriver {
     fn start_connecting(&mut self, to: &Address) -> Stage {
         let mut state = self.network.state();
         let state = &mut *state;
-        let wire = state.new_wire(matches!(to, Address::Unix(_)));
+        let wire = state.new_wire(to);
         state.note(wire, "driver connects", 0);
         if state.chance(state.plan.connect_failures) {
             return Stage::Connecting(Err(FaultPlan::connect_error(&mut state.rng)));
@@ -236,6 +236,11 @@ impl Driver for SimDriver {
             return None;
         }
         Some(self.network.state().wire(socket.end).name)
+    }
+
+    fn destination(&self, socket: SocketId) -> Option<Peer> {
+        let socket = self.sockets.get(handle_of(socket))?;
+        Some(self.network.state().wire(socket.end).destination)
     }
 
     fn connect_from(&mut self, to: &Address, _source: Option<IpAddr>) -> Result<SocketId, IoError> {

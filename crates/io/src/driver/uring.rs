@@ -54,7 +54,7 @@ use crate::address::{Address, Peer};
 use crate::clock::monotonic_ns;
 use crate::error::IoError;
 use crate::listener::Listener;
-use crate::op::accept::peer_of;
+use crate::op::accept::{destination_of, peer_of};
 use crate::pools::{IO_BUFFER_BYTES, ShardPools};
 use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
@@ -340,6 +340,14 @@ impl Driver for UringDriver {
             return None;
         }
         peer_of(socket.fd())
+    }
+
+    fn destination(&self, socket: SocketId) -> Option<Peer> {
+        let socket = self.sockets.get(handle_of(socket))?;
+        if socket.stage == Stage::Abandoned {
+            return None;
+        }
+        destination_of(socket.fd())
     }
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {

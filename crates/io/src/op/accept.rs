@@ -3,7 +3,7 @@
 use crate::address::Peer;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, getpeername};
+use rustix::net::{SocketAddrAny, SocketFlags, accept_with, getpeername, getsockname};
 use std::net::SocketAddr;
 
 /// What one accept found.
@@ -29,11 +29,19 @@ pub(crate) fn accept_now(listener: BorrowedFd<'_>) -> Accepted {
 
 /// Who is at the other end; `None` once that was reset.
 pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Option<Peer> {
-    let address = getpeername(socket).ok()?;
-    Some(match address.map(SocketAddr::try_from) {
+    getpeername(socket).ok().map(named)
+}
+
+/// At which of our addresses it arrived.
+pub(crate) fn destination_of(socket: BorrowedFd<'_>) -> Option<Peer> {
+    getsockname(socket).ok().map(|address| named(Some(address)))
+}
+
+fn named(address: Option<SocketAddrAny>) -> Peer {
+    match address.map(SocketAddr::try_from) {
         Some(Ok(inet)) => Peer::Inet(inet),
         _ => Peer::Unix,
-    })
+    }
 }
 
 /// Linux passes network errors of the new connection on through accept(2); its manual page asks

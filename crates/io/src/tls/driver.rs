@@ -1,5 +1,6 @@
 //! The driver that its owner sees.
 
+use super::awaited::Awaited;
 use super::client::TlsClient;
 use super::counters::{TlsCounters, TlsFailure};
 use super::intake::Queued;
@@ -12,6 +13,7 @@ use crate::driver::{Driver, DriverCounters, Event, SendOutcome, SocketId};
 use crate::error::IoError;
 use crate::listener::Listener;
 use crate::pools::ShardPools;
+use crate::proxy_protocol::{Ends, ProxyHeadCounters};
 use crate::waker::Waker;
 use millpond_mempool::{Buffer, PoolMode, PoolStats};
 use rustix::io::Errno;
@@ -36,19 +38,21 @@ use std::net::IpAddr;
 pub struct Tls<D> {
     inner: D,
     layer: Layer,
+    /// Nobody speaks TLS: it is there for what comes before.
+    is_clear: bool,
 }
 
 impl<D: Driver> Tls<D> {
     /// TLS over `inner`, which has no sockets yet.
     pub fn new(inner: D, server: &TlsServer, mode: PoolMode) -> Self {
         let layer = Layer::new(Some(server.source()), None, mode, inner.clock_ns());
-        Self { inner, layer }
+        Self::over(inner, layer)
     }
 
     /// As [`Self::new`], but it is the sockets that are connected that speak TLS.
     pub fn client(inner: D, client: &TlsClient, mode: PoolMode) -> Self {
         let layer = Layer::new(None, Some(client.clone()), mode, inner.clock_ns());
-        Self { inner, layer }
+        Self::over(inner, layer)
     }
 
     /// As [`Self::new`], for who connects to others with [`Driver::connect_tls`]; what is accepted speaks
@@ -56,7 +60,41 @@ impl<D: Driver> Tls<D> {
     pub fn towards_others(inner: D, server: Option<&TlsServer>, mode: PoolMode) -> Self {
         let source = server.map(TlsServer::source);
         let layer = Layer::new(source, None, mode, inner.clock_ns());
-        Self { inner, layer }
+        Self::over(inner, layer)
+    }
+
+    /// Clear text on all sockets, for [`Self::awaiting_heads`]: [`Driver::tls_counters`] has nothing to
+    /// tell.
+    pub fn in_clear_text(inner: D, mode: PoolMode) -> Self {
+        let layer = Layer::new(None, None, mode, inner.clock_ns());
+        Self {
+            is_clear: true,
+            ..Self::over(inner, layer)
+        }
+    }
+
+    fn over(inner: D, layer: Layer) -> Self {
+        Self {
+            inner,
+            layer,
+            is_clear: false,
+        }
+    }
+
+    /// The same, where every accepted socket begins with a head of the PROXY protocol, which says what
+    /// [`Driver::peer`] is to answer. Such a socket is reported once its head is whole; one without it is
+    /// closed. Head and handshake together may take `timeout_ns`, and `count_max` heads may be awaited at
+    /// a time.
+    #[must_use]
+    pub fn awaiting_heads(mut self, timeout_ns: u64, count_max: usize, mode: PoolMode) -> Self {
+        let awaited = Awaited::new(timeout_ns, count_max, mode);
+        self.layer.awaited = Some(Box::new(awaited));
+        self
+    }
+
+    /// What the head of an accepted socket told.
+    fn told(&self, socket: SocketId) -> Option<Ends> {
+        self.layer.awaited.as_ref()?.ends(socket)
     }
 
     /// The driver below.
@@ -153,10 +191,20 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn stop_listening(&mut self) {
         self.inner.stop_listening();
+        self.layer.hurry_heads(self.inner.clock_ns());
     }
 
     fn peer(&self, socket: SocketId) -> Option<Peer> {
-        self.inner.peer(socket)
+        let peer = self.inner.peer(socket);
+        // Who is gone stays gone, whatever was told of it.
+        peer.map(|peer| self.told(socket).map_or(peer, |told| told.source))
+    }
+
+    fn destination(&self, socket: SocketId) -> Option<Peer> {
+        match self.told(socket) {
+            Some(told) => Some(told.destination),
+            None => self.inner.destination(socket),
+        }
     }
 
     fn connect_from(&mut self, to: &Address, source: Option<IpAddr>) -> Result<SocketId, IoError> {
@@ -208,7 +256,8 @@ impl<D: Driver> Driver for Tls<D> {
     }
 
     fn closing_count(&self) -> usize {
-        self.inner.closing_count()
+        let nameless_count = self.layer.awaited.as_ref().map_or(0, |a| a.ending_count());
+        self.inner.closing_count() + nameless_count
     }
 
     fn waker(&self) -> Waker {
@@ -236,7 +285,7 @@ impl<D: Driver> Driver for Tls<D> {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let Self { inner, layer } = self;
+        let Self { inner, layer, .. } = self;
         let wait_until_ns = if layer.queue.is_empty() {
             let own_ns = layer.deadlines.next_deadline_ns();
             deadline_ns.into_iter().chain(own_ns).min()
@@ -265,7 +314,11 @@ impl<D: Driver> Driver for Tls<D> {
     }
 
     fn tls_counters(&self) -> Option<TlsCounters> {
-        Some(self.layer.counters)
+        (!self.is_clear).then_some(self.layer.counters)
+    }
+
+    fn proxy_head_counters(&self) -> Option<ProxyHeadCounters> {
+        self.layer.awaited.as_ref().map(|awaited| awaited.counters)
     }
 
     fn trim_pools(&mut self) -> usize {

@@ -3,6 +3,7 @@
 use super::counters::TlsFailure;
 use super::layer::Layer;
 use crate::driver::{Driver, Event, SocketId};
+use crate::proxy_protocol::ProxyHeadFailure;
 use rustix::io::Errno;
 
 /// Something to tell the owner, or to look at first.
@@ -26,17 +27,27 @@ impl Layer {
     /// Keeps one event of the driver below.
     pub(super) fn note<D: Driver>(&mut self, inner: &mut D, event: &Event<'_>) {
         match *event {
-            Event::Accepted { socket } => self.accept(inner, socket),
+            Event::Accepted { socket } => self.welcome(inner, socket),
             Event::AcceptFailed { error } => self.queue.push_back(Queued::AcceptFailed(error)),
             Event::Connected { socket } => self.note_connected(inner, socket),
-            Event::Received { socket, bytes } => self.note_received(inner, socket, bytes),
+            Event::Received { socket, bytes } => {
+                if !self.takes_head(inner, socket, bytes) {
+                    self.note_received(inner, socket, bytes);
+                }
+            }
             Event::PeerFinished { socket } => {
+                if self.refuse_head(socket, ProxyHeadFailure::Closed) {
+                    return inner.close(socket);
+                }
                 if let Some(session) = self.session(socket) {
                     session.has_fin = true;
                     self.look_at(socket);
                 }
             }
             Event::Failed { socket, error } => {
+                if self.refuse_head(socket, ProxyHeadFailure::Closed) {
+                    return;
+                }
                 self.forget(socket, TlsFailure::Closed);
                 self.queue.push_back(Queued::Failed { socket, error });
             }
@@ -68,7 +79,12 @@ impl Layer {
         }
     }
 
-    fn note_received<D: Driver>(&mut self, inner: &mut D, socket: SocketId, bytes: &[u8]) {
+    pub(super) fn note_received<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        bytes: &[u8],
+    ) {
         let Some(handle) = self.find(socket) else {
             return;
         };

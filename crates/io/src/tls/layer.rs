@@ -1,5 +1,6 @@
 //! The sessions of a shard, found by their socket, and what they share.
 
+use super::awaited::Awaited;
 use super::client::TlsClient;
 use super::counters::{TlsCounters, TlsFailure};
 use super::intake::Queued;
@@ -7,6 +8,7 @@ use super::records::Records;
 use super::server::ServerSource;
 use super::session::{SealError, Session};
 use crate::driver::{Driver, SendOutcome, SocketId};
+use crate::proxy_protocol::ProxyHeadFailure;
 use crate::timer_wheel::TimerWheel;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 use rustix::io::Errno;
@@ -14,7 +16,7 @@ use rustls::server::UnbufferedServerConnection;
 use std::collections::VecDeque;
 
 /// Entries of an empty queue, and places of the table, that are kept whatever happens.
-const KEPT_COUNT: usize = 1024;
+pub(super) const KEPT_COUNT: usize = 1024;
 
 /// How a socket of the driver below is closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,6 +48,8 @@ pub(super) struct Layer {
     /// What records are opened into; kept while there are sessions.
     pub(super) room: Buffer,
     pub(super) counters: TlsCounters,
+    /// Accepted sockets begin with a head of the PROXY protocol.
+    pub(super) awaited: Option<Box<Awaited>>,
 }
 
 impl Layer {
@@ -66,6 +70,7 @@ impl Layer {
             blocks: BlockPool::new("tls_records", mode),
             room: Buffer::new(),
             counters: TlsCounters::default(),
+            awaited: None,
         }
     }
 
@@ -92,9 +97,14 @@ impl Layer {
         Ok(())
     }
 
-    /// Takes in a socket whose peer is to speak TLS; without a session for it, it is closed and
-    /// nobody hears of it.
-    pub(super) fn accept<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
+    /// Takes in a socket whose peer is to speak TLS, until `until_ns` if that is not to be counted from
+    /// now; without a session for it, it is closed and nobody hears of it.
+    pub(super) fn accept<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        until_ns: Option<u64>,
+    ) {
         let Some(source) = &mut self.source else {
             match self.take_clear(socket) {
                 Ok(()) => self.queue.push_back(Queued::Accepted(socket)),
@@ -108,7 +118,8 @@ impl Layer {
             Err(_) => Err(TlsFailure::Internal),
             Ok(connection) => {
                 let records = Records::Server(connection);
-                self.begin(inner.now_ns() + timeout_ns, socket, records)
+                let until_ns = until_ns.unwrap_or(inner.now_ns() + timeout_ns);
+                self.begin(until_ns, socket, records)
             }
         };
         match begun {
@@ -324,6 +335,10 @@ impl Layer {
         let now_ns = inner.now_ns();
         while let Some((bits, _)) = self.deadlines.pop_expired(now_ns) {
             let socket = SocketId::from_bits(bits);
+            if self.refuse_head(socket, ProxyHeadFailure::Timeout) {
+                inner.close(socket);
+                continue;
+            }
             self.fail(inner, socket, TlsFailure::Timeout, Buffer::new());
         }
     }
@@ -338,13 +353,17 @@ impl Layer {
         if self.queue.is_empty() {
             self.queue.shrink_to(KEPT_COUNT);
         }
-        self.sessions.trim() + self.blocks.trim()
+        let of_heads = self.awaited.as_deref_mut().map_or(0, Awaited::trim);
+        self.sessions.trim() + self.blocks.trim() + of_heads
     }
 
     /// See [`Driver::visit_pool_stats`].
     pub(super) fn visit_stats(&self, visit: &mut dyn FnMut(PoolStats)) {
         visit(self.sessions.stats());
         visit(self.blocks.stats());
+        if let Some(awaited) = &self.awaited {
+            visit(awaited.nameless().stats());
+        }
     }
 }
 

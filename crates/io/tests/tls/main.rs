@@ -7,6 +7,7 @@
 #[path = "../tls_support/mod.rs"]
 mod tls_support;
 mod scene;
+mod heads;
 
 use crate::scene::{Client, End, Scene};
 

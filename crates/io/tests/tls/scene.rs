@@ -1,7 +1,8 @@
 //! A server in memory that sends everything back, and clients of rustls that it knows nothing of.
 
-use crate::tls_support::{Authority, client};
+use crate::tls_support::{Authority, HANDSHAKE_TIMEOUT_NS, client};
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, SimPeer};
+use millpond_io::proxy_protocol::ProxyHeadCounters;
 use millpond_io::tls::{Tls, TlsCounters};
 use millpond_io::{Driver, Errno, Event, SendOutcome, ShardPools, SocketId};
 use millpond_mempool::{Buffer, PoolMode};
@@ -22,13 +23,45 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(authority: &Authority, seed: u64, plan: FaultPlan) -> Self {
+        Self::over(seed, plan, |driver| {
+            Tls::new(driver, &authority.server, PoolMode::On)
+        })
+    }
+
+    /// Where the PROXY protocol comes before TLS, and `count_max` heads may be awaited.
+    pub(crate) fn awaiting_heads(authority: &Authority, count_max: usize) -> Self {
+        Self::over(1, FaultPlan::none(), |driver| {
+            Tls::new(driver, &authority.server, PoolMode::On).awaiting_heads(
+                HANDSHAKE_TIMEOUT_NS,
+                count_max,
+                PoolMode::On,
+            )
+        })
+    }
+
+    /// Where it comes before clear text.
+    pub(crate) fn in_clear_text(count_max: usize) -> Self {
+        Self::in_clear_text_with(1, FaultPlan::none(), count_max)
+    }
+
+    pub(crate) fn in_clear_text_with(seed: u64, plan: FaultPlan, count_max: usize) -> Self {
+        Self::over(seed, plan, |driver| {
+            Tls::in_clear_text(driver, PoolMode::On).awaiting_heads(
+                HANDSHAKE_TIMEOUT_NS,
+                count_max,
+                PoolMode::On,
+            )
+        })
+    }
+
+    fn over(seed: u64, plan: FaultPlan, layer: impl FnOnce(SimDriver) -> Tls<SimDriver>) -> Self {
         let network = Network::new(seed, plan);
         network.set_tick_limit(2_000_000);
         let mut driver = network.driver(PoolMode::On).unwrap();
         driver.listen_anywhere().unwrap();
         Self {
             network,
-            driver: Tls::new(driver, &authority.server, PoolMode::On),
+            driver: layer(driver),
             pools: ShardPools::new(PoolMode::On),
             accepted: Vec::new(),
             received: Vec::new(),
@@ -80,6 +113,10 @@ impl Scene {
         self.driver.tls_counters().unwrap()
     }
 
+    pub(crate) fn heads(&self) -> ProxyHeadCounters {
+        self.driver.proxy_head_counters().unwrap()
+    }
+
     pub(crate) fn connect(&self, config: &Arc<ClientConfig>) -> Client {
         Client {
             peer: Some(self.network.connect().unwrap()),
@@ -127,14 +164,21 @@ impl Scene {
             assert!(stats.identity_holds(), "{stats:?}");
             assert_eq!((stats.live_objects, stats.live_bytes), (0, 0), "{stats:?}");
         });
-        let tls = self.tls();
+        let heads = self.driver.proxy_head_counters().unwrap_or_default();
+        assert_eq!(heads.awaited, 0);
+        let refused: u64 = heads.refused.iter().sum();
+        let accepted = self.driver.counters().accepted;
+        let Some(tls) = self.driver.tls_counters() else {
+            let taken = heads.taken_v1 + heads.taken_v2;
+            assert_eq!(taken + refused, accepted, "each ends in one way: {heads:?}");
+            return;
+        };
         assert_eq!((tls.handshaking, tls.established), (0, 0));
         let failed: u64 = tls.failed.iter().sum();
-        let accepted = self.driver.counters().accepted;
         assert_eq!(
-            tls.handshakes() + failed,
+            tls.handshakes() + failed + refused,
             accepted,
-            "each ends in one way: {tls:?}"
+            "each ends in one way: {tls:?} {heads:?}"
         );
     }
 }

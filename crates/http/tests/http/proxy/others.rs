@@ -15,7 +15,7 @@ pub(super) struct OtherServer {
     pub(super) address: Address,
     child: Child,
     log: PathBuf,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
@@ -52,31 +52,49 @@ impl OtherServer {
             address: SocketAddr::from(([127, 0, 0, 1], port)).into(),
             child,
             log,
-            _directory: directory,
+            directory,
         })
     }
 
     /// nginx, which reads each body whole, and logs what it read, for it passes it on to itself. It
     /// listens on unix sockets: it cannot say which port it was given.
     pub(super) fn nginx() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let conf = directory.path().join("nginx.conf");
-        let here = directory.path().display().to_string();
         let text = std::fs::read_to_string(format!("{DATA}/upstream.nginx.conf")).unwrap();
+        Self::with_conf("nginx", &["-c"], &text, "front.sock")
+    }
+
+    /// haproxy as a balancer of TCP connections to `server`, whose clients tell by the PROXY protocol who
+    /// they are, and that tells so itself: see [`Self::socket`].
+    pub(super) fn haproxy(server: SocketAddr) -> Self {
+        let text = std::fs::read_to_string(format!("{DATA}/balancer.haproxy.conf")).unwrap();
+        let text = text.replace("SERVER", &server.to_string());
+        Self::with_conf("haproxy", &["-db", "-f"], &text, "v1.sock")
+    }
+
+    /// Where it listens under this name.
+    pub(super) fn socket(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("{name}.sock"))
+    }
+
+    /// One that reads a file, in which HERE is its directory.
+    fn with_conf(name: &'static str, flags: &[&str], text: &str, socket: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let conf = directory.path().join("conf");
+        let here = directory.path().display().to_string();
         std::fs::write(&conf, text.replace("HERE", &here)).unwrap();
-        let child = Command::new("nginx")
-            .arg("-c")
+        let child = Command::new(name)
+            .args(flags)
             .arg(&conf)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("nginx is there (scripts/setup test installs it)");
+            .unwrap_or_else(|error| panic!("{name}: {error}; scripts/setup test installs it"));
         let server = Self {
-            name: "nginx",
-            address: Address::Unix(directory.path().join("front.sock")),
+            name,
+            address: Address::Unix(directory.path().join(socket)),
             child,
             log: directory.path().join("seen.json"),
-            _directory: directory,
+            directory,
         };
         server.wait_for_socket();
         server

@@ -87,6 +87,22 @@ pub(super) fn accept(stream: TcpStream) -> Box<dyn Stream> {
 
 /// A client's connection to the proxy.
 pub(super) fn connect(address: SocketAddr, is_tls: bool) -> Box<dyn Stream> {
+    match is_tls {
+        true => connect_behind(address, b""),
+        false => Box::new(stream_to(address)),
+    }
+}
+
+fn stream_to(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// The same over TLS, behind something in clear text.
+pub(super) fn connect_behind(address: SocketAddr, head: &[u8]) -> Box<dyn Stream> {
     static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
         let mut roots = RootCertStore::empty();
         roots.add(AUTHORITY.der.clone()).unwrap();
@@ -98,13 +114,8 @@ pub(super) fn connect(address: SocketAddr, is_tls: bool) -> Box<dyn Stream> {
             .with_no_client_auth();
         Arc::new(config)
     });
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    stream.set_nodelay(true).unwrap();
-    if !is_tls {
-        return Box::new(stream);
-    }
+    let mut stream = stream_to(address);
+    stream.write_all(head).unwrap();
     let name = ServerName::try_from(NAME).unwrap();
     let connection = ClientConnection::new(Arc::clone(&CONFIG), name).unwrap();
     Box::new(StreamOwned::new(connection, stream))

@@ -110,9 +110,10 @@ impl State {
     }
 
     /// A new connection that nobody has accepted; its number.
-    pub(super) fn new_wire(&mut self, is_unix: bool) -> usize {
+    pub(super) fn new_wire(&mut self, to: &Address) -> usize {
         let wire = self.wires.len();
-        let name = if is_unix {
+        let destination = to.inet().map_or(PeerName::Unix, PeerName::Inet);
+        let name = if destination == PeerName::Unix {
             PeerName::Unix
         } else {
             // Ports repeat after 60,000 connections, as real ones do.
@@ -120,7 +121,7 @@ impl State {
             PeerName::Inet(SocketAddr::new(DEFAULT_ADDRESS.ip(), port))
         };
         let window_bytes = self.plan.window_bytes;
-        self.wires.push(Wire::new(name, window_bytes));
+        self.wires.push(Wire::new(name, destination, window_bytes));
         wire
     }
 
@@ -317,7 +318,7 @@ impl Network {
         if state.listening_at(address).is_none() {
             return Err(refusal(address));
         }
-        let wire = state.new_wire(matches!(address, Address::Unix(_)));
+        let wire = state.new_wire(address);
         if let Some(listening) = state.listening_at(address) {
             listening.waiting.push_back(wire);
         }

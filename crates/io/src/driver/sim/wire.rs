@@ -65,6 +65,8 @@ pub(super) struct Wire {
     ends: [End; 2],
     /// The initiator's name, for the acceptor.
     pub(super) name: PeerName,
+    /// The listener's, for the acceptor.
+    pub(super) destination: PeerName,
     /// Where receives of the driver end.
     pub(super) cuts: Cuts,
     /// The acceptor took it.
@@ -74,7 +76,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(name: PeerName, window_bytes: usize) -> Self {
+    pub(super) fn new(name: PeerName, destination: PeerName, window_bytes: usize) -> Self {
         let pipe = || Pipe {
             bytes: VecDeque::new(),
             capacity: window_bytes,
@@ -85,6 +87,7 @@ impl Wire {
             pipes: [pipe(), pipe()],
             ends: [End::default(), End::default()],
             name,
+            destination,
             cuts: Cuts::default(),
             is_accepted: false,
             is_reset_by_network: false,
@@ -203,7 +206,7 @@ mod tests {
     use super::*;
 
     fn wire() -> Wire {
-        Wire::new(PeerName::Unix, 10)
+        Wire::new(PeerName::Unix, PeerName::Unix, 10)
     }
 
     fn read(wire: &mut Wire, end: usize) -> (Arrived, Vec<u8>) {
