@@ -3,6 +3,7 @@
 use super::subject::Subject;
 use crate::bench::command::bounded;
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -95,19 +96,27 @@ impl GoodClient<'_> {
         command.args(["load", "-t", "1", "--driver", "epoll", "--timeout", "30s"]);
         command.args(words).arg("--json").arg(&self.record);
         command.arg(format!("http://{}{}", subject.address, self.path));
+        let record = self.record.clone();
+        let complaints = complaints_beside(&record);
+        let file = File::create(&complaints)
+            .map_err(|error| format!("{}: {error}", complaints.display()))?;
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(file)
             .spawn()
             .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
-        let record = self.record.clone();
         Ok(Running { child, record })
     }
 
     pub(crate) fn run(&self, subject: &Subject) -> Result<Experience, String> {
         self.start(subject)?.finish()
     }
+}
+
+/// Where it writes what goes wrong.
+fn complaints_beside(record: &Path) -> PathBuf {
+    record.with_extension("stderr")
 }
 
 fn in_ms(time: Duration) -> String {
@@ -122,7 +131,12 @@ impl Running {
             .map_err(|error| format!("millpond load: {error}"))?;
         // It judges its own figures with 4; its errors are judged here.
         if !matches!(status.code(), Some(0 | 4)) {
-            return Err(format!("millpond load ended with {status}"));
+            let complaints = std::fs::read_to_string(complaints_beside(&self.record));
+            let complaints = complaints.unwrap_or_else(|error| error.to_string());
+            return Err(format!(
+                "millpond load ended with {status}: {}",
+                complaints.trim()
+            ));
         }
         let shown = self.record.display();
         let text =
