@@ -203,19 +203,26 @@ fn a_comparison_is_profiled() {
     let record: serde_json::Value = serde_json::from_str(&text).unwrap();
     valid_and_shown_again(&out, &record);
     let graphs = record["flame_graphs"].as_array().unwrap();
-    let has = |kind: &str, name: &str| {
+    assert!(!graphs.is_empty(), "{finished:?}");
+    let has = |name: &str| {
         let mut graphs = graphs.iter();
-        graphs.any(|one| one["kind"] == kind && one["candidate"] == name)
+        graphs.any(|one| one["kind"] == "allocated_bytes" && one["candidate"] == name)
     };
-    for name in ["glibc with pools", "mempool with pools"] {
-        assert!(has("allocated_bytes", name), "{name}: {finished:?}");
-    }
-    assert!(
-        out.join("flamegraphs/mempool-with-pools/alloc-bytes.svg")
-            .is_file()
-    );
+    // On a slow machine a fifth of the time budget has no room for all of them, and then it says so.
+    let is_left_out = |name: &str| {
+        let mut warnings = record["warnings"].as_array().unwrap().iter();
+        let one = format!("{name} (allocations)");
+        let tells = |text: &str| text.starts_with("no flame graphs of ") && text.contains(&one);
+        warnings.any(|warning| warning.as_str().is_some_and(tells))
+    };
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("Bytes asked for of glibc with pools"));
+    for name in ["glibc with pools", "mempool with pools"] {
+        assert!(has(name) != is_left_out(name), "{name}: {finished:?}");
+        let file = format!("flamegraphs/{}/alloc-bytes.svg", name.replace(' ', "-"));
+        assert_eq!(out.join(file).is_file(), has(name), "{name}");
+        let heading = format!("Bytes asked for of {name}");
+        assert_eq!(page.contains(&heading), has(name), "{name}");
+    }
     assert!(page.contains("bands: the phases of glibc with pools"));
     let phases = &record["candidates"][0]["rounds"][0]["memory_course"]["phases"];
     let phases: Vec<&str> = phases
