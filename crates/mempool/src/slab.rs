@@ -215,6 +215,24 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Drops the object where it is, unless it was removed; whether it was there. As
+    /// [`remove`](Self::remove), but nothing is moved.
+    #[inline]
+    pub fn discard(&mut self, handle: Handle<T>) -> bool {
+        match &mut self.objects {
+            Objects::InPlace(table) => table.discard(handle.index, handle.generation),
+            Objects::Boxed(table) => {
+                let Some(boxed) = table.remove(handle.index, handle.generation) else {
+                    return false;
+                };
+                table.budget().give_back(size_of::<T>());
+                // SAFETY: every box of this table was made with this memory.
+                unsafe { boxed.discard(&self.direct) };
+                true
+            }
+        }
+    }
+
     /// Objects in it.
     #[inline]
     pub const fn len(&self) -> usize {

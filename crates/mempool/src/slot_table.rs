@@ -216,22 +216,41 @@ impl<V> SlotTable<V> {
     /// Moves the value out, where the slot holds one of this generation.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32, generation: u32) -> Option<V> {
+        let slot = self.release(index, generation)?;
+        // SAFETY: the slot held a value until `release`, which hands it over.
+        Some(unsafe { (*slot).value.assume_init_read() })
+    }
+
+    /// Drops the value where it is, where the slot holds one of this generation.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32, generation: u32) -> bool {
+        let Some(slot) = self.release(index, generation) else {
+            return false;
+        };
+        // SAFETY: as in `remove`. Should the value's drop panic, it is not dropped again: the slot
+        // counts as free already.
+        unsafe { (*slot).value.assume_init_drop() };
+        true
+    }
+
+    /// Ends the life of a slot's value, which is the caller's to move out or drop before the table is
+    /// used again.
+    #[inline]
+    fn release(&mut self, index: u32, generation: u32) -> Option<*mut Slot<V>> {
         let (number, place) = Self::chunk_of(index);
         let chunk = self.chunks.get_mut(number)?;
+        let start = chunk.slot::<V>(place)?;
         // SAFETY: a cut slot is initialised, and the table is borrowed mutably.
-        let slot = unsafe { &mut *chunk.slot::<V>(place)? };
+        let slot = unsafe { &mut *start };
         if !is_live(generation) || slot.generation != generation {
             return None;
         }
-        // SAFETY: an odd generation says that the slot holds a value; the even one set now, that
-        // it has been moved out.
-        let value = unsafe { slot.value.assume_init_read() };
         slot.generation = generation + 1;
         chunk.live_count -= 1;
         self.live_count -= 1;
         if slot.generation == RETIRED {
             self.retired_count += 1;
-            return Some(value);
+            return Some(start);
         }
         slot.next_free = chunk.newest_free;
         chunk.newest_free = place;
@@ -239,7 +258,7 @@ impl<V> SlotTable<V> {
             chunk.next_with_room = self.with_room;
             self.with_room = number as u32;
         }
-        Some(value)
+        Some(start)
     }
 
     /// Ends an interval: of the chunks that all values of the interval could have done without,
