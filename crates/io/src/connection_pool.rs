@@ -303,10 +303,11 @@ impl ConnectionPool {
     }
 
     fn leased(&self, socket: SocketId) -> Option<LinkHandle> {
-        match self.owner(socket)? {
-            Owner::Link(handle) => (!self.links.get(handle)?.is_parked).then_some(handle),
-            Owner::Opening(_) => None,
-        }
+        let Owner::Link(handle) = (*self.by_slot.get(socket.slot())?)? else {
+            return None;
+        };
+        let link = self.links.get(handle)?;
+        (link.socket == socket && !link.is_parked).then_some(handle)
     }
 
     fn own(&mut self, socket: SocketId, owner: Owner) {

@@ -114,6 +114,14 @@ impl TimerWheel {
         }
     }
 
+    /// Gives a timer to another user, with the deadline it has, which is to be set then: where timers
+    /// come and go, that costs less than to remove one and create the next.
+    pub fn reuse(&mut self, timer: TimerId, user: u64) {
+        if let Some(entry) = self.find(timer) {
+            entry.user = user;
+        }
+    }
+
     /// Sets or moves the deadline (absolute). A past one fires within a granule.
     #[inline]
     pub fn set(&mut self, timer: TimerId, deadline_ns: u64) {

@@ -14,6 +14,7 @@ enum Step {
     SetPast { which: usize, before_ns: u64 },
     Clear { which: usize },
     Remove { which: usize },
+    Reuse { which: usize, user: u64 },
     Sleep { for_ns: u64 },
     SleepUntilNext,
 }
@@ -34,7 +35,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (which.clone(), delay_ns.clone())
             .prop_map(|(which, before_ns)| Step::SetPast { which, before_ns }),
         1 => which.clone().prop_map(|which| Step::Clear { which }),
-        1 => which.prop_map(|which| Step::Remove { which }),
+        1 => which.clone().prop_map(|which| Step::Remove { which }),
+        1 => (which, 1000..2000_u64).prop_map(|(which, user)| Step::Reuse { which, user }),
         3 => delay_ns.prop_map(|for_ns| Step::Sleep { for_ns }),
         4 => Just(Step::SleepUntilNext),
     ];
@@ -96,6 +98,15 @@ impl Run {
                 self.wheel.remove(timer);
                 self.model.deadlines.remove(&timer);
                 self.model.users.remove(&timer);
+            }
+            Step::Reuse { which, user } => {
+                let Some(&timer) = self.created.get(which) else {
+                    return;
+                };
+                self.wheel.reuse(timer, user);
+                if let Some(known) = self.model.users.get_mut(&timer) {
+                    *known = user;
+                }
             }
             Step::Sleep { for_ns } => self.wake_at(self.now_ns + for_ns),
             Step::SleepUntilNext => {

@@ -21,13 +21,12 @@ impl ConnectionPool {
         deadline_ns: u64,
         is_alone: bool,
     ) -> Acquired {
-        if self.keys.get(key.0).is_none_or(|state| state.is_removed) {
-            return Acquired::Failed(AcquireError::Removed);
-        }
+        // One that is removed has nothing parked.
         if !is_alone && let Some(lease) = self.lease_parked(shard, key) {
             return Acquired::Lease(lease);
         }
-        let Some(state) = self.keys.get_mut(key.0) else {
+        let state = self.keys.get_mut(key.0);
+        let Some(state) = state.filter(|state| !state.is_removed) else {
             return Acquired::Failed(AcquireError::Removed);
         };
         state.counters.misses += 1;
@@ -62,12 +61,12 @@ impl ConnectionPool {
         key: PoolKey,
     ) -> Option<Lease> {
         loop {
-            let handle = self.keys.get(key.0)?.parked.newest?;
-            if self.is_expired(handle, shard.now_ns) {
+            let state = self.keys.get_mut(key.0)?;
+            let handle = state.parked.newest?;
+            if self.config.expires_ns(self.links.get(handle)?) <= shard.now_ns {
                 self.close_expired(shard, handle);
                 continue;
             }
-            let state = self.keys.get_mut(key.0)?;
             state.parked.remove(&mut self.links, handle);
             state.leased_count += 1;
             state.counters.hits += 1;
@@ -106,16 +105,16 @@ impl ConnectionPool {
         let Some(link) = self.links.get(handle) else {
             return;
         };
-        let (key, is_alone) = (link.key, link.is_alone);
-        let is_removed = self.keys.get(key.0).is_none_or(|state| state.is_removed);
-        if is_alone || is_removed {
+        let (key, is_worn) = (link.key, self.config.is_worn(link, shard.now_ns));
+        let state = self.keys.get(key.0);
+        if link.is_alone || state.is_none_or(|state| state.is_removed) {
             self.close_link(shard, handle);
             self.room_was_made(shard, key);
-        } else if self.is_worn(handle, shard.now_ns) {
+        } else if is_worn {
             self.close_expired(shard, handle);
             self.room_was_made(shard, key);
         } else {
-            self.settle(shard, handle, true, OpenTimes::default());
+            self.settle(shard, handle, key, true, OpenTimes::default());
         }
     }
 
@@ -135,12 +134,10 @@ impl ConnectionPool {
         &mut self,
         shard: &mut ShardContext<'_, D>,
         handle: LinkHandle,
+        key: PoolKey,
         was_used: bool,
         times: OpenTimes,
     ) {
-        let Some(key) = self.links.get(handle).map(|link| link.key) else {
-            return;
-        };
         let Some(waiter) = self.next_waiter(shard, key, !was_used) else {
             return self.park(shard, handle, key);
         };
@@ -165,11 +162,19 @@ impl ConnectionPool {
             return;
         };
         state.leased_count -= 1;
-        state.parked.push(&mut self.links, handle, shard.now_ns);
+        let has_waiters = state.waiters.count() > 0;
+        let parked = state.parked.push(&mut self.links, handle, shard.now_ns);
+        let expires_ns = parked.map(|link| self.config.expires_ns(link));
         self.parked_count += 1;
-        self.plan_sweep(shard, handle);
+        if let Some(expires_ns) = expires_ns {
+            self.plan_sweep(shard, expires_ns);
+        }
         // Room may be made of it, for who wants one to himself or for another key.
-        self.advance(shard, key);
-        self.feed_starved(shard);
+        if has_waiters {
+            self.advance(shard, key);
+        }
+        if !self.starved.is_empty() {
+            self.feed_starved(shard);
+        }
     }
 }

@@ -52,21 +52,27 @@ pub(super) struct ParkedList {
 }
 
 impl ParkedList {
-    pub(super) fn push(&mut self, links: &mut Slab<Link>, handle: LinkHandle, now_ns: u64) {
-        let Some(link) = links.get_mut(handle) else {
-            return;
-        };
-        debug_assert!(!link.is_parked, "parked once");
-        link.is_parked = true;
-        link.parked_ns = now_ns;
-        link.newer = None;
-        link.older = self.newest;
-        match self.newest.and_then(|newest| links.get_mut(newest)) {
+    /// Parks a connection, and lends it.
+    pub(super) fn push<'l>(
+        &mut self,
+        links: &'l mut Slab<Link>,
+        handle: LinkHandle,
+        now_ns: u64,
+    ) -> Option<&'l Link> {
+        let older = self.newest;
+        match older.and_then(|newest| links.get_mut(newest)) {
             Some(newest) => newest.newer = Some(handle),
             None => self.oldest = Some(handle),
         }
         self.newest = Some(handle);
         self.count += 1;
+        let link = links.get_mut(handle)?;
+        debug_assert!(!link.is_parked, "parked once");
+        link.is_parked = true;
+        link.parked_ns = now_ns;
+        link.newer = None;
+        link.older = older;
+        Some(link)
     }
 
     pub(super) fn remove(&mut self, links: &mut Slab<Link>, handle: LinkHandle) {

@@ -343,7 +343,7 @@ impl ConnectionPool {
         state.leased_count += 1;
         self.connection_count += 1;
         self.own(socket, Owner::Link(handle));
-        self.settle(shard, handle, false, times);
+        self.settle(shard, handle, key, false, times);
     }
 
     /// None of its addresses leads anywhere, or not in time.

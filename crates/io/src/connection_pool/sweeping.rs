@@ -1,7 +1,7 @@
 //! When a connection has served long enough: idle too long, too old, or used too often.
 
-use super::link::{LinkHandle, ParkedList};
-use super::{ConnectionPool, PoolKey, SWEEP_TIMER};
+use super::link::{Link, LinkHandle, ParkedList};
+use super::{ConnectionPool, PoolConfig, PoolKey, SWEEP_TIMER};
 use crate::driver::Driver;
 use crate::shard::ShardContext;
 use crate::timer_wheel::TimerId;
@@ -25,28 +25,25 @@ impl Default for Sweep {
     }
 }
 
-impl ConnectionPool {
+impl PoolConfig {
     /// When a parked connection ends.
-    fn expires_ns(&self, handle: LinkHandle) -> u64 {
-        let Some(link) = self.links.get(handle) else {
-            return u64::MAX;
-        };
-        let idle_ns = link.parked_ns.saturating_add(self.config.idle_max_ns);
-        idle_ns.min(link.opened_ns.saturating_add(self.config.age_max_ns))
-    }
-
-    pub(super) fn is_expired(&self, handle: LinkHandle, now_ns: u64) -> bool {
-        now_ns >= self.expires_ns(handle)
+    pub(super) fn expires_ns(&self, link: &Link) -> u64 {
+        let idle_ns = link.parked_ns.saturating_add(self.idle_max_ns);
+        idle_ns.min(self.ages_ns(link))
     }
 
     /// Whether a connection that comes back is not to be used again.
-    pub(super) fn is_worn(&self, handle: LinkHandle, now_ns: u64) -> bool {
-        self.links.get(handle).is_some_and(|link| {
-            link.uses >= self.config.uses_max
-                || now_ns >= link.opened_ns.saturating_add(self.config.age_max_ns)
-        })
+    pub(super) fn is_worn(&self, link: &Link, now_ns: u64) -> bool {
+        link.uses >= self.uses_max || now_ns >= self.ages_ns(link)
     }
 
+    /// When a connection is too old.
+    fn ages_ns(&self, link: &Link) -> u64 {
+        link.opened_ns.saturating_add(self.age_max_ns)
+    }
+}
+
+impl ConnectionPool {
     pub(super) fn close_expired<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
@@ -64,9 +61,8 @@ impl ConnectionPool {
     pub(super) fn plan_sweep<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
-        handle: LinkHandle,
+        expires_ns: u64,
     ) {
-        let expires_ns = self.expires_ns(handle);
         if expires_ns < self.sweep.due_ns {
             self.sweep_at(shard, expires_ns);
         }
@@ -120,10 +116,12 @@ impl ConnectionPool {
         let mut walk = self.keys.get(key.0).and_then(|state| state.parked.oldest);
         while let Some(handle) = walk {
             walk = ParkedList::newer_than(&self.links, handle);
-            if self.is_expired(handle, shard.now_ns) {
+            let link = self.links.get(handle);
+            let expires_ns = link.map_or(u64::MAX, |link| self.config.expires_ns(link));
+            if expires_ns <= shard.now_ns {
                 self.close_expired(shard, handle);
             } else {
-                next_ns = next_ns.min(self.expires_ns(handle));
+                next_ns = next_ns.min(expires_ns);
             }
         }
         next_ns

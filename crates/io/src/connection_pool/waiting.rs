@@ -113,7 +113,10 @@ impl ConnectionPool {
         key: PoolKey,
         is_new: bool,
     ) -> Option<Waiter> {
-        let queue = &self.keys.get(key.0)?.waiters.queue;
+        let Waiters { queue, count } = &self.keys.get(key.0)?.waiters;
+        if *count == 0 {
+            return None;
+        }
         let waiters = &self.waiters;
         let fits = |waiter: &Waiter| is_new || !waiter.is_alone;
         let handle = queue
