@@ -13,6 +13,8 @@
 //! shard_client.rs  Client: begin, write, pause, abort
 //! running.rs       one exchange under way: output, phases and their deadlines
 //! driving.rs       connections, sends and timers, with the shard's driver in hand
+//! answer_heads.rs  heads of answers, parsed or known
+//! whole.rs         answers that arrive whole
 //! reading.rs       answers out of what arrives
 //! ```
 
@@ -22,6 +24,8 @@ mod exchange;
 mod shard_client;
 mod running;
 mod driving;
+mod answer_heads;
+mod whole;
 mod reading;
 
 pub(crate) use self::driving::Listener;

@@ -219,6 +219,12 @@ impl Connection {
             || self.is_closing
     }
 
+    /// All it has to do is wait for the answer that a service promised; of a connection that was plain.
+    #[inline]
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.pending.is_some() && self.stream.is_none() && !self.is_closing
+    }
+
     /// Nothing keeps it from the plain sequence of requests and answers. One condition for all that
     /// is rare, since every request asks.
     #[inline]

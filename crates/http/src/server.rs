@@ -136,7 +136,8 @@ impl<S: Service> Server<S> {
 
     /// Timers that belong to no connection: the heartbeat's, the idle sweep's, the drain's.
     pub(crate) fn own_timer_count(&self) -> usize {
-        usize::from(self.heartbeat.timer.is_some())
+        self.client.as_ref().map_or(0, Client::spare_timer_count)
+            + usize::from(self.heartbeat.timer.is_some())
             + usize::from(self.idle_sweep.timer.is_some())
             + usize::from(self.exchange.is_draining)
             + usize::from(self.hand_over_timer.is_some())
@@ -207,6 +208,10 @@ impl<S: Service> Server<S> {
                 return exchange.settle_plain(connection, shard);
             }
             exchange.leave_plain(connection);
+            if served.bytes == bytes.len() && connection.awaits_answer() {
+                (connection.since_ns, connection.is_known_plain) = (shard.now_ns, false);
+                return exchange.settle(connection, shard);
+            }
         } else if connection.is_closing {
             return;
         }

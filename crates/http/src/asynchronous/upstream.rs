@@ -139,7 +139,8 @@ impl Call {
 
     fn hear(&mut self, client: &Client, event: ExchangeEvent<'_>, blocks: &BlockPool) {
         match event {
-            ExchangeEvent::Informational(_) => {}
+            // Whole answers are not asked for.
+            ExchangeEvent::Informational(_) | ExchangeEvent::Whole { .. } => {}
             ExchangeEvent::Room => self.wake(),
             ExchangeEvent::Head(head) => {
                 self.status = Some(head.status());

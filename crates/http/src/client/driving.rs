@@ -4,8 +4,10 @@
 //! abort any exchange, also this one. What that leads to is done at the end of the tick.
 
 use super::exchange::{ExchangeEvent, ExchangeId, FailureCause};
-use super::running::{Exchange, Outgoing, Stage};
-use super::shard_client::{ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, Orphan, Shared, waiter_of};
+use super::running::{Exchange, Holdings, Outgoing, Stage};
+use super::shard_client::{
+    ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, Orphan, SPARE_TIMERS_MAX, Shared, waiter_of,
+};
 use millpond_io::connection_pool::{Acquired, Heard, Lease};
 use millpond_io::{Driver, Event, SendOutcome, ShardContext, SocketId};
 use millpond_mempool::{Buffer, Handle};
@@ -136,6 +138,14 @@ impl Client {
         handle: Handle<Exchange>,
         on: &mut impl Listener,
     ) {
+        let is_calm = {
+            let shared = self.shared.borrow();
+            let exchange = shared.exchanges.get(handle);
+            exchange.is_none_or(Exchange::is_calm)
+        };
+        if is_calm {
+            return;
+        }
         self.catch_up(shard, handle, on);
         self.shared.borrow_mut().match_pause(shard, handle);
         let user = {
@@ -196,7 +206,7 @@ impl Client {
             let Some(exchange) = shared.exchanges.remove(handle) else {
                 return;
             };
-            shared.leave(shard, &exchange, false);
+            shared.leave(shard, exchange.holdings(), false);
             exchange
         };
         let failure = exchange.failure(cause);
@@ -220,8 +230,14 @@ impl Client {
     ) {
         match *event {
             Event::Received { socket, bytes } => {
-                let handle = self.shared.borrow().exchange_of(socket);
+                let (handle, tells_whole_answers) = {
+                    let shared = self.shared.borrow();
+                    (shared.exchange_of(socket), shared.tells_whole_answers)
+                };
                 if let Some(handle) = handle {
+                    if tells_whole_answers && self.received_whole(shard, handle, bytes, on) {
+                        return;
+                    }
                     return self.received(shard, handle, bytes, on);
                 }
             }
@@ -386,10 +402,15 @@ impl Shared {
         if let Some(exchange) = self.exchanges.get_mut(handle) {
             let (deadline_ns, _) = exchange.deadline();
             let user = handle.to_bits() | EXCHANGE_TIMER_BIT;
-            let timer = exchange
-                .timer
-                .get_or_insert_with(|| shard.timers.create(user));
-            shard.timers.set(*timer, deadline_ns);
+            let (timers, spare_timers) = (&mut *shard.timers, &mut self.spare_timers);
+            let timer = exchange.timer.get_or_insert_with(|| {
+                let Some(spare) = spare_timers.pop() else {
+                    return timers.create(user);
+                };
+                timers.reuse(spare, user);
+                spare
+            });
+            timers.set(*timer, deadline_ns);
         }
     }
 
@@ -422,23 +443,28 @@ impl Shared {
     pub(super) fn leave<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
-        exchange: &Exchange,
+        holdings: Holdings,
         is_clean: bool,
     ) {
-        if let Some(timer) = exchange.timer {
-            shard.timers.remove(timer);
+        if let Some(timer) = holdings.timer {
+            // Where it is: the next exchange has a later deadline, and moving later costs nothing.
+            // Should it fire before, it finds no exchange.
+            match self.spare_timers.len() < SPARE_TIMERS_MAX {
+                true => self.spare_timers.push(timer),
+                false => shard.timers.remove(timer),
+            }
         }
-        if let Some(waiter) = waiter_of(exchange.stage) {
+        if let Some(waiter) = waiter_of(holdings.stage) {
             self.pool.cancel(shard, waiter);
         }
-        let Stage::Open(socket) = exchange.stage else {
+        let Stage::Open(socket) = holdings.stage else {
             return;
         };
         self.disown(socket);
         if !is_clean {
             return self.pool.discard(shard, socket);
         }
-        if exchange.is_receive_paused {
+        if holdings.is_receive_paused {
             shard.driver.resume_receive(socket);
         }
         self.pool.give_back(shard, socket);

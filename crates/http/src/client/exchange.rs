@@ -169,8 +169,8 @@ impl AnswerHead<'_> {
     }
 }
 
-/// What happened to an exchange. [`Self::End`] and [`Self::Failed`] are the last of it; exactly one
-/// of them comes, unless it is aborted.
+/// What happened to an exchange. [`Self::Whole`], [`Self::End`] and [`Self::Failed`] are the last of
+/// it; exactly one of them comes, unless it is aborted.
 #[derive(Clone, Copy, Debug)]
 pub enum ExchangeEvent<'a> {
     /// What was written has left: [`super::Client::room_bytes`] says how much may be written now.
@@ -182,6 +182,16 @@ pub enum ExchangeEvent<'a> {
     Head(AnswerHead<'a>),
     /// The next bytes of its body, chunks taken off: at least one.
     Body(&'a [u8]),
+    /// All of the final answer at once, and the last of the exchange: only where
+    /// [`super::ClientConfig::tells_whole_answers`] asks for it.
+    Whole {
+        /// As in [`Self::Head`].
+        head: AnswerHead<'a>,
+        /// May be empty; at most what one [`Self::Body`] has.
+        body: &'a [u8],
+        /// What it took.
+        report: &'a ExchangeReport,
+    },
     /// The answer is complete. If the request was not, the connection closed.
     End {
         /// The trailer section, for [`crate::parse_trailer_fields`]; nearly always empty.

@@ -1,6 +1,7 @@
 //! Answers, out of what upstreams send: heads, bodies, ends, one event at a time.
 
 use super::ClientError;
+use super::answer_heads::AnswerHeads;
 use super::driving::{Listener, tell};
 use super::exchange::{AnswerHead, ExchangeEvent, FailureCause};
 use super::running::{Exchange, Incoming, Outgoing};
@@ -9,7 +10,7 @@ use crate::body::{BodyDecoder, BodyStep};
 use crate::error::BodyError;
 use crate::head::{Framing, HeadFields, ResponseHead};
 use crate::kept_input::KeptInput;
-use crate::parse::{Parsed, parse_response_head};
+use crate::parse::Parsed;
 use millpond_io::{Driver, ShardContext};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
 
@@ -150,8 +151,8 @@ impl Client {
         on: &mut impl Listener,
     ) -> usize {
         // Not there only if an event is handled within another, which nobody does.
-        let lent = self.shared.borrow_mut().fields.take();
-        let mut fields = lent.unwrap_or_default();
+        let lent = self.shared.borrow_mut().heads.take();
+        let mut heads = lent.unwrap_or_default();
         let mut at = 0;
         let done_bytes = loop {
             let rest = &bytes[at..];
@@ -159,7 +160,7 @@ impl Client {
                 let shared = &mut *self.shared.borrow_mut();
                 let user = shared.exchanges.get(handle).map(|exchange| exchange.user);
                 let blocks = &shard.pools.blocks;
-                let (step, taken_bytes) = shared.next_step(handle, rest, &mut fields, blocks);
+                let (step, taken_bytes) = shared.next_step(handle, rest, &mut heads, blocks);
                 (step, taken_bytes, user.unwrap_or_default())
             };
             at += taken_bytes;
@@ -169,12 +170,12 @@ impl Client {
                 Step::NeedMore => break at,
                 Step::Silent => {}
                 Step::Informational(head) => {
-                    let head = answer_head(head_bytes, &head, &fields, Framing::None);
+                    let head = answer_head(head_bytes, &head, heads.fields(), Framing::None);
                     let event = ExchangeEvent::Informational(head);
                     tell(shard, handle, user, event, on);
                 }
                 Step::Head(head, framing) => {
-                    let head = answer_head(head_bytes, &head, &fields, framing);
+                    let head = answer_head(head_bytes, &head, heads.fields(), framing);
                     let event = ExchangeEvent::Head(head);
                     tell(shard, handle, user, event, on);
                 }
@@ -190,7 +191,7 @@ impl Client {
                 }
             }
         };
-        self.shared.borrow_mut().fields = Some(fields);
+        self.shared.borrow_mut().heads = Some(heads);
         done_bytes
     }
 
@@ -208,7 +209,8 @@ impl Client {
             return;
         };
         let is_clean = is_all_read && exchange.keeps_alive && exchange.is_request_complete();
-        self.shared.borrow_mut().leave(shard, exchange, is_clean);
+        let holdings = exchange.holdings();
+        self.shared.borrow_mut().leave(shard, holdings, is_clean);
         let report = exchange.report_at(shard.now_ns);
         let event = ExchangeEvent::End {
             trailer: &exchange.trailer,
@@ -253,7 +255,7 @@ impl Shared {
         &mut self,
         handle: Handle<Exchange>,
         bytes: &'b [u8],
-        fields: &mut HeadFields,
+        heads: &mut AnswerHeads,
         blocks: &BlockPool,
     ) -> (Step<'b>, usize) {
         let Some(exchange) = self.exchanges.get_mut(handle) else {
@@ -268,7 +270,7 @@ impl Shared {
                 exchange.report.body_bytes += part.len() as u64;
                 (Step::Body(part), part.len())
             }
-            Incoming::Head => match parse_response_head(bytes, &self.limits, fields) {
+            Incoming::Head => match heads.read(exchange.key, bytes, &self.limits) {
                 Ok(Parsed::Partial) => (Step::NeedMore, 0),
                 Ok(Parsed::Complete(head)) => {
                     let head_bytes = head.head_bytes;

@@ -27,6 +27,14 @@ pub(super) enum Stage {
     Open(SocketId),
 }
 
+/// What an exchange has of others, to be given back when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holdings {
+    pub(super) stage: Stage,
+    pub(super) timer: Option<TimerId>,
+    pub(super) is_receive_paused: bool,
+}
+
 /// How the rest of the request is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Outgoing {
@@ -205,6 +213,20 @@ impl Exchange {
             return 0;
         }
         free_bytes
+    }
+
+    /// Nobody waits to be told of room or of what was kept, and the driver receives or does not as it
+    /// should.
+    pub(super) fn is_calm(&self) -> bool {
+        self.kept.is_none() && !self.wants_room && self.is_paused == self.is_receive_paused
+    }
+
+    pub(super) fn holdings(&self) -> Holdings {
+        Holdings {
+            stage: self.stage,
+            timer: self.timer,
+            is_receive_paused: self.is_receive_paused,
+        }
     }
 
     /// All of the request is with the kernel.

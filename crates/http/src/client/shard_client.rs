@@ -13,9 +13,10 @@
 //! Absent on purpose: several requests on one connection at a time (an answer that stalls would hold
 //! up the others), and sharing between shards.
 
+use super::answer_heads::AnswerHeads;
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
 use super::running::{Exchange, Outgoing, Stage};
-use crate::head::{Framing, HeadFields};
+use crate::head::Framing;
 use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::service::ShardStart;
@@ -33,6 +34,9 @@ pub(super) const EXCHANGE_TIMER_BIT: u64 = 1 << 30;
 /// Beside it: the service's own alarm.
 pub(super) const ALARM_TIMER_BIT: u64 = 1 << 28;
 
+/// As many exchanges as may be under way at a time in nearly all shards.
+pub(super) const SPARE_TIMERS_MAX: usize = 1024;
+
 /// How a client works.
 #[derive(Clone, Debug, Default)]
 pub struct ClientConfig {
@@ -43,6 +47,8 @@ pub struct ClientConfig {
     pub limits: Limits,
     /// Looks names up; without it targets are addresses.
     pub resolver: Option<Resolver>,
+    /// An answer that arrives whole is told as one [`super::ExchangeEvent::Whole`].
+    pub tells_whole_answers: bool,
 }
 
 /// Why a part of a request was not taken.
@@ -98,8 +104,11 @@ pub(super) struct Shared {
     pub(super) removed_keys: Vec<PoolKey>,
     /// Kept for its memory.
     pub(super) in_hand: Vec<Handle<Exchange>>,
-    /// For heads of answers; lent while one is read.
-    pub(super) fields: Option<Box<HeadFields>>,
+    /// Lent while an answer is read.
+    pub(super) heads: Option<Box<AnswerHeads>>,
+    pub(super) tells_whole_answers: bool,
+    /// Of exchanges that have ended, for those to come.
+    pub(super) spare_timers: Vec<TimerId>,
     /// When the service wants to be called.
     pub(super) alarm_ns: u64,
     pub(super) alarm_timer: Option<TimerId>,
@@ -114,9 +123,12 @@ impl Client {
             pool,
             limits,
             resolver,
+            tells_whole_answers,
         } = config;
         let resolver = resolver.map(|resolver| resolver.client(start.waker.clone()));
-        Self::with_parts(start.pool_mode, pool, limits, resolver)
+        let client = Self::with_parts(start.pool_mode, pool, limits, resolver);
+        client.shared.borrow_mut().tells_whole_answers = tells_whole_answers;
+        client
     }
 
     pub(crate) fn with_parts(
@@ -135,7 +147,9 @@ impl Client {
             orphans: Vec::new(),
             removed_keys: Vec::new(),
             in_hand: Vec::new(),
-            fields: Some(Box::default()),
+            heads: Some(Box::default()),
+            tells_whole_answers: false,
+            spare_timers: Vec::with_capacity(SPARE_TIMERS_MAX),
             alarm_ns: u64::MAX,
             alarm_timer: None,
             is_alarm_set: true,
@@ -172,6 +186,11 @@ impl Client {
     #[must_use]
     pub fn exchange_count(&self) -> usize {
         self.shared.borrow().exchanges.len()
+    }
+
+    /// Timers that are nobody's now.
+    pub(crate) fn spare_timer_count(&self) -> usize {
+        self.shared.borrow().spare_timers.len()
     }
 
     /// Begins an exchange; when the tick ends it gets a connection, or waits for one. Whatever becomes of

@@ -6,7 +6,7 @@
 
 use super::failure::Failure;
 use super::proxied::{BodyState, Proxied};
-use super::response_head::{HeadRefused, forward_head, forward_informational, forward_switch};
+use super::response_head::{forward_informational, forward_switch};
 use super::retry::may_retry;
 use super::service::Proxy;
 use crate::access_log::Relayed;
@@ -51,6 +51,7 @@ impl Proxy {
         completions: &mut Completions<'_>,
     ) {
         self.note_answer(handle, completions);
+        let known_answers = &mut self.known_answers;
         let Some(proxied) = self.requests.get_mut(handle) else {
             return;
         };
@@ -64,7 +65,7 @@ impl Proxy {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
                 true => forward_switch(response, answer),
-                false => forward_head(response, answer),
+                false => known_answers.forward(response, answer),
             };
             match written {
                 Ok(()) if is_switch => {
@@ -82,10 +83,7 @@ impl Proxy {
                     }
                 }
                 Err(error) => {
-                    let failure = match error {
-                        HeadRefused::Memory(_) => Failure::Local,
-                        HeadRefused::TooManyOptions => Failure::BadAnswer,
-                    };
+                    let failure = error.failure();
                     failure.answer(response);
                     refused = Some(failure);
                     Flow::Done
@@ -102,6 +100,54 @@ impl Proxy {
         } else if !has_room {
             self.pause_if_full(handle, completions);
         }
+    }
+
+    /// All of the answer has come, and the exchange is over.
+    pub(super) fn take_whole(
+        &mut self,
+        handle: Handle<Proxied>,
+        (answer, body): (&AnswerHead<'_>, &[u8]),
+        report: &ExchangeReport,
+        completions: &mut Completions<'_>,
+    ) {
+        let known_answers = &mut self.known_answers;
+        let Some(proxied) = self.requests.get(handle) else {
+            return;
+        };
+        let Some((chosen, _)) = proxied.current else {
+            return;
+        };
+        let token = proxied.token;
+        if completions.is_logged() {
+            let name = self.upstreams.name(chosen.id);
+            let relayed = Relayed::new(name, proxied.tries, times_ns(report), None);
+            completions.note(token, relayed);
+        }
+        let mut refused = None;
+        let is_there = completions.proceed(token, |response, _pools| {
+            match known_answers.forward(response, answer) {
+                Ok(()) => {
+                    // Without memory for it the answer is cut, so that the client sees it.
+                    let _ = response.write(body);
+                }
+                Err(error) => {
+                    let failure = error.failure();
+                    failure.answer(response);
+                    refused = Some(failure);
+                }
+            }
+            Flow::Done
+        });
+        let now_ns = completions.now_ns();
+        match refused {
+            Some(failure) => self.upstreams.failed(chosen.id, failure, false, now_ns),
+            None if is_there => {
+                let status = answer.status();
+                self.upstreams.answered_whole(chosen.id, status, report);
+            }
+            None => self.upstreams.client_gone(chosen.id),
+        }
+        self.requests.discard(handle);
     }
 
     /// A client that takes nothing has its upstream paused.

@@ -102,11 +102,13 @@ fn is_in(network: IpAddr, prefix_bits: u8, address: IpAddr) -> bool {
 const TEXT_BYTES_MAX: usize = 48;
 
 /// One client, ready to be written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct ClientPeer {
     text: [u8; TEXT_BYTES_MAX],
     length: u8,
     is_v6: bool,
+    /// Tells many clients apart; the same for equal ones.
+    pub(super) salt: u64,
     /// Its word about who it speaks for is taken.
     pub(super) is_trusted: bool,
 }
@@ -131,6 +133,7 @@ impl ClientPeer {
             text,
             length: length as u8,
             is_v6,
+            salt: salt_of(&text),
             is_trusted: trusted.iter().any(|it| it.has(peer)),
         }
     }
@@ -147,6 +150,13 @@ impl ClientPeer {
             false => [b"", b""],
         }
     }
+}
+
+fn salt_of(text: &[u8; TEXT_BYTES_MAX]) -> u64 {
+    let words = text.as_chunks::<8>().0;
+    words.iter().fold(0, |salt, &word| {
+        salt.rotate_left(7) ^ u64::from_le_bytes(word)
+    })
 }
 
 impl fmt::Display for ClientPeer {

@@ -179,6 +179,25 @@ impl Failure {
     }
 }
 
+/// A request that is answered here.
+pub(super) enum Refused {
+    Failure(Failure),
+    /// It was not to go any further.
+    NoForwardsLeft,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<PoolError> for Refused {
+    fn from(error: PoolError) -> Self {
+        Self::Failure(error.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

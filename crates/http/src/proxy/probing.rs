@@ -7,7 +7,7 @@
 //! that cannot reach an upstream must not use it, whatever the others say.
 
 use super::service::{PROBE_USER, Proxy};
-use crate::client::{ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
+use crate::client::{AnswerHead, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
 use crate::head::Framing;
 use crate::log::{self, LogLevel};
 use crate::method::Method;
@@ -59,9 +59,10 @@ impl Proxy {
         };
         let is_success = match event {
             ExchangeEvent::Head(answer) => {
-                upstream.is_probe_good = matches!(answer.status().code(), 200..400);
+                upstream.is_probe_good = is_good(&answer);
                 return;
             }
+            ExchangeEvent::Whole { head, .. } => is_good(&head),
             ExchangeEvent::End { .. } => upstream.is_probe_good,
             ExchangeEvent::Failed { failure, .. } if failure.is_local() => {
                 // No place for the probe: it says nothing.
@@ -87,6 +88,10 @@ impl Proxy {
             }
         }
     }
+}
+
+fn is_good(answer: &AnswerHead<'_>) -> bool {
+    matches!(answer.status().code(), 200..400)
 }
 
 fn probe_head(path: &str, host: &str, blocks: &BlockPool) -> Result<Buffer, PoolError> {

@@ -15,6 +15,7 @@ use crate::method::Method;
 use crate::request::Request;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// Which fields tell upstreams about the client.
@@ -72,34 +73,63 @@ impl fmt::Display for ForwardedFields {
     }
 }
 
-/// A head that is ready but for its Host: every try may go to an upstream of another name.
+/// A head that is ready for an upstream that is told the client's Host: every try may go to one of
+/// another name.
 #[derive(Debug)]
 pub(super) struct OutgoingHead {
-    /// The request line, the other fields, then the host that the client asked for.
+    /// The request line, Host, the other fields.
     bytes: Buffer,
-    line_end: usize,
-    fields_end: usize,
+    /// Where the name in Host begins and ends.
+    host: Range<usize>,
 }
 
 impl OutgoingHead {
-    /// The head for one try. `host`: in the place of the client's, or where there was none.
+    /// The head for one try, with room for what frames its body. `host`: in the place of the client's,
+    /// or where there was none.
     pub(super) fn with_host(&self, blocks: &BlockPool, host: &[u8]) -> Result<Buffer, PoolError> {
-        let (line, rest) = self.bytes.split_at(self.line_end);
-        let fields = &rest[..self.fields_end - self.line_end];
         let mut head = Buffer::new();
-        head.reserve(blocks, self.fields_end + host.len() + HOST_LINE_BYTES)?;
-        head.append_all_within_capacity([line, b"Host: ", host, b"\r\n"]);
-        head.append_within_capacity(fields);
+        let room_bytes = self.bytes.len() + host.len() + FRAMING_BYTES_MAX;
+        head.reserve(blocks, room_bytes)?;
+        if host == self.client_host() {
+            head.append_within_capacity(&self.bytes);
+        } else {
+            let (line, fields) = (&self.bytes[..self.host.start], &self.bytes[self.host.end..]);
+            head.append_all_within_capacity([line, host, fields]);
+        }
         Ok(head)
+    }
+
+    /// The head of a request whose target is in the origin's form and whose fields were written
+    /// before: see [`Self::fields`].
+    pub(super) fn of_known_fields(
+        blocks: &BlockPool,
+        request: &Request<'_>,
+        written: &[u8],
+        host_bytes: usize,
+    ) -> Result<Self, PoolError> {
+        let (method, target) = (request.method_token(), request.target());
+        let mut bytes = Buffer::new();
+        bytes.extend_from_slices(blocks, [method, b" ", target, LINE_END_AND_HOST, written])?;
+        let host_start = bytes.len() - written.len();
+        Ok(Self {
+            bytes,
+            host: host_start..host_start + host_bytes,
+        })
+    }
+
+    /// All from the name in Host on, and how long that name is.
+    pub(super) fn fields(&self) -> (&[u8], usize) {
+        (&self.bytes[self.host.start..], self.host.len())
     }
 
     /// What the client asked for; may be empty.
     pub(super) fn client_host(&self) -> &[u8] {
-        &self.bytes[self.fields_end..]
+        &self.bytes[self.host.clone()]
     }
 }
 
-const HOST_LINE_BYTES: usize = "Host: \r\n".len();
+/// What `http::client` writes behind the fields, at most.
+const FRAMING_BYTES_MAX: usize = 64;
 
 /// What the proxy says beside the client's own fields.
 pub(super) struct RequestWay<'a> {
@@ -148,8 +178,11 @@ pub(super) fn encode_request_head(
         head: request.bytes,
         fields: request.fields,
     };
-    writer.write_request_line(request);
-    let line_end = writer.output.len();
+    write_request_line(writer.output, request);
+    let host_start = writer.output.len();
+    writer.put(request.authority());
+    let host = host_start..writer.output.len();
+    writer.put(b"\r\n");
     let seen = writer.write_passed_on(request, nominated, way);
     writer.write_own(request, way, seen);
     if request.head.expects_continue {
@@ -159,13 +192,7 @@ pub(super) fn encode_request_head(
         writer.write_line(b"Connection", b"Upgrade");
         writer.write_line(b"Upgrade", protocol);
     }
-    let fields_end = writer.output.len();
-    writer.put(request.authority());
-    Ok(OutgoingHead {
-        bytes,
-        line_end,
-        fields_end,
-    })
+    Ok(OutgoingHead { bytes, host })
 }
 
 /// Which of the fields that the proxy writes itself the client, or a trusted proxy before, has sent.
@@ -193,6 +220,26 @@ impl Seen {
             _ => {}
         }
     }
+}
+
+/// Behind the target: our version, and the name of the first field.
+const LINE_END_AND_HOST: &[u8] = b" HTTP/1.1\r\nHost: ";
+
+/// Origin form whatever came, or `*` (RFC 9112 3.2); and the name of the field behind it.
+fn write_request_line(output: &mut Buffer, request: &Request<'_>) {
+    let is_asterisk = request.target() == b"*"
+        || request.method == Method::Options
+            && !request.target().starts_with(b"/")
+            && request.head.path.is_empty()
+            && request.query().is_none();
+    let path = if is_asterisk { b"*" } else { request.path() };
+    let (mark, query): (&[u8], &[u8]) = match request.query() {
+        Some(query) => (b"?", query),
+        None => (b"", b""),
+    };
+    let method = request.method_token();
+    let parts = [method, b" ", path, mark, query, LINE_END_AND_HOST];
+    output.append_all_within_capacity(parts);
 }
 
 /// A head being written into room that is there.
@@ -243,23 +290,6 @@ impl HeadWriter<'_> {
             }
         }
         seen
-    }
-
-    /// Origin form whatever came, or `*` (RFC 9112 3.2).
-    fn write_request_line(&mut self, request: &Request<'_>) {
-        let is_asterisk = request.target() == b"*"
-            || request.method == Method::Options
-                && !request.target().starts_with(b"/")
-                && request.head.path.is_empty()
-                && request.query().is_none();
-        let path = if is_asterisk { b"*" } else { request.path() };
-        let (mark, query): (&[u8], &[u8]) = match request.query() {
-            Some(query) => (b"?", query),
-            None => (b"", b""),
-        };
-        let method = request.method_token();
-        let parts = [method, b" ", path, mark, query, b" HTTP/1.1\r\n"];
-        self.output.append_all_within_capacity(parts);
     }
 
     /// One line, with what came before in front: a list that is spread over several lines is the

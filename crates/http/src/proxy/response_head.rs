@@ -7,6 +7,7 @@
 //! Absent on purpose: trailers, which nobody announced to this client, and the upstream's word on
 //! what becomes of the client's connection.
 
+use super::failure::Failure;
 use super::field_rule::{FieldRule, Nominated};
 use crate::client::AnswerHead;
 use crate::encode::Persistence;
@@ -25,6 +26,16 @@ pub(super) enum HeadRefused {
     Memory(PoolError),
     /// Its `Connection` has more options than any server has use for.
     TooManyOptions,
+}
+
+impl HeadRefused {
+    /// What the client is told.
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Self::Memory(_) => Failure::Local,
+            Self::TooManyOptions => Failure::BadAnswer,
+        }
+    }
 }
 
 /// Writes the final head of an answer. On failure nothing was written.

@@ -19,11 +19,12 @@
 
 use super::client_peer::ClientPeer;
 use super::config::{ProxyConfig, ProxyControl};
-use super::failure::Failure;
-use super::field_rule::Nominated;
-use super::key::{forwards_left, key_hash};
+use super::failure::{Failure, Refused};
+use super::key::key_hash;
+use super::known_answer::KnownAnswers;
+use super::known_request::KnownRequests;
 use super::proxied::{BodyState, Proxied};
-use super::request_head::{RequestWay, encode_request_head, wanted_protocol};
+use super::request_head::RequestWay;
 use super::retry::RetryBudget;
 use super::upstreams::{Chosen, Tried, Upstreams};
 use crate::client::{Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
@@ -37,7 +38,7 @@ use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, St
 use crate::status::StatusCode;
 use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Peer, monotonic_ns};
-use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolStats, Slab};
+use millpond_mempool::{BlockPool, Buffer, Handle, PoolStats, Slab};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -59,27 +60,10 @@ pub struct Proxy {
     pub(super) requests: Slab<Proxied>,
     /// By the slot of the client's socket.
     peers: Vec<Option<ClientPeer>>,
+    known_requests: KnownRequests,
+    pub(super) known_answers: KnownAnswers,
     /// Who waits for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
-}
-
-/// A request that is answered here.
-enum Refused {
-    Failure(Failure),
-    /// It was not to go any further.
-    NoForwardsLeft,
-}
-
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<PoolError> for Refused {
-    fn from(error: PoolError) -> Self {
-        Self::Failure(error.into())
-    }
 }
 
 impl Proxy {
@@ -97,6 +81,7 @@ impl Proxy {
                     ..limits
                 },
                 resolver: control.resolver.clone(),
+                tells_whole_answers: true,
             },
         );
         control.attend(start.waker.clone());
@@ -111,6 +96,8 @@ impl Proxy {
             client,
             requests: Slab::new("proxy_requests", start.pool_mode),
             peers: Vec::new(),
+            known_requests: KnownRequests::new(),
+            known_answers: KnownAnswers::new(),
             awaiting: VecDeque::new(),
         };
         proxy.configure(now_ns);
@@ -146,22 +133,17 @@ impl Proxy {
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refused> {
         let blocks = &context.pools.blocks;
-        let nominated =
-            Nominated::of(request.bytes, request.fields).map_err(|_| Failure::TooManyOptions)?;
-        let max_forwards = match forwards_left(request) {
-            Some(0) => return Err(Refused::NoForwardsLeft),
-            left => left.map(|left| left - 1),
-        };
         let peer = self.peers.get(context.token.slot() as usize);
-        let upgrade = wanted_protocol(request, &nominated).filter(|_| self.config.upgrades);
         let way = RequestWay {
             client: peer.and_then(Option::as_ref),
             is_tls: self.control.is_tls,
             fields: self.config.forwarded,
-            upgrade,
-            max_forwards,
+            upgrade: None,
+            max_forwards: None,
         };
-        let head = encode_request_head(blocks, request, &nominated, &way)?;
+        let (head, may_upgrade) =
+            self.known_requests
+                .head_of(blocks, request, way, self.config.upgrades)?;
         let is_streamed = comes_in_parts(request);
         let (framing, body) = match is_streamed {
             true => (request.head.framing, Buffer::new()),
@@ -188,7 +170,7 @@ impl Proxy {
             },
             is_body_lost: false,
             expects_continue,
-            may_upgrade: upgrade.is_some(),
+            may_upgrade,
             is_new_version: request.version() == Version::Http11,
             key_hash: key_hash(self.upstreams.balancer().balance(), request),
             tried: Tried::default(),
@@ -457,6 +439,9 @@ impl Service for Proxy {
             }
             ExchangeEvent::Head(answer) => self.take_head(handle, &answer, completions),
             ExchangeEvent::Body(part) => self.take_part(handle, part, completions),
+            ExchangeEvent::Whole { head, body, report } => {
+                self.take_whole(handle, (&head, body), report, completions);
+            }
             ExchangeEvent::End { report, .. } => self.take_end(handle, report, completions),
             ExchangeEvent::Failed { failure, report } => {
                 self.take_failure(handle, failure, report, completions);

@@ -65,6 +65,34 @@ impl Upstream {
     pub(super) fn host(&self) -> &str {
         &self.config.host
     }
+
+    fn answered(&mut self, status: StatusCode) {
+        self.health.succeeded();
+        self.counters.count(match status.code() / 100 {
+            1 => Cell::Answers1xx,
+            2 => Cell::Answers2xx,
+            3 => Cell::Answers3xx,
+            4 => Cell::Answers4xx,
+            _ => Cell::Answers5xx,
+        });
+    }
+
+    /// One request fewer.
+    fn release(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        let outstanding = u64::from(self.outstanding);
+        self.counters.set(Cell::Outstanding, outstanding);
+    }
+
+    fn completed(&self, report: &ExchangeReport) {
+        let counters = &self.counters;
+        counters.count(match report.is_reused {
+            true => Cell::ReusedConnections,
+            false => Cell::NewConnections,
+        });
+        counters.add(Cell::FirstByteNs, report.first_byte_ns);
+        counters.add(Cell::BodyBytes, report.body_bytes);
+    }
 }
 
 /// See the module.
@@ -201,15 +229,15 @@ impl Upstreams {
         key_hash: Option<u64>,
         tried: &mut Tried,
     ) -> Result<Chosen, Failure> {
-        let mut chosen = None;
+        let mut chosen = self.only_choice(now_ns, *tried);
         // Who is ejected may be well again, which is better than nobody; then, once more where it failed.
         let retried = [(true, *tried), (false, *tried), (false, Tried::default())];
         for (heeds_ejection, tried) in retried {
-            self.refresh_candidates(now_ns, heeds_ejection, tried);
-            chosen = self.balancer.choose(&self.candidates, key_hash);
             if chosen.is_some() {
                 break;
             }
+            self.refresh_candidates(now_ns, heeds_ejection, tried);
+            chosen = self.balancer.choose(&self.candidates, key_hash);
         }
         let Some(index) = chosen else {
             return Err(self.why_none());
@@ -229,6 +257,17 @@ impl Upstreams {
             key: upstream.key,
             index,
         })
+    }
+
+    /// Where there is one upstream, and it is well, nothing is to be balanced.
+    fn only_choice(&self, now_ns: u64, tried: Tried) -> Option<usize> {
+        let [only] = self.list.as_slice() else {
+            return None;
+        };
+        let is_usable = tried.is_none()
+            && only.outstanding < self.outstanding_max
+            && only.health.is_usable(now_ns);
+        is_usable.then_some(0)
     }
 
     /// What the upstream of this try is told in `Host`; `asked` is what the client says.
@@ -277,31 +316,32 @@ impl Upstreams {
 
     /// The head of an answer came.
     pub(super) fn answered(&mut self, id: UpstreamId, status: StatusCode) {
-        let Some(upstream) = self.find(id) else {
-            return;
-        };
-        upstream.health.succeeded();
-        upstream.counters.count(match status.code() / 100 {
-            1 => Cell::Answers1xx,
-            2 => Cell::Answers2xx,
-            3 => Cell::Answers3xx,
-            4 => Cell::Answers4xx,
-            _ => Cell::Answers5xx,
-        });
+        if let Some(upstream) = self.find(id) {
+            upstream.answered(status);
+        }
     }
 
     /// A try ended with a whole answer.
     pub(super) fn completed(&mut self, id: UpstreamId, report: &ExchangeReport) {
         if let Some(upstream) = self.find(id) {
-            let counters = &upstream.counters;
-            counters.count(match report.is_reused {
-                true => Cell::ReusedConnections,
-                false => Cell::NewConnections,
-            });
-            counters.add(Cell::FirstByteNs, report.first_byte_ns);
-            counters.add(Cell::BodyBytes, report.body_bytes);
+            upstream.completed(report);
         }
         self.release(id);
+    }
+
+    /// Both at once.
+    pub(super) fn answered_whole(
+        &mut self,
+        id: UpstreamId,
+        status: StatusCode,
+        report: &ExchangeReport,
+    ) {
+        if let Some(upstream) = self.find(id) {
+            upstream.answered(status);
+            upstream.completed(report);
+            upstream.release();
+        }
+        self.forget_leavers();
     }
 
     /// The client has gone before its answer was whole.
@@ -341,10 +381,14 @@ impl Upstreams {
 
     fn release(&mut self, id: UpstreamId) {
         if let Some(upstream) = self.find(id) {
-            upstream.outstanding = upstream.outstanding.saturating_sub(1);
-            let outstanding = u64::from(upstream.outstanding);
-            upstream.counters.set(Cell::Outstanding, outstanding);
+            upstream.release();
         }
+        self.forget_leavers();
+    }
+
+    /// Those without a request any more.
+    #[inline]
+    fn forget_leavers(&mut self) {
         if !self.leaving.is_empty() {
             self.leaving.retain(|upstream| upstream.outstanding > 0);
         }

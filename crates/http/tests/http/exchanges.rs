@@ -99,7 +99,7 @@ fn relay_with(
                     body_bytes_max: u64::MAX,
                     ..Limits::default()
                 },
-                resolver: None,
+                ..ClientConfig::default()
             },
         );
         let targets = addresses

@@ -4,7 +4,7 @@
 use crate::relay::Relay;
 use crate::stage::{MILLISECOND_NS, SECOND_NS};
 use millpond_http::client::Timeouts;
-use millpond_http::{Client, ClientConfig, Limits, ServeConfig, ShardServer, ShardStart};
+use millpond_http::{Client, ClientConfig, ServeConfig, ShardServer, ShardStart};
 use millpond_io::Address;
 use millpond_io::connection_pool::{PoolConfig, Target};
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
@@ -139,8 +139,7 @@ fn play(seed: u64) {
         };
         let client = ClientConfig {
             pool,
-            limits: Limits::default(),
-            resolver: None,
+            ..ClientConfig::default()
         };
         let timeouts = Timeouts {
             first_byte_ns: SECOND_NS,

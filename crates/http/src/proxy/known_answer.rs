@@ -1,0 +1,223 @@
+//! Heads of answers that were written for a client before: they are copied.
+//!
+//! On the path: `answering` passes every final head on through this; `response_head` writes what is not
+//! known. An upstream's heads differ in a date that changes once a second, if they differ at all.
+//!
+//! Absent on purpose: heads without a date, to which ours is added.
+
+use super::head_memory::HeadMemory;
+use super::response_head::{HeadRefused, forward_head};
+use crate::client::{AnswerHead, PART_BYTES_MAX};
+use crate::head::Framing;
+use crate::manner::Manner;
+use crate::response::Response;
+use crate::streaming::Outgoing;
+
+/// All that decides what is written for a head, but the head.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct AnswerKey {
+    manner: Manner,
+    framing: Framing,
+}
+
+/// How the answer goes on behind its head.
+#[derive(Clone, Copy, Debug)]
+struct AnswerRest {
+    manner: Manner,
+    outgoing: Outgoing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct KnownAnswers {
+    memory: HeadMemory<AnswerKey, AnswerRest>,
+}
+
+impl KnownAnswers {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: HeadMemory::new(),
+        }
+    }
+
+    /// Writes the final head of an answer. On failure nothing was written.
+    pub(super) fn forward(
+        &mut self,
+        response: &mut Response<'_>,
+        answer: &AnswerHead<'_>,
+    ) -> Result<(), HeadRefused> {
+        let key = AnswerKey {
+            manner: response.manner,
+            framing: answer.framing,
+        };
+        if let Some((written, rest)) = self.memory.find(answer.bytes, &key, 0) {
+            let body_bytes = match answer.framing {
+                Framing::Length(length) => length.min(PART_BYTES_MAX as u64) as usize,
+                _ => 0,
+            };
+            let room_bytes = written.len() + body_bytes;
+            let reserved = response.output.reserve(response.blocks, room_bytes);
+            reserved.map_err(HeadRefused::Memory)?;
+            response.output.append_within_capacity(written);
+            response.sent = Some(answer.status());
+            (response.manner, response.outgoing) = (rest.manner, rest.outgoing);
+            return Ok(());
+        }
+        let written_from = response.output.len();
+        forward_head(response, answer)?;
+        if answer.value_of(b"date").is_some() {
+            let rest = AnswerRest {
+                manner: response.manner,
+                outgoing: response.outgoing,
+            };
+            let written = &response.output[written_from..];
+            self.memory.remember((answer.bytes, key, 0), written, rest);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::date::StandingLines;
+    use crate::head::{HeadFields, RequestHead, Version};
+    use crate::limits::Limits;
+    use crate::method::Method;
+    use crate::parse::{Parsed, parse_response_head};
+    use millpond_mempool::{BlockPool, Buffer, PoolMode};
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    /// What one answer is made of; few of each, so that they come again.
+    #[derive(Clone, Debug)]
+    struct Answered {
+        text: String,
+        method: Method,
+        version: Version,
+        keep_alive: bool,
+        is_draining: bool,
+        is_body_unread: bool,
+    }
+
+    fn any_answer() -> impl Strategy<Value = Answered> {
+        let line = select(vec![
+            "HTTP/1.1 200 OK",
+            "HTTP/1.0 200 OK",
+            "HTTP/1.1 204 No Content",
+            "HTTP/1.1 304 Same",
+        ]);
+        let field = select(vec![
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+            "Content-Length: 5",
+            "Content-Length: 0",
+            "Transfer-Encoding: chunked",
+            "Connection: keep-alive",
+            "Connection: close, x-mine",
+            "X-Mine: 1",
+        ]);
+        let fields = proptest::collection::vec(field, 0..4);
+        let method = select(vec![Method::Get, Method::Head]);
+        let version = select(vec![Version::Http10, Version::Http11]);
+        let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+        (line, fields, method, version, flags).prop_map(|(line, fields, method, version, flags)| {
+            let (keep_alive, is_draining, is_body_unread) = flags;
+            let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+            Answered {
+                text: format!("{line}\r\n{fields}\r\n"),
+                method,
+                version,
+                keep_alive,
+                is_draining,
+                is_body_unread,
+            }
+        })
+    }
+
+    /// What the client gets behind what is there already, and how the answer goes on.
+    fn written(known: &mut KnownAnswers, answered: &Answered) -> Option<String> {
+        let (text, method) = (answered.text.as_bytes(), answered.method);
+        let mut fields = HeadFields::new();
+        let parsed = parse_response_head(text, &Limits::default(), &mut fields);
+        let Ok(Parsed::Complete(head)) = parsed else {
+            return None;
+        };
+        let asked = RequestHead {
+            method,
+            version: answered.version,
+            keep_alive: answered.keep_alive,
+            ..RequestHead::EMPTY
+        };
+        let blocks = BlockPool::new("test", PoolMode::Off);
+        let (mut output, mut standing_lines) = (Buffer::new(), StandingLines::new());
+        output.extend_from_slice(&blocks, b"before").unwrap();
+        let manner = Manner::of(&asked, answered.is_draining);
+        let mut response = Response {
+            output: &mut output,
+            blocks: &blocks,
+            standing_lines: &mut standing_lines,
+            manner: manner.closing_if_answered(answered.is_body_unread),
+            sent: None,
+            outgoing: Outgoing::Whole,
+            wire: None,
+        };
+        let answer = AnswerHead {
+            bytes: text,
+            head: &head,
+            fields: &fields,
+            framing: head.framing(method),
+        };
+        known.forward(&mut response, &answer).ok()?;
+        let (sent, manner, outgoing) = (response.sent, response.manner, response.outgoing);
+        let output = String::from_utf8_lossy(&output);
+        // A date that was added is that of the moment.
+        let has_date = answered.text.contains("Date:");
+        let lines = output
+            .lines()
+            .filter(|line| has_date || !line.starts_with("Date: "));
+        let lines: Vec<&str> = lines.collect();
+        Some(format!("{sent:?} {manner:?} {outgoing:?} {lines:?}"))
+    }
+
+    proptest! {
+        /// Goal: whatever came before, the client gets what it would get if this answer were the
+        /// first; other methods, versions and ends of connections included.
+        #[test]
+        fn what_is_known_is_what_would_be_written(
+            answers in proptest::collection::vec(any_answer(), 1..8),
+            again in proptest::collection::vec(0..8_usize, 0..24),
+        ) {
+            let mut known = KnownAnswers::new();
+            let all = (0..answers.len()).chain(again.iter().map(|index| index % answers.len()));
+            for index in all {
+                let answered = &answers[index];
+                let anew = written(&mut KnownAnswers::new(), answered);
+                prop_assert_eq!(written(&mut known, answered), anew);
+            }
+        }
+    }
+
+    /// Goal: a head that came with a date is known, one without is not, since ours would go stale.
+    #[test]
+    fn heads_with_a_date_are_known() {
+        for (date, is_known) in [("Date: d\r\n", true), ("", false)] {
+            let answered = Answered {
+                text: format!("HTTP/1.1 200 OK\r\n{date}Content-Length: 5\r\n\r\n"),
+                method: Method::Get,
+                version: Version::Http11,
+                keep_alive: true,
+                is_draining: false,
+                is_body_unread: false,
+            };
+            let mut known = KnownAnswers::new();
+            written(&mut known, &answered).unwrap();
+            let key = AnswerKey {
+                manner: Manner::default(),
+                framing: Framing::Length(5),
+            };
+            let found = known.memory.find(answered.text.as_bytes(), &key, 0);
+            assert_eq!(found.is_some(), is_known, "{date}");
+        }
+    }
+}
