@@ -137,6 +137,9 @@ impl Store for RocksDbStore {
         found: impl FnOnce(&[u8]) -> R,
     ) -> Result<CachedRead<R>, StoreError> {
         match self.db.get_pinned_opt(key, &self.read_cached) {
+            // Success without a value also stands for a table that would have to be opened first.
+            // Values that are empty indeed go the longer way.
+            Ok(Some(value)) if value.is_empty() => Ok(CachedRead::NotCached),
             Ok(Some(value)) => Ok(CachedRead::Found(found(&value))),
             Ok(None) => Ok(CachedRead::Absent),
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(CachedRead::NotCached),
