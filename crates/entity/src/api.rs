@@ -7,11 +7,11 @@
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
 //! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
 //! GET    /openapi.json      200, all of this for programs
-//! GET    /v0/status         200, or 503 once writes are refused
+//! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
-//! an unknown path, 405 for another method, 503 when the store cannot. Sizes are `http`'s (413,
+//! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
 //! 414, 431). Absent on purpose: content negotiation; a value is opaque bytes under the
 //! type it was put with.
 
@@ -126,6 +126,8 @@ pub enum Reply {
     },
     /// 503: too much waits; the same request may succeed later.
     Overloaded,
+    /// 507: the disk has no room; once it has, the same request may succeed.
+    NoRoom,
     /// 503: a commit failed; no write will succeed until a restart.
     WritesRefused,
     /// 503: the engine could not read.
@@ -183,6 +185,11 @@ impl Reply {
                 StatusCode::SERVICE_UNAVAILABLE,
                 &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"1")],
                 b"too many requests wait for the store: try again later\n",
+            ),
+            Self::NoRoom => response.send_with(
+                StatusCode::INSUFFICIENT_STORAGE,
+                &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"10")],
+                b"the disk has no room for it: make some, and writes go on by themselves\n",
             ),
             Self::WritesRefused => text(
                 response,

@@ -18,7 +18,7 @@ use crate::config::SyncPolicy;
 use crate::counters::CommitCounters;
 use crate::record::{Head, Version};
 use crate::stamps::{Stamp, StampWriter};
-use crate::store::{Durability, Store, StoreError, Write};
+use crate::store::{Durability, Room, Store, StoreError, Write};
 
 /// One request that waits for the store. It travels from its shard to a store thread and back,
 /// so its buffers are freed by the shard that filled them.
@@ -115,6 +115,8 @@ pub enum Outcome {
     ReadFailed,
     /// Another version was there than the write depends on: it was not done.
     PreconditionFailed,
+    /// The disk has no room for the write: it was not done.
+    NoRoom,
 }
 
 /// Commits batches and remembers failure.
@@ -129,6 +131,10 @@ pub struct Committer<S> {
     stamps: StampWriter,
     /// When the oldest write that no sync covers yet was made.
     unsynced_since: Option<Instant>,
+    /// Written since the disk was last asked for room; none was asked before the first batch.
+    unchecked_bytes: Option<u64>,
+    /// After how many it is asked again.
+    check_bytes: u64,
 }
 
 impl<S: Store> Committer<S> {
@@ -146,6 +152,8 @@ impl<S: Store> Committer<S> {
             counters,
             stamps,
             unsynced_since: None,
+            unchecked_bytes: None,
+            check_bytes: 0,
         }
     }
 
@@ -156,6 +164,7 @@ impl<S: Store> Committer<S> {
         if self.counters.is_poisoned() {
             return Outcome::Refused;
         }
+        self.make_sure_of_room(batch);
         judge(&*self.store, batch);
         if batch.iter().all(|job| job.refusal.is_some()) {
             return Outcome::Written;
@@ -202,6 +211,32 @@ impl<S: Store> Committer<S> {
         }
     }
 
+    /// Refuses what the disk has no room for. It is asked whenever an eighth of what is to be left
+    /// there was written: by bytes and not by time, so that no writer is too fast for it.
+    fn make_sure_of_room(&mut self, batch: &mut [Job]) {
+        let batch_bytes: u64 = batch.iter().map(|job| job.bytes() as u64).sum();
+        let unchecked_bytes = self.unchecked_bytes.unwrap_or(u64::MAX);
+        let unchecked_bytes = unchecked_bytes.saturating_add(batch_bytes);
+        self.unchecked_bytes = Some(unchecked_bytes);
+        if unchecked_bytes >= self.check_bytes {
+            let Some(disk) = self.store.disk() else {
+                return;
+            };
+            self.unchecked_bytes = Some(0);
+            self.check_bytes = disk.reserve_bytes / 8;
+            self.counters.set_room(disk.room());
+        }
+        let room = self.counters.room();
+        for job in batch {
+            let may_go = match job.kind {
+                JobKind::Put => room == Room::Enough,
+                JobKind::Delete => room != Room::None,
+                JobKind::Get => true,
+            };
+            job.refusal = (!may_go).then_some(Outcome::NoRoom);
+        }
+    }
+
     fn poison(&mut self, error: &StoreError) {
         self.counters.poison();
         log::write(
@@ -221,7 +256,7 @@ fn judge<S: Store>(store: &S, batch: &mut [Job]) {
     let mut changed: HashMap<&[u8], Option<Version>> = HashMap::new();
     let mut refusals = Vec::with_capacity(batch.len());
     for job in &*batch {
-        let refusal = refusal_of(store, &changed, job);
+        let refusal = job.refusal.or_else(|| refusal_of(store, &changed, job));
         if refusal.is_none() {
             changed.insert(&job.key, job.version_after());
         }

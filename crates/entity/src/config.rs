@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::budget::{MEMORY_BYTES_DEFAULT, MemoryBudget};
+
 /// The entity server's own settings; sockets, shards and pools are `ServeConfig`'s.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EntityConfig {
@@ -17,41 +19,72 @@ pub struct EntityConfig {
     pub sync: SyncPolicy,
     /// The largest value; a larger body is answered with 413.
     pub value_bytes_max: u64,
-    /// Memory for what is read: this much for single values, in the shards' pools and in equal
-    /// shares (`value_cache`), and a quarter of it on top for the engine's blocks and indexes.
-    /// 128 MiB keep 100,000 values of 1 KiB (118 MB with keys and entries, 10 MiB for finding and
+    /// Memory for what is read: single values, in the shards' pools and in equal shares
+    /// (`value_cache`). 128 MiB keep 100,000 values of 1 KiB (118 MB with keys and entries, 10 MiB for finding and
     /// dating them) where one shard answers at once. Every shard keeps its own copies.
     pub cache_bytes: u64,
-    /// Memory for writes not yet in tables: three memtables of 16 MiB.
+    /// Memory for the engine's blocks, indexes and filters.
+    pub block_cache_bytes: u64,
+    /// Memory for writes not yet in tables: three memtables of 16 MiB by default.
     pub memtable_bytes: u64,
     /// Requests that may wait for the store at once, all shards together; one more is answered
     /// with 503. At 300,000 puts a second 4,096 is a wait of 14 ms.
     pub jobs_in_flight_max: usize,
     /// Bytes that waiting requests may hold, all shards together.
     pub bytes_in_flight_max: u64,
+    /// Bytes that are committed at once, or one job if that is larger.
+    pub batch_bytes_max: u64,
     /// Threads for reads that need the disk.
     pub read_threads: usize,
     /// Range reads open at once, all shards together; one more is answered with 503. Each holds a
     /// turn of 32 KiB, or one record where that is larger, and keeps overwritten values on the disk.
     pub scans_max: usize,
+    /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, and
+    /// with less than half of it deletes too. `None`: see `store::rocksdb`.
+    pub disk_reserve_bytes: Option<u64>,
+    /// How tables are packed.
+    pub compression: Compression,
 }
 
 impl EntityConfig {
     /// The defaults, on `data`.
     #[must_use]
     pub fn new(data: PathBuf) -> Self {
+        Self::with_memory(data, MEMORY_BYTES_DEFAULT)
+    }
+
+    /// The defaults, on `data`, with so much memory (`budget`).
+    #[must_use]
+    pub fn with_memory(data: PathBuf, memory_bytes: u64) -> Self {
+        let budget = MemoryBudget::split(memory_bytes);
         Self {
             data,
             sync: SyncPolicy::Always,
             value_bytes_max: 64 << 20,
-            cache_bytes: 128 << 20,
-            memtable_bytes: 48 << 20,
+            cache_bytes: budget.cache_bytes,
+            block_cache_bytes: budget.block_cache_bytes,
+            memtable_bytes: budget.memtable_bytes,
             jobs_in_flight_max: 4096,
-            bytes_in_flight_max: 256 << 20,
+            bytes_in_flight_max: budget.bytes_in_flight_max,
+            batch_bytes_max: budget.batch_bytes_max,
             read_threads: 2,
-            scans_max: 64,
+            scans_max: budget.scans_max,
+            disk_reserve_bytes: None,
+            compression: Compression::default(),
         }
     }
+}
+
+/// How tables are packed. What is there is unpacked whatever it says.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Compression {
+    /// Not at all: for values that are packed already.
+    None,
+    /// Quickly, by about a third of what JSON takes.
+    #[default]
+    Lz4,
+    /// Smaller, for three to five times the CPU; the bundled engine lacks it.
+    Zstd,
 }
 
 /// When a write is acknowledged.

@@ -4,7 +4,9 @@
 //! it a moment late. Absent on purpose: histograms of latency, which the load generator measures
 //! where it matters, at the client.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::store::{Disk, EngineGauges, Room};
 
 /// A number that one thread raises and any thread reads.
 #[derive(Debug, Default)]
@@ -46,6 +48,8 @@ pub struct ShardCounters {
     pub cold_reads: Counter,
     /// Requests refused because too many waited already, or no memory was left.
     pub overloads: Counter,
+    /// Writes refused because the disk has no room.
+    pub no_room: Counter,
     /// Writes refused because the store is poisoned, and reads that failed.
     pub store_failures: Counter,
     /// Jobs handed over and not answered yet.
@@ -92,6 +96,9 @@ pub struct CommitCounters {
     /// Sum of key and value bytes over all batches.
     pub batch_bytes: Counter,
     poisoned: AtomicBool,
+    stopped: AtomicBool,
+    /// A [`Room`], by its number.
+    room: AtomicU8,
 }
 
 impl CommitCounters {
@@ -105,6 +112,30 @@ impl CommitCounters {
         self.poisoned.store(true, Ordering::Release);
     }
 
+    /// Whether the engine lets no write in at the moment.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// For whom the disk has room, as seen last.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        match self.room.load(Ordering::Relaxed) {
+            0 => Room::Enough,
+            1 => Room::ForDeletes,
+            _ => Room::None,
+        }
+    }
+
+    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+        self.stopped.store(is_stopped, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_room(&self, room: Room) {
+        self.room.store(room as u8, Ordering::Relaxed);
+    }
+
     pub(crate) fn count_commit(&self, jobs: usize, bytes: usize) {
         let jobs = jobs as u64;
         self.commits.add(1);
@@ -116,5 +147,53 @@ impl CommitCounters {
 
     pub(crate) fn count_sync(&self) {
         self.syncs.add(1);
+    }
+}
+
+/// What the keeper saw last; all of it gauges.
+#[derive(Debug, Default)]
+pub struct EngineCounters {
+    /// As in [`EngineGauges`], like those that follow.
+    pub memtable_bytes: Counter,
+    /// Blocks.
+    pub block_cache_bytes: Counter,
+    /// Readers of tables.
+    pub table_reader_bytes: Counter,
+    /// Tables to be merged.
+    pub level0_tables: Counter,
+    /// Bytes to be merged.
+    pub compaction_pending_bytes: Counter,
+    /// Mergers at work.
+    pub compactions: Counter,
+    /// Memtables being written out.
+    pub flushes: Counter,
+    /// To how much writes are held down.
+    pub write_bytes_per_s_max: Counter,
+    /// 1: writes wait.
+    pub writes_are_stopped: Counter,
+    /// Room on the disk.
+    pub disk_free_bytes: Counter,
+    /// What has to be left there.
+    pub disk_reserve_bytes: Counter,
+}
+
+impl EngineCounters {
+    pub(crate) fn publish(&self, gauges: &EngineGauges) {
+        self.memtable_bytes.set(gauges.memtable_bytes);
+        self.block_cache_bytes.set(gauges.block_cache_bytes);
+        self.table_reader_bytes.set(gauges.table_reader_bytes);
+        self.level0_tables.set(gauges.level0_tables);
+        self.compaction_pending_bytes
+            .set(gauges.compaction_pending_bytes);
+        self.compactions.set(gauges.compactions);
+        self.flushes.set(gauges.flushes);
+        self.write_bytes_per_s_max.set(gauges.write_bytes_per_s_max);
+        self.writes_are_stopped
+            .set(gauges.writes_are_stopped.into());
+    }
+
+    pub(crate) fn publish_disk(&self, disk: &Disk) {
+        self.disk_free_bytes.set(disk.free_bytes);
+        self.disk_reserve_bytes.set(disk.reserve_bytes);
     }
 }

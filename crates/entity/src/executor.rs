@@ -22,12 +22,8 @@ use crate::commit::{Committer, Job, JobKind, Outcome};
 use crate::counters::{CommitCounters, ShardCounters};
 use crate::lane::{Lane, Taken};
 use crate::stamps::Stamps;
-use crate::store::Store;
+use crate::store::{Room, Store};
 use crate::sweeps::Sweeps;
-
-/// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
-/// batch twice, and those copies are the only memory that no other limit covers.
-const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// Limits of the hand-over.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +36,9 @@ pub struct ExecutorConfig {
     pub jobs_in_flight_max: usize,
     /// Bytes of keys and values in flight at most, all shards together.
     pub bytes_in_flight_max: u64,
+    /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
+    /// batch twice, and no other limit covers those copies.
+    pub batch_bytes_max: u64,
     /// How many stamps tell cached values' age (`stamps`), 1 or more.
     pub stamp_count: usize,
     /// For the read threads' value buffers.
@@ -121,7 +120,8 @@ impl Executor {
         let writer = thread::Builder::new().name("store-writer".to_owned());
         executor.threads.push(writer.spawn({
             let shared = Arc::clone(&shared);
-            move || run_writer(&shared, committer)
+            let batch_bytes_max = config.batch_bytes_max;
+            move || run_writer(&shared, committer, batch_bytes_max)
         })?);
         for lane_index in 0..config.read_threads {
             let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
@@ -222,6 +222,18 @@ impl ShardLink {
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.shared.commit_counters.is_poisoned()
+    }
+
+    /// Whether the engine lets no write in until its mergers have caught up.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.shared.commit_counters.is_stopped()
+    }
+
+    /// For whom the disk has room.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.shared.commit_counters.room()
     }
 
     /// Jobs not answered yet.
@@ -329,7 +341,7 @@ impl Outbox {
 }
 
 /// The writer thread: takes all that queued, commits it, answers, until the lane is closed.
-fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
+fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>, batch_bytes_max: u64) {
     let mut outbox = Outbox::new(shared);
     let mut queued = Vec::new();
     loop {
@@ -346,7 +358,7 @@ fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
             Taken::Closed => break,
         }
         while !queued.is_empty() {
-            let batch_len = batch_len(&queued);
+            let batch_len = batch_len(&queued, batch_bytes_max);
             let outcome = committer.commit(&mut queued[..batch_len]);
             for job in queued.drain(..batch_len) {
                 // What a job was refused for is known only if what it was judged by is durable.
@@ -367,11 +379,11 @@ fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>) {
 }
 
 /// How many of the queued jobs the next batch takes.
-fn batch_len(queued: &[Job]) -> usize {
+fn batch_len(queued: &[Job], bytes_max: u64) -> usize {
     let mut bytes = 0;
     let fits = queued.iter().take_while(|job| {
-        bytes += job.bytes();
-        bytes <= BATCH_BYTES_MAX
+        bytes += job.bytes() as u64;
+        bytes <= bytes_max
     });
     fits.count().max(1)
 }

@@ -23,7 +23,7 @@ use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
 use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, Versions};
-use crate::store::{CachedRead, Store};
+use crate::store::{CachedRead, Room, Store};
 use crate::value_cache::{Lookup, ValueCache};
 
 /// Values up to this are copied behind their heads at once. A larger one stays where it was received,
@@ -116,9 +116,18 @@ impl<S: Store> EntityService<S> {
         if self.link.is_poisoned() {
             return Err(Reply::WritesRefused.into());
         }
+        let is_put = kind == JobKind::Put;
+        match self.link.room() {
+            Room::Enough => {}
+            Room::ForDeletes if !is_put => {}
+            Room::ForDeletes | Room::None => return Err(Reply::NoRoom.into()),
+        }
+        // It would wait behind all that wait already, for as long as merging takes.
+        if self.link.is_stopped() {
+            return Err(Reply::Overloaded.into());
+        }
         let condition = condition_of(request)?;
         // A delete's body, should there be one, means nothing and is not kept.
-        let is_put = kind == JobKind::Put;
         let value_len = if is_put { request.body().len() } else { 0 };
         let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
         self.link.admit(held_bytes).map_err(|_| Reply::Overloaded)?;
@@ -197,6 +206,7 @@ impl<S: Store> Service for EntityService<S> {
                 self.range(start, end, request.method, response, context)
             }
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
+            Route::Status if self.link.room() != Room::Enough => Err(Reply::NoRoom.into()),
             Route::Status => Err(Reply::Ready.into()),
             Route::OpenApi => api::send_openapi(response)
                 .map(|()| Flow::Done)
@@ -256,6 +266,7 @@ impl<S: Store> Service for EntityService<S> {
                 (Outcome::Absent, _) => Some(Reply::NotFound),
                 (Outcome::Refused, _) => Some(Reply::WritesRefused),
                 (Outcome::PreconditionFailed, _) => Some(Reply::PreconditionFailed),
+                (Outcome::NoRoom, _) => Some(Reply::NoRoom),
                 (Outcome::ReadFailed, _) | (Outcome::Written, JobKind::Get) => {
                     Some(Reply::ReadFailed)
                 }
@@ -393,6 +404,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         Reply::Created(_) => counters.puts.add(1),
         Reply::Accepted => counters.deletes.add(1),
         Reply::Overloaded => counters.overloads.add(1),
+        Reply::NoRoom => counters.no_room.add(1),
         Reply::WritesRefused | Reply::ReadFailed => counters.store_failures.add(1),
         // Counted by status in the server, or by the caller.
         Reply::Ready

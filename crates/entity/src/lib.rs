@@ -13,6 +13,7 @@
 //!                    |                lane --------> store::get (read threads: disk reads)
 //!                    +-> range -> scanner -> store::snapshot   (scan thread: a turn of records)
 //!                    +<- io::Mailbox <- answers, in order, one wake a batch
+//!                    +<- keeper: how the engine is doing, and whether the disk has room
 //! ```
 //!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
@@ -36,11 +37,13 @@ pub mod range;
 pub mod scanner;
 mod sweeps;
 pub mod commit;
+pub mod keeper;
 pub mod store;
 pub mod data_dir;
 pub mod admin;
 pub mod counters;
 pub mod metrics;
+pub mod budget;
 pub mod config;
 pub mod server;
 

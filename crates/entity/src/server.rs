@@ -9,15 +9,16 @@ use std::sync::Arc;
 use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
 use millpond_io::Address;
 
-use crate::config::EntityConfig;
+use crate::config::{Compression, EntityConfig};
 use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
 use crate::handler::EntityService;
+use crate::keeper::Keeper;
 use crate::metrics::Metrics;
 use crate::range::Ranges;
 use crate::record::SHARDS_MAX;
 use crate::scanner::Scanner;
-use crate::store::rocksdb::{RocksDbMemory, RocksDbStore};
+use crate::store::rocksdb::{RocksDbOptions, RocksDbStore};
 use crate::store::{EngineInfo, Store};
 use crate::value_cache::ValueCache;
 
@@ -49,6 +50,12 @@ pub enum EntityError {
         /// What would work.
         expected: &'static str,
     },
+    /// The engine was compiled without it.
+    #[error(
+        "the engine of this build packs with lz4 only: use --compression lz4 or none, or a \
+             build that links the distribution's RocksDB (make build)"
+    )]
+    NoZstd,
     /// No thread for the store.
     #[error("cannot start the store's threads: {0}")]
     Thread(std::io::Error),
@@ -101,12 +108,13 @@ pub fn serve_with<S: Store>(
 /// # Errors
 /// [`DataDirError`], one sentence.
 pub fn open(config: &EntityConfig) -> Result<RocksDbStore, DataDirError> {
-    let memory = RocksDbMemory {
-        // Indexes and filters first, then the neighbours of values just read.
-        block_cache_bytes: config.cache_bytes / 4,
+    let options = RocksDbOptions {
+        block_cache_bytes: config.block_cache_bytes,
         memtable_bytes: config.memtable_bytes,
+        disk_reserve_bytes: config.disk_reserve_bytes,
+        compression: config.compression,
     };
-    RocksDbStore::open(&config.data, memory)
+    RocksDbStore::open(&config.data, options)
 }
 
 fn check(config: &EntityConfig) -> Result<(), EntityError> {
@@ -125,6 +133,9 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     if config.memtable_bytes < 3 << 20 {
         return refuse("memtable_bytes", config.memtable_bytes, "at least 3 MiB");
     }
+    if config.compression == Compression::Zstd && !cfg!(system_rocksdb) {
+        return Err(EntityError::NoZstd);
+    }
     if config.jobs_in_flight_max == 0 {
         return refuse("jobs_in_flight_max", 0, "1 or more");
     }
@@ -142,6 +153,8 @@ struct Parts<S> {
     store: Arc<S>,
     executor: Executor,
     scanner: Scanner,
+    /// At work as long as it is kept.
+    _keeper: Keeper,
     metrics: Arc<Metrics>,
     http: ServeConfig,
     /// What each shard's value cache may take.
@@ -172,6 +185,7 @@ impl<S: Store> Parts<S> {
             read_threads: config.read_threads,
             jobs_in_flight_max: config.jobs_in_flight_max,
             bytes_in_flight_max: config.bytes_in_flight_max,
+            batch_bytes_max: config.batch_bytes_max,
             stamp_count,
             pool_mode: http.pool_mode,
         };
@@ -179,7 +193,13 @@ impl<S: Store> Parts<S> {
             Executor::start(store, config.sync, &executor_config).map_err(EntityError::Thread)?;
         let scanner = Scanner::start(store, http.shards, config.scans_max, http.pool_mode)
             .map_err(EntityError::Thread)?;
-        let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
+        let keeper =
+            Keeper::start(store, executor.commit_counters()).map_err(EntityError::Thread)?;
+        let metrics = Metrics::new(
+            executor.shard_counters(),
+            executor.commit_counters(),
+            keeper.counters(),
+        );
         let mut http = http.clone();
         http.limits.body_bytes_max = config.value_bytes_max;
         let engine = store.engine();
@@ -193,6 +213,7 @@ impl<S: Store> Parts<S> {
             store: Arc::clone(store),
             executor,
             scanner,
+            _keeper: keeper,
             metrics: Arc::new(metrics),
             cache_bytes: cache_bytes.saturating_sub(stamp_count * size_of::<u64>()) / http.shards,
             http,

@@ -66,6 +66,63 @@ pub struct StoreError {
     pub cause: String,
 }
 
+/// How an engine is doing at a moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct EngineGauges {
+    /// What memtables hold.
+    pub memtable_bytes: u64,
+    /// What the block cache holds.
+    pub block_cache_bytes: u64,
+    /// What readers of tables hold besides.
+    pub table_reader_bytes: u64,
+    /// Tables that were written out and not merged yet.
+    pub level0_tables: u64,
+    /// Bytes that mergers have yet to rewrite, as the engine estimates.
+    pub compaction_pending_bytes: u64,
+    /// Mergers at work.
+    pub compactions: u64,
+    /// Memtables being written out.
+    pub flushes: u64,
+    /// To how much the engine holds writes down, because mergers do not keep up; 0: it does not.
+    pub write_bytes_per_s_max: u64,
+    /// Writes wait until mergers have caught up.
+    pub writes_are_stopped: bool,
+}
+
+/// Room on the disk that holds the data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Disk {
+    /// What is left.
+    pub free_bytes: u64,
+    /// What has to be left for the engine, which takes room to make room.
+    pub reserve_bytes: u64,
+}
+
+/// For whom a disk has room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Room {
+    /// All.
+    Enough,
+    /// Less than the reserve is left: deletes, which lead to room.
+    ForDeletes,
+    /// Less than half of the reserve is left: nobody.
+    None,
+}
+
+impl Disk {
+    /// For whom there is room.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        if self.free_bytes >= self.reserve_bytes {
+            return Room::Enough;
+        }
+        match self.free_bytes >= self.reserve_bytes / 2 {
+            true => Room::ForDeletes,
+            false => Room::None,
+        }
+    }
+}
+
 /// The engine that really ran, for results and `/metrics`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EngineInfo {
@@ -165,4 +222,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Which engine this is.
     fn engine(&self) -> EngineInfo;
+
+    /// How it is doing. Takes the engine's locks: never on a shard.
+    fn gauges(&self) -> EngineGauges;
+
+    /// The disk that holds the data; `None`: none does. A system call.
+    fn disk(&self) -> Option<Disk>;
 }

@@ -178,6 +178,7 @@ fn executor<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode) -> Exe
         read_threads: 2,
         jobs_in_flight_max: 1000,
         bytes_in_flight_max: 1 << 30,
+        batch_bytes_max: 8 << 20,
         stamp_count,
         pool_mode: mode,
     };

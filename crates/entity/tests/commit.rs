@@ -317,6 +317,7 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
         read_threads: 2,
         jobs_in_flight_max: 1000 * shards,
         bytes_in_flight_max: 1 << 30,
+        batch_bytes_max: 8 << 20,
         stamp_count: 8,
         pool_mode: PoolMode::On,
     };

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millpond_entity::{EntityConfig, open};
-use support::TestServer;
+use support::{Client, TestServer, target};
 
 /// A tmpfs; unmounted when dropped.
 struct SmallDisk {
@@ -80,6 +81,8 @@ fn refuses_writes_and_keeps_what_it_promised(memtable_bytes: u64) {
     };
     let mut config = EntityConfig::new(directory.path().join("data"));
     config.memtable_bytes = memtable_bytes;
+    // The engine has to meet the end of the disk itself.
+    config.disk_reserve_bytes = Some(0);
     let mut acknowledged = BTreeMap::new();
     let mut random = fastrand::Rng::with_seed(4);
     {
@@ -127,4 +130,79 @@ fn refuses_writes_and_keeps_what_it_promised(memtable_bytes: u64) {
         assert_eq!(client.put(b"one more", b"small"), 201);
     }
     drop(disk);
+}
+
+/// Goal: a server that keeps a reserve refuses puts before the engine meets the end of the disk, lets
+/// deletes and reads go on, and takes puts again as soon as there is room, without a restart.
+#[test]
+fn disk_with_room_again_is_written_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = match SmallDisk::mount(directory.path(), "96m") {
+        Ok(disk) => disk,
+        Err(reason) => {
+            println!("skipped: no small file system could be mounted here ({reason})");
+            return;
+        }
+    };
+    let mut config = EntityConfig::new(directory.path().join("data"));
+    config.memtable_bytes = 3 << 20;
+    // All tables may be merged into new ones beside the old, and there is a log.
+    config.disk_reserve_bytes = Some(56 << 20);
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut acknowledged = BTreeMap::new();
+    let store = Arc::new(open(&config).unwrap());
+    let server = TestServer::start(&store, |_, _| {});
+    let mut client = server.connect();
+    let is_full = (0..2000_u32).any(|n| {
+        let value: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
+        let reply = client.request("PUT", &target(&n.to_be_bytes()), &value);
+        match reply.status {
+            201 => {
+                acknowledged.insert(n.to_be_bytes(), value);
+                false
+            }
+            507 => {
+                assert!(reply.field("Retry-After").is_some());
+                true
+            }
+            other => panic!("a full disk answered {other}"),
+        }
+    });
+    assert!(is_full, "200 MB fitted on a disk of 96");
+    assert_eq!(client.metric("millpond_entity_poisoned "), 0);
+    assert!(client.metric("millpond_entity_no_room_total ") > 0);
+    assert_holds(&mut client, &acknowledged);
+    disk.grow("400m");
+    // The keeper has to look first; how soon is the machine's matter.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while client.put(b"one more", b"small") != 201 {
+        assert!(
+            Instant::now() < patience,
+            "there is room, and puts are refused"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.request("GET", "/v0/status", b"").status, 200);
+    assert_eq!(client.delete(&0_u32.to_be_bytes()), 202);
+    acknowledged.remove(&0_u32.to_be_bytes());
+    drop(client);
+    server.stop();
+    drop(store);
+    let server = TestServer::start(&Arc::new(open(&config).unwrap()), |_, _| {});
+    let mut client = server.connect();
+    assert_holds(&mut client, &acknowledged);
+    assert_eq!(client.get(b"one more").body, b"small");
+    drop(client);
+    server.stop();
+    drop(disk);
+}
+
+/// Reads are answered, and with what was acknowledged.
+fn assert_holds(client: &mut Client, acknowledged: &BTreeMap<[u8; 4], Vec<u8>>) {
+    for (key, value) in acknowledged {
+        let reply = client.get(key);
+        let text = String::from_utf8_lossy(&reply.body[..reply.body.len().min(100)]);
+        assert_eq!(reply.status, 200, "{key:?}: {text}");
+        assert!(reply.body == *value, "{key:?} holds something else");
+    }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millpond_entity::Store;
+use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use serde_json::Value;
@@ -131,6 +132,14 @@ const FAILING: [(&str, &str, &str, u16); 7] = [
     ("HEAD", STATUS, "", 503),
 ];
 
+/// What one answers whose disk is full.
+const FULL: [(&str, &str, &str, u16); 4] = [
+    ("PUT", ENTITY, "", 507),
+    ("DELETE", ENTITY, "", 507),
+    ("GET", STATUS, "", 507),
+    ("HEAD", STATUS, "", 507),
+];
+
 /// Goal: nothing is described that the server does not do, and each of its answers is described.
 #[test]
 fn description_and_server_agree() {
@@ -162,6 +171,14 @@ fn description_and_server_agree() {
     let server = TestServer::start(&store, |_, _| {});
     check.provoke(&mut server.connect(), &FAILING);
     assert_eq!(store.engine().name, "memory");
+
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
+    store.set_disk(Disk {
+        free_bytes: 0,
+        reserve_bytes: 1000,
+    });
+    let server = TestServer::start(&store, |_, _| {});
+    check.provoke(&mut server.connect(), &FULL);
 
     let described: BTreeSet<Answer> = check.responses().map(|(answer, _)| answer).collect();
     assert_eq!(described, check.seen);

@@ -1,13 +1,17 @@
-//! Plants faults in any store: a failed sync, a full disk, a slow commit, a cold cache.
+//! Plants faults in any store: a failed sync, a full disk, a slow or a stopped commit, a cold cache.
 //!
 //! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that
 //! the same fault is seen on both. Absent on purpose: random faults. A test says which call fails,
 //! and a seed outside decides which that is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{CachedRead, Durability, EngineInfo, Snapshot, Store, StoreError, Visit, Write};
+use super::{
+    CachedRead, Disk, Durability, EngineGauges, EngineInfo, Snapshot, Store, StoreError, Visit,
+    Write,
+};
 
 /// Which calls fail. The default plants nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +39,8 @@ pub struct FaultyStore<S> {
     commits: AtomicU64,
     syncs: AtomicU64,
     held: AtomicBool,
+    stopped: AtomicBool,
+    disk: Mutex<Option<Disk>>,
 }
 
 impl<S: Store> FaultyStore<S> {
@@ -47,6 +53,8 @@ impl<S: Store> FaultyStore<S> {
             commits: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             held: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            disk: Mutex::new(None),
         }
     }
 
@@ -70,6 +78,17 @@ impl<S: Store> FaultyStore<S> {
     /// Lets held commits go on.
     pub fn release(&self) {
         self.held.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets the engine say that it has stopped writes, or that it has not. Commits go through either
+    /// way: only who asks first knows.
+    pub fn stop_writes(&self, is_stopped: bool) {
+        self.stopped.store(is_stopped, Ordering::SeqCst);
+    }
+
+    /// Puts another disk under the data.
+    pub fn set_disk(&self, disk: Disk) {
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(disk);
     }
 
     fn read_fault(&self) -> Result<(), StoreError> {
@@ -190,5 +209,17 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn engine(&self) -> EngineInfo {
         self.inner.engine()
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        EngineGauges {
+            writes_are_stopped: self.stopped.load(Ordering::SeqCst),
+            ..self.inner.gauges()
+        }
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        let planted = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        planted.or_else(|| self.inner.disk())
     }
 }

@@ -8,7 +8,8 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
-    CachedRead, Durability, EngineInfo, Linkage, Snapshot, Store, StoreError, Visit, Write,
+    CachedRead, Disk, Durability, EngineGauges, EngineInfo, Linkage, Snapshot, Store, StoreError,
+    Visit, Write,
 };
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -143,5 +144,13 @@ impl Store for MemoryStore {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             linkage: Linkage::Bundled,
         }
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        EngineGauges::default()
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        None
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! On the path: shards read the memtable and the block cache in place; the writer thread hands
 //! over whole batches and one sync each. Only this file names the engine's types.
-//! Absent on purpose: compression levels, blob files and other tuning by flag. Two sizes are all
-//! an operator sets; the rest is derived below, each with its reason.
+//! Absent on purpose: compression levels, blob files and other tuning by flag. Sizes and one
+//! choice are all an operator sets; the rest is derived below, each with its reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,37 @@ use rocksdb::{
 
 use super::upgrade;
 use super::{
-    CachedRead, Durability, EngineInfo, Linkage, Snapshot, Store, StoreError, Visit, Write,
+    CachedRead, Disk, Durability, EngineGauges, EngineInfo, Linkage, Snapshot, Store, StoreError,
+    Visit, Write,
 };
+use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
 use crate::record::Head;
 
 /// Memtables in the engine at most: one being filled, the others being written out.
 const MEMTABLE_COUNT_MAX: usize = 3;
 
-/// How much memory the engine may use. RSS is about the sum and 30 MiB.
+/// How much memory and disk the engine may use, and how it packs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RocksDbMemory {
+pub struct RocksDbOptions {
     /// Blocks of data, indexes and filters of tables. Values are kept by `value_cache`.
     pub block_cache_bytes: u64,
     /// All memtables together.
     pub memtable_bytes: u64,
+    /// Room on the disk that writes leave to the engine; `None`: twice the memtables and 1 GiB, but not
+    /// more than a sixteenth of the disk.
+    pub disk_reserve_bytes: Option<u64>,
+    /// Of the tables.
+    pub compression: Compression,
 }
 
 /// An open data directory.
 pub struct RocksDbStore {
     pub(super) db: DB,
+    path: PathBuf,
+    block_cache: Cache,
+    disk_reserve_bytes: Option<u64>,
+    memtable_bytes: u64,
     read_cached: ReadOptions,
     read_all: ReadOptions,
     write_synced: WriteOptions,
@@ -47,16 +58,20 @@ impl RocksDbStore {
     ///
     /// # Errors
     /// [`DataDirError`], one sentence that names the directory and what to do.
-    pub fn open(path: &Path, memory: RocksDbMemory) -> Result<Self, DataDirError> {
+    pub fn open(path: &Path, asked: RocksDbOptions) -> Result<Self, DataDirError> {
         let found = data_dir::prepare(path)?;
         let written_by = newest_options_version(path);
+        // Both linkages use the same cache, so that a run differs in the engine's version only; the
+        // newer clock cache does not exist in the distribution's library.
+        let cache_bytes = usize::try_from(asked.block_cache_bytes).unwrap_or(usize::MAX);
+        let block_cache = Cache::new_lru_cache(cache_bytes);
         let refused = |error| open_error(path, &error, written_by.as_deref());
         if found != Found::Current {
             // No filter yet: it would take values of the older format for records.
-            let db = DB::open(&database_options(memory), path).map_err(refused)?;
+            let db = DB::open(&database_options(asked, &block_cache), path).map_err(refused)?;
             upgrade::run(&db, path, found)?;
         }
-        let mut options = database_options(memory);
+        let mut options = database_options(asked, &block_cache);
         options.set_compaction_filter("expired records", |_level, key: &[u8], record: &[u8]| {
             match is_expired(key, record) {
                 true => CompactionDecision::Remove,
@@ -80,6 +95,10 @@ impl RocksDbStore {
         write_synced.set_sync(true);
         Ok(Self {
             db,
+            path: path.to_owned(),
+            block_cache,
+            disk_reserve_bytes: asked.disk_reserve_bytes,
+            memtable_bytes: asked.memtable_bytes,
             read_cached,
             read_all: ReadOptions::default(),
             write_synced,
@@ -199,6 +218,39 @@ impl Store for RocksDbStore {
     fn engine(&self) -> EngineInfo {
         self.engine.clone()
     }
+
+    fn gauges(&self) -> EngineGauges {
+        // A number that the engine does not tell is none to worry about.
+        let number = |name: &str| {
+            let value = self.db.property_int_value(name);
+            value.ok().flatten().unwrap_or(0)
+        };
+        EngineGauges {
+            memtable_bytes: number("rocksdb.cur-size-all-mem-tables"),
+            block_cache_bytes: self.block_cache.get_usage() as u64,
+            table_reader_bytes: number("rocksdb.estimate-table-readers-mem"),
+            level0_tables: number("rocksdb.num-files-at-level0"),
+            compaction_pending_bytes: number("rocksdb.estimate-pending-compaction-bytes"),
+            compactions: number("rocksdb.num-running-compactions"),
+            flushes: number("rocksdb.num-running-flushes"),
+            write_bytes_per_s_max: number("rocksdb.actual-delayed-write-rate"),
+            writes_are_stopped: number("rocksdb.is-write-stopped") != 0,
+        }
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        let found = rustix::fs::statvfs(&self.path).ok()?;
+        let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
+        // Memtables and the log beside them, and what merging takes before it gives back: the first
+        // level is 256 MiB, and what lies over it is not much more.
+        let needed_bytes = self.memtable_bytes.saturating_mul(2) + (1 << 30);
+        Some(Disk {
+            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            reserve_bytes: self
+                .disk_reserve_bytes
+                .unwrap_or(needed_bytes.min(whole_bytes / 16)),
+        })
+    }
 }
 
 pub(super) fn failed(operation: &'static str, error: rocksdb::Error) -> StoreError {
@@ -221,14 +273,18 @@ fn new_batch(_batch_bytes: usize, _count: usize) -> WriteBatch {
     WriteBatch::new()
 }
 
-fn database_options(memory: RocksDbMemory) -> Options {
+fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
-    options.set_block_based_table_factory(&table_options(memory));
-    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_block_based_table_factory(&table_options(block_cache));
+    options.set_compression_type(match asked.compression {
+        Compression::None => DBCompressionType::None,
+        Compression::Lz4 => DBCompressionType::Lz4,
+        Compression::Zstd => DBCompressionType::Zstd,
+    });
 
     // Memtables: the cap over all of them, and the size at which one is written out.
-    let memtable_bytes = usize::try_from(memory.memtable_bytes).unwrap_or(usize::MAX);
+    let memtable_bytes = usize::try_from(asked.memtable_bytes).unwrap_or(usize::MAX);
     options.set_db_write_buffer_size(memtable_bytes);
     options.set_write_buffer_size(memtable_bytes / MEMTABLE_COUNT_MAX);
     options.set_max_write_buffer_number(MEMTABLE_COUNT_MAX as i32);
@@ -237,7 +293,7 @@ fn database_options(memory: RocksDbMemory) -> Options {
     options.set_memtable_prefix_bloom_ratio(0.05);
     options.set_memtable_whole_key_filtering(true);
     // A deleted table's log is kept until every memtable it feeds is out; bounds replay at start.
-    options.set_max_total_wal_size(memory.memtable_bytes.saturating_mul(2));
+    options.set_max_total_wal_size(asked.memtable_bytes.saturating_mul(2));
 
     // Each open table pins a reader outside the cache.
     options.set_max_open_files(256);
@@ -255,12 +311,9 @@ fn database_options(memory: RocksDbMemory) -> Options {
     options
 }
 
-fn table_options(memory: RocksDbMemory) -> BlockBasedOptions {
+fn table_options(block_cache: &Cache) -> BlockBasedOptions {
     let mut table = BlockBasedOptions::default();
-    // Both linkages use the same cache, so that a run differs in the engine's version only; the
-    // newer clock cache does not exist in the distribution's library.
-    let cache_bytes = usize::try_from(memory.block_cache_bytes).unwrap_or(usize::MAX);
-    table.set_block_cache(&Cache::new_lru_cache(cache_bytes));
+    table.set_block_cache(block_cache);
     // Index and filter blocks count against the cap too, and are evicted last.
     table.set_cache_index_and_filter_blocks(true);
     table.set_cache_index_and_filter_blocks_with_high_priority(true);

@@ -108,13 +108,16 @@ fn record(version: Version, value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::rocksdb::{RocksDbMemory, RocksDbStore};
+    use crate::config::Compression;
+    use crate::store::rocksdb::{RocksDbOptions, RocksDbStore};
     use crate::store::{Durability, Snapshot as _, Store as _, Write};
     use std::ops::ControlFlow;
 
-    const MEMORY: RocksDbMemory = RocksDbMemory {
+    const OPTIONS: RocksDbOptions = RocksDbOptions {
         block_cache_bytes: 1 << 20,
         memtable_bytes: 3 << 20,
+        disk_reserve_bytes: Some(0),
+        compression: Compression::Lz4,
     };
 
     type Entities = Vec<(Vec<u8>, Vec<u8>)>;
@@ -131,7 +134,7 @@ mod tests {
     }
 
     fn directory_of_format_1(path: &Path) {
-        let store = RocksDbStore::open(path, MEMORY).unwrap();
+        let store = RocksDbStore::open(path, OPTIONS).unwrap();
         let entities = entities();
         let writes = entities.iter().map(|(key, value)| Write::Put {
             key,
@@ -161,7 +164,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         directory_of_format_1(data.path());
         for _ in 0..2 {
-            let store = RocksDbStore::open(data.path(), MEMORY).unwrap();
+            let store = RocksDbStore::open(data.path(), OPTIONS).unwrap();
             assert_eq!(values(&store), entities());
             store.compact().unwrap();
             assert_eq!(values(&store), entities());
@@ -189,7 +192,7 @@ mod tests {
                 if is_marked_current {
                     data_dir::mark_current(data.path()).unwrap();
                 }
-                let store = RocksDbStore::open(data.path(), MEMORY).unwrap();
+                let store = RocksDbStore::open(data.path(), OPTIONS).unwrap();
                 assert_eq!(values(&store), entities(), "cut off after {batches}");
             }
         }

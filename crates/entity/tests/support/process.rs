@@ -10,6 +10,7 @@ use millpond_entity::{EntityConfig, serve};
 use millpond_http::ServeConfig;
 
 const DATA_VARIABLE: &str = "MILLPOND_TEST_SERVER_DATA";
+const MEMORY_VARIABLE: &str = "MILLPOND_TEST_SERVER_MEMORY";
 const READY: &str = "listening on ";
 
 /// Serves, in a process that [`ServerProcess::spawn`] has started; elsewhere it returns at once. A test
@@ -18,14 +19,16 @@ pub(crate) fn serve_if_told() {
     let Some(data) = std::env::var_os(DATA_VARIABLE) else {
         return;
     };
-    let mut config = EntityConfig::new(data.into());
-    // Small memtables, so that rounds also die while tables are written and compacted.
-    config.memtable_bytes = 3 << 20;
+    let memory_bytes = std::env::var(MEMORY_VARIABLE).unwrap().parse().unwrap();
+    let config = EntityConfig::with_memory(data.into(), memory_bytes);
     let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
     http.shards = 2;
     let ready = |address: &_, _: &_| println!("{READY}{}", super::socket_address(address));
     serve(&config, &http, ready).unwrap();
 }
+
+/// So little that rounds also die while tables are written and compacted: memtables of 1 MiB.
+const MEMORY_BYTES: u64 = 16 << 20;
 
 /// A server process; killed when dropped.
 pub(crate) struct ServerProcess {
@@ -36,7 +39,12 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Starts it and waits until it accepts.
     pub(crate) fn start(data: &Path) -> Self {
-        let mut child = Self::spawn(data);
+        Self::start_with_memory(data, MEMORY_BYTES)
+    }
+
+    /// The same with so much memory.
+    pub(crate) fn start_with_memory(data: &Path, memory_bytes: u64) -> Self {
+        let mut child = Self::spawn_with_memory(data, memory_bytes);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         // The harness may have begun the line with the test's name.
         let address = lines.map_while(Result::ok).find_map(|line| {
@@ -51,12 +59,26 @@ impl ServerProcess {
 
     /// Starts it and waits for nothing.
     pub(crate) fn spawn(data: &Path) -> Child {
+        Self::spawn_with_memory(data, MEMORY_BYTES)
+    }
+
+    fn spawn_with_memory(data: &Path, memory_bytes: u64) -> Child {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "server_process", "--ignored", "--nocapture"])
             .env(DATA_VARIABLE, data)
+            .env(MEMORY_VARIABLE, memory_bytes.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
+    }
+
+    /// The most that was ever resident.
+    pub(crate) fn resident_bytes_max(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
+        kib.parse::<u64>().unwrap() << 10
     }
 
     /// SIGKILL by process id: no handler runs, nothing is flushed.

@@ -3,7 +3,9 @@
 use super::{CommonFlags, announce};
 use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use millpond_entity::budget::MEMORY_BYTES_MIN;
+use millpond_entity::config::Compression;
 use millpond_entity::{EntityConfig, SyncPolicy};
 use std::path::PathBuf;
 
@@ -11,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond serve entity --data ./data
-  millpond serve entity --data ./data --sync interval:100 --cache 512MiB
+  millpond serve entity --data ./data --sync interval:100 --memory 1GiB
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
   curl 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 pub(super) struct EntityFlags {
@@ -39,28 +41,81 @@ pub(super) struct EntityFlags {
         verbatim_doc_comment
     )]
     sync: SyncPolicy,
-    /// Memory for values that are read, shared out among the shards; a quarter of it more for the
-    /// blocks and indexes of the engine
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
-    cache: u64,
-    /// Memory for writes that are not yet in tables
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "48MiB")]
-    memtable: u64,
+    /// Memory for all of it, 16MiB or more; with the process itself 32 MiB more are resident
+    ///
+    /// Half of it is for values that are read, an eighth for the engine's blocks and indexes, three
+    /// sixteenths for writes that are not yet in tables, an eighth for requests that wait for the store,
+    /// and the rest for batches and range reads. A value larger than a share is held all the same, up to
+    /// four times while it is written: --max-value should be a small part of it.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_memory,
+        default_value = "256MiB",
+        verbatim_doc_comment
+    )]
+    memory: u64,
+    /// Memory for values that are read, shared out among the shards, in place of half of --memory; a
+    /// quarter of it more for the blocks and indexes of the engine
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    cache: Option<u64>,
+    /// Memory for writes that are not yet in tables, in place of their share of --memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    memtable: Option<u64>,
+    /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, with
+    /// less than half of it deletes too [default: twice the memory for writes and 1GiB, or a sixteenth
+    /// of the disk if that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    disk_reserve: Option<u64>,
+    /// How values are packed on the disk; what is there stays as it is until it is next merged
+    #[arg(long, value_enum, default_value_t = Packing::Lz4)]
+    compression: Packing,
     /// Largest value; a larger one is answered with 413
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
     max_value: u64,
 }
 
+/// The library's `Compression`, as it is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Packing {
+    /// Not at all
+    None,
+    /// Quickly
+    Lz4,
+    /// Smaller, for more CPU; needs the distribution's engine
+    Zstd,
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    match bytes >= MEMORY_BYTES_MIN {
+        true => Ok(bytes),
+        false => Err("the store needs 16MiB or more".to_owned()),
+    }
+}
+
 impl EntityFlags {
+    fn entity_config(&self) -> EntityConfig {
+        let mut config = EntityConfig::with_memory(self.data.clone(), self.memory);
+        config.sync = self.sync;
+        config.value_bytes_max = self.max_value;
+        if let Some(cache_bytes) = self.cache {
+            config.cache_bytes = cache_bytes;
+            config.block_cache_bytes = cache_bytes / 4;
+        }
+        config.memtable_bytes = self.memtable.unwrap_or(config.memtable_bytes);
+        config.disk_reserve_bytes = self.disk_reserve;
+        config.compression = match self.compression {
+            Packing::None => Compression::None,
+            Packing::Lz4 => Compression::Lz4,
+            Packing::Zstd => Compression::Zstd,
+        };
+        config
+    }
+
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let config = self.common.config("entity")?;
-        let entity = EntityConfig {
-            sync: self.sync,
-            value_bytes_max: self.max_value,
-            cache_bytes: self.cache,
-            memtable_bytes: self.memtable,
-            ..EntityConfig::new(self.data)
-        };
+        let entity = self.entity_config();
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
             announce(address, config.driver);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
@@ -86,11 +141,30 @@ mod tests {
         let Ok(ServerFlags::Entity(flags)) = parse_server("entity") else {
             panic!("`serve entity` is no server");
         };
-        let library = EntityConfig::new(PathBuf::new());
-        assert_eq!(flags.sync, library.sync);
-        assert_eq!(flags.cache, library.cache_bytes);
-        assert_eq!(flags.memtable, library.memtable_bytes);
-        assert_eq!(flags.max_value, library.value_bytes_max);
+        assert_eq!(
+            flags.entity_config(),
+            EntityConfig::new("millpond-data".into())
+        );
+    }
+
+    /// Goal: `--memory` is split as the library does it, and each share can be given apart.
+    #[test]
+    fn memory_is_split_unless_told_otherwise() {
+        let of = |line: &str| match parse_server(line) {
+            Ok(ServerFlags::Entity(flags)) => flags.entity_config(),
+            other => panic!("{line}: {other:?}"),
+        };
+        let split = of("entity --memory 64MiB");
+        assert_eq!(
+            split,
+            EntityConfig::with_memory("millpond-data".into(), 64 << 20)
+        );
+        let told = of("entity --memory 64MiB --cache 1GiB --memtable 100MiB --compression zstd");
+        assert_eq!(told.cache_bytes, 1 << 30);
+        assert_eq!(told.block_cache_bytes, 256 << 20);
+        assert_eq!(told.memtable_bytes, 100 << 20);
+        assert_eq!(told.bytes_in_flight_max, split.bytes_in_flight_max);
+        assert_eq!(told.compression, Compression::Zstd);
     }
 
     /// Goal: whoever asks for help about `--sync` reads what each choice can lose.
@@ -117,6 +191,8 @@ mod tests {
         for (line, part) in [
             ("entity --sync sometimes", "interval:MS"),
             ("entity --cache lots", "--cache"),
+            ("entity --memory 15MiB", "16MiB or more"),
+            ("entity --compression gzip", "zstd"),
         ] {
             let error = parse_server(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -1,0 +1,88 @@
+//! One budget for memory, and who holds what of it.
+//!
+//! ```text
+//! 1/2    values that shards keep, with their indexes and stamps          cache_bytes
+//! 1/8    the engine's blocks, indexes and filters                        block_cache_bytes
+//! 3/16   writes not yet in tables: three memtables                       memtable_bytes
+//! 1/8    requests that wait for the store: ids and values                bytes_in_flight_max
+//! 1/32   a batch on its way into the log, which holds it twice           batch_bytes_max
+//! 1/64   turns of range reads, and a block of output for each            scans_max
+//! ```
+//! What is left is for the gaps between blocks that `malloc` leaves. Place: `cli` splits `--memory`;
+//! `server` hands out the shares. Absent on purpose: what comes with the process (its code, stacks and
+//! the engine's own structures, 32 MiB), what connections hold, which is counted by their limits, and a
+//! single value beyond a share: while it is written, it is there up to four times.
+
+/// Below this, memtables would be written out after a few hundred values.
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
+/// Unless told otherwise.
+pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// A range read under way: a turn of records, and as much on its way out.
+const SCAN_BYTES: u64 = 64 << 10;
+
+/// However much memory there is: the engine copies a batch while others wait.
+const BATCH_BYTES_MAX: u64 = 8 << 20;
+
+/// The shares.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MemoryBudget {
+    /// See [`EntityConfig`](crate::EntityConfig), as for all of them.
+    pub cache_bytes: u64,
+    /// The engine's blocks.
+    pub block_cache_bytes: u64,
+    /// All memtables.
+    pub memtable_bytes: u64,
+    /// Requests that wait.
+    pub bytes_in_flight_max: u64,
+    /// One batch.
+    pub batch_bytes_max: u64,
+    /// Range reads.
+    pub scans_max: usize,
+}
+
+impl MemoryBudget {
+    /// Splits `memory_bytes`, [`MEMORY_BYTES_MIN`] or more.
+    #[must_use]
+    pub fn split(memory_bytes: u64) -> Self {
+        let scans = (memory_bytes / 64 / SCAN_BYTES).clamp(4, 64);
+        Self {
+            cache_bytes: memory_bytes / 2,
+            block_cache_bytes: memory_bytes / 8,
+            memtable_bytes: memory_bytes / 16 * 3,
+            bytes_in_flight_max: memory_bytes / 8,
+            batch_bytes_max: (memory_bytes / 64).min(BATCH_BYTES_MAX),
+            scans_max: usize::try_from(scans).unwrap_or(4),
+        }
+    }
+
+    /// What the shares add up to.
+    #[must_use]
+    pub fn sum_bytes(&self) -> u64 {
+        let scans_bytes = self.scans_max as u64 * SCAN_BYTES;
+        self.cache_bytes
+            + self.block_cache_bytes
+            + self.memtable_bytes
+            + self.bytes_in_flight_max
+            + 2 * self.batch_bytes_max
+            + scans_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: however much there is, the shares are no more than that, and none is too small to work.
+    #[test]
+    fn shares_fit_into_the_whole() {
+        for memory_bytes in [MEMORY_BYTES_MIN, 20_000_001, MEMORY_BYTES_DEFAULT, 1 << 40] {
+            let budget = MemoryBudget::split(memory_bytes);
+            assert!(budget.sum_bytes() <= memory_bytes, "{budget:?}");
+            assert!(budget.sum_bytes() > memory_bytes / 16 * 15, "{budget:?}");
+            assert!(budget.memtable_bytes >= 3 << 20, "{budget:?}");
+            assert!(budget.batch_bytes_max >= 256 << 10, "{budget:?}");
+        }
+    }
+}

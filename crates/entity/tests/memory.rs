@@ -1,0 +1,132 @@
+//! `--memory` is what it says: the most that a server process ever held, under all kinds of load.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::Read as _;
+use std::net::TcpStream;
+
+use support::process::ServerProcess;
+use support::{Client, request, target};
+
+/// Half of what is written.
+const MEMORY_BYTES: u64 = 48 << 20;
+
+/// What comes with a process: code, stacks, and the engine's own structures.
+const PROCESS_BYTES: u64 = 32 << 20;
+
+const CONNECTIONS: u64 = 4;
+const KEYS: u64 = 16_000;
+const PIPELINE: usize = 32;
+
+/// Not a test of its own: the server that the other test starts.
+#[test]
+#[ignore = "the server process of the other test"]
+fn server_process() {
+    support::process::serve_if_told();
+}
+
+/// 16 KiB in one of eight, and 6 KiB on the average. Random, or tables would be smaller than memory.
+fn value(key: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(key);
+    let len = [16 << 10, 100, 1000, 4000, 5000, 6000, 7000, 8000][key as usize % 8];
+    (0..len).map(|_| random.u8(..)).collect()
+}
+
+/// Sends requests for all keys of a connection, so many at a time, and shows each answer's body.
+fn for_all_keys(
+    client: &mut Client,
+    number: u64,
+    request_for: impl Fn(u64) -> Vec<u8>,
+    mut see: impl FnMut(u64, u16, &[u8]),
+) {
+    let keys: Vec<u64> = (number..KEYS).step_by(CONNECTIONS as usize).collect();
+    for some in keys.chunks(PIPELINE) {
+        let requests: Vec<u8> = some.iter().flat_map(|&key| request_for(key)).collect();
+        client.send(&requests).unwrap();
+        for &key in some {
+            let reply = client.read_reply(false).unwrap().unwrap();
+            see(key, reply.status, &reply.body);
+        }
+    }
+}
+
+fn target_of(key: u64) -> String {
+    target(format!("key {key:06}").as_bytes())
+}
+
+/// Writes all, reads all, and much of it in one range.
+fn visit(server: &ServerProcess, number: u64) {
+    let mut client = Client::connect(server.address);
+    let put = |key| request("PUT", &target_of(key), &value(key));
+    let mut refused = Vec::new();
+    for_all_keys(&mut client, number, put, |key, status, _| match status {
+        201 => {}
+        503 => refused.push(key),
+        other => panic!("a put was answered with {other}"),
+    });
+    // Refused for the moment: too much waited.
+    for key in refused {
+        while client.request("PUT", &target_of(key), &value(key)).status == 503 {
+            std::thread::yield_now();
+        }
+    }
+    let get = |key| request("GET", &target_of(key), b"");
+    for_all_keys(&mut client, number, get, |key, status, body| {
+        assert_eq!(status, 200);
+        assert!(body == value(key));
+    });
+    let range = request("GET", "/v0/entities?start=key", b"");
+    client.send(&range).unwrap();
+    assert_eq!(client.read_reply(false).unwrap().unwrap().status, 200);
+    let mut left: usize = 48 << 20;
+    let mut bytes = vec![0; 1 << 16];
+    // What is read is not kept here either.
+    while left > 0 {
+        let count = client.stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "the range is longer");
+        left = left.saturating_sub(count);
+    }
+}
+
+/// Goal: puts of twice the memory, reads of all of it, ranges, and readers that do not read leave
+/// the process within its budget.
+#[test]
+fn resident_memory_stays_within_the_budget() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    let server = ServerProcess::start_with_memory(&data, MEMORY_BYTES);
+    // Each holds a turn, and nothing more however long it sleeps.
+    let sleepers: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut client = Client::connect(server.address);
+            let range = request("GET", "/v0/entities?start=a", b"");
+            client.send(&range).unwrap();
+            client.stream
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for number in 0..CONNECTIONS {
+            let server = &server;
+            scope.spawn(move || visit(server, number));
+        }
+    });
+    let resident_bytes = server.resident_bytes_max();
+    let mut client = Client::connect(server.address);
+    for name in [
+        "value_cache_bytes",
+        "engine_block_cache_bytes",
+        "engine_memtable_bytes",
+    ] {
+        let held = client.metric(&format!("millpond_entity_{name} "));
+        println!("{name} {held}");
+        assert!(held <= MEMORY_BYTES / 2, "{name} is {held}");
+    }
+    println!("resident {resident_bytes} bytes at most, of {MEMORY_BYTES}");
+    assert!(
+        resident_bytes <= MEMORY_BYTES + PROCESS_BYTES,
+        "{resident_bytes} bytes were resident"
+    );
+    drop(sleepers);
+}
