@@ -349,7 +349,7 @@ fn a_target_that_dies_ends_the_run_soon() {
     let start = Instant::now();
     let record = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+            server.wait_for_requests(20);
             server.die();
         });
         run(&config)

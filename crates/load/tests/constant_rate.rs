@@ -231,7 +231,7 @@ fn a_dying_target_leaves_no_arrival_unaccounted() {
     config.stop = Stop::after_ns(60_000 * MS);
     let record = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(300));
+            server.wait_for_requests(20);
             server.die();
         });
         run(&config)

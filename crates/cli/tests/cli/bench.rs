@@ -2,6 +2,7 @@
 
 use crate::support::{Running, millpond, run};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,18 +103,18 @@ fn an_interrupted_pair_tells_what_it_measured() {
         "--json",
     ];
     let mut bench = Running::start(millpond(&words).arg(&file));
-    let first = bench.first_line();
+    // The second begins when the first has been measured.
+    let begun = bench.until_line_with("run 2 of 100000: glibc, pools");
     assert!(
-        first.starts_with("run 1 of 100000: glibc, pools"),
-        "{first}"
+        begun.starts_with("run 1 of 100000: glibc, pools"),
+        "{begun}"
     );
-    std::thread::sleep(Duration::from_secs(2));
     bench.signal("INT");
     let finished = bench.finish();
     assert_eq!(finished.code(), 130, "{finished:?}");
     assert!(finished.stdout.contains("Interrupted"), "{finished:?}");
     assert_eq!(record(&file)["interrupted"], true);
-    assert_eq!(children_with(&mark), Vec::<String>::new());
+    assert_eq!(children_with(&mark), []);
 }
 
 /// Goal: Ctrl-C ends it soon with what it measured, on paper and in the record, and leaves no child.
@@ -128,25 +129,30 @@ fn an_interrupted_benchmark_tells_what_it_measured() {
     );
     let words: Vec<&str> = words.split_whitespace().collect();
     let bench = Running::start(millpond(&words).arg(&file));
-    // Until it has certainly begun.
-    while children_with(&seed).is_empty() {
+    // Until some repetitions have certainly ended: each has a child for the pool and one for malloc.
+    let mut seen = HashSet::new();
+    while seen.len() < 12 {
+        seen.extend(children_with(&seed));
         std::thread::sleep(Duration::from_millis(1));
     }
-    std::thread::sleep(Duration::from_secs(2));
     bench.signal("INT");
     let finished = bench.finish();
     assert_eq!(finished.code(), 130, "{finished:?}");
     assert!(finished.stdout.contains("Interrupted"), "{finished:?}");
     assert_eq!(record(&file)["interrupted"], true);
-    assert_eq!(children_with(&seed), Vec::<String>::new());
+    assert_eq!(children_with(&seed), []);
 }
 
-/// Children of the benchmark with this among the words they are started with.
-fn children_with(mark: &str) -> Vec<String> {
+/// Process ids and words of the benchmark's children that were started with `mark` among their words.
+fn children_with(mark: &str) -> Vec<(String, String)> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
-        .map(|words| String::from_utf8_lossy(&words).replace('\0', " "))
-        .filter(|words| words.contains("bench-child") && words.contains(mark))
+    let named = processes.filter_map(|process| {
+        let words = std::fs::read(process.path().join("cmdline")).ok()?;
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        let id = process.file_name().to_string_lossy().into_owned();
+        Some((id, words))
+    });
+    named
+        .filter(|(_, words)| words.contains("bench-child") && words.contains(mark))
         .collect()
 }

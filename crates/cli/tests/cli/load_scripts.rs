@@ -137,15 +137,14 @@ fn a_script_that_fails_on_the_way_is_no_success() {
 #[test]
 fn an_interrupted_script_gets_its_figures() {
     let script = Script::new(
-        "function init() print('ready') io.flush() end
-         function request() return wrk.format() end
+        "function request() return wrk.format() end
+         function response() print('answered') io.flush() end
          function done(summary) print('done', summary.requests > 0) end",
     );
     let server = Server::start(&["plaintext"]);
     let words = ["-t1", "-c2", "-d", "10m"];
     let mut load = Running::start(&mut script.command(&words, &server.url("/plaintext"), &[]));
-    assert_eq!(load.first_line(), "ready\n");
-    std::thread::sleep(Duration::from_millis(500));
+    load.until_line_with("answered");
     load.signal("INT");
     let finished = load.finish();
     assert_eq!(finished.code(), 130, "{finished:?}");
@@ -161,19 +160,22 @@ fn an_interrupted_script_gets_its_figures() {
 fn a_script_that_never_comes_back_is_left() {
     let server = Server::start(&["plaintext"]);
     let loops = "local calls = 0
-         function init() print('ready') io.flush() end
          function request()
             calls = calls + 1
+            if calls > 3 then print('looping') io.flush() end
             while calls > 3 do calls = calls + 1 end
             return wrk.format()
          end";
-    let loads = "print('ready') io.flush() jit.off() while true do end";
-    for code in [loops, loads, "print('ready') io.flush() while true do end"] {
+    let loads = "print('looping') io.flush() jit.off() while true do end";
+    for code in [
+        loops,
+        loads,
+        "print('looping') io.flush() while true do end",
+    ] {
         let script = Script::new(code);
         let words = ["-t2", "-c2", "-d", "10m"];
         let mut load = Running::start(&mut script.command(&words, &server.url("/plaintext"), &[]));
-        assert_eq!(load.first_line(), "ready\n");
-        std::thread::sleep(Duration::from_millis(300));
+        load.until_line_with("looping");
         let interrupted = Instant::now();
         load.signal("INT");
         let finished = load.finish();
@@ -243,11 +245,8 @@ fn results_are_out_before_done_is_called() {
     let script = Script::new("function done() print('in done') io.flush() while true do end end");
     let words = ["-t1", "-c1", "-n", "20", "--print", "csv"];
     let mut load = Running::start(&mut script.command(&words, &server.url("/plaintext"), &[]));
-    assert!(
-        load.first_line().contains("requests"),
-        "the table comes first"
-    );
-    std::thread::sleep(Duration::from_millis(500));
+    let until_done = load.until_line_with("in done");
+    assert!(until_done.contains("requests"), "{until_done}");
     load.signal("INT");
     let finished = load.finish();
     assert_eq!(finished.code(), 130, "{finished:?}");

@@ -75,11 +75,23 @@ impl Running {
 
     /// The first line of stdout; the rest is collected.
     pub(crate) fn first_line(&mut self) -> String {
+        self.until_line_with("")
+    }
+
+    /// Stdout up to the first line that contains `text`, however long that takes; the rest is
+    /// collected.
+    pub(crate) fn until_line_with(&mut self, text: &str) -> String {
         let mut reader = BufReader::new(self.child.stdout.take().unwrap());
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        self.stdout = Some(collect(reader));
-        line
+        let mut read = String::new();
+        loop {
+            let start = read.len();
+            let size_bytes = reader.read_line(&mut read).unwrap();
+            assert!(size_bytes > 0, "ended without `{text}`: {read}");
+            if read[start..].contains(text) {
+                self.stdout = Some(collect(reader));
+                return read;
+            }
+        }
     }
 
     /// Sends a signal by name, as a shell would.

@@ -13,7 +13,7 @@ use millpond_mempool::PoolMode;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: u64 = 1_000_000;
@@ -584,30 +584,37 @@ fn other_protocols_pass() {
 /// no upstream is to blame.
 #[test]
 fn waiting_for_a_place_has_an_end() {
-    let (address, _) = scripted(|_, mut stream| {
-        while read_head(&mut stream) {
-            std::thread::sleep(Duration::from_millis(900));
-            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-            stream.write_all(answer).unwrap();
-        }
-    });
     for driver in drivers() {
+        let is_asked = Arc::<AtomicBool>::default();
+        let may_answer = Arc::<AtomicBool>::default();
+        let (asked, released) = (Arc::clone(&is_asked), Arc::clone(&may_answer));
+        let (address, _) = scripted(move |_, mut stream| {
+            while read_head(&mut stream) {
+                asked.store(true, Ordering::SeqCst);
+                wait_until(|| released.load(Ordering::SeqCst));
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                stream.write_all(answer).unwrap();
+            }
+        });
         let timeouts = Timeouts {
-            first_byte_ns: 60_000 * MS,
-            ..short()
+            connection_ns: 1_500 * MS,
+            ..Timeouts::default()
         };
         let pool = PoolConfig {
             connections_max: 1,
             ..PoolConfig::default()
         };
         let scene = relay_with(driver, vec![address], timeouts, 0, pool);
-        let mut clients: Vec<_> = (0..2).map(|_| scene.server.connect()).collect();
-        for client in &mut clients {
-            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        }
-        let mut statuses: Vec<_> = clients.iter_mut().map(|c| c.response().status).collect();
-        statuses.sort_unstable();
-        assert_eq!(statuses, [200, 503]);
+        let mut first = scene.server.connect();
+        first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        wait_until(|| is_asked.load(Ordering::SeqCst));
+        let second = scene
+            .server
+            .connect()
+            .ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(second.status, 503);
+        may_answer.store(true, Ordering::SeqCst);
+        assert_eq!(first.response().status, 200);
         assert_eq!(scene.log().failures[0].phase, Phase::Queue);
     }
 }

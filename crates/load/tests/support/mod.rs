@@ -129,6 +129,13 @@ impl TestServer {
         self.state.requests.load(Ordering::SeqCst)
     }
 
+    /// Until so many have arrived.
+    pub(crate) fn wait_for_requests(&self, count: u64) {
+        while self.requests() < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
