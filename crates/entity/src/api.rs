@@ -7,6 +7,7 @@
 //! DELETE /v0/entity?id=ID   202, also for an absent entity
 //! GET    /v0/entities?start=ID[&end=ID]   200, one chunk <id>\n<value> for each entity
 //! GET    /openapi.json      200, all of this for programs
+//! PUT    /v0/admin/checkpoint?name=NAME   201, 409: a copy of the data beside it, while it is served
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
@@ -46,6 +47,8 @@ pub enum Route<'a> {
         /// The one that is not read any more; none: to the last.
         end: Option<&'a [u8]>,
     },
+    /// Copy the data into a new directory of this name.
+    Checkpoint(&'a [u8]),
     /// The description of all this.
     OpenApi,
     /// Nothing; this is the answer.
@@ -83,6 +86,11 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
         b"/v0/status" => match request.method {
             Method::Get | Method::Head => Route::Status,
             _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+        },
+        // Not POST, which a web page may send to any server of its reader's machine without asking.
+        b"/v0/admin/checkpoint" => match request.method {
+            Method::Put => Route::Checkpoint(request.query_parameter(b"name").unwrap_or_default()),
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "PUT" }),
         },
         b"/openapi.json" => match request.method {
             Method::Get | Method::Head => Route::OpenApi,
@@ -132,16 +140,71 @@ pub enum Reply {
     WritesRefused,
     /// 503: the engine could not read.
     ReadFailed,
+    /// 201: the copy is complete.
+    CheckpointMade,
+    /// 403: the server was not told where to make any.
+    NoCheckpoints,
+    /// 400: not a plain name.
+    BadName,
+    /// 409: there is something of that name.
+    NotNew,
+    /// 500: the log says why.
+    CheckpointFailed,
 }
 
 impl Reply {
+    /// The answers that are no more than a sentence.
+    const fn sentence(self) -> Option<(StatusCode, &'static str)> {
+        Some(match self {
+            Self::Ready => (StatusCode::OK, "ready\n"),
+            Self::UnknownPath => (
+                StatusCode::BAD_REQUEST,
+                "unknown path: use /v0/entity?id=ID, /v0/entities?start=ID or /v0/status\n",
+            ),
+            Self::MissingId => (StatusCode::BAD_REQUEST, "no id: use /v0/entity?id=ID\n"),
+            Self::MissingStart => (
+                StatusCode::BAD_REQUEST,
+                "no start: use /v0/entities?start=ID or /v0/entities?start=ID&end=ID\n",
+            ),
+            Self::PreconditionFailed => (
+                StatusCode::PRECONDITION_FAILED,
+                "another version is there: read it, then try again with its ETag\n",
+            ),
+            Self::WritesRefused => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store failed to make a write durable: writes are refused until a restart\n",
+            ),
+            Self::CheckpointMade => (StatusCode::CREATED, "complete\n"),
+            Self::NoCheckpoints => (
+                StatusCode::FORBIDDEN,
+                "checkpoints are off: start the server with --checkpoints DIR\n",
+            ),
+            Self::BadName => (
+                StatusCode::BAD_REQUEST,
+                "bad name: use name=NAME of 1 to 64 letters, digits, - _ and .\n",
+            ),
+            Self::NotNew => (
+                StatusCode::CONFLICT,
+                "there is a checkpoint of that name: use another one, or remove it\n",
+            ),
+            Self::CheckpointFailed => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the checkpoint failed: the server's log says why\n",
+            ),
+            Self::ReadFailed => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the store failed to read the entity\n",
+            ),
+            _ => return None,
+        })
+    }
+
     /// Sends it.
     ///
     /// # Errors
     /// When there is no memory for the response; nothing was sent then.
     pub fn send(self, response: &mut Response<'_>) -> Result<(), PoolError> {
         match self {
-            Self::Ready => text(response, StatusCode::OK, "ready\n"),
             Self::NotFound => response.send(StatusCode::NOT_FOUND, None, b""),
             Self::Created(version) => response.send_with(
                 StatusCode::CREATED,
@@ -149,32 +212,12 @@ impl Reply {
                 b"",
             ),
             Self::Accepted => response.send(StatusCode::ACCEPTED, None, b""),
-            Self::UnknownPath => text(
-                response,
-                StatusCode::BAD_REQUEST,
-                "unknown path: use /v0/entity?id=ID, /v0/entities?start=ID or /v0/status\n",
-            ),
-            Self::MissingId => text(
-                response,
-                StatusCode::BAD_REQUEST,
-                "no id: use /v0/entity?id=ID\n",
-            ),
-            Self::MissingStart => text(
-                response,
-                StatusCode::BAD_REQUEST,
-                "no start: use /v0/entities?start=ID or /v0/entities?start=ID&end=ID\n",
-            ),
             Self::BadId(error) => bad_request(response, &error),
             Self::BadCondition(error) => bad_request(response, &error),
             Self::BadExpiry(error) => bad_request(response, &error),
             Self::LongContentType => bad_request(
                 response,
                 &format_args!("a Content-Type has {CONTENT_TYPE_BYTES_MAX} bytes at most"),
-            ),
-            Self::PreconditionFailed => text(
-                response,
-                StatusCode::PRECONDITION_FAILED,
-                "another version is there: read it, then try again with its ETag\n",
             ),
             Self::MethodNotAllowed { allow } => response.send_with(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -191,16 +234,11 @@ impl Reply {
                 &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"10")],
                 b"the disk has no room for it: make some, and writes go on by themselves\n",
             ),
-            Self::WritesRefused => text(
-                response,
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the store failed to make a write durable: writes are refused until a restart\n",
-            ),
-            Self::ReadFailed => text(
-                response,
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the store failed to read the entity\n",
-            ),
+            _ => match self.sentence() {
+                Some((status, sentence)) => text(response, status, sentence),
+                // Nothing is sent, and the server answers 503.
+                None => Ok(()),
+            },
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct EntityConfig {
     /// Room on the disk that writes leave to the engine: with less, puts are answered with 507, and
     /// with less than half of it deletes too. `None`: see `store::rocksdb`.
     pub disk_reserve_bytes: Option<u64>,
+    /// Where `PUT /v0/admin/checkpoint` makes its directories; `None`: it is refused.
+    pub checkpoints: Option<PathBuf>,
     /// How tables are packed.
     pub compression: Compression,
 }
@@ -70,6 +72,7 @@ impl EntityConfig {
             read_threads: 2,
             scans_max: budget.scans_max,
             disk_reserve_bytes: None,
+            checkpoints: None,
             compression: Compression::default(),
         }
     }

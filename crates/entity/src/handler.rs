@@ -19,6 +19,7 @@ use crate::condition::Condition;
 use crate::counters::ShardCounters;
 use crate::executor::{Answer, ShardLink};
 use crate::expiry::expiry_ms;
+use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
@@ -36,6 +37,7 @@ pub struct EntityService<S> {
     link: ShardLink,
     cache: ValueCache,
     ranges: Ranges,
+    keeper: KeeperLink,
     metrics: Arc<Metrics>,
     scratch: KeyScratch,
     versions: Versions,
@@ -51,6 +53,7 @@ impl<S: Store> EntityService<S> {
         link: ShardLink,
         cache: ValueCache,
         ranges: Ranges,
+        keeper: KeeperLink,
         metrics: Arc<Metrics>,
     ) -> Self {
         let versions = Versions::new(link.shard_index());
@@ -59,6 +62,7 @@ impl<S: Store> EntityService<S> {
             link,
             cache,
             ranges,
+            keeper,
             metrics,
             scratch: KeyScratch::new(),
             versions,
@@ -208,6 +212,12 @@ impl<S: Store> Service for EntityService<S> {
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
             Route::Status if self.link.room() != Room::Enough => Err(Reply::NoRoom.into()),
             Route::Status => Err(Reply::Ready.into()),
+            Route::Checkpoint(name) => match self.keeper.ask(context.token, name) {
+                Ok(()) => Ok(Flow::Pending),
+                Err(CheckpointRefusal::Off) => Err(Reply::NoCheckpoints.into()),
+                Err(CheckpointRefusal::BadName) => Err(Reply::BadName.into()),
+                Err(CheckpointRefusal::Busy) => Err(Reply::Overloaded.into()),
+            },
             Route::OpenApi => api::send_openapi(response)
                 .map(|()| Flow::Done)
                 .map_err(Refusal::from),
@@ -253,6 +263,18 @@ impl<S: Store> Service for EntityService<S> {
 
     fn woken(&mut self, completions: &mut Completions<'_>) {
         self.ranges.woken(completions);
+        if let Some(answer) = self.keeper.take_answer() {
+            completions.respond(answer.request, |response, _| {
+                let reply = match answer.outcome {
+                    CheckpointOutcome::Made => Reply::CheckpointMade,
+                    CheckpointOutcome::NotNew => Reply::NotNew,
+                    CheckpointOutcome::NoRoom => Reply::NoRoom,
+                    CheckpointOutcome::Failed => Reply::CheckpointFailed,
+                };
+                // Without memory for it nothing is sent and the server answers 503.
+                let _ = reply.send(response);
+            });
+        }
         self.link.take_answers(&mut self.answers);
         for Answer { job, outcome } in self.answers.drain(..) {
             let counters = self.link.counters();
@@ -307,11 +329,11 @@ impl<S: Store> Service for EntityService<S> {
     }
 
     fn write_metrics(&self, out: &mut MetricsText<'_>) {
-        self.metrics.write(out);
+        self.metrics.write(self.keeper.engine(), out);
     }
 
     fn can_stop(&self) -> bool {
-        self.link.jobs_in_flight() == 0
+        self.link.jobs_in_flight() == 0 && !self.keeper.is_busy()
     }
 }
 
@@ -417,6 +439,11 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::BadExpiry(_)
         | Reply::LongContentType
         | Reply::PreconditionFailed
+        | Reply::NoCheckpoints
+        | Reply::BadName
+        | Reply::CheckpointMade
+        | Reply::NotNew
+        | Reply::CheckpointFailed
         | Reply::MethodNotAllowed { .. } => {}
     }
 }

@@ -1,67 +1,139 @@
 //! The keeper: a thread that looks after the engine while others work.
 //!
+//! ```text
+//! shard: handler -> KeeperLink::ask -> Lane -> keeper: Store::checkpoint
+//! shard: handler <- KeeperLink::take_answers <- io::Mailbox <- done, or why not
+//! ```
+//!
 //! On the path: four times a second it asks the engine how it is doing and the disk how much room there
 //! is, and publishes both, so that shards neither take the engine's locks nor wait for the kernel. What
 //! the engine has stopped or the disk has no room for is then refused at once, and accepted again
-//! without a restart.
+//! without a restart. In between it makes checkpoints, one after another.
 //! Absent on purpose: deciding anything else. The writer looks at the disk too, by bytes written and not
 //! by time (`commit`), so a fast writer cannot outrun this thread.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use millpond_http::RequestToken;
+use millpond_http::log::{self, LogLevel};
+use millpond_io::{Mailbox, MailboxSender, Waker};
+
 use crate::counters::{CommitCounters, EngineCounters};
+use crate::data_dir::DataDirError;
 use crate::lane::{Lane, Taken};
-use crate::store::Store;
+use crate::store::{Room, Store};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 
+/// The longest name of a checkpoint.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What became of a checkpoint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CheckpointOutcome {
+    /// It is complete.
+    Made,
+    /// There is something of that name.
+    NotNew,
+    /// The disk has no room for what the engine would write.
+    NoRoom,
+    /// The log says why.
+    Failed,
+}
+
+/// Why no checkpoint was begun.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CheckpointRefusal {
+    /// The server was not told where to make them.
+    Off,
+    /// Not a plain name.
+    BadName,
+    /// This shard's last one is not complete yet.
+    Busy,
+}
+
+struct Job {
+    shard_index: usize,
+    request: RequestToken,
+    path: PathBuf,
+}
+
+/// A checkpoint on its way home.
+#[derive(Debug)]
+pub struct CheckpointAnswer {
+    /// The request to answer.
+    pub request: RequestToken,
+    /// What became of it.
+    pub outcome: CheckpointOutcome,
+}
+
+struct Shared {
+    jobs: Lane<Job>,
+    replies: Box<[OnceLock<MailboxSender<CheckpointAnswer>>]>,
+    engine: EngineCounters,
+    commits: Arc<CommitCounters>,
+    /// Where checkpoints are made, if they are.
+    directory: Option<PathBuf>,
+}
+
 /// The thread. Dropping it ends it.
 pub struct Keeper {
-    /// Nothing is sent: it is there to be closed.
-    jobs: Arc<Lane<()>>,
-    counters: Arc<EngineCounters>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Looks once, then starts the thread.
+    /// Looks once, then starts the thread. Checkpoints are made in `directory`.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub fn start<S: Store>(store: &Arc<S>, commits: Arc<CommitCounters>) -> std::io::Result<Self> {
-        let counters = Arc::<EngineCounters>::default();
-        look(&**store, &counters, &commits);
-        let jobs = Arc::new(Lane::new());
+    pub fn start<S: Store>(
+        store: &Arc<S>,
+        commits: Arc<CommitCounters>,
+        shards: usize,
+        directory: Option<PathBuf>,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            jobs: Lane::new(),
+            replies: (0..shards).map(|_| OnceLock::new()).collect(),
+            engine: EngineCounters::default(),
+            commits,
+            directory,
+        });
+        look(&**store, &shared);
         let thread = thread::Builder::new().name("store-keeper".to_owned());
         let thread = thread.spawn({
-            let (jobs, store) = (Arc::clone(&jobs), Arc::clone(store));
-            let counters = Arc::clone(&counters);
-            move || {
-                let mut queued = Vec::new();
-                while jobs.take_all(&mut queued, Some(Instant::now() + INTERVAL)) != Taken::Closed {
-                    look(&*store, &counters, &commits);
-                }
-            }
+            let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
+            move || run(&shared, &*store)
         })?;
         Ok(Self {
-            jobs,
-            counters,
+            shared,
             thread: Some(thread),
         })
     }
 
-    /// What it has seen.
+    /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
     #[must_use]
-    pub fn counters(&self) -> Arc<EngineCounters> {
-        Arc::clone(&self.counters)
+    pub fn link(&self, shard_index: usize, waker: Waker) -> KeeperLink {
+        // A shard has one under way at most.
+        let (sender, mailbox) = Mailbox::new(1, waker);
+        let fresh = self.shared.replies[shard_index].set(sender).is_ok();
+        assert!(fresh, "shard {shard_index} is linked already");
+        KeeperLink {
+            shard_index,
+            shared: Arc::clone(&self.shared),
+            mailbox,
+            is_busy: false,
+        }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.jobs.close();
+        self.shared.jobs.close();
         if let Some(thread) = self.thread.take() {
             // A keeper that panicked has printed why; nothing waits for it.
             let _ = thread.join();
@@ -69,13 +141,144 @@ impl Drop for Keeper {
     }
 }
 
-fn look<S: Store>(store: &S, counters: &EngineCounters, commits: &CommitCounters) {
+/// A shard's end. Not shared.
+pub struct KeeperLink {
+    shard_index: usize,
+    shared: Arc<Shared>,
+    mailbox: Mailbox<CheckpointAnswer>,
+    is_busy: bool,
+}
+
+impl KeeperLink {
+    /// Asks for a checkpoint of that name; the answer comes home by itself.
+    ///
+    /// # Errors
+    /// [`CheckpointRefusal`].
+    pub fn ask(&mut self, request: RequestToken, name: &[u8]) -> Result<(), CheckpointRefusal> {
+        let directory = self.shared.directory.as_deref();
+        let directory = directory.ok_or(CheckpointRefusal::Off)?;
+        let path = path_of(directory, name).ok_or(CheckpointRefusal::BadName)?;
+        if self.is_busy {
+            return Err(CheckpointRefusal::Busy);
+        }
+        self.is_busy = true;
+        let job = Job {
+            shard_index: self.shard_index,
+            request,
+            path,
+        };
+        let open = self.shared.jobs.send_all(&mut vec![job]);
+        debug_assert!(open, "the keeper outlives the shards");
+        Ok(())
+    }
+
+    /// The answer that came in, if one did.
+    pub fn take_answer(&mut self) -> Option<CheckpointAnswer> {
+        if !self.is_busy {
+            return None;
+        }
+        let mut answers = Vec::new();
+        self.mailbox.drain_into(&mut answers);
+        let answer = answers.pop();
+        self.is_busy = answer.is_none();
+        answer
+    }
+
+    /// Whether an answer is to come.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// What the keeper has seen.
+    #[must_use]
+    pub fn engine(&self) -> &EngineCounters {
+        &self.shared.engine
+    }
+}
+
+/// A name says which directory, never where: letters, digits, and `-`, `_` or `.` behind the first.
+fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let starts_well = name.first().is_some_and(u8::is_ascii_alphanumeric);
+    let is_good = starts_well && name.len() <= NAME_BYTES_MAX && name.iter().all(is_plain);
+    let text = std::str::from_utf8(name).ok().filter(|_| is_good)?;
+    Some(directory.join(text))
+}
+
+fn run<S: Store>(shared: &Shared, store: &S) {
+    let mut queued = Vec::new();
+    loop {
+        let deadline = Instant::now() + INTERVAL;
+        if shared.jobs.take_all(&mut queued, Some(deadline)) == Taken::Closed {
+            return;
+        }
+        for job in queued.drain(..) {
+            let outcome = checkpoint(shared, store, &job.path);
+            let sender = shared.replies[job.shard_index].get();
+            let sender = sender.expect("a job came from this shard");
+            let answer = CheckpointAnswer {
+                request: job.request,
+                outcome,
+            };
+            let sent = sender.send(answer);
+            assert!(sent.is_ok(), "a shard has one under way at most");
+        }
+        look(store, shared);
+    }
+}
+
+fn checkpoint<S: Store>(shared: &Shared, store: &S, path: &Path) -> CheckpointOutcome {
+    // It writes memtables out.
+    if shared.commits.room() != Room::Enough {
+        return CheckpointOutcome::NoRoom;
+    }
+    match store.checkpoint(path) {
+        Ok(()) => CheckpointOutcome::Made,
+        Err(DataDirError::NotNew { .. }) => CheckpointOutcome::NotNew,
+        Err(error) => {
+            log::write(LogLevel::Error, format_args!("no checkpoint: {error}"));
+            CheckpointOutcome::Failed
+        }
+    }
+}
+
+fn look<S: Store>(store: &S, shared: &Shared) {
     let gauges = store.gauges();
     // In this order: who is refused finds the reason in the metrics.
-    counters.publish(&gauges);
-    commits.set_stopped(gauges.writes_are_stopped);
+    shared.engine.publish(&gauges);
+    shared.commits.set_stopped(gauges.writes_are_stopped);
     if let Some(disk) = store.disk() {
-        counters.publish_disk(&disk);
-        commits.set_room(disk.room());
+        shared.engine.publish_disk(&disk);
+        shared.commits.set_room(disk.room());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no name leads out of the directory.
+    #[test]
+    fn names_stay_in_the_directory() {
+        let of = |name: &[u8]| path_of(Path::new("/backups"), name);
+        for name in ["monday", "2026-11-23", "a.b_c"] {
+            assert_eq!(of(name.as_bytes()), Some(Path::new("/backups").join(name)));
+        }
+        let long = [b'a'; NAME_BYTES_MAX + 1];
+        for name in [
+            &b""[..],
+            b".",
+            b"..",
+            b"../a",
+            b"a/b",
+            b"/a",
+            b"%2e",
+            b"a b",
+            b"-a",
+            &long,
+        ] {
+            assert_eq!(of(name), None, "{}", String::from_utf8_lossy(name));
+        }
     }
 }

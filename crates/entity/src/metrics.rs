@@ -14,26 +14,17 @@ use crate::counters::{CommitCounters, Counter, EngineCounters, ShardCounters};
 pub struct Metrics {
     shards: Box<[Arc<ShardCounters>]>,
     commits: Arc<CommitCounters>,
-    engine: Arc<EngineCounters>,
 }
 
 impl Metrics {
     /// Over these counters.
     #[must_use]
-    pub fn new(
-        shards: Box<[Arc<ShardCounters>]>,
-        commits: Arc<CommitCounters>,
-        engine: Arc<EngineCounters>,
-    ) -> Self {
-        Self {
-            shards,
-            commits,
-            engine,
-        }
+    pub fn new(shards: Box<[Arc<ShardCounters>]>, commits: Arc<CommitCounters>) -> Self {
+        Self { shards, commits }
     }
 
     /// Writes the lines.
-    pub fn write(&self, out: &mut MetricsText<'_>) {
+    pub fn write(&self, engine: &EngineCounters, out: &mut MetricsText<'_>) {
         let commits = &self.commits;
         let counter = |out: &mut MetricsText<'_>, name: &str, help: &str, value: u64| {
             out.describe(name, "counter", help);
@@ -80,7 +71,7 @@ impl Metrics {
             self.sum(|s| &s.no_room),
         );
         self.write_commits(out, counter);
-        self.write_engine(out);
+        write_engine(engine, out);
         self.write_ranges(out, counter);
         self.write_value_cache(out);
         let in_flight = "millpond_entity_jobs_in_flight";
@@ -128,70 +119,6 @@ impl Metrics {
         let largest = "millpond_entity_batch_jobs_max";
         out.describe(largest, "gauge", "Writes in the largest batch.");
         out.sample(largest, &[], commits.batch_jobs_max.value());
-    }
-
-    fn write_engine(&self, out: &mut MetricsText<'_>) {
-        let engine = &self.engine;
-        for (name, help, value) in [
-            (
-                "millpond_entity_engine_memtable_bytes",
-                "What the engine's memtables hold.",
-                &engine.memtable_bytes,
-            ),
-            (
-                "millpond_entity_engine_block_cache_bytes",
-                "What the engine's block cache holds.",
-                &engine.block_cache_bytes,
-            ),
-            (
-                "millpond_entity_engine_table_reader_bytes",
-                "What readers of tables hold besides.",
-                &engine.table_reader_bytes,
-            ),
-            (
-                "millpond_entity_engine_level0_tables",
-                "Tables not merged yet: from 20 on writes are slowed down, at 36 stopped.",
-                &engine.level0_tables,
-            ),
-            (
-                "millpond_entity_engine_compaction_pending_bytes",
-                "Bytes that compaction has yet to rewrite.",
-                &engine.compaction_pending_bytes,
-            ),
-            (
-                "millpond_entity_engine_compactions",
-                "Compactions under way.",
-                &engine.compactions,
-            ),
-            (
-                "millpond_entity_engine_flushes",
-                "Memtables being written out.",
-                &engine.flushes,
-            ),
-            (
-                "millpond_entity_engine_write_bytes_per_s_max",
-                "To what the engine slows writes down; 0: it does not.",
-                &engine.write_bytes_per_s_max,
-            ),
-            (
-                "millpond_entity_engine_writes_stopped",
-                "1: compaction does not keep up, and writes are refused with 503 meanwhile.",
-                &engine.writes_are_stopped,
-            ),
-            (
-                "millpond_entity_disk_free_bytes",
-                "Room on the disk that holds the data.",
-                &engine.disk_free_bytes,
-            ),
-            (
-                "millpond_entity_disk_reserve_bytes",
-                "With less room puts are refused with 507, with half of it deletes too.",
-                &engine.disk_reserve_bytes,
-            ),
-        ] {
-            out.describe(name, "gauge", help);
-            out.sample(name, &[], value.value());
-        }
     }
 
     fn write_ranges(
@@ -246,5 +173,68 @@ impl Metrics {
 
     fn sum(&self, counter: impl Fn(&ShardCounters) -> &Counter) -> u64 {
         self.shards.iter().map(|shard| counter(shard).value()).sum()
+    }
+}
+
+fn write_engine(engine: &EngineCounters, out: &mut MetricsText<'_>) {
+    for (name, help, value) in [
+        (
+            "millpond_entity_engine_memtable_bytes",
+            "What the engine's memtables hold.",
+            &engine.memtable_bytes,
+        ),
+        (
+            "millpond_entity_engine_block_cache_bytes",
+            "What the engine's block cache holds.",
+            &engine.block_cache_bytes,
+        ),
+        (
+            "millpond_entity_engine_table_reader_bytes",
+            "What readers of tables hold besides.",
+            &engine.table_reader_bytes,
+        ),
+        (
+            "millpond_entity_engine_level0_tables",
+            "Tables not merged yet: from 20 on writes are slowed down, at 36 stopped.",
+            &engine.level0_tables,
+        ),
+        (
+            "millpond_entity_engine_compaction_pending_bytes",
+            "Bytes that compaction has yet to rewrite.",
+            &engine.compaction_pending_bytes,
+        ),
+        (
+            "millpond_entity_engine_compactions",
+            "Compactions under way.",
+            &engine.compactions,
+        ),
+        (
+            "millpond_entity_engine_flushes",
+            "Memtables being written out.",
+            &engine.flushes,
+        ),
+        (
+            "millpond_entity_engine_write_bytes_per_s_max",
+            "To what the engine slows writes down; 0: it does not.",
+            &engine.write_bytes_per_s_max,
+        ),
+        (
+            "millpond_entity_engine_writes_stopped",
+            "1: compaction does not keep up, and writes are refused with 503 meanwhile.",
+            &engine.writes_are_stopped,
+        ),
+        (
+            "millpond_entity_disk_free_bytes",
+            "Room on the disk that holds the data.",
+            &engine.disk_free_bytes,
+        ),
+        (
+            "millpond_entity_disk_reserve_bytes",
+            "With less room puts are refused with 507, with half of it deletes too.",
+            &engine.disk_reserve_bytes,
+        ),
+    ] {
+        out.describe(name, "gauge", help);
+        out.sample(name, &[], value.value());
     }
 }

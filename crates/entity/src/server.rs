@@ -4,6 +4,7 @@
 //! so every job has someone to do it and a graceful stop answers what it accepted.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
@@ -56,6 +57,19 @@ pub enum EntityError {
              build that links the distribution's RocksDB (make build)"
     )]
     NoZstd,
+    /// Anybody who reaches the server could fill its disk.
+    #[error(
+        "checkpoints are made for whoever asks: listen on the loopback or on a unix socket, or leave --checkpoints out"
+    )]
+    CheckpointsForStrangers,
+    /// Nowhere to make checkpoints.
+    #[error("checkpoints cannot be made in {}: {source}; make the directory, or name another one", path.display())]
+    Checkpoints {
+        /// What was given.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// No thread for the store.
     #[error("cannot start the store's threads: {0}")]
     Thread(std::io::Error),
@@ -148,13 +162,31 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     Ok(())
 }
 
+/// Only this machine may ask for checkpoints, and there has to be a place for them.
+fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), EntityError> {
+    let Some(path) = &config.checkpoints else {
+        return Ok(());
+    };
+    match &http.listen {
+        Address::Inet(address) if !address.ip().is_loopback() => {
+            return Err(EntityError::CheckpointsForStrangers);
+        }
+        Address::Inet(_) | Address::Unix(_) => {}
+    }
+    std::fs::read_dir(path)
+        .map(drop)
+        .map_err(|source| EntityError::Checkpoints {
+            path: path.clone(),
+            source,
+        })
+}
+
 /// What is shared by all shards of one server.
 struct Parts<S> {
     store: Arc<S>,
     executor: Executor,
     scanner: Scanner,
-    /// At work as long as it is kept.
-    _keeper: Keeper,
+    keeper: Keeper,
     metrics: Arc<Metrics>,
     http: ServeConfig,
     /// What each shard's value cache may take.
@@ -193,13 +225,15 @@ impl<S: Store> Parts<S> {
             Executor::start(store, config.sync, &executor_config).map_err(EntityError::Thread)?;
         let scanner = Scanner::start(store, http.shards, config.scans_max, http.pool_mode)
             .map_err(EntityError::Thread)?;
-        let keeper =
-            Keeper::start(store, executor.commit_counters()).map_err(EntityError::Thread)?;
-        let metrics = Metrics::new(
-            executor.shard_counters(),
+        check_checkpoints(config, http)?;
+        let keeper = Keeper::start(
+            store,
             executor.commit_counters(),
-            keeper.counters(),
-        );
+            http.shards,
+            config.checkpoints.clone(),
+        )
+        .map_err(EntityError::Thread)?;
+        let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
         let mut http = http.clone();
         http.limits.body_bytes_max = config.value_bytes_max;
         let engine = store.engine();
@@ -213,7 +247,7 @@ impl<S: Store> Parts<S> {
             store: Arc::clone(store),
             executor,
             scanner,
-            _keeper: keeper,
+            keeper,
             metrics: Arc::new(metrics),
             cache_bytes: cache_bytes.saturating_sub(stamp_count * size_of::<u64>()) / http.shards,
             http,
@@ -224,6 +258,7 @@ impl<S: Store> Parts<S> {
         let link = self.executor.link(start.index, start.waker.clone());
         let counters = Arc::clone(&self.executor.shard_counters()[start.index]);
         let scans = self.scanner.link(start.index, start.waker.clone());
+        let keeper = self.keeper.link(start.index, start.waker.clone());
         let ranges = Ranges::new(scans, start.pool_mode, Arc::clone(&counters));
         let cache = ValueCache::new(self.cache_bytes, self.executor.stamps(), counters);
         Ok(EntityService::new(
@@ -231,6 +266,7 @@ impl<S: Store> Parts<S> {
             link,
             cache,
             ranges,
+            keeper,
             Arc::clone(&self.metrics),
         ))
     }

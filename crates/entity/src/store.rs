@@ -8,6 +8,9 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::data_dir::DataDirError;
 
 pub mod rocksdb;
 mod upgrade;
@@ -225,6 +228,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// How it is doing. Takes the engine's locks: never on a shard.
     fn gauges(&self) -> EngineGauges;
+
+    /// Makes the new directory `path` a copy as of now, while reads and writes go on; for as long as
+    /// writing the memtables out takes. Marked as a backup last of all.
+    ///
+    /// # Errors
+    /// [`DataDirError`]; what is there then can be removed.
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError>;
 
     /// The disk that holds the data; `None`: none does. A system call.
     fn disk(&self) -> Option<Disk>;

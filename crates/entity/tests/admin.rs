@@ -2,13 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
-use millpond_entity::{DataDirError, EntityConfig, Store, admin, open};
+use millpond_entity::{DataDirError, EntityConfig, EntityError, Store, admin, open, serve_with};
+use millpond_http::ServeConfig;
+use support::TestServer;
 
 fn open_at(path: &Path) -> Result<RocksDbStore, DataDirError> {
     open(&EntityConfig::new(path.to_owned()))
@@ -155,4 +161,79 @@ fn check_counts_and_finds_damage() {
     }
     let error = open_at(&path).unwrap().check().unwrap_err();
     assert_eq!(error.operation, "scan");
+}
+
+/// Goal: a checkpoint of a server that is being written to holds a first part of what was written, all
+/// that was acknowledged before it was asked for included, and the server goes on.
+#[test]
+fn checkpoint_while_serving_is_one_moment() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Arc::new(open_at(&home.path().join("data")).unwrap());
+    let server = TestServer::start(&store, |config, http| {
+        http.shards = 2;
+        config.checkpoints = Some(home.path().to_owned());
+    });
+    let mut admin_client = server.connect();
+    let acknowledged = AtomicU32::new(0);
+    let is_over = AtomicBool::new(false);
+    let before = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.connect();
+            while !is_over.load(Ordering::Relaxed) {
+                let number = acknowledged.load(Ordering::Relaxed);
+                assert_eq!(client.put(&number.to_be_bytes(), &[7; 500]), 201);
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        while acknowledged.load(Ordering::Relaxed) < 100 {
+            std::thread::yield_now();
+        }
+        let before = acknowledged.load(Ordering::Relaxed);
+        let target = "/v0/admin/checkpoint?name=monday";
+        let reply = admin_client.request("PUT", target, b"");
+        let during = acknowledged.load(Ordering::Relaxed);
+        while acknowledged.load(Ordering::Relaxed) < during + 100 {
+            std::thread::yield_now();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(
+            reply.status,
+            201,
+            "{}",
+            String::from_utf8_lossy(&reply.body)
+        );
+        before
+    });
+    admin::restore(&home.path().join("monday"), &home.path().join("copy")).unwrap();
+    let copy = open_at(&home.path().join("copy")).unwrap();
+    let found = u32::try_from(copy.check().unwrap().entities).unwrap();
+    assert!(found >= before, "{found} of {before} are there");
+    assert!(found < acknowledged.into_inner());
+    for number in 0..found {
+        assert!(
+            value(&copy, &number.to_be_bytes()).is_some(),
+            "{number} is missing"
+        );
+    }
+}
+
+/// Goal: a server that others can reach makes no checkpoints for them, and one without a place for them
+/// does not start.
+#[test]
+fn checkpoints_for_strangers_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Arc::new(open_at(&home.path().join("data")).unwrap());
+    let error_of = |listen: &str, checkpoints: &Path| {
+        let mut config = EntityConfig::new(home.path().join("data"));
+        config.checkpoints = Some(checkpoints.to_owned());
+        let http = ServeConfig::new("entity", listen.parse().unwrap());
+        serve_with(&store, &config, &http, |_| {}).unwrap_err()
+    };
+    let error = error_of("0.0.0.0:0", home.path());
+    assert!(
+        matches!(error, EntityError::CheckpointsForStrangers),
+        "{error}"
+    );
+    let error = error_of("127.0.0.1:0", &home.path().join("missing"));
+    assert!(matches!(error, EntityError::Checkpoints { .. }), "{error}");
 }

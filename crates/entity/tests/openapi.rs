@@ -8,10 +8,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millpond_entity::Store;
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
+use millpond_entity::{EntityConfig, Store, open};
+use millpond_http::ServeConfig;
 use serde_json::Value;
 use support::{Client, Reply, TestServer};
 
@@ -93,6 +94,7 @@ const NO_ID: &str = "/v0/entity";
 const RANGE: &str = "/v0/entities?start=a&end=b";
 const NO_START: &str = "/v0/entities";
 const STATUS: &str = "/v0/status";
+const CHECKPOINT: &str = "/v0/admin/checkpoint?name=monday";
 const OTHER: &str = "If-Match: \"other\"\r\n";
 const ANY: &str = "If-None-Match: *\r\n";
 
@@ -133,7 +135,8 @@ const FAILING: [(&str, &str, &str, u16); 7] = [
 ];
 
 /// What one answers whose disk is full.
-const FULL: [(&str, &str, &str, u16); 4] = [
+const FULL: [(&str, &str, &str, u16); 5] = [
+    ("PUT", CHECKPOINT, "", 507),
     ("PUT", ENTITY, "", 507),
     ("DELETE", ENTITY, "", 507),
     ("GET", STATUS, "", 507),
@@ -159,6 +162,7 @@ fn description_and_server_agree() {
     let range = ask(&mut server.connect(), "GET", RANGE, "", b"");
     assert_eq!(range.status, 200);
     check.note("GET", RANGE, &range);
+    check.provoke(&mut client, &[("PUT", CHECKPOINT, "", 403)]);
     // This one closes its connection.
     check.provoke(&mut server.connect(), &[("PUT", ENTITY, "", 413)]);
 
@@ -172,12 +176,28 @@ fn description_and_server_agree() {
     check.provoke(&mut server.connect(), &FAILING);
     assert_eq!(store.engine().name, "memory");
 
+    let backups = tempfile::tempdir().unwrap();
+    let with_checkpoints = |config: &mut EntityConfig, _: &mut ServeConfig| {
+        config.checkpoints = Some(backups.path().to_owned());
+    };
+    let store = Arc::new(open(&EntityConfig::new(backups.path().join("data"))).unwrap());
+    let server = TestServer::start(&store, with_checkpoints);
+    let made: [(&str, &str, &str, u16); 3] = [
+        ("PUT", CHECKPOINT, "", 201),
+        ("PUT", CHECKPOINT, "", 409),
+        ("PUT", "/v0/admin/checkpoint?name=..", "", 400),
+    ];
+    check.provoke(&mut server.connect(), &made);
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), with_checkpoints);
+    let other = "/v0/admin/checkpoint?name=tuesday";
+    check.provoke(&mut server.connect(), &[("PUT", other, "", 500)]);
+
     let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
     store.set_disk(Disk {
         free_bytes: 0,
         reserve_bytes: 1000,
     });
-    let server = TestServer::start(&store, |_, _| {});
+    let server = TestServer::start(&store, with_checkpoints);
     check.provoke(&mut server.connect(), &FULL);
 
     let described: BTreeSet<Answer> = check.responses().map(|(answer, _)| answer).collect();

@@ -12,6 +12,8 @@ use super::{
     CachedRead, Disk, Durability, EngineGauges, EngineInfo, Snapshot, Store, StoreError, Visit,
     Write,
 };
+use crate::data_dir::DataDirError;
+use std::path::Path;
 
 /// Which calls fail. The default plants nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,6 +218,10 @@ impl<S: Store> Store for FaultyStore<S> {
             writes_are_stopped: self.stopped.load(Ordering::SeqCst),
             ..self.inner.gauges()
         }
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        self.inner.checkpoint(path)
     }
 
     fn disk(&self) -> Option<Disk> {

@@ -11,6 +11,8 @@ use super::{
     CachedRead, Disk, Durability, EngineGauges, EngineInfo, Linkage, Snapshot, Store, StoreError,
     Visit, Write,
 };
+use crate::data_dir::DataDirError;
+use std::path::Path;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -148,6 +150,13 @@ impl Store for MemoryStore {
 
     fn gauges(&self) -> EngineGauges {
         EngineGauges::default()
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        Err(DataDirError::Engine {
+            path: path.to_owned(),
+            cause: "a store in memory has no files".to_owned(),
+        })
     }
 
     fn disk(&self) -> Option<Disk> {

@@ -238,6 +238,10 @@ impl Store for RocksDbStore {
         }
     }
 
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        self.copy_to(path)
+    }
+
     fn disk(&self) -> Option<Disk> {
         let found = rustix::fs::statvfs(&self.path).ok()?;
         let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);

@@ -102,7 +102,7 @@ impl RocksDbStore {
     ///
     /// # Errors
     /// [`DataDirError`]; what is there then can be removed.
-    pub fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+    pub(super) fn copy_to(&self, path: &Path) -> Result<(), DataDirError> {
         data_dir::check_new(path)?;
         Checkpoint::new(&self.db)
             .and_then(|checkpoint| checkpoint.create_checkpoint(path))

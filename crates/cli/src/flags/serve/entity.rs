@@ -67,6 +67,10 @@ pub(super) struct EntityFlags {
     /// of the disk if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     disk_reserve: Option<u64>,
+    /// Make checkpoints in DIR when asked to, by PUT /v0/admin/checkpoint?name=NAME; only where --listen
+    /// is on the loopback or a unix socket
+    #[arg(long, value_name = "DIR")]
+    checkpoints: Option<PathBuf>,
     /// How values are packed on the disk; what is there stays as it is until it is next merged
     #[arg(long, value_enum, default_value_t = Packing::Lz4)]
     compression: Packing,
@@ -105,6 +109,7 @@ impl EntityFlags {
         }
         config.memtable_bytes = self.memtable.unwrap_or(config.memtable_bytes);
         config.disk_reserve_bytes = self.disk_reserve;
+        config.checkpoints.clone_from(&self.checkpoints);
         config.compression = match self.compression {
             Packing::None => Compression::None,
             Packing::Lz4 => Compression::Lz4,
