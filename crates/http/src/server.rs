@@ -171,11 +171,8 @@ impl<S: Service> Server<S> {
             return;
         }
         self.exchange.counters.connections_accepted += 1;
-        if let (Some(log), Some(peer)) = (self.exchange.access_log.as_deref_mut(), peer) {
-            log.accepted(socket.slot(), peer);
-        }
-        if let Some(peer) = peer.filter(|_| self.service.wants_peers()) {
-            self.service.accepted(socket.slot(), peer);
+        if let Some(peer) = peer {
+            self.introduce(shard, socket, peer);
         }
         self.connections_changed();
         if self.exchange.is_draining {

@@ -155,8 +155,14 @@ pub trait Service {
         false
     }
 
-    /// A client connected. Its requests have tokens of this slot, until the next client has it.
-    fn accepted(&mut self, _slot: usize, _peer: Peer) {}
+    /// Whether it is to be told to which address, too: one more.
+    fn wants_destinations(&self) -> bool {
+        false
+    }
+
+    /// A client connected, to `destination` if that was wanted and is known. Its requests have tokens of
+    /// this slot, until the next client has it.
+    fn accepted(&mut self, _slot: usize, _peer: Peer, _destination: Option<Peer>) {}
 
     /// All events of a tick are handled: the place to hand batches to other threads.
     fn tick_ended(&mut self) {}

@@ -267,6 +267,12 @@ pub trait Driver: Sized {
     /// Sends `data` after all that was given before.
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome;
 
+    /// As [`Self::send`], for what comes before anything else on a socket that was connected, TLS
+    /// included: the head of the PROXY protocol.
+    fn send_below_tls(&mut self, socket: SocketId, head: Buffer) -> SendOutcome {
+        self.send(socket, head)
+    }
+
     /// As [`Self::send`], for who has more to write: where the kernel took all bytes at once, `data`
     /// is empty and keeps its room; else it is empty and holds no memory.
     #[inline]

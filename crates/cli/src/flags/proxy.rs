@@ -11,6 +11,7 @@ use millpond_http::log::{self, LogLevel};
 use millpond_http::proxy::{Balance, ForwardedFields, Proxy, ProxyControl, TrustedPeers};
 use millpond_http::{Reread, ServeConfig};
 use millpond_io::Address;
+use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::resolver::{Resolver, ResolverConfig};
 use settings::{
     EjectionSettings, HealthSettings, Host, Settings, Time, TimeoutSettings, TlsSettings,
@@ -48,7 +49,8 @@ The file has the same settings:
   weight = 3
 Its keys: balance host forwarded trust upgrade connections pending tries retry-percent;
 [timeouts] connect write first-byte between-bytes total; [health] path interval timeout successes
-failures; [ejection] failures base longest; [tls] ca insecure cert key; [[upstream]] address weight.")]
+failures; [ejection] failures base longest; [tls] ca insecure cert key; [[upstream]] address weight
+proxy-protocol.")]
 pub(crate) struct ProxyFlags {
     #[command(flatten)]
     common: CommonFlags,
@@ -90,6 +92,10 @@ struct UpstreamFlags {
     /// be given several times
     #[arg(long, value_name = "ADDRESS[/BITS]|unix", conflicts_with = "config")]
     trust: Vec<TrustedPeers>,
+    /// Begin each connection to an upstream with a head of the PROXY protocol that tells the client's
+    /// address; it serves one request then
+    #[arg(long, value_name = "v1|v2", conflicts_with = "config")]
+    upstream_proxy_protocol: Option<ProxyProtocol>,
     /// Let WebSocket, and other protocols that begin with Upgrade, take a connection over
     #[arg(long, conflicts_with = "config")]
     upgrade: bool,
@@ -221,6 +227,7 @@ impl ProxyFlags {
         let upstream = flags.upstream.iter().map(|address| UpstreamSettings {
             address: address.clone(),
             weight: None,
+            proxy_protocol: flags.upstream_proxy_protocol,
         });
         Settings {
             upstream: upstream.collect(),
@@ -318,7 +325,7 @@ mod tests {
     fn flags_reach_the_settings() {
         let line = "--upstream a:1,weight=3 --upstream b:2 --balance two-choices --host upstream \
              --forwarded x --trust 10.0.0.0/8 --upgrade --upstream-connections 4 \
-             --upstream-pending 5 --tries 6 --retry-budget 7 --connect-timeout 8s \
+             --upstream-pending 5 --upstream-proxy-protocol v2 --tries 6 --retry-budget 7 --connect-timeout 8s \
              --first-byte-timeout 9s --between-bytes-timeout 10s --total-timeout 11s \
              --health /h --health-interval 12s --health-timeout 13s --health-successes 14 \
              --health-failures 15 --eject-after 0 --eject-for 16s --eject-for-max 17s \
@@ -334,6 +341,9 @@ mod tests {
         };
         assert_eq!(settings.upstream[0].address.weight, 3);
         assert_eq!(settings.upstream[1].address.name, "b:2");
+        for upstream in &settings.upstream {
+            assert_eq!(upstream.proxy_protocol, Some(ProxyProtocol::V2));
+        }
         assert_eq!(settings.balance, Some(Balance::TwoChoices));
         assert_eq!(settings.host, Some(Host::Upstream));
         assert_eq!(settings.forwarded.unwrap().to_string(), "x");
@@ -382,6 +392,7 @@ mod tests {
             ("--upstream a:1 --health-interval 1s", "--health"),
             ("--upstream a:1 --health x", "begins with /"),
             ("--upstream a:1 --forwarded y", "standard"),
+            ("--upstream a:1 --upstream-proxy-protocol v3", "v1 or v2"),
             ("--upstream a:1 --retry-budget 101", "--retry-budget"),
             ("--upstream a:1 --upstream-cert c", "--upstream-key"),
             ("--upstream a:1 --tries 0", "at least 1"),

@@ -288,6 +288,7 @@ impl Local {
             awaits_continue: false,
             may_upgrade: false,
             is_alone: false,
+            preface: Buffer::new(),
             timeouts: draft.timeouts,
             user: handle.to_bits(),
         };

@@ -365,6 +365,11 @@ impl Shared {
             exchange.stage = Stage::Open(lease.socket);
             exchange.connected_ns = shard.now_ns;
             exchange.since_ns = shard.now_ns;
+            if !exchange.preface.is_empty() {
+                let preface = std::mem::take(&mut exchange.preface);
+                let outcome = shard.driver.send_below_tls(lease.socket, preface);
+                exchange.is_blocked = outcome == SendOutcome::Blocked;
+            }
         }
         self.flush(shard, handle);
     }

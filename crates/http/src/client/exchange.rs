@@ -53,9 +53,12 @@ pub struct OutgoingRequest {
     /// [`ExchangeEvent::Body`] and [`super::Client::write`] carry the bytes of that protocol as
     /// they are.
     pub may_upgrade: bool,
-    /// Over a new connection that serves nothing else before or after: for a head that begins with
-    /// a line about the connection itself (PROXY protocol).
+    /// Over a new connection that serves nothing else before or after.
     pub is_alone: bool,
+    /// What is sent before anything else, TLS included: a head of the PROXY protocol, which tells for
+    /// whom the connection is. Unless it is empty the exchange is alone on its connection, and
+    /// `Connection: close` says so. A target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
+    pub preface: Buffer,
     /// How long each phase may take.
     pub timeouts: Timeouts,
     /// A word of the caller's that comes back with every event.

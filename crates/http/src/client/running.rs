@@ -88,6 +88,8 @@ pub(super) struct Exchange {
     pub(super) awaits_continue: bool,
     pub(super) may_upgrade: bool,
     pub(super) is_alone: bool,
+    /// To be sent on a connection of its own, before anything else.
+    pub(super) preface: Buffer,
     pub(super) is_noted: bool,
     /// The driver keeps bytes for which the kernel had no room.
     pub(super) is_blocked: bool,
@@ -125,7 +127,8 @@ impl Exchange {
             since_ns: 0,
             awaits_continue: request.awaits_continue,
             may_upgrade: request.may_upgrade,
-            is_alone: request.is_alone,
+            is_alone: request.is_alone || !request.preface.is_empty(),
+            preface: request.preface,
             is_noted: false,
             is_blocked: false,
             wants_room: false,

@@ -362,6 +362,9 @@ fn append_framing(request: &mut OutgoingRequest, blocks: &BlockPool) -> Result<(
         "framing is the client's to write"
     );
     let head = &mut request.head;
+    if !request.preface.is_empty() && !request.may_upgrade {
+        head.extend_from_slice(blocks, b"Connection: close\r\n")?;
+    }
     match request.body {
         Framing::None => head.extend_from_slice(blocks, b"\r\n"),
         Framing::Length(length) => {

@@ -5,6 +5,8 @@
 //! Absent on purpose: trust in a request's own word unless its peer was named by `--trust`.
 
 use millpond_io::Peer;
+use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
+use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -98,6 +100,18 @@ fn is_in(network: IpAddr, prefix_bits: u8, address: IpAddr) -> bool {
     network.is_ipv4() == address.is_ipv4() && differing.leading_zeros() >= u32::from(prefix_bits)
 }
 
+/// A head in a buffer of its own, if there is one.
+pub(super) fn buffer_of(
+    head: Option<ProxyHeadText>,
+    blocks: &BlockPool,
+) -> Result<Buffer, PoolError> {
+    let mut buffer = Buffer::new();
+    if let Some(head) = head {
+        buffer.extend_from_slice(blocks, head.as_bytes())?;
+    }
+    Ok(buffer)
+}
+
 /// Longest text of an IPv6 address, with room for brackets and quotes.
 const TEXT_BYTES_MAX: usize = 48;
 
@@ -111,10 +125,12 @@ pub(super) struct ClientPeer {
     pub(super) salt: u64,
     /// Its word about who it speaks for is taken.
     pub(super) is_trusted: bool,
+    /// For upstreams that are told so; `None` of who connected before there was any.
+    ends: Option<Ends>,
 }
 
 impl ClientPeer {
-    pub(super) fn new(peer: Peer, trusted: &[TrustedPeers]) -> Self {
+    pub(super) fn new(peer: Peer, destination: Option<Peer>, trusted: &[TrustedPeers]) -> Self {
         let mut text = [0; TEXT_BYTES_MAX];
         let mut rest = &mut text[..];
         let mut is_v6 = false;
@@ -135,7 +151,20 @@ impl ClientPeer {
             is_v6,
             salt: salt_of(&text),
             is_trusted: trusted.iter().any(|it| it.has(peer)),
+            ends: destination.map(|destination| Ends {
+                source: peer,
+                destination,
+            }),
         }
+    }
+
+    /// The head of the PROXY protocol for a connection in its name.
+    pub(super) fn proxy_head(&self, version: ProxyProtocol) -> ProxyHeadText {
+        let unknown = Ends {
+            source: Peer::Unix,
+            destination: Peer::Unix,
+        };
+        ProxyHeadText::passed_on(version, self.ends.unwrap_or(unknown))
     }
 
     /// The address alone, as `X-Forwarded-For` has it.
@@ -196,7 +225,7 @@ mod tests {
             ("::/0", "unix", false),
         ] {
             let trusted: TrustedPeers = network.parse().unwrap();
-            let client = ClientPeer::new(peer(client), &[trusted]);
+            let client = ClientPeer::new(peer(client), None, &[trusted]);
             assert_eq!(client.is_trusted, expected, "{network} {client}");
         }
     }
@@ -225,10 +254,10 @@ mod tests {
     #[test]
     fn addresses_are_written_as_the_fields_want_them() {
         let longest = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:1";
-        let client = ClientPeer::new(peer(longest), &[]);
+        let client = ClientPeer::new(peer(longest), None, &[]);
         assert_eq!(client.text().len(), 39);
         assert_eq!(client.quotes(), [b"\"[".as_slice(), b"]\""]);
-        let client = ClientPeer::new(peer("192.0.2.1:5"), &[]);
+        let client = ClientPeer::new(peer("192.0.2.1:5"), None, &[]);
         assert_eq!(
             (client.text(), client.quotes()[0]),
             (b"192.0.2.1".as_slice(), b"".as_slice())

@@ -13,6 +13,7 @@ use super::request_head::ForwardedFields;
 use crate::client::Timeouts;
 use millpond_io::Waker;
 use millpond_io::connection_pool::{Place, Resolver};
+use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::TlsClient;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +34,10 @@ pub struct UpstreamConfig {
     pub weight: u32,
     /// How TLS is spoken with it, if it is.
     pub tls: Option<TlsClient>,
+    /// Each connection begins with a head of the PROXY protocol that tells the client's address. It
+    /// serves one request then: another's, or another connection's of the same client, would be told
+    /// under a wrong name.
+    pub proxy_protocol: Option<ProxyProtocol>,
 }
 
 /// What upstreams are told in `Host`.
@@ -94,6 +99,11 @@ impl ProxyConfig {
             retry_percent: 20,
             upgrades: false,
         }
+    }
+
+    /// Whether any upstream is told the ends of clients' connections.
+    pub(super) fn tells_ends(&self) -> bool {
+        self.upstreams.iter().any(|it| it.proxy_protocol.is_some())
     }
 
     fn check(&self) -> Result<(), ProxyConfigError> {

@@ -181,7 +181,7 @@ mod tests {
             "[2001:db8::1]:5",
         ];
         let peer = Peer::Inet(peers[asked.peer].parse().unwrap());
-        let client = ClientPeer::new(peer, &["10.0.0.0/8".parse().unwrap()]);
+        let client = ClientPeer::new(peer, None, &["10.0.0.0/8".parse().unwrap()]);
         let way = RequestWay {
             client: Some(&client),
             is_tls: asked.is_tls,
@@ -236,7 +236,7 @@ mod tests {
         let text = written(&mut known, &asked).unwrap();
         let received = b"Host: h\r\nX-Mine: 1\r\nConnection: keep-alive\r\n\r\n";
         let key = RequestKey {
-            client: ClientPeer::new(Peer::Inet("192.0.2.1:9".parse().unwrap()), &[]),
+            client: ClientPeer::new(Peer::Inet("192.0.2.1:9".parse().unwrap()), None, &[]),
             version: Version::Http11,
             is_tls: false,
             fields: ForwardedFields::default(),

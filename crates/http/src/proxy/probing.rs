@@ -6,12 +6,14 @@
 //! Absent on purpose: looking at the answer's body, and sharing between shards what was found: a shard
 //! that cannot reach an upstream must not use it, whatever the others say.
 
+use super::client_peer::buffer_of;
 use super::service::{PROBE_USER, Proxy};
 use crate::client::{AnswerHead, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
 use crate::head::Framing;
 use crate::log::{self, LogLevel};
 use crate::method::Method;
 use millpond_io::monotonic_ns;
+use millpond_io::proxy_protocol::ProxyHeadText;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
 impl Proxy {
@@ -30,6 +32,7 @@ impl Proxy {
             if upstream.probe.is_some() {
                 continue;
             }
+            let preface = upstream.proxy_protocol().map(ProxyHeadText::own);
             let begun = probe_head(&policy.path, upstream.host(), blocks).and_then(|head| {
                 let request = OutgoingRequest {
                     method: Method::Get,
@@ -38,6 +41,7 @@ impl Proxy {
                     awaits_continue: false,
                     may_upgrade: false,
                     is_alone: false,
+                    preface: buffer_of(preface, blocks)?,
                     timeouts: Timeouts {
                         total_ns: policy.timeout_ns,
                         ..Timeouts::default()

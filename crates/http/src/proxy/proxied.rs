@@ -9,7 +9,7 @@ use crate::client::ExchangeId;
 use crate::head::Framing;
 use crate::method::Method;
 use crate::service::{RequestToken, Wants};
-use millpond_mempool::Buffer;
+use millpond_mempool::{Buffer, Handle};
 
 /// What of the client's body is still to be had.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,4 +64,13 @@ impl Proxied {
             room: self.is_paused,
         }
     }
+}
+
+/// The word that the server keeps for us: never zero, which it begins with.
+pub(super) fn state_of(handle: Handle<Proxied>) -> u64 {
+    handle.to_bits().wrapping_add(1)
+}
+
+pub(super) fn handle_of(state: u64) -> Handle<Proxied> {
+    Handle::from_bits(state.wrapping_sub(1))
 }

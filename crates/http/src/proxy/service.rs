@@ -17,13 +17,13 @@
 //! Absent on purpose: caching, gathering long bodies, and trailers: nobody announced them to the other
 //! side (RFC 9110 6.5.1).
 
-use super::client_peer::ClientPeer;
+use super::client_peer::{ClientPeer, buffer_of};
 use super::config::{ProxyConfig, ProxyControl};
 use super::failure::{Failure, Refused};
 use super::key::key_hash;
 use super::known_answer::KnownAnswers;
 use super::known_request::KnownRequests;
-use super::proxied::{BodyState, Proxied};
+use super::proxied::{BodyState, Proxied, handle_of, state_of};
 use super::request_head::RequestWay;
 use super::retry::RetryBudget;
 use super::upstreams::{Chosen, Tried, Upstreams};
@@ -210,10 +210,15 @@ impl Proxy {
             upstreams,
             client,
             config,
+            peers,
             ..
         } = self;
         let proxied = requests.get_mut(handle).ok_or(Failure::Local)?;
         let chosen = upstreams.choose(now_ns, proxied.key_hash, &mut proxied.tried)?;
+        let preface = upstreams.proxy_protocol_for(chosen).and_then(|version| {
+            let peer = peers.get(proxied.token.slot() as usize)?.as_ref()?;
+            Some(peer.proxy_head(version))
+        });
         let host = upstreams.host_for(chosen, proxied.head.client_host());
         let begun = proxied.head.with_host(blocks, host).and_then(|head| {
             let left_ns = config
@@ -227,6 +232,7 @@ impl Proxy {
                 awaits_continue: proxied.expects_continue,
                 may_upgrade: proxied.may_upgrade,
                 is_alone: false,
+                preface: buffer_of(preface, blocks)?,
                 timeouts: Timeouts {
                     total_ns: left_ns,
                     ..config.timeouts
@@ -318,15 +324,6 @@ fn comes_in_parts(request: &Request<'_>) -> bool {
     }
 }
 
-/// The word that the server keeps for us: never zero, which it begins with.
-fn state_of(handle: Handle<Proxied>) -> u64 {
-    handle.to_bits().wrapping_add(1)
-}
-
-fn handle_of(state: u64) -> Handle<Proxied> {
-    Handle::from_bits(state.wrapping_sub(1))
-}
-
 impl Service for Proxy {
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
         comes_in_parts(request)
@@ -396,11 +393,15 @@ impl Service for Proxy {
         true
     }
 
-    fn accepted(&mut self, slot: usize, peer: Peer) {
+    fn wants_destinations(&self) -> bool {
+        self.config.tells_ends()
+    }
+
+    fn accepted(&mut self, slot: usize, peer: Peer, destination: Option<Peer>) {
         if self.peers.len() <= slot {
             self.peers.resize(slot + 1, None);
         }
-        self.peers[slot] = Some(ClientPeer::new(peer, &self.config.trusted));
+        self.peers[slot] = Some(ClientPeer::new(peer, destination, &self.config.trusted));
     }
 
     fn client(&self) -> Option<&Client> {

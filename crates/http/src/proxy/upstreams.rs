@@ -16,6 +16,8 @@ use crate::client::{Client, ExchangeId, ExchangeReport};
 use crate::log::{self, LogLevel};
 use crate::status::StatusCode;
 use millpond_io::connection_pool::{PoolKey, Target};
+use millpond_io::proxy_protocol::ProxyProtocol;
+use millpond_io::tls::TlsClient;
 use millpond_mempool::PoolError;
 use std::sync::Arc;
 
@@ -64,6 +66,10 @@ impl Upstream {
 
     pub(super) fn host(&self) -> &str {
         &self.config.host
+    }
+
+    pub(super) fn proxy_protocol(&self) -> Option<ProxyProtocol> {
+        self.config.proxy_protocol
     }
 
     fn answered(&mut self, status: StatusCode) {
@@ -146,7 +152,9 @@ impl Upstreams {
         for wanted in &config.upstreams {
             // One with TLS begins anew: its certificates may be others.
             let stays = before.iter().position(|it| {
-                let is_same = it.config.name == wanted.name && it.limits == limits;
+                let is_same = it.config.name == wanted.name
+                    && it.limits == limits
+                    && it.config.proxy_protocol == wanted.proxy_protocol;
                 is_same && it.config.tls.is_none() && wanted.tls.is_none()
             });
             let upstream = match stays {
@@ -192,9 +200,13 @@ impl Upstreams {
         registry: &Registry,
         now_ns: u64,
     ) -> Result<Upstream, PoolError> {
+        let tls = wanted.tls.clone();
         let target = Target {
             place: wanted.place.clone(),
-            tls: wanted.tls.clone(),
+            tls: match wanted.proxy_protocol {
+                Some(_) => tls.map(TlsClient::behind_head),
+                None => tls,
+            },
             connections_max: limits.0,
             waiters_max: limits.1,
         };
@@ -276,6 +288,11 @@ impl Upstreams {
             HostPolicy::Keep if !asked.is_empty() => asked,
             _ => self.list[chosen.index].host().as_bytes(),
         }
+    }
+
+    /// In which version the upstream of this try is told for whom it is.
+    pub(super) fn proxy_protocol_for(&self, chosen: Chosen) -> Option<ProxyProtocol> {
+        self.list[chosen.index].proxy_protocol()
     }
 
     fn refresh_candidates(&mut self, now_ns: u64, heeds_ejection: bool, tried: Tried) {

@@ -3,7 +3,7 @@
 use super::Server;
 use crate::connection::Refusal;
 use crate::service::Service;
-use millpond_io::{Driver, Errno, Peer, ShardContext};
+use millpond_io::{Driver, Errno, Peer, ShardContext, SocketId};
 
 impl<S: Service> Server<S> {
     /// Whether anybody wants to know who connects, which costs a system call each time.
@@ -11,6 +11,26 @@ impl<S: Service> Server<S> {
         self.connections.counts_addresses()
             || self.exchange.access_log.is_some()
             || self.service.wants_peers()
+    }
+
+    /// Tells the access log and the service who connected.
+    pub(super) fn introduce<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        socket: SocketId,
+        peer: Peer,
+    ) {
+        if let Some(log) = self.exchange.access_log.as_deref_mut() {
+            log.accepted(socket.slot(), peer);
+        }
+        if !self.service.wants_peers() {
+            return;
+        }
+        let destination = match self.service.wants_destinations() {
+            true => shard.driver.destination(socket),
+            false => None,
+        };
+        self.service.accepted(socket.slot(), peer, destination);
     }
 
     /// Why a new connection of this peer has no place, after whoever can go has made room.

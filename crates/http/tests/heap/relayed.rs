@@ -47,6 +47,7 @@ fn proxy(mode: PoolMode, upstream: SocketAddr) -> TestServer {
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
+        proxy_protocol: None,
     }]);
     let control: Arc<ProxyControl> = ProxyControl::new(config, false, None).unwrap();
     counted(mode, move |start| {

@@ -30,6 +30,7 @@ pub(super) fn upstream(address: impl Into<Address>) -> UpstreamConfig {
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
+        proxy_protocol: None,
     }
 }
 
@@ -100,7 +101,7 @@ impl RawUpstream {
         Self::start_with(secure::accept, serve)
     }
 
-    fn start_with(
+    pub(super) fn start_with(
         wrap: impl Fn(TcpStream) -> Box<dyn Stream> + Send + Sync + 'static,
         serve: impl Fn(&mut RawPeer, usize) + Send + Sync + 'static,
     ) -> Self {

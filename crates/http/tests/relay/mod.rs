@@ -104,6 +104,7 @@ impl Relay {
             awaits_continue: false,
             may_upgrade,
             is_alone: run.head.starts_with(b"GET /alone"),
+            preface: Buffer::new(),
             timeouts: self.timeouts,
             user: handle.to_bits(),
         };

@@ -292,6 +292,7 @@ fn configured(addresses: &[Address]) -> ProxyConfig {
         host: "upstream".to_owned(),
         weight: 1,
         tls: None,
+        proxy_protocol: None,
     });
     let mut config = ProxyConfig::new(upstreams.collect());
     config.connections_max = 2;

@@ -57,9 +57,20 @@ pub struct TlsClient {
     name: ServerName<'static>,
     pub(super) handshake_timeout_ns: u64,
     pub(super) handshake_bytes_max: usize,
+    /// See [`TlsClient::behind_head`].
+    pub(super) is_behind_head: bool,
 }
 
 impl TlsClient {
+    /// The same, where something in clear text comes before the handshake: the head of the PROXY
+    /// protocol. A connection is reported as connected without TLS then, and its handshake begins with
+    /// [`crate::Driver::send_below_tls`], by which time is known for whom it is.
+    #[must_use]
+    pub fn behind_head(mut self) -> Self {
+        self.is_behind_head = true;
+        self
+    }
+
     /// Reads the authorities.
     pub fn load(options: TlsClientOptions) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
@@ -94,6 +105,7 @@ impl TlsClient {
             name,
             handshake_timeout_ns: options.handshake_timeout_ns,
             handshake_bytes_max: options.handshake_bytes_max,
+            is_behind_head: false,
         })
     }
 

@@ -33,7 +33,8 @@ use std::net::IpAddr;
 ///   as HTTP requests do, finds out what was cut.
 /// - Sockets made by [`Driver::connect`] speak TLS only if it was made by [`Self::client`], those of
 ///   [`Driver::connect_tls`] always. They are reported as connected after their handshake, so that
-///   whoever times requests does not time it.
+///   whoever times requests does not time it; but at once with [`TlsClient::behind_head`], whose
+///   handshake begins with [`Driver::send_below_tls`].
 /// - [`DriverCounters`] are those of the driver below: of ciphertext.
 pub struct Tls<D> {
     inner: D,
@@ -221,6 +222,10 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn send(&mut self, socket: SocketId, data: Buffer) -> SendOutcome {
         self.layer.send(&mut self.inner, socket, data)
+    }
+
+    fn send_below_tls(&mut self, socket: SocketId, head: Buffer) -> SendOutcome {
+        self.layer.send_below_tls(&mut self.inner, socket, head)
     }
 
     fn pause_receive(&mut self, socket: SocketId) {

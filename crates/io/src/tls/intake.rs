@@ -67,12 +67,13 @@ impl Layer {
         }
     }
 
-    /// A peer that speaks TLS is spoken to first; the owner hears of it when the handshake is over.
+    /// A peer that speaks TLS is spoken to first; the owner hears of it when the handshake is over, or at
+    /// once if it is for him to begin.
     fn note_connected<D: Driver>(&mut self, inner: &mut D, socket: SocketId) {
-        let is_client = self
+        let speaks_first = self
             .session(socket)
-            .is_some_and(|session| session.is_client());
-        if is_client {
+            .is_some_and(|session| session.is_client() && !session.awaits_head);
+        if speaks_first {
             self.begin_handshake(inner, socket);
         } else {
             self.queue.push_back(Queued::Connected(socket));

@@ -153,7 +153,12 @@ impl Layer {
         self.client_bytes_max = self.client_bytes_max.max(client.handshake_bytes_max);
         let connection = client.connection().map_err(|_| TlsFailure::Internal)?;
         let until_ns = inner.clock_ns() + client.handshake_timeout_ns;
-        self.begin(until_ns, socket, Records::Client(Box::new(connection)))
+        self.begin(until_ns, socket, Records::Client(Box::new(connection)))?;
+        if let Some(session) = self.session(socket) {
+            session.awaits_head = client.is_behind_head;
+            session.was_told_connected = client.is_behind_head;
+        }
+        Ok(())
     }
 
     fn begin(
@@ -278,6 +283,24 @@ impl Layer {
             }
             Err(error) => self.fail_sending(inner, socket, error),
         }
+    }
+
+    /// Sends what comes before TLS, and begins the handshake behind it.
+    #[cold]
+    pub(super) fn send_below_tls<D: Driver>(
+        &mut self,
+        inner: &mut D,
+        socket: SocketId,
+        head: Buffer,
+    ) -> SendOutcome {
+        let Some(session) = self.session(socket) else {
+            return SendOutcome::Done;
+        };
+        let outcome = note_outcome(session, inner.send(socket, head));
+        if std::mem::take(&mut session.awaits_head) {
+            self.begin_handshake(inner, socket);
+        }
+        outcome
     }
 
     #[cold]

@@ -39,6 +39,10 @@ pub(super) struct Session {
     pub(super) deadline: Option<TimerId>,
     /// Received while the handshake ran.
     pub(super) handshake_bytes: usize,
+    /// A server hears nothing before [`crate::Driver::send_below_tls`].
+    pub(super) awaits_head: bool,
+    /// The owner heard that the connection stands before its handshake.
+    pub(super) was_told_connected: bool,
     /// The owner wants no bytes.
     pub(super) is_paused: bool,
     /// In the queue, to be looked at.
@@ -126,6 +130,8 @@ impl Session {
             waiting: Buffer::new(),
             deadline: None,
             handshake_bytes: 0,
+            awaits_head: false,
+            was_told_connected: false,
             is_paused: false,
             is_queued: false,
             is_blocked: false,

@@ -37,7 +37,8 @@ impl Layer {
         if session.is_clear() && !session.incoming.is_empty() {
             return Step::Bytes(std::mem::take(&mut session.incoming));
         }
-        if !session.is_clear() && session.has_news() && !session.has_close_notify {
+        let may_open = !session.is_clear() && !session.awaits_head;
+        if may_open && session.has_news() && !session.has_close_notify {
             let is_new_client_of_ours = session.deadline.is_some() && !session.is_client();
             if is_new_client_of_ours && self.is_turned_away(inner, socket) {
                 return Step::Nothing;
@@ -125,7 +126,7 @@ impl Layer {
             inner.pause_receive(socket);
         }
         let waiting = std::mem::take(&mut session.waiting);
-        if session.is_client() {
+        if session.is_client() && !session.was_told_connected {
             self.queue.push_back(Queued::Connected(socket));
         }
         self.counters.count_handshake(version, kind);

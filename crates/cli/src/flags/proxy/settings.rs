@@ -10,6 +10,7 @@ use millpond_http::proxy::{
     Balance, EjectionPolicy, ForwardedFields, HostPolicy, ProbePolicy, ProxyConfig, TrustedPeers,
     UpstreamConfig,
 };
+use millpond_io::proxy_protocol::ProxyProtocol;
 use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, Trust};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -70,12 +71,14 @@ pub(super) struct Settings {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct UpstreamSettings {
     #[serde(deserialize_with = "text")]
     pub(super) address: UpstreamName,
     #[serde(default, deserialize_with = "weight")]
     pub(super) weight: Option<u32>,
+    #[serde(default, deserialize_with = "some_text")]
+    pub(super) proxy_protocol: Option<ProxyProtocol>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -237,6 +240,7 @@ impl Settings {
             host: address.host.clone(),
             weight: settings.weight.unwrap_or(address.weight),
             tls,
+            proxy_protocol: settings.proxy_protocol,
         })
     }
 }
@@ -360,6 +364,7 @@ weight = 3
 
 [[upstream]]
 address = "app:80"
+proxy-protocol = "v1"
 "#;
 
     /// Goal: each key reaches the field it names; counts are shared out among the shards.
@@ -397,6 +402,12 @@ address = "app:80"
         assert_eq!(config.ejection, expected);
         let weights: Vec<u32> = config.upstreams.iter().map(|it| it.weight).collect();
         assert_eq!(weights, [3, 1]);
+        let heads: Vec<_> = config
+            .upstreams
+            .iter()
+            .map(|it| it.proxy_protocol)
+            .collect();
+        assert_eq!(heads, [None, Some(ProxyProtocol::V1)]);
     }
 
     /// Goal: what is wrong is named with its line and key, and with what is allowed.
@@ -415,6 +426,11 @@ address = "app:80"
                 "[[upstream]]\naddress = \"a:1\"\nweight = 0",
                 "3: weight: ",
                 "1 to 1000",
+            ),
+            (
+                "[[upstream]]\naddress = \"a:1\"\nproxy-protocol = \"v3\"",
+                "3: proxy-protocol: ",
+                "v1 or v2",
             ),
             ("tries = \"two\"", "1: tries: ", "u32"),
             ("host = \"other\"", "1: host: ", "`keep`"),

@@ -49,7 +49,7 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
     };
     let nominated = Nominated::of(bytes, &fields).ok()?;
     let trusted: [TrustedPeers; 1] = [TRUSTED.parse().unwrap()];
-    let client = ClientPeer::new(Peer::Inet(asked.peer.parse().unwrap()), &trusted);
+    let client = ClientPeer::new(Peer::Inet(asked.peer.parse().unwrap()), None, &trusted);
     let upgrade = wanted_protocol(&request, &nominated).filter(|_| asked.upgrades);
     let way = RequestWay {
         client: Some(&client),
@@ -85,7 +85,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
             fields: &fields,
             body: RequestBody::Borrowed(&[]),
         };
-        let client = ClientPeer::new(Peer::Inet(peer.parse().unwrap()), &[]);
+        let client = ClientPeer::new(Peer::Inet(peer.parse().unwrap()), None, &[]);
         let way = RequestWay {
             client: Some(&client),
             is_tls,

@@ -1,12 +1,18 @@
 //! The PROXY protocol over real sockets: told by others, and told to others.
 
 use super::others::OtherServer;
+use super::secure::Stream;
 use super::{RawUpstream, proxy_with, secure, upstream};
 use crate::access_log::{logging, objects};
 use crate::support::{RawClient, TestServer, config, pool_mode};
-use millpond_http::proxy::ProxyConfig;
+use millpond_http::proxy::{ProbePolicy, ProxyConfig};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits, Plaintext, ServeConfig};
+use millpond_io::Peer;
+use millpond_io::proxy_protocol::{Ends, ProxyHead, ProxyProtocol, parse_proxy_head};
+use std::io::Read;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
 
 /// A client that only a head can tell of.
 const FROM: &str = "192.0.2.7";
@@ -113,5 +119,125 @@ fn a_head_comes_before_tls_and_is_passed_on() {
         "Forwarded: for=192.0.2.7;",
     ] {
         assert!(told.contains(field), "{told}");
+    }
+}
+
+/// A head in front of what an upstream is sent.
+fn take_head(stream: &mut TcpStream) -> ProxyHead {
+    let mut bytes = Vec::new();
+    loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+        if let Some(head) = parse_proxy_head(&bytes).unwrap() {
+            assert_eq!(head.head_bytes, bytes.len());
+            return head;
+        }
+    }
+}
+
+/// An upstream that is told by heads, with TLS behind them or not; what it was told.
+fn told_upstream(is_tls: bool) -> (RawUpstream, Arc<Mutex<Vec<ProxyHead>>>) {
+    let told = Arc::<Mutex<Vec<ProxyHead>>>::default();
+    let heard = Arc::clone(&told);
+    let behind_head = move |mut stream: TcpStream| -> Box<dyn Stream> {
+        heard.lock().unwrap().push(take_head(&mut stream));
+        match is_tls {
+            true => secure::accept(stream),
+            false => Box::new(stream),
+        }
+    };
+    let upstream = RawUpstream::start_with(behind_head, |peer, _| {
+        while let Some(head) = peer.head() {
+            let length = head.len();
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{head}"
+            ));
+        }
+    });
+    (upstream, told)
+}
+
+/// Goal: each request goes over a connection of its own that begins with its client's address, in
+/// either version, with TLS behind it or not; none is used again, whoever asks next.
+#[test]
+fn each_connection_tells_its_client() {
+    for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
+        for is_tls in [false, true] {
+            let (upstream, told) = told_upstream(is_tls);
+            let (server, _control) = super::proxy_between(
+                &[upstream.address],
+                Limits::default(),
+                false,
+                is_tls,
+                |config| config.upstreams[0].proxy_protocol = Some(version),
+            );
+            let mut clients = [server.connect(), server.connect()];
+            let mut expected = Vec::new();
+            for index in [0, 1, 0, 0, 1] {
+                let client = &mut clients[index];
+                let answer = client.ask(ASK);
+                assert_eq!(answer.status, 200, "{answer:?}");
+                let seen = answer.text().to_lowercase();
+                assert!(seen.contains("connection: close\r\n"), "{seen}");
+                expected.push(ProxyHead {
+                    version,
+                    ends: Some(Ends {
+                        source: Peer::Inet(client.stream.local_addr().unwrap()),
+                        destination: Peer::Inet(server.address),
+                    }),
+                    head_bytes: told.lock().unwrap()[0].head_bytes,
+                });
+            }
+            let mut told = told.lock().unwrap().clone();
+            for head in told.iter_mut().chain(&mut expected) {
+                // Of a line it depends on how long the port is.
+                head.head_bytes = 0;
+            }
+            assert_eq!(told, expected, "{version}, tls: {is_tls}");
+        }
+    }
+}
+
+/// Goal: what a head told the proxy it tells on, and nobody's health check is told as a client's.
+#[test]
+fn what_is_told_is_told_on() {
+    let (upstream, told) = told_upstream(false);
+    let mut proxied = ProxyConfig::new(vec![super::upstream(upstream.address)]);
+    proxied.upstreams[0].proxy_protocol = Some(ProxyProtocol::V2);
+    let (server, control) = proxy_with(proxied.clone(), awaiting(Limits::default()));
+    let mut client = server.connect();
+    assert_eq!(client.ask(format!("{HEAD}{ASK}")).status, 200);
+    let inet = |text: &str| Peer::Inet(text.parse().unwrap());
+    let expected = Some(Ends {
+        source: inet("192.0.2.7:4711"),
+        destination: inet("198.51.100.1:443"),
+    });
+    assert_eq!(told.lock().unwrap()[0].ends, expected);
+    proxied.probe = Some(ProbePolicy::new("/health"));
+    control.replace(proxied).unwrap();
+    while told.lock().unwrap().len() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let probe = told.lock().unwrap()[1];
+    assert_eq!((probe.ends, probe.head_bytes), (None, 16), "LOCAL");
+}
+
+/// Goal: nginx and haproxy take our heads, and see the client behind them.
+#[test]
+fn others_see_who_the_client_is() {
+    for other in [OtherServer::nginx_told(), OtherServer::haproxy_told()] {
+        for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
+            let mut proxied = ProxyConfig::new(vec![super::upstream(other.address.clone())]);
+            proxied.upstreams[0].proxy_protocol = Some(version);
+            let (server, _control) = proxy_with(proxied, awaiting(Limits::default()));
+            let mut client = server.connect();
+            let answer = client.ask(format!("{HEAD}{ASK}"));
+            assert_eq!((answer.status, &*answer.text()), (200, "192.0.2.7 4711"));
+            let six = "PROXY TCP6 2001:db8::7 2001:db8::1 4712 443\r\n";
+            let mut client = server.connect();
+            let answer = client.ask(format!("{six}{ASK}"));
+            assert_eq!((answer.status, &*answer.text()), (200, "2001:db8::7 4712"));
+        }
     }
 }

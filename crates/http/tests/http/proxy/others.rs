@@ -71,6 +71,18 @@ impl OtherServer {
         Self::with_conf("haproxy", &["-db", "-f"], &text, "v1.sock")
     }
 
+    /// nginx, which wants a head of the PROXY protocol and answers with what it tells.
+    pub(super) fn nginx_told() -> Self {
+        let text = std::fs::read_to_string(format!("{DATA}/told.nginx.conf")).unwrap();
+        Self::with_conf("nginx", &["-c"], &text, "front.sock")
+    }
+
+    /// The same of haproxy.
+    pub(super) fn haproxy_told() -> Self {
+        let text = std::fs::read_to_string(format!("{DATA}/told.haproxy.conf")).unwrap();
+        Self::with_conf("haproxy", &["-db", "-f"], &text, "front.sock")
+    }
+
     /// Where it listens under this name.
     pub(super) fn socket(&self, name: &str) -> PathBuf {
         self.directory.path().join(format!("{name}.sock"))

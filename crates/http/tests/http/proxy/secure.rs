@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 const NAME: &str = "mill.test";
 
 /// Bytes both ways, sealed or in clear text.
-pub(super) trait Stream: Read + Write + Send {}
+pub(crate) trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
 
