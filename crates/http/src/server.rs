@@ -98,9 +98,11 @@ pub(crate) struct Server<S> {
 impl<S: Service> Server<S> {
     pub(crate) fn new(service: S, parts: ServerParts) -> Self {
         let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks);
-        exchange.access_log = parts.access_log.map(Box::new);
+        let client = service.client().cloned();
+        let log = parts.access_log;
+        exchange.access_log = log.map(|log| Box::new(log.relaying(client.is_some())));
         Self {
-            client: service.client().cloned(),
+            client,
             is_client_restless: false,
             service,
             connections: Connections::new(parts.pool_mode, &parts.limits),

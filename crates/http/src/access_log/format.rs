@@ -92,6 +92,10 @@ fn write_combined_upstream(out: &mut Vec<u8>, entry: &Entry<'_>) {
         out.extend_from_slice(b" \"-\" - - - - -");
         return;
     };
+    if relayed.name().is_empty() {
+        out.extend_from_slice(b" \"-\" - - - - ");
+        return out.extend_from_slice(relayed.fault.map_or("-", Fault::as_str).as_bytes());
+    }
     out.extend_from_slice(b" \"");
     write_text(out, whole(relayed.name()), b"\\");
     out.push(b'"');
@@ -109,9 +113,13 @@ fn write_combined_upstream(out: &mut Vec<u8>, entry: &Entry<'_>) {
 }
 
 fn write_json_upstream(out: &mut Vec<u8>, relayed: &Relayed) {
-    out.extend_from_slice(b",\"upstream\":\"");
-    write_text(out, whole(relayed.name()), b"\\\\");
-    out.push(b'"');
+    if relayed.name().is_empty() {
+        out.extend_from_slice(b",\"upstream\":null");
+    } else {
+        out.extend_from_slice(b",\"upstream\":\"");
+        write_text(out, whole(relayed.name()), b"\\\\");
+        out.push(b'"');
+    }
     for (name, value) in [
         ("tries", u32::from(relayed.tries)),
         ("connect_us", relayed.connect_us),

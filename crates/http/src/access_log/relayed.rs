@@ -7,6 +7,8 @@
 //!
 //! Absent on purpose: a line for each try. The counters of each upstream have those.
 
+use super::entry::STATUS_CLOSED;
+
 /// Longest name of an upstream; the rest is cut.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -31,6 +33,33 @@ impl Fault {
             Self::Proxy => "proxy",
             Self::Upstream => "upstream",
         }
+    }
+
+    /// Whose fault an answer was that was made here and not by an upstream; `None`: nothing is wrong
+    /// with it. `told`: what the answer itself says.
+    pub(super) const fn of_own_answer(status: u16, told: Option<Self>) -> Option<Self> {
+        match (told, status) {
+            (Some(told), _) => Some(told),
+            // The client left, which is its good right.
+            (None, STATUS_CLOSED) => None,
+            (None, 400..500) => Some(Self::Client),
+            (None, 500..) => Some(Self::Proxy),
+            (None, _) => None,
+        }
+    }
+
+    /// What the head of an answer says in `Proxy-Status` (RFC 9209): written by the proxy, and read here
+    /// once more, so that a request which is not logged pays nothing for it.
+    pub(crate) fn told_in(head: &[u8]) -> Option<Self> {
+        let at = memchr::memmem::find(head, b"\r\nProxy-Status: millpond; ")?;
+        let line = &head[at + 2..];
+        let line = &line[..memchr::memchr(b'\r', line)?];
+        let faults = [Self::Client, Self::Proxy, Self::Upstream];
+        let has_it = |fault: &Self| {
+            let told = line.strip_suffix(fault.as_str().as_bytes());
+            told.is_some_and(|rest| rest.ends_with(b"; fault="))
+        };
+        faults.into_iter().find(has_it)
     }
 }
 
@@ -69,6 +98,11 @@ impl Relayed {
             first_byte_us,
             total_us,
         }
+    }
+
+    /// Of a request that went to no upstream.
+    pub(super) fn nowhere(fault: Fault) -> Self {
+        Self::new("", 0, [0; 3], Some(fault))
     }
 
     /// The same of one that failed.
@@ -123,6 +157,44 @@ impl Relayed {
             first_byte_us: time(6),
             total_us: time(10),
         })
+    }
+}
+
+/// Goal: the word of the proxy itself counts, and is read from its own field alone; without one, the
+/// status tells.
+#[test]
+fn own_answers_have_their_fault() {
+    let head =
+        |field: &str| format!("HTTP/1.1 503 Service Unavailable\r\n{field}\r\nDate: x\r\n\r\n");
+    for (field, told, of_503) in [
+        (
+            "Proxy-Status: millpond; error=e; fault=upstream",
+            Some(Fault::Upstream),
+            Fault::Upstream,
+        ),
+        (
+            "Proxy-Status: millpond; error=e; fault=client",
+            Some(Fault::Client),
+            Fault::Client,
+        ),
+        (
+            "Proxy-Status: other; error=e; fault=client",
+            None,
+            Fault::Proxy,
+        ),
+        (
+            "X: Proxy-Status: millpond; fault=client",
+            None,
+            Fault::Proxy,
+        ),
+        ("Server: millpond", None, Fault::Proxy),
+    ] {
+        assert_eq!(Fault::told_in(head(field).as_bytes()), told, "{field}");
+        assert_eq!(Fault::of_own_answer(503, told), Some(of_503), "{field}");
+    }
+    assert_eq!(Fault::of_own_answer(408, None), Some(Fault::Client));
+    for status in [200, STATUS_CLOSED] {
+        assert_eq!(Fault::of_own_answer(status, None), None);
     }
 }
 

@@ -10,7 +10,7 @@ use super::bell::Bell;
 use super::entry::{
     Asker, Flags, Outcome, REQUEST_TEXTS, RequestText, STATUS_CLOSED, TEXT_BYTES_MAX, pack,
 };
-use super::relayed::{PACKED_BYTES_MAX, Relayed};
+use super::relayed::{Fault, PACKED_BYTES_MAX, Relayed};
 use super::ring::RingWriter;
 use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Pool, PoolMode, PoolStats, Pooled};
@@ -37,6 +37,8 @@ pub(crate) struct ShardLog {
     counters: AccessLogCounters,
     /// Entries were pushed since the last tick ended.
     has_fresh: bool,
+    /// Others are asked for answers.
+    is_relaying: bool,
     at_hand: CallEntry,
 }
 
@@ -96,11 +98,18 @@ impl ShardLog {
             connection_count: 0,
             counters: AccessLogCounters::default(),
             has_fresh: false,
+            is_relaying: false,
             at_hand: CallEntry {
                 text: vec![0; TEXT_BYTES_MAX].into(),
                 ..CallEntry::default()
             },
         }
+    }
+
+    /// Whether the service passes requests on: those that it does not, for a fault, are to say whose, then.
+    pub(crate) fn relaying(mut self, is_relaying: bool) -> Self {
+        self.is_relaying = is_relaying;
+        self
     }
 
     /// The service is about to be called. Copied once more, so that the path of a request need not
@@ -187,7 +196,12 @@ impl ShardLog {
             duration_ns: 0,
             body_bytes,
         };
-        self.push(&asker, &RequestText::default(), &outcome, None);
+        self.push(
+            &asker,
+            &RequestText::default(),
+            &outcome,
+            self.own(status, None).as_ref(),
+        );
     }
 
     /// A request whose answer is known as soon as its head is.
@@ -198,6 +212,7 @@ impl ShardLog {
         started_ns: u64,
         (status, is_complete): (u16, bool),
         body_bytes: u64,
+        told: Option<Fault>,
     ) {
         let Some(place) = self.places.get_mut(slot) else {
             self.counters.dropped += 1;
@@ -212,7 +227,13 @@ impl ShardLog {
             duration_ns: monotonic_ns().saturating_sub(started_ns),
             body_bytes,
         };
-        self.push(&asker, text, &outcome, None);
+        self.push(&asker, text, &outcome, self.own(status, told).as_ref());
+    }
+
+    /// What is noted of an answer that no upstream was asked for, where others are asked at all.
+    fn own(&self, status: u16, told: Option<Fault>) -> Option<Relayed> {
+        let fault = Fault::of_own_answer(status, told).filter(|_| self.is_relaying);
+        fault.map(Relayed::nowhere)
     }
 
     /// A request whose answer, or the rest of it, comes later.
@@ -318,7 +339,8 @@ impl ShardLog {
         };
         let asker = place.asker;
         let text = text_of(&kept.text, kept.ends, kept.flags);
-        self.push(&asker, &text, &outcome, kept.relayed.as_ref());
+        let relayed = kept.relayed.or_else(|| self.own(outcome.status, None));
+        self.push(&asker, &text, &outcome, relayed.as_ref());
     }
 
     /// Wakes the writer if it sleeps and there is something for it.

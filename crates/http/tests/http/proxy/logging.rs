@@ -3,7 +3,7 @@
 use super::{RawUpstream, refusing, upstream};
 use crate::access_log::{logging, objects};
 use crate::support::TestServer;
-use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl};
+use millpond_http::proxy::{ProbePolicy, Proxy, ProxyConfig, ProxyControl};
 use millpond_http::{AccessLogFormat, AccessLogTarget, Limits};
 use millpond_io::Address;
 
@@ -94,6 +94,66 @@ fn json_tells_of_upstreams() {
         (&log[0]["upstream"], &log[0]["first_byte_us"]),
         (&dead.to_string().into(), &0.into())
     );
+}
+
+/// Goal: a request that went to no upstream says whose fault that was: the client's, the proxy's, or
+/// the upstreams' that are known to be down.
+#[test]
+fn what_went_nowhere_says_whose_fault_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let dead = refusing(&directory);
+    let too_many = "Connection: a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t\r\n";
+    let broken = "GET /3 HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n";
+    let whole =
+        |path: &str, fields: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    for (format, expected) in [
+        (AccessLogFormat::Json, ""),
+        (AccessLogFormat::CombinedUpstream, " \"-\" - - - - client"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("access.log");
+        let mut proxied = ProxyConfig::new(vec![upstream(dead.clone())]);
+        proxied.probe = Some(ProbePolicy {
+            failures_max: 1,
+            ..ProbePolicy::new("/health")
+        });
+        let control = ProxyControl::new(proxied, false, None).unwrap();
+        let limits = Limits::default();
+        let serve = logging(limits, AccessLogTarget::File(path.clone()), format);
+        let server = TestServer::start(serve, move |start| Proxy::new(&control, &start, limits));
+        let ask = |request: &str| server.connect().ask(request).status;
+        assert_eq!(ask(&whole("/1", too_many)), 400);
+        assert_eq!(ask(broken), 400);
+        assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+        // Until the probe has found the upstream down, it is asked, and refuses.
+        while ask(&whole("/down", "")) != 503 {}
+        server.stop();
+        let log = std::fs::read(path).unwrap();
+        if !expected.is_empty() {
+            let text = String::from_utf8(log).unwrap();
+            let lines: Vec<_> = text.lines().take(2).collect();
+            assert!(lines.iter().all(|line| line.ends_with(expected)), "{text}");
+            continue;
+        }
+        let log = objects(&log);
+        for entry in &log[..2] {
+            assert_eq!(
+                (&entry["fault"], &entry["tries"]),
+                (&"client".into(), &0.into())
+            );
+            assert!(entry["upstream"].is_null(), "{entry}");
+        }
+        assert!(log[2].get("fault").is_none(), "{}", log[2]);
+        let last = log.last().unwrap();
+        assert_eq!(
+            (&last["fault"], &last["status"]),
+            (&"upstream".into(), &503.into())
+        );
+        assert_eq!(
+            (&last["upstream"], &last["tries"]),
+            (&serde_json::Value::Null, &0.into())
+        );
+    }
 }
 
 /// Goal: the addition to combined has as many fields whether there was an upstream or not, and stands
