@@ -9,7 +9,7 @@ use super::shard_client::{
     ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, Orphan, SPARE_TIMERS_MAX, Shared, waiter_of,
 };
 use millpond_io::connection_pool::{Acquired, Heard, Lease};
-use millpond_io::{Driver, Event, SendOutcome, ShardContext, SocketId};
+use millpond_io::{Driver, Errno, Event, SendOutcome, ShardContext, SocketId};
 use millpond_mempool::{Buffer, Handle};
 
 /// What was begun because something failed may fail at once as well: so often in one tick.
@@ -251,7 +251,7 @@ impl Client {
                 let handle = self.shared.borrow().exchange_of(socket);
                 if let Some(handle) = handle {
                     let _ = self.shared.borrow_mut().pool.event(shard, event);
-                    return self.fail(shard, handle, FailureCause::Broken(error), on);
+                    return self.broken(shard, handle, error, on);
                 }
             }
             Event::SendBlocked { socket } => {
@@ -269,6 +269,29 @@ impl Client {
         }
         // One that is aborted, and not tidied up yet, is leased: nobody wants to know.
         let _: Heard = self.shared.borrow_mut().pool.event(shard, event);
+    }
+
+    /// The connection of an exchange is gone. What came before that and waits for who reads is told
+    /// first, and only then the failure.
+    fn broken<D: Driver>(
+        &self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Exchange>,
+        error: Errno,
+        on: &mut impl Listener,
+    ) {
+        {
+            let shared = &mut *self.shared.borrow_mut();
+            if let Some(exchange) = shared.exchanges.get_mut(handle)
+                && exchange.kept.is_some()
+            {
+                exchange.broken = Some(error);
+                exchange.keeps_alive = false;
+                exchange.is_blocked = false;
+                return shared.set_timer(shard, handle);
+            }
+        }
+        self.fail(shard, handle, FailureCause::Broken(error), on);
     }
 
     fn blocked(&self, socket: SocketId, now_ns: u64, is_blocked: bool) -> Option<Handle<Exchange>> {

@@ -98,16 +98,22 @@ impl Client {
                 return;
             };
             let at = self.read(shard, handle, kept.first(), kept.has_more(), on);
-            let is_peer_finished = {
+            let (is_peer_finished, broken) = {
                 let shared = &mut *self.shared.borrow_mut();
                 let Some(exchange) = shared.exchanges.get_mut(handle) else {
                     return;
                 };
                 exchange.kept = KeptInput::without_front(kept, at);
-                exchange.is_peer_finished && exchange.kept.is_none()
+                match exchange.kept.is_none() {
+                    true => (exchange.is_peer_finished, exchange.broken),
+                    false => (false, None),
+                }
             };
             if is_peer_finished {
                 return self.peer_finished(shard, handle, on);
+            }
+            if let Some(error) = broken {
+                return self.fail(shard, handle, FailureCause::Broken(error), on);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::kept_input::KeptInput;
 use crate::method::Method;
 use crate::streaming::{FRAMING_BYTES, STREAM_OUTPUT_BYTES, room_bytes};
 use millpond_io::connection_pool::{PoolKey, WaiterId};
-use millpond_io::{SocketId, TimerId};
+use millpond_io::{Errno, SocketId, TimerId};
 use millpond_mempool::{BlockPool, Buffer, Pooled};
 
 /// Less room than this is none: it is not worth a part of a body.
@@ -101,6 +101,8 @@ pub(super) struct Exchange {
     pub(super) is_receive_paused: bool,
     /// The upstream sends no more; what it sent is not read to its end.
     pub(super) is_peer_finished: bool,
+    /// The connection broke while what had been received waited for who reads.
+    pub(super) broken: Option<Errno>,
     pub(super) has_answer_begun: bool,
     pub(super) keeps_alive: bool,
 }
@@ -135,6 +137,7 @@ impl Exchange {
             is_paused: false,
             is_receive_paused: false,
             is_peer_finished: false,
+            broken: None,
             has_answer_begun: false,
             keeps_alive: false,
         }

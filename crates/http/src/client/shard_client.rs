@@ -341,8 +341,9 @@ impl Shared {
     }
 
     pub(super) fn disown(&mut self, socket: SocketId) {
+        // A slot may have gone to another since: an exchange can outlive its connection.
         if let Some(place) = self.by_slot.get_mut(socket.slot()) {
-            *place = None;
+            place.take_if(|(of, _)| *of == socket);
         }
     }
 }

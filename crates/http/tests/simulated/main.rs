@@ -18,5 +18,6 @@ mod line;
 mod storm;
 mod relayed;
 mod proxied;
+mod broken_off;
 mod deadlines;
 mod regressions;

@@ -276,7 +276,7 @@ fn client(network: &Network, done: &Rc<RefCell<usize>>, statuses: &Statuses) {
     });
 }
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits {
         head_timeout_ns: 2 * SECOND_NS,
         body_grace_ns: 2 * SECOND_NS,
@@ -285,7 +285,7 @@ fn limits() -> Limits {
     }
 }
 
-fn configured(addresses: &[Address]) -> ProxyConfig {
+pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {
     let upstreams = addresses.iter().map(|address| UpstreamConfig {
         name: address.to_string(),
         place: Place::Addresses(vec![address.clone()]),
