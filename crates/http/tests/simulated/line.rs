@@ -1,13 +1,14 @@
-//! What a client speaks through: a connection of the network, with or without TLS on it.
+//! What a peer of the server speaks through: a connection of the network, with or without TLS on it.
 
 use millpond_http::{Limits, TLS_HANDSHAKE_BYTES_MAX, load_tls};
 use millpond_io::Errno;
 use millpond_io::driver::sim::{Network, PeerRead, SimPeer};
-use millpond_io::tls::{CertificateFiles, TlsServer};
+use millpond_io::tls::{CertificateFiles, TlsClient, TlsClientOptions, TlsServer, Trust};
 use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore};
+use rustls::{ServerConfig, ServerConnection};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::{Arc, LazyLock};
@@ -21,6 +22,7 @@ const PIECE_BYTES: usize = 4_000;
 struct Authority {
     files: CertificateFiles,
     der: CertificateDer<'static>,
+    key: Vec<u8>,
     _directory: tempfile::TempDir,
 }
 
@@ -39,6 +41,7 @@ static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| {
     Authority {
         files,
         der: certificate.der().clone(),
+        key: key.serialize_der(),
         _directory: directory,
     }
 });
@@ -51,6 +54,19 @@ pub(crate) fn tls_server(limits: &Limits) -> TlsServer {
         .0
 }
 
+/// TLS for who asks upstreams of this program.
+pub(crate) fn tls_client(limits: &Limits) -> TlsClient {
+    let options = TlsClientOptions {
+        host: NAME.to_owned(),
+        trust: Trust::File(AUTHORITY.files.certificate.clone()),
+        identity: None,
+        protocols: Vec::new(),
+        handshake_timeout_ns: limits.head_timeout_ns,
+        handshake_bytes_max: TLS_HANDSHAKE_BYTES_MAX,
+    };
+    TlsClient::load(options).unwrap()
+}
+
 /// How clients talk to the server of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Speech {
@@ -61,7 +77,7 @@ pub(crate) enum Speech {
 
 pub(crate) struct Line {
     pub(crate) peer: SimPeer,
-    tls: Option<ClientConnection>,
+    tls: Option<Connection>,
     /// Opened and not read.
     opened: Vec<u8>,
     /// How the bytes ended.
@@ -96,17 +112,41 @@ impl Line {
                 .unwrap()
                 .with_root_certificates(roots)
                 .with_no_client_auth();
-            ClientConnection::new(Arc::new(config), ServerName::try_from(NAME).unwrap()).unwrap()
+            let name = ServerName::try_from(NAME).unwrap();
+            ClientConnection::new(Arc::new(config), name)
+                .unwrap()
+                .into()
         });
-        let mut line = Self {
-            peer: network.connect().unwrap(),
+        let mut line = Self::over(network.connect().unwrap(), tls);
+        line.flush();
+        line
+    }
+
+    /// An upstream's end of a connection that it accepted.
+    pub(crate) fn accepted(peer: SimPeer, is_tls: bool) -> Self {
+        let tls = is_tls.then(|| {
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(AUTHORITY.key.clone()));
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = ServerConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![AUTHORITY.der.clone()], key);
+            ServerConnection::new(Arc::new(config.unwrap()))
+                .unwrap()
+                .into()
+        });
+        Self::over(peer, tls)
+    }
+
+    fn over(peer: SimPeer, tls: Option<Connection>) -> Self {
+        Self {
+            peer,
             tls,
             opened: Vec::new(),
             end: None,
             goodbye: Goodbye::NotYet,
-        };
-        line.flush();
-        line
+        }
     }
 
     pub(crate) fn speaks_tls(&self) -> bool {

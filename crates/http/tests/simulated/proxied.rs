@@ -1,16 +1,18 @@
 //! The proxy over the simulated network: clients and upstreams that stall, close, dribble and lie at
-//! every stage, on top of what the network does by itself.
+//! every stage, on top of what the network does by itself; in clear text or with TLS, on either side.
 //!
 //! What must hold whatever the seed: an upstream never gets a body that is not the one its client sent,
 //! a client never gets an answer that is not whole, a failure with a known status or a cut, and nothing
 //! is left when all have gone.
 
+use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::stage::{MILLISECOND_NS, SECOND_NS};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Limits, ServeConfig, ShardServer, ShardStart};
-use millpond_io::Address;
 use millpond_io::connection_pool::Place;
-use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
+use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
+use millpond_io::tls::Tls;
+use millpond_io::{Address, Driver};
 use millpond_mempool::PoolMode;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +31,7 @@ struct Unsent(Vec<u8>);
 
 impl Unsent {
     /// False: the connection is gone.
-    fn push(&mut self, peer: &mut SimPeer) -> bool {
+    fn push(&mut self, peer: &mut Line) -> bool {
         if self.0.is_empty() {
             return true;
         }
@@ -112,7 +114,7 @@ fn answer(network: &Network) -> (Vec<u8>, bool) {
 
 /// One connection of an upstream.
 struct Accepted {
-    peer: SimPeer,
+    peer: Line,
     got: Vec<u8>,
     unsent: Unsent,
     goes_on: bool,
@@ -148,14 +150,14 @@ impl Accepted {
     }
 }
 
-fn upstream(network: &Network, address: &Address) {
+fn upstream(network: &Network, address: &Address, is_tls: bool) {
     assert!(network.listen(address));
     let address = address.clone();
     let mut accepted: Vec<Accepted> = Vec::new();
     network.spawn(move |network| {
         while let Some(peer) = network.accept(&address) {
             accepted.push(Accepted {
-                peer,
+                peer: Line::accepted(peer, is_tls),
                 got: Vec::new(),
                 unsent: Unsent::default(),
                 goes_on: true,
@@ -191,7 +193,7 @@ fn manners(network: &Network) -> Manners {
 type Statuses = Rc<RefCell<BTreeMap<String, usize>>>;
 
 struct Asking {
-    peer: SimPeer,
+    peer: Line,
     unsent: Unsent,
     got: Vec<u8>,
     manners: Manners,
@@ -199,8 +201,8 @@ struct Asking {
 }
 
 impl Asking {
-    fn begin(network: &Network) -> Option<Self> {
-        let peer = network.connect().ok()?;
+    fn begin(network: &Network, speech: Speech) -> Self {
+        let peer = Line::new(network, speech);
         let method = ["GET", "PUT", "POST"][network.random_below(3) as usize];
         let body_bytes = BODIES[network.random_below(4) as usize];
         let is_chunked = network.random_below(2) == 0;
@@ -209,13 +211,13 @@ impl Asking {
         if manners == Manners::StopsSaying {
             request.truncate(1 + network.random_below(request.len() as u64 - 1) as usize);
         }
-        Some(Self {
+        Self {
             peer,
             unsent: Unsent(request),
             got: Vec::new(),
             manners,
             patience_until_ns: network.now_ns() + 20 * SECOND_NS,
-        })
+        }
     }
 
     /// False: this request has ended, one way or the other.
@@ -254,7 +256,7 @@ impl Asking {
     }
 }
 
-fn client(network: &Network, done: &Rc<RefCell<usize>>, statuses: &Statuses) {
+fn client(network: &Network, speech: Speech, done: &Rc<RefCell<usize>>, statuses: &Statuses) {
     let (done, statuses) = (Rc::clone(done), Rc::clone(statuses));
     let (mut asking, mut asked): (Option<Asking>, _) = (None, 0);
     network.spawn(move |network| {
@@ -269,8 +271,8 @@ fn client(network: &Network, done: &Rc<RefCell<usize>>, statuses: &Statuses) {
             return Turn::Done;
         }
         if asking.is_none() {
-            asking = Asking::begin(network);
-            asked += usize::from(asking.is_some());
+            asking = Some(Asking::begin(network, speech));
+            asked += 1;
         }
         Turn::At(network.now_ns() + MILLISECOND_NS)
     });
@@ -306,7 +308,31 @@ pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {
     config
 }
 
+/// Who speaks TLS: clients, upstreams, both or nobody.
+fn drawn_sides(seed: u64) -> (Speech, bool) {
+    let speech = match seed % 6 {
+        0..3 => Speech::Clear,
+        3 => Speech::Tls12,
+        _ => Speech::Tls13,
+    };
+    (speech, seed % 4 >= 2)
+}
+
 fn play(seed: u64, statuses: &Statuses) {
+    let (speech, has_tls_upstreams) = drawn_sides(seed);
+    let in_the_clear = |driver| driver;
+    let sealed = |driver: SimDriver| {
+        let server = (speech != Speech::Clear).then(|| tls_server(&limits()));
+        Tls::towards_others(driver, server.as_ref(), PoolMode::On)
+    };
+    match speech == Speech::Clear && !has_tls_upstreams {
+        true => play_over(seed, in_the_clear, statuses),
+        false => play_over(seed, sealed, statuses),
+    }
+}
+
+fn play_over<D: Driver>(seed: u64, layer: impl FnOnce(SimDriver) -> D, statuses: &Statuses) {
+    let (speech, has_tls_upstreams) = drawn_sides(seed);
     let plan = FaultPlan {
         descriptors_max: usize::MAX,
         accept_failures: 0.0,
@@ -319,19 +345,23 @@ fn play(seed: u64, statuses: &Statuses) {
     driver.listen_anywhere().unwrap();
     let addresses =
         [9001, 9002].map(|port| Address::from(SocketAddr::from(([127, 0, 0, 1], port))));
-    let control = ProxyControl::new(configured(&addresses), false, None).unwrap();
+    let mut proxied = configured(&addresses);
+    for upstream in &mut proxied.upstreams {
+        upstream.tls = has_tls_upstreams.then(|| tls_client(&limits()));
+    }
+    let control = ProxyControl::new(proxied, speech != Speech::Clear, None).unwrap();
     let config = ServeConfig {
         limits: limits(),
         ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())
     };
     let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
-    let mut server = ShardServer::new(&config, driver, make).unwrap();
+    let mut server = ShardServer::new(&config, layer(driver), make).unwrap();
     for address in &addresses {
-        upstream(&network, address);
+        upstream(&network, address, has_tls_upstreams);
     }
     let done = Rc::new(RefCell::new(0));
     for _ in 0..CLIENTS {
-        client(&network, &done, statuses);
+        client(&network, speech, &done, statuses);
     }
     let stop = server.stop_handle();
     let finished = Rc::clone(&done);
