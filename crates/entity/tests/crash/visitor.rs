@@ -196,7 +196,7 @@ impl Visitor {
         let answer = client.read_reply(false).and_then(|reply| {
             let reply = reply.ok_or(io::ErrorKind::UnexpectedEof)?;
             let chunks = match question {
-                Question::Range(..) => client.read_chunks()?,
+                Question::Range(..) if reply.status == 200 => client.read_chunks()?,
                 _ => Vec::new(),
             };
             Ok((reply, chunks))
@@ -211,6 +211,8 @@ impl Visitor {
         };
         let moments = (invoked, returned);
         match question {
+            // Too many ranges at once: this one has read nothing.
+            Question::Range(..) if reply.status == 503 => {}
             Question::Range(start, end) => self.note_range(moments, start..end, &chunks),
             Question::Get(index) => self.note_get(moments, index, &reply),
             Question::Delete(index) => {
