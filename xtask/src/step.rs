@@ -50,9 +50,21 @@ pub(crate) fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome
     }
 }
 
-/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen.
+/// The cargo that started us, so that a toolchain chosen with `cargo +NAME` stays chosen. What that one
+/// told us of our own package is not passed on: a build script that asks to run again when it changes
+/// (ring's does) would have all above it compiled anew after each cargo that was called by hand.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+    let mut command =
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    for (name, _) in std::env::vars_os() {
+        let is_of_package = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if is_of_package {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Runs a command with its output going to ours; counts test results on its way.
@@ -93,6 +105,21 @@ fn shown(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a cargo of ours sees the environment of one that was called by hand.
+    #[test]
+    fn nothing_of_this_package_is_passed_on() {
+        let cargo = cargo();
+        let removed: Vec<_> = cargo
+            .get_envs()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| name)
+            .collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {
+            assert!(std::env::var_os(name).is_some(), "cargo test sets {name}");
+            assert!(removed.contains(&std::ffi::OsStr::new(name)), "{name}");
+        }
+    }
 
     /// Goal: a step whose command cannot be found has failed, and says which.
     #[test]
