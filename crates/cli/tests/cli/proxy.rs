@@ -65,10 +65,10 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Goal: curl, ab and wrk see a correct server in front of nginx, over TCP and over a unix socket, on
+/// Goal: curl, ab, wrk and h2load see a correct server in front of nginx, over TCP and over a unix socket, on
 /// both drivers, and nginx sees one host and who asked.
 #[test]
-fn nginx_is_served_to_curl_ab_and_wrk() {
+fn nginx_is_served_to_other_clients() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nginx.sock");
     let port = free_port();
@@ -114,6 +114,10 @@ fn nginx_is_served_to_curl_ab_and_wrk() {
             "{text}"
         );
         assert!(!text.contains("Non-2xx"), "{text}");
+        let h2load = peer("h2load", &["--h1", "-n", "2000", "-c", "16", &url]);
+        let text = String::from_utf8_lossy(&h2load.stdout).into_owned();
+        assert!(text.contains("2000 succeeded, 0 failed"), "{text}");
+        assert!(text.contains("status codes: 2000 2xx"), "{text}");
         let metrics = String::from_utf8(curl(&[&proxy.url("/metrics")]).1).unwrap();
         let count = |name: &str, kind: &str| -> u64 {
             let line = format!("millpond_upstream_{name}{{upstream=\"{upstream}\"{kind}}} ");
