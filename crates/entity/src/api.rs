@@ -11,6 +11,7 @@
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
+//! Where tokens were given, 401 without one of them, and 403 for a write with one for reading.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
 //! 414, 431). Absent on purpose: content negotiation; a value is opaque bytes under the
@@ -21,6 +22,7 @@ use std::io::Write as _;
 use millpond_http::{BodyLength, Method, Request, Response, StatusCode};
 use millpond_mempool::PoolError;
 
+use crate::access::{AccessRefusal, Right};
 use crate::condition::{self, Condition, ConditionError, ReadVerdict};
 use crate::expiry::{self, ExpiryError};
 use crate::key::KeyError;
@@ -53,6 +55,18 @@ pub enum Route<'a> {
     OpenApi,
     /// Nothing; this is the answer.
     Refuse(Reply),
+}
+
+impl Route<'_> {
+    /// What it takes to be served; nothing for what says nothing of any entity.
+    #[must_use]
+    pub fn right(&self) -> Option<Right> {
+        match self {
+            Self::Get(_) | Self::Range { .. } => Some(Right::Read),
+            Self::Put(_) | Self::Delete(_) | Self::Checkpoint(_) => Some(Right::Write),
+            Self::Status | Self::OpenApi | Self::Refuse(_) => None,
+        }
+    }
 }
 
 /// Sorts a request. The id is still encoded.
@@ -132,6 +146,8 @@ pub enum Reply {
         /// The `Allow` field.
         allow: &'static str,
     },
+    /// 401, or 403 for a token that is good for less.
+    NotAllowed(AccessRefusal),
     /// 503: too much waits; the same request may succeed later.
     Overloaded,
     /// 507: the disk has no room; once it has, the same request may succeed.
@@ -224,6 +240,7 @@ impl Reply {
                 &[("Allow", allow.as_bytes())],
                 b"",
             ),
+            Self::NotAllowed(refusal) => not_allowed(response, refusal),
             Self::Overloaded => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,
                 &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"1")],
@@ -313,6 +330,28 @@ fn date_text(expires_ms: u64, room: &mut [u8; DATE_BYTES]) -> &[u8; DATE_BYTES] 
         let _ = write!(&mut room[..], "{}", expiry::date_of(expires_ms));
     }
     room
+}
+
+fn not_allowed(response: &mut Response<'_>, refusal: AccessRefusal) -> Result<(), PoolError> {
+    let (status, sentence) = match refusal {
+        AccessRefusal::NoToken => (
+            StatusCode::UNAUTHORIZED,
+            "this takes a token: send Authorization: Bearer TOKEN\n",
+        ),
+        AccessRefusal::UnknownToken => (
+            StatusCode::UNAUTHORIZED,
+            "this token is not among the server's\n",
+        ),
+        AccessRefusal::OnlyReads => (
+            StatusCode::FORBIDDEN,
+            "this token is for reading: use one for writing\n",
+        ),
+    };
+    let fields = [
+        ("Content-Type", TEXT.as_bytes()),
+        ("WWW-Authenticate", refusal.challenge().as_bytes()),
+    ];
+    response.send_with(status, &fields, sentence.as_bytes())
 }
 
 fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(), PoolError> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::budget::{MEMORY_BYTES_DEFAULT, MemoryBudget};
 
 /// The entity server's own settings; sockets, shards and pools are `ServeConfig`'s.
@@ -46,6 +47,8 @@ pub struct EntityConfig {
     pub checkpoints: Option<PathBuf>,
     /// How tables are packed.
     pub compression: Compression,
+    /// Who may read and write.
+    pub access: Access,
 }
 
 impl EntityConfig {
@@ -74,6 +77,7 @@ impl EntityConfig {
             disk_reserve_bytes: None,
             checkpoints: None,
             compression: Compression::default(),
+            access: Access::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ use millpond_http::{
 };
 use millpond_mempool::{Buffer, PoolError, PoolStats};
 
+use crate::access::Access;
 use crate::api::{self, Reply, Route, route};
 use crate::commit::{Job, JobKind, Outcome};
 use crate::condition::Condition;
@@ -39,6 +40,7 @@ pub struct EntityService<S> {
     ranges: Ranges,
     keeper: KeeperLink,
     metrics: Arc<Metrics>,
+    access: Access,
     scratch: KeyScratch,
     versions: Versions,
     /// Kept for its memory: empty between two calls of `woken`.
@@ -46,7 +48,8 @@ pub struct EntityService<S> {
 }
 
 impl<S: Store> EntityService<S> {
-    /// A service that reads from `cache` and `store`, by `ranges` too, and writes through `link`.
+    /// A service that reads from `cache` and `store`, by `ranges` too, and writes through `link`, for
+    /// whom `access` lets.
     #[must_use]
     pub fn new(
         store: Arc<S>,
@@ -55,6 +58,7 @@ impl<S: Store> EntityService<S> {
         ranges: Ranges,
         keeper: KeeperLink,
         metrics: Arc<Metrics>,
+        access: Access,
     ) -> Self {
         let versions = Versions::new(link.shard_index());
         Self {
@@ -64,10 +68,24 @@ impl<S: Store> EntityService<S> {
             ranges,
             keeper,
             metrics,
+            access,
             scratch: KeyScratch::new(),
             versions,
             answers: Vec::new(),
         }
+    }
+
+    /// Whether whoever asks may have that.
+    fn check_access(&self, route: &Route<'_>, request: &Request<'_>) -> Result<(), Reply> {
+        if !self.access.limits_writes() {
+            return Ok(());
+        }
+        let authorization = request.header("Authorization");
+        route.right().map_or(Ok(()), |right| {
+            self.access
+                .check(right, authorization)
+                .map_err(Reply::NotAllowed)
+        })
     }
 
     fn get(
@@ -201,7 +219,12 @@ impl<S: Store> Service for EntityService<S> {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        let result = match route(request) {
+        let route = route(request);
+        let route = match self.check_access(&route, request) {
+            Ok(()) => route,
+            Err(reply) => Route::Refuse(reply),
+        };
+        let result = match route {
             Route::Get(encoded_id) => condition_of(request)
                 .and_then(|condition| self.get(encoded_id, condition, response, context)),
             Route::Put(encoded_id) => self.write(JobKind::Put, encoded_id, request, context),
@@ -232,6 +255,11 @@ impl<S: Store> Service for EntityService<S> {
         // Without memory even for this, nothing is sent and the server answers 503.
         let _ = reply.send(response);
         Flow::Done
+    }
+
+    /// Of whoever may not send it, so that it is not taken into memory: `call` then refuses.
+    fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
+        self.access.limits_writes() && self.check_access(&route(request), request).is_err()
     }
 
     fn stream(
@@ -439,6 +467,7 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::BadExpiry(_)
         | Reply::LongContentType
         | Reply::PreconditionFailed
+        | Reply::NotAllowed(_)
         | Reply::NoCheckpoints
         | Reply::BadName
         | Reply::CheckpointMade

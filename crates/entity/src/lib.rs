@@ -24,6 +24,7 @@
 
 pub mod handler;
 pub mod api;
+pub mod access;
 pub mod key;
 pub mod record;
 pub mod condition;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
 use millpond_io::Address;
 
+use crate::access::Access;
 use crate::config::{Compression, EntityConfig};
 use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
@@ -59,7 +60,7 @@ pub enum EntityError {
     NoZstd,
     /// Anybody who reaches the server could fill its disk.
     #[error(
-        "checkpoints are made for whoever asks: listen on the loopback or on a unix socket, or leave --checkpoints out"
+        "checkpoints are made for whoever asks: listen on the loopback or on a unix socket, say with --write-tokens who may, or leave --checkpoints out"
     )]
     CheckpointsForStrangers,
     /// Nowhere to make checkpoints.
@@ -162,13 +163,13 @@ fn check(config: &EntityConfig) -> Result<(), EntityError> {
     Ok(())
 }
 
-/// Only this machine may ask for checkpoints, and there has to be a place for them.
+/// Only this machine, or who has a token, may ask for checkpoints, and there has to be a place for them.
 fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), EntityError> {
     let Some(path) = &config.checkpoints else {
         return Ok(());
     };
     match &http.listen {
-        Address::Inet(address) if !address.ip().is_loopback() => {
+        Address::Inet(address) if !address.ip().is_loopback() && !config.access.limits_writes() => {
             return Err(EntityError::CheckpointsForStrangers);
         }
         Address::Inet(_) | Address::Unix(_) => {}
@@ -191,6 +192,7 @@ struct Parts<S> {
     http: ServeConfig,
     /// What each shard's value cache may take.
     cache_bytes: usize,
+    access: Access,
 }
 
 impl<S: Store> Parts<S> {
@@ -249,6 +251,7 @@ impl<S: Store> Parts<S> {
             scanner,
             keeper,
             metrics: Arc::new(metrics),
+            access: config.access.clone(),
             cache_bytes: cache_bytes.saturating_sub(stamp_count * size_of::<u64>()) / http.shards,
             http,
         })
@@ -268,6 +271,7 @@ impl<S: Store> Parts<S> {
             ranges,
             keeper,
             Arc::clone(&self.metrics),
+            self.access.clone(),
         ))
     }
 }

@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use millpond_entity::access::{Access, Tokens};
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
@@ -143,6 +144,23 @@ const FULL: [(&str, &str, &str, u16); 5] = [
     ("HEAD", STATUS, "", 507),
 ];
 
+/// What one answers who knows neither token, or only that for reading.
+const GUARDED: [(&str, &str, &str, u16); 11] = [
+    ("GET", ENTITY, "", 401),
+    ("HEAD", ENTITY, "", 401),
+    ("PUT", ENTITY, "", 401),
+    ("DELETE", ENTITY, BASIC, 401),
+    ("GET", RANGE, BASIC, 401),
+    ("HEAD", RANGE, "", 401),
+    ("PUT", CHECKPOINT, "", 401),
+    ("PUT", ENTITY, READER, 403),
+    ("DELETE", ENTITY, READER, 403),
+    ("PUT", CHECKPOINT, READER, 403),
+    ("GET", ENTITY, READER, 404),
+];
+const BASIC: &str = "Authorization: Basic dTpw\r\n";
+const READER: &str = "Authorization: Bearer reader-0123456789\r\n";
+
 /// Goal: nothing is described that the server does not do, and each of its answers is described.
 #[test]
 fn description_and_server_agree() {
@@ -199,6 +217,16 @@ fn description_and_server_agree() {
     });
     let server = TestServer::start(&store, with_checkpoints);
     check.provoke(&mut server.connect(), &FULL);
+
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
+        let tokens = |text| Tokens::parse(text).unwrap();
+        let readers = tokens("reader-0123456789");
+        config.access = Access::limited(tokens("writer-0123456789"), Some(readers));
+    });
+    for asked in GUARDED {
+        // A body that is not read ends its connection.
+        check.provoke(&mut server.connect(), &[asked]);
+    }
 
     let described: BTreeSet<Answer> = check.responses().map(|(answer, _)| answer).collect();
     assert_eq!(described, check.seen);

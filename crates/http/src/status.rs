@@ -39,6 +39,7 @@ status_codes! {
     FOUND = 302 "Found";
     NOT_MODIFIED = 304 "Not Modified";
     BAD_REQUEST = 400 "Bad Request";
+    UNAUTHORIZED = 401 "Unauthorized";
     FORBIDDEN = 403 "Forbidden";
     NOT_FOUND = 404 "Not Found";
     METHOD_NOT_ALLOWED = 405 "Method Not Allowed";

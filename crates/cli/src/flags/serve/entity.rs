@@ -4,10 +4,11 @@ use super::{CommonFlags, announce};
 use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
 use clap::{Args, ValueEnum};
+use millpond_entity::access::{Access, Tokens};
 use millpond_entity::budget::MEMORY_BYTES_MIN;
 use millpond_entity::config::Compression;
 use millpond_entity::{EntityConfig, SyncPolicy};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Keep values under ids, durably: GET, PUT, DELETE /v0/entity?id=ID
 #[derive(Args, Debug)]
@@ -71,6 +72,17 @@ pub(super) struct EntityFlags {
     /// is on the loopback or a unix socket
     #[arg(long, value_name = "DIR")]
     checkpoints: Option<PathBuf>,
+    /// Only who sends `Authorization: Bearer TOKEN` with one of these may write: a token of 16 letters or
+    /// more on each line of FILE
+    ///
+    /// Who may write may read too. Everybody may read, unless --read-tokens is given. A token that
+    /// crosses a network without TLS (--tls-cert) is everybody's. Of lines that begin with # and of
+    /// empty ones nothing is taken; the file is read when the server starts.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    write_tokens: Option<PathBuf>,
+    /// Only who sends one of these tokens, or one of --write-tokens, may read
+    #[arg(long, value_name = "FILE", requires = "write_tokens")]
+    read_tokens: Option<PathBuf>,
     /// How values are packed on the disk; what is there stays as it is until it is next merged
     #[arg(long, value_enum, default_value_t = Packing::Lz4)]
     compression: Packing,
@@ -98,7 +110,23 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
+fn read_tokens(path: &Path) -> Result<Tokens, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
+    Tokens::parse(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
+}
+
 impl EntityFlags {
+    /// The tokens of the files, if there are any.
+    fn access(&self) -> Result<Access, Failure> {
+        let Some(writers) = &self.write_tokens else {
+            return Ok(Access::default());
+        };
+        let readers = self.read_tokens.as_deref().map(read_tokens).transpose()?;
+        Ok(Access::limited(read_tokens(writers)?, readers))
+    }
+
     fn entity_config(&self) -> EntityConfig {
         let mut config = EntityConfig::with_memory(self.data.clone(), self.memory);
         config.sync = self.sync;
@@ -120,7 +148,8 @@ impl EntityFlags {
 
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let config = self.common.config("entity")?;
-        let entity = self.entity_config();
+        let mut entity = self.entity_config();
+        entity.access = self.access()?;
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
             announce(address, config.driver);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
