@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rocksdb::{
     BlockBasedOptions, Cache, CompactionDecision, DB, DBCompressionType, ErrorKind, LogLevel,
@@ -394,8 +395,7 @@ fn open_error(path: &Path, error: &rocksdb::Error, written_by: Option<&str>) -> 
 /// The version of the linked library, when the data directory did not open and so could not tell:
 /// a new, empty directory elsewhere does. The binding has no call that answers this.
 fn probe_version() -> Option<String> {
-    let scratch = std::env::temp_dir().join(format!("millpond-probe-{}", std::process::id()));
-    fs::create_dir(&scratch).ok()?;
+    let scratch = new_directory(&std::env::temp_dir())?;
     let mut options = Options::default();
     options.create_if_missing(true);
     let version = DB::open(&options, &scratch)
@@ -406,8 +406,40 @@ fn probe_version() -> Option<String> {
     version
 }
 
+/// One in `parent` that nobody had before: not another thread of ours, which may be asking the same,
+/// nor a process that died with our number.
+fn new_directory(parent: &Path) -> Option<PathBuf> {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    const TRIES_MAX: usize = 100;
+    let names = std::iter::repeat_with(|| {
+        let number = TRIED.fetch_add(1, Ordering::Relaxed);
+        parent.join(format!("millpond-probe-{}-{number}", std::process::id()))
+    });
+    let mut made = names
+        .take(TRIES_MAX)
+        .map(|path| (fs::create_dir(&path), path));
+    made.find_map(|(made, path)| made.is_ok().then_some(path))
+}
+
 fn version_of(text: &str) -> Vec<u32> {
     text.split('.')
         .map_while(|part| part.parse().ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: who asks at the same time is answered too. The directory was named by the process alone, and
+    /// of two threads one took data of a later engine for damage, in one test run of sixty.
+    #[test]
+    fn all_who_ask_for_the_version_are_told() {
+        let answers = std::thread::scope(|scope| {
+            let asking = [0; 4].map(|_| scope.spawn(probe_version));
+            asking.map(|thread| thread.join().unwrap())
+        });
+        assert!(answers[0].is_some());
+        assert!(answers.iter().all(|answer| *answer == answers[0]));
+    }
 }
