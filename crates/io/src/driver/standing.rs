@@ -112,17 +112,23 @@ impl Regulars {
             return Turn::endless();
         }
         self.had_last_tick = self.were_served && !self.had_last_tick;
-        let left = match self.had_last_tick {
-            true => 0,
-            false => TURN_OF_OTHERS_EVENTS,
-        };
-        Turn { left, end_ns: None }
+        let is_theirs = !self.had_last_tick;
+        Turn {
+            is_theirs,
+            owes_one: false,
+            left: if is_theirs { TURN_OF_OTHERS_EVENTS } else { 0 },
+            end_ns: None,
+        }
     }
 }
 
 /// What the others have of one tick.
 #[derive(Debug)]
 pub(super) struct Turn {
+    /// False: the tick is the regulars' alone.
+    is_theirs: bool,
+    /// The next of them has his turn whatever is left.
+    owes_one: bool,
     left: usize,
     /// Known once the first of them comes: most ticks have none, and need no clock.
     end_ns: Option<u64>,
@@ -132,14 +138,26 @@ impl Turn {
     /// For what must not wait.
     pub(super) fn endless() -> Self {
         Self {
+            is_theirs: true,
+            owes_one: false,
             left: usize::MAX,
             end_ns: Some(u64::MAX),
         }
     }
 
+    /// Before newcomers have what is left: one of them is let in even if nothing is. Those who send
+    /// without end take whole turns, tick for tick, and would keep the door shut.
+    pub(super) fn leave_one(&mut self) {
+        self.owes_one = self.is_theirs;
+    }
+
     /// Whether the next of them is handled in this tick: if it is theirs at all, one is.
     #[inline]
     pub(super) fn goes_on(&mut self) -> bool {
+        if std::mem::take(&mut self.owes_one) {
+            self.left = self.left.saturating_sub(1);
+            return true;
+        }
         if self.left == 0 {
             return false;
         }
@@ -204,6 +222,24 @@ mod tests {
         }
         regulars.begin_tick(now_ns + REGULARS_NS);
         assert!(regulars.is_first(Standing::Unknown, now_ns + REGULARS_NS));
+    }
+
+    /// Goal: those who take all their turns leave one to newcomers, and in the regulars' own tick nobody
+    /// has any.
+    #[test]
+    fn newcomers_have_a_turn_of_their_own() {
+        let mut regulars = Regulars::default();
+        let now_ns = monotonic_ns();
+        regulars.is_first(Standing::Regular, now_ns);
+        for round in 0..4 {
+            regulars.begin_tick(now_ns);
+            regulars.is_first(Standing::Regular, now_ns);
+            let mut turn = regulars.turn_of_others();
+            while turn.goes_on() {}
+            turn.leave_one();
+            assert_eq!(turn.goes_on(), round % 2 == 1, "{round}");
+            assert!(!turn.goes_on());
+        }
     }
 
     /// Goal: of two ticks in a row with a regular's request, the first is theirs alone, so that its
