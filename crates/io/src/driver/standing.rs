@@ -114,8 +114,7 @@ impl Regulars {
         self.had_last_tick = self.were_served && !self.had_last_tick;
         let is_theirs = !self.had_last_tick;
         Turn {
-            is_theirs,
-            owes_one: false,
+            owes_newcomer: is_theirs,
             left: if is_theirs { TURN_OF_OTHERS_EVENTS } else { 0 },
             end_ns: None,
         }
@@ -125,10 +124,8 @@ impl Regulars {
 /// What the others have of one tick.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// False: the tick is the regulars' alone.
-    is_theirs: bool,
-    /// The next of them has his turn whatever is left.
-    owes_one: bool,
+    /// A newcomer is let in whatever is left.
+    owes_newcomer: bool,
     left: usize,
     /// Known once the first of them comes: most ticks have none, and need no clock.
     end_ns: Option<u64>,
@@ -138,26 +135,26 @@ impl Turn {
     /// For what must not wait.
     pub(super) fn endless() -> Self {
         Self {
-            is_theirs: true,
-            owes_one: false,
+            owes_newcomer: false,
             left: usize::MAX,
             end_ns: Some(u64::MAX),
         }
     }
 
-    /// Before newcomers have what is left: one of them is let in even if nothing is. Those who send
-    /// without end take whole turns, tick for tick, and would keep the door shut.
-    pub(super) fn leave_one(&mut self) {
-        self.owes_one = self.is_theirs;
+    /// Whether the next newcomer is let in: one is in each turn, and more if something is left. Those who
+    /// send without end take whole turns, tick for tick, and would keep the door shut.
+    #[inline]
+    pub(super) fn lets_in(&mut self) -> bool {
+        if std::mem::take(&mut self.owes_newcomer) {
+            self.left = self.left.saturating_sub(1);
+            return true;
+        }
+        self.goes_on()
     }
 
     /// Whether the next of them is handled in this tick: if it is theirs at all, one is.
     #[inline]
     pub(super) fn goes_on(&mut self) -> bool {
-        if std::mem::take(&mut self.owes_one) {
-            self.left = self.left.saturating_sub(1);
-            return true;
-        }
         if self.left == 0 {
             return false;
         }
@@ -224,6 +221,13 @@ mod tests {
         assert!(regulars.is_first(Standing::Unknown, now_ns + REGULARS_NS));
     }
 
+    /// What the others have of a tick in which a regular asks.
+    fn turn_beside_a_regular(regulars: &mut Regulars, now_ns: u64) -> Turn {
+        regulars.begin_tick(now_ns);
+        regulars.is_first(Standing::Regular, now_ns);
+        regulars.turn_of_others()
+    }
+
     /// Goal: those who take all their turns leave one to newcomers, and in the regulars' own tick nobody
     /// has any.
     #[test]
@@ -232,13 +236,10 @@ mod tests {
         let now_ns = monotonic_ns();
         regulars.is_first(Standing::Regular, now_ns);
         for round in 0..4 {
-            regulars.begin_tick(now_ns);
-            regulars.is_first(Standing::Regular, now_ns);
-            let mut turn = regulars.turn_of_others();
+            let mut turn = turn_beside_a_regular(&mut regulars, now_ns);
             while turn.goes_on() {}
-            turn.leave_one();
-            assert_eq!(turn.goes_on(), round % 2 == 1, "{round}");
-            assert!(!turn.goes_on());
+            assert_eq!(turn.lets_in(), round % 2 == 1, "{round}");
+            assert!(!turn.lets_in());
         }
     }
 
@@ -250,9 +251,7 @@ mod tests {
         let now_ns = monotonic_ns();
         regulars.is_first(Standing::Regular, now_ns);
         for round in 0..4 {
-            regulars.begin_tick(now_ns);
-            regulars.is_first(Standing::Regular, now_ns);
-            let mut turn = regulars.turn_of_others();
+            let mut turn = turn_beside_a_regular(&mut regulars, now_ns);
             assert_eq!(turn.goes_on(), round % 2 == 1, "{round}");
         }
         regulars.begin_tick(now_ns);

@@ -264,7 +264,6 @@ impl UringDriver {
         self.completions = completions;
         let mut turn = self.regulars.turn_of_others();
         self.deliver_held(&mut turn, pools, handler);
-        turn.leave_one();
         self.take_in_accepted(&mut turn, pools, handler);
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);

@@ -1,8 +1,8 @@
 //! Who gets in while others send without end.
 
-use crate::harness::{Pond, Seen, echo, received_len};
+use crate::harness::{Pond, Seen};
 use crate::world::World;
-use millpond_io::{Driver, Event, ShardPools};
+use millpond_io::Driver;
 use std::io::Write;
 
 /// Sixteen that sent without end beside a regular had every turn that regulars leave to others, so the
@@ -37,15 +37,7 @@ pub(crate) fn floods_leave_the_door_open<W: World>(world: &W) {
         if round > 2 && newcomers.len() < NEWCOMERS {
             newcomers.push(world.connect(&address).unwrap());
         }
-        pond.seen.clear();
-        peer.write_all(b"hello").unwrap();
-        let answer = |driver: &mut W::Driver, pools: &mut ShardPools, event: &Event<'_>| {
-            if matches!(event, Event::Received { socket, .. } if *socket == regular) {
-                echo(driver, pools, event);
-            }
-        };
-        pond.run_with(answer, |seen, _| received_len(seen, regular) == 5);
-        pond.peer_receives(&mut peer, 5);
+        pond.answers(&mut peer, regular);
         let is_new = |seen: &&Seen| matches!(seen, Seen::Accepted(_));
         let_in += pond.seen.iter().filter(is_new).count();
         if let_in == NEWCOMERS {

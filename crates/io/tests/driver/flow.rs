@@ -4,7 +4,6 @@ use crate::harness::{
     Pond, Reader, Seen, Sender, buffer, echo, pattern, received_bytes, received_len,
 };
 use crate::world::{Remote, World};
-use millpond_io::ShardPools;
 use millpond_io::{Address, Driver, Event, ListenOptions, Listener, Peer, SendOutcome};
 use std::io::{Read, Write};
 
@@ -452,15 +451,7 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
             "{received:?} {:?}",
             pond.driver.counters()
         );
-        pond.seen.clear();
-        peer.write_all(b"hello").unwrap();
-        let answer = |driver: &mut W::Driver, pools: &mut ShardPools, event: &Event<'_>| {
-            if matches!(event, Event::Received { socket, .. } if *socket == regular) {
-                echo(driver, pools, event);
-            }
-        };
-        pond.run_with(answer, |seen, _| received_len(seen, regular) == 5);
-        pond.peer_receives(&mut peer, 5);
+        pond.answers(&mut peer, regular);
         for (count, (_, socket)) in received.iter_mut().zip(&flooders) {
             let is_its = |seen: &&Seen| matches!(seen, Seen::Received(id, _) if id == socket);
             *count += pond.seen.iter().filter(is_its).count();

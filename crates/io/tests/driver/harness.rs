@@ -6,7 +6,7 @@ use millpond_io::{
     monotonic_ns,
 };
 use millpond_mempool::{Buffer, PoolMode};
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result, Write};
 
 /// Long enough for the slowest machine; only a hanging test meets it.
 const WATCHDOG_NS: u64 = 60_000_000_000;
@@ -228,6 +228,19 @@ impl<'w, W: World> Pond<'w, W> {
         let mut reader = Reader::until(usize::MAX);
         self.run_with(|_, _, _| {}, |_, _| reader.turn(peer));
         (reader.got, reader.end.unwrap())
+    }
+
+    /// A regular asks, and is answered whatever others send meanwhile, who are not. Seen is that alone.
+    pub(crate) fn answers(&mut self, peer: &mut W::Remote, regular: SocketId) {
+        self.seen.clear();
+        peer.write_all(b"hello").unwrap();
+        let answer = |driver: &mut W::Driver, pools: &mut ShardPools, event: &Event<'_>| {
+            if matches!(event, Event::Received { socket, .. } if *socket == regular) {
+                echo(driver, pools, event);
+            }
+        };
+        self.run_with(answer, |seen, _| received_len(seen, regular) == 5);
+        self.peer_receives(peer, 5);
     }
 
     fn tail(&self) -> Vec<String> {

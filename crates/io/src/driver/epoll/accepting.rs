@@ -89,7 +89,7 @@ impl EpollDriver {
             let Some(accepting) = &self.accepting else {
                 return;
             };
-            if !turn.goes_on() {
+            if !turn.lets_in() {
                 return;
             }
             self.counters.accepts += 1;

@@ -87,7 +87,6 @@ impl EpollDriver {
         }
         self.io_buffer = io_buffer;
         if is_listener_ready {
-            turn.leave_one();
             self.accept_waiting(&mut turn, pools, handler);
         }
         lacks_memory

@@ -127,7 +127,7 @@ impl UringDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        while !self.accepted.is_empty() && (turn.goes_on() || self.takes_last_connections()) {
+        while !self.accepted.is_empty() && (turn.lets_in() || self.takes_last_connections()) {
             if let Some(fd) = self.accepted.pop_front() {
                 self.take_in(fd, pools, handler);
             }
