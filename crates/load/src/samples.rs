@@ -1,23 +1,30 @@
-//! Single requests, for who wants a row of each: ab's `-g`.
+//! Single requests, for who wants a row of each: `--print requests`, ab's `-g`.
 //!
-//! On the path, only if asked for: `session` shows each answer here. Absent on purpose: keeping all
-//! of an endless run. What comes when the room is full is counted.
+//! On the path, only if asked for: `session` shows each answer here, and `worker` the kernel's stamp
+//! of those that have one. Absent on purpose: keeping all of an endless run. What comes when the room
+//! is full is counted.
 use crate::listener::Answered;
+use crate::outcome::InFlight;
 
-/// Requests that are kept at most by all threads together: some 100 MB.
+/// Requests that are kept at most by all threads together: some 200 MB.
 pub const SAMPLES_MAX: usize = 4_000_000;
 
 /// A request that was answered rightly.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestSample {
-    /// When it was written, or its connection asked for if that was for it.
-    pub started_ns: u64,
-    /// How long connecting took, if the connection was opened for it; else 0.
-    pub connect_us: u32,
+    /// When it was written.
+    pub written_ns: u64,
+    /// From when it was meant to be written until it was.
+    pub slip_ns: u64,
+    /// How long connecting took, if the connection was opened for it; else 0. It came before the
+    /// write.
+    pub connect_ns: u64,
     /// From the write to the head of the answer.
-    pub waiting_us: u32,
-    /// Connecting and all that followed, to the last byte.
-    pub total_us: u32,
+    pub waiting_ns: u64,
+    /// From the write to the last byte.
+    pub service_ns: u64,
+    /// From the write to the last byte's arrival in the kernel, if that was stamped.
+    pub kernel_service_ns: Option<u64>,
 }
 
 /// Those of some threads.
@@ -48,15 +55,26 @@ impl Samples {
             self.dropped += 1;
             return;
         }
-        // An hour and more is shown as that.
-        let us = |span_ns: u64| u32::try_from(span_ns / 1_000).unwrap_or(u32::MAX);
-        let service_ns = answered.now_ns - request.written_ns;
+        let written_ns = request.written_ns;
         self.kept.push(RequestSample {
-            started_ns: request.written_ns.saturating_sub(answered.connect_ns),
-            connect_us: us(answered.connect_ns),
-            waiting_us: us(answered.head_ns.saturating_sub(request.written_ns)),
-            total_us: us(answered.connect_ns + service_ns),
+            written_ns,
+            slip_ns: written_ns.saturating_sub(request.intended_ns),
+            connect_ns: answered.connect_ns,
+            waiting_ns: answered.head_ns.saturating_sub(written_ns),
+            service_ns: answered.now_ns - written_ns,
+            kernel_service_ns: None,
         });
+    }
+
+    /// The last one that was answered was stamped by the kernel.
+    pub(crate) fn stamped(&mut self, request: &InFlight, kernel_service_ns: u64) {
+        // Without room it is not the last one kept.
+        if let Some(last) = self.kept.last_mut()
+            && last.written_ns == request.written_ns
+            && self.dropped == 0
+        {
+            last.kernel_service_ns = Some(kernel_service_ns);
+        }
     }
 
     /// Adds those of another thread.
@@ -69,19 +87,19 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::InFlight;
 
-    /// Goal: the parts of a request are told apart, only right ones that count are kept, and the
-    /// room is kept to.
+    /// Goal: the parts of a request are told apart, only right ones that count are kept, the stamp is
+    /// that of the last one, and the room is kept to.
     #[test]
     fn requests_become_rows() {
         let mut samples = Samples::new(2);
+        let request = InFlight {
+            intended_ns: 4_980_000,
+            written_ns: 5_000_000,
+            ..InFlight::default()
+        };
         let mut answer = |counted, is_right, connect_ns| {
-            let request = InFlight {
-                written_ns: 5_000_000,
-                counted,
-                ..InFlight::default()
-            };
+            let request = InFlight { counted, ..request };
             samples.answered(&Answered {
                 request: &request,
                 status: 200,
@@ -91,22 +109,24 @@ mod tests {
                 now_ns: 5_900_000,
                 next_written_ns: None,
             });
+            samples.stamped(&request, 880_000 + connect_ns);
         };
         answer(false, true, 0);
         answer(true, false, 0);
         answer(true, true, 100_000);
         answer(true, true, 0);
-        answer(true, true, 0);
+        answer(true, true, 500_000);
         let first = RequestSample {
-            started_ns: 4_900_000,
-            connect_us: 100,
-            waiting_us: 300,
-            total_us: 1_000,
+            written_ns: 5_000_000,
+            slip_ns: 20_000,
+            connect_ns: 100_000,
+            waiting_ns: 300_000,
+            service_ns: 900_000,
+            kernel_service_ns: Some(980_000),
         };
         let second = RequestSample {
-            started_ns: 5_000_000,
-            connect_us: 0,
-            total_us: 900,
+            connect_ns: 0,
+            kernel_service_ns: Some(880_000),
             ..first
         };
         assert_eq!(

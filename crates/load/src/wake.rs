@@ -27,11 +27,14 @@ pub(crate) struct WakeDelays {
 }
 
 impl WakeDelays {
-    /// A right answer to `request` was stamped by the kernel and taken in at `awake_ns`.
-    pub(crate) fn record(&mut self, request: &InFlight, stamp_ns: u64, awake_ns: u64) {
+    /// A right answer to `request` was stamped by the kernel and taken in at `awake_ns`; its kernel
+    /// service time in nanoseconds.
+    pub(crate) fn record(&mut self, request: &InFlight, stamp_ns: u64, awake_ns: u64) -> u64 {
         let stamp_ns = stamp_ns.clamp(request.written_ns, awake_ns.max(request.written_ns));
-        self.kernel_service.record(stamp_ns - request.written_ns);
+        let kernel_service_ns = stamp_ns - request.written_ns;
+        self.kernel_service.record(kernel_service_ns);
         self.delay.record(awake_ns.saturating_sub(stamp_ns));
+        kernel_service_ns
     }
 
     /// Adds what another thread saw.

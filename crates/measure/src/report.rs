@@ -12,6 +12,7 @@ pub mod spectrum;
 pub mod csv;
 pub mod ab;
 pub mod ab_requests;
+pub mod requests;
 pub mod hlog;
 pub mod curve;
 

@@ -81,7 +81,7 @@ impl MergeFlags {
     fn run(self) -> Result<Exit, Failure> {
         if self.print.samples_max() > 0 {
             return Err(Failure::usage(
-                "records hold no single requests: ab-tsv (-g) is written by the run itself",
+                "records hold no single requests: requests and ab-tsv (-g) are written by the run itself",
             ));
         }
         let reports = self.files.iter().map(|file| read(file));

@@ -10,16 +10,16 @@ use crate::output::{self, JsonFile};
 use clap::Args;
 use millpond_load::{LoadRecord, RequestSample, SAMPLES_MAX};
 use millpond_measure::record::LoadReport;
-use millpond_measure::report::{ab, ab_requests, csv, hlog, html, spectrum, wrk, wrk2};
+use millpond_measure::report::{ab, ab_requests, csv, hlog, html, requests, spectrum, wrk, wrk2};
 
 /// The flags of what is printed and written.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct PrintFlags {
     /// What to print, or to write to FILE; may be given several times: wrk, wrk2, ab, ab-csv, ab-tsv,
-    /// json, csv, hgrm (percentiles for HdrHistogram's plotter), v2 (its compressed histograms), and while the run
-    /// goes on ndjson (a line each second) and hlog (HdrHistogram's interval log) [default: wrk, or
-    /// wrk2 with --u_latency]
+    /// json, csv, requests (a line each), hgrm (percentiles for HdrHistogram's plotter), v2 (its
+    /// compressed histograms), and while the run goes on ndjson (a line each second) and hlog
+    /// (HdrHistogram's interval log) [default: wrk, or wrk2 with --u_latency]
     #[arg(long, value_name = "FORMAT[=FILE]", value_parser = Print::parse)]
     print: Vec<Print>,
     /// Print the whole spectrum of latencies
@@ -44,7 +44,7 @@ pub(super) struct PrintFlags {
 }
 
 /// The formats.
-const NAMES: &str = "wrk, wrk2, ab, ab-csv, ab-tsv, json, csv, hgrm, v2, ndjson or hlog";
+const NAMES: &str = "wrk, wrk2, ab, ab-csv, ab-tsv, json, csv, requests, hgrm, v2, ndjson or hlog";
 
 /// One output.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -67,6 +67,8 @@ enum Format {
     AbCsv,
     /// ab's table of requests.
     AbTsv,
+    /// A row of each request.
+    Requests,
     /// Compressed histograms.
     V2,
     /// What grows with the run.
@@ -88,6 +90,7 @@ impl Print {
             "ab" => Format::Ab,
             "ab-csv" => Format::AbCsv,
             "ab-tsv" => Format::AbTsv,
+            "requests" => Format::Requests,
             "v2" => Format::V2,
             "ndjson" => Format::Stream(Form::Ndjson),
             "hlog" => Format::Stream(Form::Hlog),
@@ -128,8 +131,12 @@ impl PrintFlags {
     /// How many requests have to be kept one by one.
     pub(super) fn samples_max(&self) -> usize {
         let outputs = self.outputs();
-        let wants_them = outputs.iter().any(|one| one.format == Format::AbTsv);
-        if wants_them { SAMPLES_MAX } else { 0 }
+        let wants_them = |one: &Print| matches!(one.format, Format::AbTsv | Format::Requests);
+        if outputs.iter().any(wants_them) {
+            SAMPLES_MAX
+        } else {
+            0
+        }
     }
 
     /// Where `--json` wants a record.
@@ -229,16 +236,8 @@ impl PrintFlags {
             Format::Hgrm => spectrum::text(latency),
             Format::Ab => ab::text(run.report, &ab_times(run.record)),
             Format::AbCsv => ab::csv(&run.record.total),
-            Format::AbTsv => {
-                let samples = &run.record.samples;
-                if samples.dropped > 0 {
-                    output::note(format!(
-                        "{} requests beyond the first {SAMPLES_MAX} are not in ab's table",
-                        samples.dropped
-                    ));
-                }
-                ab_requests::text(samples.kept.iter().map(row_of).collect())
-            }
+            Format::AbTsv => ab_requests::text(kept(run.record).iter().map(ab_row_of).collect()),
+            Format::Requests => requests::text(kept(run.record).iter().map(row_of).collect()),
             Format::V2 => {
                 let clocks = [response, service, slip];
                 hlog::compressed(run.report, clocks).map_err(Failure::failed)?
@@ -247,12 +246,37 @@ impl PrintFlags {
     }
 }
 
-fn row_of(sample: &RequestSample) -> ab_requests::Row {
+/// The single requests; says how many are missing.
+fn kept(record: &LoadRecord) -> &[RequestSample] {
+    let samples = &record.samples;
+    if samples.dropped > 0 {
+        output::note(format!(
+            "{} requests beyond the first {SAMPLES_MAX} are not in the table of requests",
+            samples.dropped
+        ));
+    }
+    &samples.kept
+}
+
+/// ab's clock begins with connecting, if that was for this request.
+fn ab_row_of(sample: &RequestSample) -> ab_requests::Row {
+    let started_ns = sample.written_ns.saturating_sub(sample.connect_ns);
     ab_requests::Row {
-        started_unix_s: sample.started_ns / 1_000_000_000,
-        connect_us: sample.connect_us.into(),
-        waiting_us: sample.waiting_us.into(),
-        total_us: sample.total_us.into(),
+        started_unix_s: started_ns / 1_000_000_000,
+        connect_us: sample.connect_ns / 1_000,
+        waiting_us: sample.waiting_ns / 1_000,
+        total_us: (sample.connect_ns + sample.service_ns) / 1_000,
+    }
+}
+
+fn row_of(sample: &RequestSample) -> requests::Row {
+    requests::Row {
+        written_unix_ns: sample.written_ns,
+        slip_ns: sample.slip_ns,
+        connect_ns: sample.connect_ns,
+        waiting_ns: sample.waiting_ns,
+        service_ns: sample.service_ns,
+        kernel_service_ns: sample.kernel_service_ns,
     }
 }
 

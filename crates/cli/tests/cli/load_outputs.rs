@@ -363,6 +363,42 @@ fn a_terminal_gets_the_live_view() {
     );
 }
 
+/// Goal: a line for each request in the order of writing, whose parts fit in one another; at a rate
+/// slip is told, and the kernel's service time of some.
+#[test]
+fn each_request_has_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = Server::start(&["plaintext"]);
+    let flags = ["-n", "50", "-R", "200", "--driver", "epoll"];
+    load(
+        &server,
+        at,
+        &[&flags[..], &["--print", "requests=rows.csv"]].concat(),
+    );
+    let rows = text(at, "rows.csv");
+    let mut lines = rows.lines();
+    let names = "written_unix_ns,slip_ns,connect_ns,waiting_ns,service_ns,kernel_service_ns";
+    assert_eq!(lines.next(), Some(names));
+    let rows: Vec<Vec<Option<u64>>> = lines
+        .map(|line| line.split(',').map(|field| field.parse().ok()).collect())
+        .collect();
+    assert_eq!(rows.len(), 50);
+    assert!(rows.is_sorted_by_key(|row| row[0]));
+    for row in &rows {
+        let [_, Some(_), Some(_), waiting, service, kernel] = row[..] else {
+            panic!("{row:?}");
+        };
+        assert!(waiting.is_some() && waiting <= service, "{row:?}");
+        assert!(kernel <= service, "{row:?}");
+    }
+    assert!(rows.iter().any(|row| row[5].is_some()));
+    let since_ns = rows[49][0].unwrap() - rows[0][0].unwrap();
+    let slip_ns: u64 = rows.iter().filter_map(|row| row[1]).sum();
+    // 49 intervals of 5 ms, from the first one's own slip on.
+    assert!(since_ns + slip_ns >= 245_000_000, "{since_ns} {slip_ns}");
+}
+
 /// Goal: ab's files by ab's letters: a line for each request, the fastest first, and the table of
 /// percentages; both say the same of the slowest.
 #[test]

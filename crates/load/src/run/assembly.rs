@@ -131,8 +131,8 @@ pub(super) fn samples_of(
     parts.for_each(|part| all.append(part));
     let start_ns = shared.schedule.get().map_or(0, Schedule::start_ns);
     for sample in &mut all.kept {
-        let since_ns = sample.started_ns.cast_signed() - start_ns.cast_signed();
-        sample.started_ns = started_unix_ns.saturating_add_signed(since_ns);
+        let since_ns = sample.written_ns.cast_signed() - start_ns.cast_signed();
+        sample.written_ns = started_unix_ns.saturating_add_signed(since_ns);
     }
     all
 }

@@ -102,7 +102,10 @@ impl Worker<'_> {
         let answers = before - session.in_flight_len();
         self.in_flight -= answers;
         if let Some(stamped) = stamped {
-            stamped.note(&mut self.outcome, answers, now_ns);
+            let kernel_service_ns = stamped.note(&mut self.outcome, answers, now_ns);
+            if let (Some(samples), Some(span_ns)) = (&mut self.samples, kernel_service_ns) {
+                samples.stamped(&stamped.request, span_ns);
+            }
         }
         if let Input::Bytes(bytes) = input
             && in_window
@@ -150,12 +153,12 @@ struct Stamped {
 }
 
 impl Stamped {
-    /// The stamp is that of the last byte: of several answers, the first ones came earlier.
-    fn note(self, outcome: &mut Outcome, answers: usize, now_ns: u64) {
+    /// Its kernel service time in nanoseconds, if it is one right answer. The stamp is that of the
+    /// last byte: of several answers, the first ones came earlier.
+    fn note(&self, outcome: &mut Outcome, answers: usize, now_ns: u64) -> Option<u64> {
         let is_right = outcome.requests() == self.right_before + 1;
-        if answers == 1 && is_right && self.request.counted {
-            outcome.wake.record(&self.request, self.stamp_ns, now_ns);
-        }
+        (answers == 1 && is_right && self.request.counted)
+            .then(|| outcome.wake.record(&self.request, self.stamp_ns, now_ns))
     }
 }
 
