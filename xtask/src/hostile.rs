@@ -10,6 +10,9 @@
 //! system lets us, server and generator run at a real-time priority, so that other programs on the
 //! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
+//! A host that takes a CPU away for milliseconds decides a p99 by chance: requests under way meanwhile
+//! are left out of what is compared, and counted; see `stalls`.
+//!
 //! Judged is the time from a request's real departure to the answer's arrival by the kernel's stamp:
 //! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's
 //! doing. Nothing is omitted by it, since the well-behaved client has more connections than requests
@@ -22,6 +25,8 @@ mod payload;
 mod crowd;
 mod crowd_process;
 mod turn;
+mod exchanges;
+pub(crate) mod stalls;
 mod attack;
 pub(crate) mod subject;
 pub(crate) mod good;
@@ -35,6 +40,7 @@ use crowd_process::CrowdProcess;
 use good::{Amount, CONNECTIONS, Experience, GoodClient};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
+use stalls::Watchers;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -240,7 +246,7 @@ struct Turns<'a> {
     plan: &'a Plan,
     site: &'a Site,
     driver: &'a str,
-    before: &'a [&'a str],
+    before: Vec<&'static str>,
     /// Where the well-behaved client writes; another run of this may be under way.
     record: PathBuf,
     /// How many this process, and each of its children, may have open.
@@ -255,7 +261,7 @@ impl<'a> Turns<'a> {
         driver: &'a str,
     ) -> Result<Self, String> {
         let before = match plan.smoke {
-            true => &[],
+            true => Vec::new(),
             false => real_time(),
         };
         let record = format!("hostile-good-{}.json", std::process::id());
@@ -281,14 +287,14 @@ impl<'a> Turns<'a> {
         }
         words.extend(attack.flags);
         let cpu = self.bench.machine.server_cpu;
-        Subject::start(&self.bench.millpond, cpu, self.before, &words)
+        Subject::start(&self.bench.millpond, cpu, &self.before, &words)
     }
 
     fn good(&self, attack: &Attack) -> GoodClient<'_> {
         GoodClient {
             millpond: &self.bench.millpond,
             cpu: self.bench.machine.generator_cpu,
-            before: self.before,
+            before: &self.before,
             path: match attack.kind {
                 Kind::Plaintext => "/plaintext",
                 Kind::Files => "/",
@@ -309,6 +315,7 @@ impl<'a> Turns<'a> {
         check_good(&good.run(&subject)?)?;
         let normal = self.settled(&subject, None)?;
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        let watchers = self.watchers()?;
         for _ in 0..self.plan.pairs {
             alone.push(Turn {
                 standing: good.run(&subject)?,
@@ -321,6 +328,7 @@ impl<'a> Turns<'a> {
         for turn in alone.iter().chain(&beside) {
             check_good(&turn.standing)?;
         }
+        let stalls = watchers.finish()?;
         let after = self.settled(&subject, Some(normal))?;
         let stopped = subject.stop()?;
         if stopped != 0 {
@@ -328,10 +336,19 @@ impl<'a> Turns<'a> {
         }
         Ok(turn::summary(
             [attack.name, self.driver],
-            &alone,
-            &beside,
+            [&alone, &beside],
+            &stalls,
             [normal, after],
         ))
+    }
+
+    /// Of the machine's stalls; none where how long an answer takes is not judged.
+    fn watchers(&self) -> Result<Watchers, String> {
+        let machine = &self.bench.machine;
+        match self.plan.smoke {
+            true => Ok(Watchers::default()),
+            false => Watchers::start([machine.server_cpu, machine.generator_cpu]),
+        }
     }
 
     /// The well-behaved client beside the attack; then the attack goes on until it has met what it

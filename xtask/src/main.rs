@@ -83,6 +83,7 @@ fn main() -> ExitCode {
         ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),
         ["soak", seconds] => soak_as_told(seconds, "auto"),
         ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),
+        ["hostile-stalls"] => hostile::stalls::run_watcher(),
         ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
         ["hostile-apart", name, driver, seconds, file] => {
             hostile::run_apart(name, driver, seconds, file)

@@ -29,16 +29,21 @@ pub(super) fn descriptors_max() -> Option<u64> {
 }
 
 /// The words behind which a program is not held up by others; none where the system forbids it.
-pub(crate) fn real_time() -> &'static [&'static str] {
-    const WORDS: [&str; 3] = ["chrt", "--fifo", "20"];
-    let tried = Command::new(WORDS[0])
-        .args(&WORDS[1..])
+pub(crate) fn real_time() -> Vec<&'static str> {
+    real_time_at("20")
+}
+
+/// The same at another priority: the higher one goes first.
+pub(crate) fn real_time_at(priority: &str) -> Vec<&str> {
+    let words = vec!["chrt", "--fifo", priority];
+    let tried = Command::new(words[0])
+        .args(&words[1..])
         .arg("true")
         .stderr(Stdio::null())
         .status();
     match tried.is_ok_and(|status| status.success()) {
-        true => &WORDS,
-        false => &[],
+        true => words,
+        false => Vec::new(),
     }
 }
 

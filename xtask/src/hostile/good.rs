@@ -1,8 +1,10 @@
 //! The well-behaved client: `millpond load` at a constant rate over keep-alive connections.
 
+use super::exchanges::{self, Exchange};
 use super::subject::Subject;
 use crate::bench::command::bounded;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -31,7 +33,7 @@ pub(crate) struct GoodClient<'a> {
     pub(crate) millpond: &'a Path,
     pub(crate) cpu: usize,
     /// Words in front of the program: its priority.
-    pub(crate) before: &'a [&'a str],
+    pub(crate) before: &'a [&'static str],
     pub(crate) path: &'a str,
     pub(crate) rate_per_s: u64,
     pub(crate) amount: Amount,
@@ -45,7 +47,7 @@ pub(crate) struct GoodClient<'a> {
 }
 
 /// What it went through.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Experience {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
@@ -55,6 +57,8 @@ pub(crate) struct Experience {
     /// From when it left to when the kernel had the answer.
     pub(crate) kernel_p50_ns: f64,
     pub(crate) kernel_p99_ns: f64,
+    /// Every request that was answered.
+    pub(super) exchanges: Vec<Exchange>,
 }
 
 /// One run on its way.
@@ -94,7 +98,10 @@ impl GoodClient<'_> {
         command.args(self.before).arg(self.millpond);
         // Of the two drivers, the one to whose receives the kernel adds its stamps.
         command.args(["load", "-t", "1", "--driver", "epoll", "--timeout", "30s"]);
+        let mut exchanges = OsString::from("requests=");
+        exchanges.push(exchanges_beside(&self.record));
         command.args(words).arg("--json").arg(&self.record);
+        command.arg("--print").arg(exchanges);
         command.arg(format!("http://{}{}", subject.address, self.path));
         let record = self.record.clone();
         let complaints = complaints_beside(&record);
@@ -112,6 +119,11 @@ impl GoodClient<'_> {
     pub(crate) fn run(&self, subject: &Subject) -> Result<Experience, String> {
         self.start(subject)?.finish()
     }
+}
+
+/// Where it writes a line for each request.
+fn exchanges_beside(record: &Path) -> PathBuf {
+    record.with_extension("csv")
 }
 
 /// Where it writes what goes wrong.
@@ -157,6 +169,7 @@ impl Running {
             p99_ns: number("response_ns", "p99")?,
             kernel_p50_ns: number("kernel_service_ns", "p50")?,
             kernel_p99_ns: number("kernel_service_ns", "p99")?,
+            exchanges: exchanges::read(&exchanges_beside(&self.record))?,
         })
     }
 }

@@ -1,6 +1,8 @@
 //! What the well-behaved clients met in each turn, and what beside an attack is to that alone.
 
+use super::exchanges::{Undisturbed, undisturbed};
 use super::good::Experience;
+use super::stalls::Stall;
 use super::subject::Holdings;
 use crate::bench::figure::Figure;
 use serde_json::{Value, json};
@@ -15,15 +17,24 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    fn to_json(&self) -> Value {
+    fn to_json(&self, stalls: &[Stall]) -> Value {
         let shown = |experience: &Experience| {
             json!({ "requests": experience.requests, "errors": experience.errors,
                 "p50_ns": experience.p50_ns, "p99_ns": experience.p99_ns,
                 "kernel_service_p50_ns": experience.kernel_p50_ns,
                 "kernel_service_p99_ns": experience.kernel_p99_ns })
         };
+        let undisturbed = self.undisturbed(stalls).map(|left| {
+            json!({ "disturbed_share": left.disturbed_share, "p99_ns": left.response_p99_ns,
+                "kernel_service_p99_ns": left.kernel_p99_ns })
+        });
         let newcomers = self.newcomers.as_ref().map(shown);
-        json!({ "standing": shown(&self.standing), "newcomers": newcomers, "crowd": self.crowd })
+        json!({ "standing": shown(&self.standing), "undisturbed": undisturbed,
+            "newcomers": newcomers, "crowd": self.crowd })
+    }
+
+    fn undisturbed(&self, stalls: &[Stall]) -> Option<Undisturbed> {
+        undisturbed(&self.standing.exchanges, stalls)
     }
 }
 
@@ -37,29 +48,42 @@ fn most_mib(beside: &[Turn]) -> f64 {
 /// What the turns of one attack come to, the p99 with its target, and all of them as JSON.
 pub(super) fn summary(
     [attack, driver]: [&str; 2],
-    alone: &[Turn],
-    beside: &[Turn],
+    [alone, beside]: [&[Turn]; 2],
+    stalls: &[Stall],
     [normal, after]: [Holdings; 2],
 ) -> (Vec<Figure>, Value) {
-    let figure = |what: &str, clock: fn(&Turn) -> Option<f64>| {
+    let figure = |what: &str, clock: &dyn Fn(&Turn) -> Option<f64>| {
         let pairs = alone.iter().zip(beside);
         let ratios = pairs.filter_map(|(alone, beside)| Some(clock(beside)? / clock(alone)?));
-        let name = format!("{attack}_{driver}_{what}");
-        Figure::median(name, ratios.collect())
+        Figure::median(format!("{attack}_{driver}_{what}"), ratios.collect())
     };
-    let p99 = figure("p99_ratio", |turn| Some(turn.standing.kernel_p99_ns)).at_most(2.0);
-    let response = figure("response_p99_ratio", |turn| Some(turn.standing.p99_ns));
-    let p50 = figure("p50_ratio", |turn| Some(turn.standing.kernel_p50_ns));
-    let newcomers = figure("newcomers_p50_ratio", |turn| {
-        Some(turn.newcomers?.kernel_p50_ns)
+    let left = |turn: &Turn| turn.undisturbed(stalls);
+    let kernel = |turn: &Turn| Some(left(turn)?.kernel_p99_ns);
+    let p99 = figure("p99_ratio", &kernel).at_most(2.0);
+    let response = figure("response_p99_ratio", &|turn| {
+        Some(left(turn)?.response_p99_ns)
     });
-    let alone_ns = alone.iter().map(|turn| turn.standing.kernel_p99_ns);
+    let whole = figure("p99_ratio_with_stalls", &|turn| {
+        Some(turn.standing.kernel_p99_ns)
+    });
+    let p50 = figure("p50_ratio", &|turn| Some(turn.standing.kernel_p50_ns));
+    let newcomers = figure("newcomers_p50_ratio", &|turn| {
+        Some(turn.newcomers.as_ref()?.kernel_p50_ns)
+    });
+    let disturbed = |turns: &[Turn]| {
+        let shares = turns.iter().filter_map(left);
+        Figure::median("", shares.map(|left| left.disturbed_share).collect()).value * 100.0
+    };
     println!(
-        "{attack:<34} {driver:<6} p99 {:>8.0} us alone, ratio {:>6.2}, response {:>6.2}; p50 {:>5.2}; \
-         newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
-        Figure::median("", alone_ns.collect()).value / 1000.0,
+        "{attack:<34} {driver:<6} p99 {:>6.0} us alone, ratio {:>5.2}, response {:>5.2}; left out \
+         {:>4.1} % and {:>4.1} %, ratio with them {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers \
+         beside it, 0 errors; {:.1} MiB",
+        Figure::median("", alone.iter().filter_map(kernel).collect()).value / 1000.0,
         p99.value,
         response.value,
+        disturbed(alone),
+        disturbed(beside),
+        whole.value,
         p50.value,
         newcomers.value,
         beside
@@ -68,15 +92,19 @@ pub(super) fn summary(
             .sum::<u64>(),
         most_mib(beside),
     );
+    let shown = |turns: &[Turn]| -> Vec<Value> {
+        let shown = turns.iter().map(|turn| turn.to_json(stalls));
+        shown.collect()
+    };
     let detail = json!({
         "attack": attack,
         "driver": driver,
-        "alone": alone.iter().map(Turn::to_json).collect::<Vec<_>>(),
-        "beside": beside.iter().map(Turn::to_json).collect::<Vec<_>>(),
+        "alone": shown(alone),
+        "beside": shown(beside),
         "normal": { "resident_bytes": normal.resident_bytes, "descriptors": normal.descriptors },
         "after": { "resident_bytes": after.resident_bytes, "descriptors": after.descriptors },
     });
-    let mut figures = vec![p99, response, p50];
+    let mut figures = vec![p99, response, whole, p50];
     // There is no room for newcomers beside an attack that takes it all.
     figures.extend((!newcomers.runs.is_empty()).then_some(newcomers));
     (figures, detail)

@@ -20,7 +20,7 @@ pub(super) fn measure(bench: &Bench, target: &TargetProgram<'_>) -> Result<Vec<F
     for _ in 0..bench.plan.pairs.min(5) {
         plain.add(bench, target, &[])?;
         if !real_time.is_empty() {
-            first_in_line.add(bench, target, real_time)?;
+            first_in_line.add(bench, target, &real_time)?;
         }
     }
     let [slip_p50, slip_p99, shift, short] = plain.figures("load_r2000");

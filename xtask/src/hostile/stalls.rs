@@ -1,0 +1,185 @@
+//! When a CPU was not this machine's: the host of a virtual machine takes it away for milliseconds,
+//! and firmware does for less.
+//!
+//! Two thousand requests a second for 800 ms have their p99 at the 16th slowest: one stall of 8 ms
+//! decides it, alone or beside an attack as it happens to fall. So a watcher for each CPU, at the
+//! highest real-time priority, sleeps in short steps and notes when it woke late; nothing that runs
+//! in this machine holds it up but the kernel's own interrupts. Requests under way in a stall, or
+//! while what it left was worked off, are not compared.
+//!
+//! Absent on purpose: silence about it. How many requests were left out is recorded, alone and beside
+//! an attack: one that keeps the kernel's interrupts busy would show there. Where real-time priority
+//! is forbidden there is no watcher, and nothing is left out.
+
+use crate::bench::command::{lasting, real_time_at};
+use std::io::Read;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Above all that is measured.
+const PRIORITY: &str = "99";
+/// Between two looks.
+const STEP: Duration = Duration::from_micros(250);
+/// Waking takes a virtual machine some 100 us of its own.
+const LATE_MIN_NS: u64 = 300_000;
+
+/// A time in which a CPU did not run what was ready, in nanoseconds since the epoch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Stall {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+}
+
+impl Stall {
+    /// Whether it was in the way of what began and ended then. What waited meanwhile is worked off
+    /// in a time like its own.
+    pub(super) fn disturbs(self, start_ns: u64, end_ns: u64) -> bool {
+        let over_ns = self.end_ns + (self.end_ns - self.start_ns);
+        self.start_ns < end_ns && start_ns < over_ns
+    }
+}
+
+/// The process of a watcher: goes on until its stdin ends, then prints a line for each stall.
+pub(crate) fn run_watcher() -> Result<(), String> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_over);
+    std::thread::spawn(move || {
+        // However it ends: nobody wants to know any more.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        seen.store(true, Ordering::Relaxed);
+    });
+    for stall in watch(&is_over) {
+        println!("{} {}", stall.start_ns, stall.end_ns);
+    }
+    Ok(())
+}
+
+/// Looks until told that it is over.
+fn watch(is_over: &AtomicBool) -> Vec<Stall> {
+    let mut stalls = Vec::new();
+    let step_ns = STEP.as_nanos() as u64;
+    let mut before_ns = unix_ns();
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(STEP);
+        let now_ns = unix_ns();
+        let due_ns = before_ns + step_ns;
+        if now_ns > due_ns + LATE_MIN_NS {
+            stalls.push(Stall {
+                start_ns: due_ns,
+                end_ns: now_ns,
+            });
+        }
+        before_ns = now_ns;
+    }
+    stalls
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos() as u64
+}
+
+/// Watchers at work; dropping them ends them.
+#[derive(Default)]
+pub(super) struct Watchers {
+    running: Vec<(Child, Option<ChildStdin>)>,
+}
+
+impl Watchers {
+    /// One for each CPU; none where the system forbids it.
+    pub(super) fn start(cpus: [usize; 2]) -> Result<Self, String> {
+        let before = real_time_at(PRIORITY);
+        let mut watchers = Self::default();
+        if before.is_empty() {
+            return Ok(watchers);
+        }
+        let myself = std::env::current_exe().map_err(|error| format!("who am I: {error}"))?;
+        for cpu in cpus {
+            let mut command: Command = lasting(cpu);
+            command.args(&before).arg(&myself).arg("hostile-stalls");
+            let mut child = command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+            let stdin = child.stdin.take();
+            watchers.running.push((child, stdin));
+        }
+        Ok(watchers)
+    }
+
+    /// What they have seen of all CPUs, in no order.
+    pub(super) fn finish(mut self) -> Result<Vec<Stall>, String> {
+        let mut stalls = Vec::new();
+        for (child, stdin) in &mut self.running {
+            drop(stdin.take());
+            let mut text = String::new();
+            if let Some(stdout) = &mut child.stdout {
+                let read = stdout.read_to_string(&mut text);
+                read.map_err(|error| format!("a watcher's stalls: {error}"))?;
+            }
+            let read: Option<Vec<Stall>> = text.lines().map(parse).collect();
+            stalls.extend(read.ok_or_else(|| format!("a watcher said {text}"))?);
+        }
+        Ok(stalls)
+    }
+}
+
+fn parse(line: &str) -> Option<Stall> {
+    let (start, end) = line.split_once(' ')?;
+    let (start_ns, end_ns) = (start.parse().ok()?, end.parse().ok()?);
+    (start_ns <= end_ns).then_some(Stall { start_ns, end_ns })
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        for (child, _) in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is under way in a stall or in as long behind it is disturbed, and nothing else.
+    #[test]
+    fn a_stall_disturbs_as_long_again() {
+        let stall = Stall {
+            start_ns: 100,
+            end_ns: 110,
+        };
+        for (start_ns, end_ns, expected) in [
+            (90, 100, false),
+            (90, 101, true),
+            (103, 105, true),
+            (112, 130, true),
+            (119, 125, true),
+            (120, 125, false),
+        ] {
+            assert_eq!(
+                stall.disturbs(start_ns, end_ns),
+                expected,
+                "{start_ns} {end_ns}"
+            );
+        }
+    }
+
+    /// Goal: who is told that it is over looks no further, and lines are read as they are written.
+    #[test]
+    fn watchers_end_and_are_read() {
+        assert_eq!(watch(&AtomicBool::new(true)), []);
+        let stall = Stall {
+            start_ns: 5,
+            end_ns: 7,
+        };
+        assert_eq!(parse("5 7"), Some(stall));
+        for line in ["", "5", "7 5", "a 7"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+}
