@@ -171,20 +171,24 @@ pub(crate) fn encode_chunk(
     Ok(())
 }
 
+/// How long the lines of these fields are.
+pub(crate) fn fields_bytes<'t>(fields: impl Iterator<Item = (&'t [u8], &'t [u8])>) -> usize {
+    fields
+        .map(|(name, value)| name.len() + value.len() + 4)
+        .sum()
+}
+
 /// Appends the end of a chunked body. On failure nothing was appended.
-pub(crate) fn encode_last_chunk(
+pub(crate) fn encode_last_chunk<'t>(
     output: &mut Buffer,
     blocks: &BlockPool,
-    trailers: &[(&str, &[u8])],
+    trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
 ) -> Result<(), PoolError> {
-    let fields = trailers.iter();
-    let fields_bytes: usize = fields
-        .map(|(name, value)| name.len() + value.len() + 4)
-        .sum();
-    output.reserve(blocks, fields_bytes + CHUNK_FRAMING_BYTES_MAX)?;
+    let room_bytes = fields_bytes(trailers.clone()) + CHUNK_FRAMING_BYTES_MAX;
+    output.reserve(blocks, room_bytes)?;
     output.append_within_capacity(b"0\r\n");
     for (name, value) in trailers {
-        append_field(output, name.as_bytes(), value);
+        append_field(output, name, value);
     }
     output.append_within_capacity(LINE_END);
     Ok(())

@@ -25,6 +25,7 @@ mod request_head;
 mod known_request;
 mod response_head;
 mod known_answer;
+mod trailers;
 mod key;
 mod proxied;
 mod service;

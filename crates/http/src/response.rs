@@ -209,6 +209,18 @@ impl Response<'_> {
 
     /// Ends the body, with fields behind it. They are left out where it is not chunked.
     pub fn finish_with(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), WriteError> {
+        self.finish_passing(
+            trailers
+                .iter()
+                .map(|&(name, value)| (name.as_bytes(), value)),
+        )
+    }
+
+    /// The same with fields that were received, and checked.
+    pub(crate) fn finish_passing<'t>(
+        &mut self,
+        trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
+    ) -> Result<(), WriteError> {
         match self.outgoing {
             Outgoing::Length { remaining_bytes: 0 }
             | Outgoing::UntilClose

@@ -151,7 +151,7 @@ impl Service for InParts {
         match event {
             StreamEvent::Body(bytes) if context.state == u64::MAX => response.write(bytes).unwrap(),
             StreamEvent::BodyEnd { .. } if context.state == u64::MAX => {
-                response.finish().unwrap();
+                response.finish_with(&[("X-Sum", b"7")]).unwrap();
                 return Flow::Done;
             }
             StreamEvent::Body(bytes) => context.state += bytes.len() as u64,

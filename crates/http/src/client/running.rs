@@ -5,7 +5,7 @@ use super::exchange::{
 };
 use super::shard_client::{ExchangeWriteError, outgoing_of};
 use crate::body::BodyDecoder;
-use crate::encode::{encode_chunk, encode_last_chunk};
+use crate::encode::{encode_chunk, encode_last_chunk, fields_bytes};
 use crate::kept_input::KeptInput;
 use crate::method::Method;
 use crate::streaming::{FRAMING_BYTES, STREAM_OUTPUT_BYTES, room_bytes};
@@ -190,9 +190,9 @@ impl Exchange {
         }
     }
 
-    pub(super) fn finish(
+    pub(super) fn finish<'t>(
         &mut self,
-        trailers: &[(&str, &[u8])],
+        trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
         match self.outgoing {
@@ -201,7 +201,7 @@ impl Exchange {
                 return Err(ExchangeWriteError::Missing { left_bytes });
             }
             Outgoing::Chunked => {
-                let output = self.place_for(0);
+                let output = self.place_for(fields_bytes(trailers.clone()));
                 encode_last_chunk(self.place(output), blocks, trailers)?;
             }
             Outgoing::Raw | Outgoing::Finished => {}

@@ -234,6 +234,18 @@ impl Client {
         trailers: &[(&str, &[u8])],
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
+        let trailers = trailers.iter();
+        let trailers = trailers.map(|&(name, value)| (name.as_bytes(), value));
+        self.finish_passing(id, trailers, blocks)
+    }
+
+    /// The same with fields that were received, and checked.
+    pub(crate) fn finish_passing<'t>(
+        &self,
+        id: ExchangeId,
+        trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
+        blocks: &BlockPool,
+    ) -> Result<(), ExchangeWriteError> {
         self.go_on(id, |exchange| exchange.finish(trailers, blocks))
     }
 

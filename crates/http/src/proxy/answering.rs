@@ -64,18 +64,19 @@ impl Proxy {
         let is_there = completions.proceed(proxied.token, |response, _pools| {
             let is_switch = answer.status().code() == 101;
             let written = match is_switch {
-                true => forward_switch(response, answer),
+                true => forward_switch(response, answer).map(|()| false),
                 false => known_answers.forward(response, answer),
             };
             match written {
-                Ok(()) if is_switch => {
+                Ok(_) if is_switch => {
                     proxied.body_state = BodyState::Passing;
                     proxied.is_answering = true;
                     Flow::Stream(proxied.wants())
                 }
-                Ok(()) => {
+                Ok(passes_trailers) => {
                     proxied.is_answering = true;
                     proxied.is_answered = !response.outgoing.is_open();
+                    proxied.passes_answer_trailers = passes_trailers;
                     has_room = has_room_for_part(response.output);
                     match proxied.is_answered {
                         true => Flow::Done,
@@ -126,7 +127,7 @@ impl Proxy {
         let mut refused = None;
         let is_there = completions.proceed(token, |response, _pools| {
             match known_answers.forward(response, answer) {
-                Ok(()) => {
+                Ok(_) => {
                     // Without memory for it the answer is cut, so that the client sees it.
                     let _ = response.write(body);
                 }
@@ -226,16 +227,21 @@ impl Proxy {
     pub(super) fn take_end(
         &mut self,
         handle: Handle<Proxied>,
+        trailer: &[u8],
         report: &ExchangeReport,
         completions: &mut Completions<'_>,
     ) {
         let Some(proxied) = self.requests.remove(handle) else {
             return;
         };
+        let trailers = &mut self.trailers;
         if !proxied.is_answered {
             completions.proceed(proxied.token, |response, _pools| {
                 // A tunnel has no end of its own: the connection closes.
-                let _ = response.finish();
+                let _ = match proxied.passes_answer_trailers && !trailer.is_empty() {
+                    true => response.finish_passing(trailers.passing(trailer)),
+                    false => response.finish(),
+                };
                 Flow::Done
             });
         }

@@ -29,12 +29,16 @@ pub(super) enum FieldRule {
     ForwardedOther,
     MaxForwards,
     Date,
+    /// What the sender takes: chunks anyway, and perhaps trailers.
+    Te,
+    /// Which fields will follow the body.
+    Trailer,
 }
 
 /// Field names are the same without regard to case, and to `_` for `-`. The length is known where it
 /// is compiled, so that all bytes are compared at once.
 #[inline]
-fn is<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
+pub(super) fn is<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
     let Ok(name) = <&[u8; LENGTH]>::try_from(name) else {
         return false;
     };
@@ -49,7 +53,7 @@ fn is<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
     differing == 0
 }
 
-fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
+pub(super) fn begins<const LENGTH: usize>(name: &[u8], lower_case: &[u8; LENGTH]) -> bool {
     name.get(..LENGTH)
         .is_some_and(|begin| is(begin, lower_case))
 }
@@ -59,13 +63,14 @@ impl FieldRule {
     #[inline]
     pub(super) fn of(name: &[u8]) -> Self {
         match name.len() {
-            2 if is(name, b"te") => Self::Drop,
+            2 if is(name, b"te") => Self::Te,
             3 if is(name, b"via") => Self::Via,
             4 if is(name, b"host") => Self::Host,
             4 if is(name, b"date") => Self::Date,
             5 if is(name, b"proxy") => Self::Drop,
             6 if is(name, b"expect") => Self::Drop,
-            7 if is(name, b"trailer") || is(name, b"upgrade") => Self::Drop,
+            7 if is(name, b"trailer") => Self::Trailer,
+            7 if is(name, b"upgrade") => Self::Drop,
             9 if is(name, b"forwarded") => Self::Forwarded,
             9 if is(name, b"x-real-ip") => Self::ForwardedOther,
             10 if is(name, b"connection") => Self::Connection,
@@ -92,6 +97,12 @@ impl FieldRule {
     }
 }
 
+/// Whether a value of `TE` says that trailers are welcome (RFC 9110 10.1.4).
+pub(super) fn welcomes_trailers(value: &[u8]) -> bool {
+    let mut options = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    options.any(|option| is(option, b"trailers"))
+}
+
 /// Options of `Connection` that are looked at; nobody has use for more.
 const OPTIONS_MAX: usize = 16;
 
@@ -102,6 +113,8 @@ pub(super) struct Nominated<'h> {
     fields: &'h HeadFields,
     count: usize,
     pub(super) has_upgrade: bool,
+    /// It names others than those that every message has to name.
+    pub(super) has_fields: bool,
 }
 
 /// More options than any sender has use for: each costs a look at every field.
@@ -115,6 +128,7 @@ impl<'h> Nominated<'h> {
             fields,
             count: 0,
             has_upgrade: false,
+            has_fields: false,
         };
         for field in fields.spans() {
             if is(field.name.of(head), b"connection") {
@@ -127,7 +141,9 @@ impl<'h> Nominated<'h> {
     #[cold]
     fn add(&mut self, value: &[u8]) -> Result<(), TooManyOptions> {
         for option in options(value) {
-            self.has_upgrade |= is(option, b"upgrade");
+            let is_upgrade = is(option, b"upgrade");
+            self.has_upgrade |= is_upgrade;
+            self.has_fields |= !is_upgrade && !is(option, b"te");
             self.count += 1;
         }
         match self.count > OPTIONS_MAX {
@@ -171,8 +187,6 @@ mod tests {
     #[test]
     fn rules_know_every_spelling() {
         for name in [
-            "TE",
-            "Trailer",
             "Upgrade",
             "Keep-Alive",
             "keep_alive",
@@ -194,6 +208,8 @@ mod tests {
             ("x_real-ip", FieldRule::ForwardedOther),
             ("vIA", FieldRule::Via),
             ("connection", FieldRule::Connection),
+            ("te", FieldRule::Te),
+            ("TRAILER", FieldRule::Trailer),
         ] {
             assert_eq!(FieldRule::of(name.as_bytes()), rule, "{name}");
         }
@@ -207,6 +223,20 @@ mod tests {
             "ETag",
         ] {
             assert_eq!(FieldRule::of(name.as_bytes()), FieldRule::PassOn, "{name}");
+        }
+    }
+
+    /// Goal: only the one word says it, wherever it stands in the list.
+    #[test]
+    fn trailers_are_welcome_where_te_says_so() {
+        for (value, is_welcome) in [
+            ("trailers", true),
+            ("gzip;q=0.5, Trailers ", true),
+            ("gzip", false),
+            ("trailers;q=0", false),
+            ("", false),
+        ] {
+            assert_eq!(welcomes_trailers(value.as_bytes()), is_welcome, "{value}");
         }
     }
 
@@ -224,6 +254,11 @@ mod tests {
         let nominated = Nominated::of(head.as_bytes(), &found).unwrap();
         assert!(nominated.has(b"x-one") && nominated.has(b"upgrade") && nominated.has_upgrade);
         assert!(!nominated.has(b"close") && !nominated.has(b"x-two"));
+        assert!(nominated.has_fields);
+        let head = "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, upgrade, keep-alive\r\n\r\n";
+        let found = parse(head);
+        let nominated = Nominated::of(head.as_bytes(), &found).unwrap();
+        assert!(nominated.has(b"te") && !nominated.has_fields);
         let many: Vec<String> = (0..=OPTIONS_MAX).map(|n| format!("x{n}")).collect();
         let head = format!(
             "GET / HTTP/1.1\r\nHost: a\r\nConnection: {}\r\n\r\n",

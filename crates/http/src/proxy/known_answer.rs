@@ -25,6 +25,7 @@ struct AnswerKey {
 struct AnswerRest {
     manner: Manner,
     outgoing: Outgoing,
+    passes_trailers: bool,
 }
 
 /// See the module.
@@ -40,12 +41,13 @@ impl KnownAnswers {
         }
     }
 
-    /// Writes the final head of an answer. On failure nothing was written.
+    /// Writes the final head of an answer. On failure nothing was written. True: fields behind its body
+    /// may go on.
     pub(super) fn forward(
         &mut self,
         response: &mut Response<'_>,
         answer: &AnswerHead<'_>,
-    ) -> Result<(), HeadRefused> {
+    ) -> Result<bool, HeadRefused> {
         let key = AnswerKey {
             manner: response.manner,
             framing: answer.framing,
@@ -61,19 +63,20 @@ impl KnownAnswers {
             response.output.append_within_capacity(written);
             response.sent = Some(answer.status());
             (response.manner, response.outgoing) = (rest.manner, rest.outgoing);
-            return Ok(());
+            return Ok(rest.passes_trailers);
         }
         let written_from = response.output.len();
-        forward_head(response, answer)?;
+        let passes_trailers = forward_head(response, answer)?;
         if answer.value_of(b"date").is_some() {
             let rest = AnswerRest {
                 manner: response.manner,
                 outgoing: response.outgoing,
+                passes_trailers,
             };
             let written = &response.output[written_from..];
             self.memory.remember((answer.bytes, key, 0), written, rest);
         }
-        Ok(())
+        Ok(passes_trailers)
     }
 }
 
@@ -116,6 +119,7 @@ mod tests {
             "Connection: keep-alive",
             "Connection: close, x-mine",
             "X-Mine: 1",
+            "Trailer: x-sum",
         ]);
         let fields = proptest::collection::vec(field, 0..4);
         let method = select(vec![Method::Get, Method::Head]);
@@ -168,7 +172,7 @@ mod tests {
             fields: &fields,
             framing: head.framing(method),
         };
-        known.forward(&mut response, &answer).ok()?;
+        let passes_trailers = known.forward(&mut response, &answer).ok()?;
         let (sent, manner, outgoing) = (response.sent, response.manner, response.outgoing);
         let output = String::from_utf8_lossy(&output);
         // A date that was added is that of the moment.
@@ -177,7 +181,9 @@ mod tests {
             .lines()
             .filter(|line| has_date || !line.starts_with("Date: "));
         let lines: Vec<&str> = lines.collect();
-        Some(format!("{sent:?} {manner:?} {outgoing:?} {lines:?}"))
+        Some(format!(
+            "{sent:?} {manner:?} {outgoing:?} {passes_trailers} {lines:?}"
+        ))
     }
 
     proptest! {

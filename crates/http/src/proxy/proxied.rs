@@ -36,10 +36,14 @@ pub(super) struct Proxied {
     /// A body that came with the head, or was gathered.
     pub(super) body: Buffer,
     pub(super) body_state: BodyState,
-    /// Parts of the body were passed on that nobody has any more.
+    /// Parts of the body, or its end, were passed on that nobody has any more.
     pub(super) is_body_lost: bool,
     pub(super) expects_continue: bool,
     pub(super) may_upgrade: bool,
+    /// Fields behind the client's body go to the upstream.
+    pub(super) passes_trailers: bool,
+    /// Fields behind the answer's body go to the client.
+    pub(super) passes_answer_trailers: bool,
     /// The client knows of informational answers.
     pub(super) is_new_version: bool,
     pub(super) key_hash: Option<u64>,

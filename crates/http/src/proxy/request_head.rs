@@ -5,11 +5,13 @@
 //! and what the proxy adds. The framing fields are the client's (`http::client`) to add, from what was
 //! parsed, so that no reading of these bytes but ours reaches the upstream.
 //!
-//! Absent on purpose: the framing, the empty line, and any field of RFC 9110 7.6.1. Values are copied
+//! Absent on purpose: the framing, the empty line, and any field of RFC 9110 7.6.1 but `TE: trailers`,
+//! which is true of the proxy if it is of the client. Values are copied
 //! as they were checked; nothing is formatted, and room is reserved once.
 
 use super::client_peer::ClientPeer;
-use super::field_rule::{FieldRule, Nominated};
+use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
+use super::trailers::may_pass;
 use crate::head::{Framing, HeadFields, Version};
 use crate::method::Method;
 use crate::request::Request;
@@ -188,6 +190,10 @@ pub(super) fn encode_request_head(
     if request.head.expects_continue {
         writer.write_line(b"Expect", b"100-continue");
     }
+    if seen.te_trailers && request.version() == Version::Http11 && way.upgrade.is_none() {
+        writer.write_line(b"TE", b"trailers");
+        writer.write_line(b"Connection", b"TE");
+    }
     if let Some(protocol) = way.upgrade {
         writer.write_line(b"Connection", b"Upgrade");
         writer.write_line(b"Upgrade", protocol);
@@ -203,6 +209,8 @@ struct Seen {
     forwarded_for: bool,
     forwarded_proto: bool,
     forwarded_host: bool,
+    /// The client takes trailers.
+    te_trailers: bool,
 }
 
 impl Seen {
@@ -267,6 +275,7 @@ impl HeadWriter<'_> {
         way: &RequestWay<'_>,
     ) -> Seen {
         let is_trusted = way.client.is_some_and(|client| client.is_trusted);
+        let framing = request.head.framing;
         let mut seen = Seen::default();
         for field in request.fields.spans() {
             let (name, value) = (field.name.of(request.bytes), field.value.of(request.bytes));
@@ -278,6 +287,11 @@ impl HeadWriter<'_> {
                 | FieldRule::ForwardedHost
                 | FieldRule::ForwardedOther => is_trusted,
                 FieldRule::MaxForwards => way.max_forwards.is_none(),
+                FieldRule::Trailer => may_pass(framing, nominated) && !nominated.has(name),
+                FieldRule::Te => {
+                    seen.te_trailers |= welcomes_trailers(value);
+                    false
+                }
                 FieldRule::Via
                 | FieldRule::Forwarded
                 | FieldRule::ForwardedFor

@@ -4,11 +4,12 @@
 //! client's output, framed for the client's version from what was parsed, never copied as a whole.
 //! `Date` and `Server` stay the upstream's; a missing `Date` is added (RFC 9110 6.6.1).
 //!
-//! Absent on purpose: trailers, which nobody announced to this client, and the upstream's word on
-//! what becomes of the client's connection.
+//! Absent on purpose: the upstream's word on what becomes of the client's connection, and on trailers
+//! where they do not pass (see `trailers`).
 
 use super::failure::Failure;
 use super::field_rule::{FieldRule, Nominated};
+use super::trailers::may_pass;
 use crate::client::AnswerHead;
 use crate::encode::Persistence;
 use crate::head::{Framing, Version};
@@ -38,11 +39,12 @@ impl HeadRefused {
     }
 }
 
-/// Writes the final head of an answer. On failure nothing was written.
+/// Writes the final head of an answer. On failure nothing was written. True: fields behind its body may
+/// go on (see `trailers`).
 pub(super) fn forward_head(
     response: &mut Response<'_>,
     answer: &AnswerHead<'_>,
-) -> Result<(), HeadRefused> {
+) -> Result<bool, HeadRefused> {
     // More of the request's body may be to come than anybody reads behind an answer.
     response.manner = response.manner.answered();
     let status = answer.status();
@@ -67,7 +69,9 @@ pub(super) fn forward_head(
         response.manner = response.manner.closing();
     }
     let persistence = response.manner.persistence();
-    begin_head(response, answer)?;
+    let nominated = nominated(answer)?;
+    let passes_trailers = outgoing == Outgoing::Chunked && may_pass(answer.framing, &nominated);
+    begin_head(response, answer, &nominated, passes_trailers)?;
     let output = &mut *response.output;
     match length {
         // 204 may not have one (RFC 9110 8.6).
@@ -90,7 +94,7 @@ pub(super) fn forward_head(
         true => Outgoing::Bodyless,
         false => outgoing,
     };
-    Ok(())
+    Ok(passes_trailers)
 }
 
 /// Writes an informational head, for a client that knows of them. On failure nothing was written.
@@ -98,7 +102,7 @@ pub(super) fn forward_informational(
     response: &mut Response<'_>,
     answer: &AnswerHead<'_>,
 ) -> Result<(), HeadRefused> {
-    begin_head(response, answer)?;
+    begin_head(response, answer, &nominated(answer)?, false)?;
     response.output.append_within_capacity(b"\r\n");
     Ok(())
 }
@@ -109,7 +113,7 @@ pub(super) fn forward_switch(
     answer: &AnswerHead<'_>,
 ) -> Result<(), HeadRefused> {
     let protocol = answer.value_of(b"upgrade").unwrap_or(&[]);
-    begin_head(response, answer)?;
+    begin_head(response, answer, &nominated(answer)?, false)?;
     let output = &mut *response.output;
     write_line(output, b"Connection", b"Upgrade");
     // Room is there: the field was among those that were dropped.
@@ -121,10 +125,18 @@ pub(super) fn forward_switch(
     Ok(())
 }
 
+fn nominated<'h>(answer: &AnswerHead<'h>) -> Result<Nominated<'h>, HeadRefused> {
+    Nominated::of(answer.bytes, answer.fields).map_err(|_| HeadRefused::TooManyOptions)
+}
+
 /// The status line and all fields but those about the connection, in room for the whole head.
-fn begin_head(response: &mut Response<'_>, answer: &AnswerHead<'_>) -> Result<(), HeadRefused> {
+fn begin_head(
+    response: &mut Response<'_>,
+    answer: &AnswerHead<'_>,
+    nominated: &Nominated<'_>,
+    passes_trailers: bool,
+) -> Result<(), HeadRefused> {
     let (bytes, fields) = (answer.bytes, answer.fields);
-    let nominated = Nominated::of(bytes, fields).map_err(|_| HeadRefused::TooManyOptions)?;
     let bytes_max = bytes.len() + 2 * fields.len() + ADDED_BYTES_MAX;
     let reserved = response.output.reserve(response.blocks, bytes_max);
     reserved.map_err(HeadRefused::Memory)?;
@@ -138,8 +150,12 @@ fn begin_head(response: &mut Response<'_>, answer: &AnswerHead<'_>) -> Result<()
         let (name, value) = (field.name.of(bytes), field.value.of(bytes));
         let rule = FieldRule::of(name);
         has_date |= rule == FieldRule::Date;
-        let is_ours = matches!(rule, FieldRule::Drop | FieldRule::Connection);
-        if !is_ours && !nominated.has(name) {
+        let passes = match rule {
+            FieldRule::Drop | FieldRule::Connection | FieldRule::Te => false,
+            FieldRule::Trailer => passes_trailers,
+            _ => true,
+        };
+        if passes && !nominated.has(name) {
             write_line(output, name, value);
         }
     }
@@ -292,6 +308,32 @@ mod tests {
             lines[5..],
             ["Via: 1.1 millpond", "Content-Length: 0", "", ""]
         );
+    }
+
+    /// Goal: the names of trailers go where trailers go: in chunks, to those who know of them, unless
+    /// Connection names fields.
+    #[test]
+    fn trailers_are_announced_where_they_pass() {
+        for (fields, version, passes) in [
+            ("Transfer-Encoding: chunked", Version::Http11, true),
+            ("Transfer-Encoding: chunked", Version::Http10, false),
+            ("Content-Length: 5", Version::Http11, false),
+            ("Connection: close", Version::Http11, false),
+            (
+                "Connection: TE\r\nTransfer-Encoding: chunked",
+                Version::Http11,
+                true,
+            ),
+            (
+                "Connection: x-sum\r\nTransfer-Encoding: chunked",
+                Version::Http11,
+                false,
+            ),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\n{fields}\r\n\r\n");
+            let (head, _) = rewrite(text.as_bytes(), Method::Get, version).unwrap();
+            assert_eq!(head.contains("Trailer: X-Sum\r\n"), passes, "{head}");
+        }
     }
 
     proptest! {

@@ -14,18 +14,19 @@
 //! a client that takes nothing has its upstream paused. Between them lie at most a block of 32 KiB for
 //! the client, another with its driver, and what two receives brought.
 //!
-//! Absent on purpose: caching, gathering long bodies, and trailers: nobody announced them to the other
-//! side (RFC 9110 6.5.1).
+//! Absent on purpose: caching, and gathering long bodies.
 
 use super::client_peer::{ClientPeer, buffer_of};
 use super::config::{ProxyConfig, ProxyControl};
 use super::failure::{Failure, Refused};
+use super::field_rule::Nominated;
 use super::key::key_hash;
 use super::known_answer::KnownAnswers;
 use super::known_request::KnownRequests;
 use super::proxied::{BodyState, Proxied, handle_of, state_of};
 use super::request_head::RequestWay;
 use super::retry::RetryBudget;
+use super::trailers::{Trailers, may_pass};
 use super::upstreams::{Chosen, Tried, Upstreams};
 use crate::client::{Client, ClientConfig, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
 use crate::completions::Completions;
@@ -62,6 +63,7 @@ pub struct Proxy {
     peers: Vec<Option<ClientPeer>>,
     known_requests: KnownRequests,
     pub(super) known_answers: KnownAnswers,
+    pub(super) trailers: Trailers,
     /// Who waits for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
 }
@@ -98,6 +100,7 @@ impl Proxy {
             peers: Vec::new(),
             known_requests: KnownRequests::new(),
             known_answers: KnownAnswers::new(),
+            trailers: Trailers::new(limits),
             awaiting: VecDeque::new(),
         };
         proxy.configure(now_ns);
@@ -171,6 +174,8 @@ impl Proxy {
             is_body_lost: false,
             expects_continue,
             may_upgrade,
+            passes_trailers: passes_trailers(request),
+            passes_answer_trailers: false,
             is_new_version: request.version() == Version::Http11,
             key_hash: key_hash(self.upstreams.balancer().balance(), request),
             tried: Tried::default(),
@@ -262,7 +267,7 @@ impl Proxy {
     fn pass_body(
         &mut self,
         handle: Handle<Proxied>,
-        part: Option<&[u8]>,
+        part: BodyPart<'_>,
         blocks: &BlockPool,
     ) -> Result<(), Failure> {
         let Some(proxied) = self.requests.get_mut(handle) else {
@@ -271,24 +276,22 @@ impl Proxy {
         let Some((_, exchange)) = proxied.current else {
             return Err(Failure::Local);
         };
-        match part {
-            Some(part) => {
-                proxied.is_body_lost = true;
-                self.client
-                    .write(exchange, part, blocks)
-                    .map_err(|_| Failure::Local)?;
-                proxied.body_state = match self.client.room_bytes(exchange) {
-                    0 => BodyState::Blocked,
-                    _ => BodyState::Passing,
-                };
+        // An end without a body as well: another try would have nothing to end with.
+        proxied.is_body_lost = true;
+        let client = &self.client;
+        let passed = match part {
+            BodyPart::Data(part) => client.write(exchange, part, blocks),
+            BodyPart::End(trailer) if proxied.passes_trailers && !trailer.is_empty() => {
+                client.finish_passing(exchange, self.trailers.passing(trailer), blocks)
             }
-            None => {
-                proxied.body_state = BodyState::Passed;
-                self.client
-                    .finish(exchange, &[], blocks)
-                    .map_err(|_| Failure::Local)?;
-            }
-        }
+            BodyPart::End(_) => client.finish(exchange, &[], blocks),
+        };
+        passed.map_err(|_| Failure::Local)?;
+        proxied.body_state = match part {
+            BodyPart::End(_) => BodyState::Passed,
+            BodyPart::Data(_) if client.room_bytes(exchange) == 0 => BodyState::Blocked,
+            BodyPart::Data(_) => BodyState::Passing,
+        };
         Ok(())
     }
 
@@ -311,6 +314,22 @@ impl Proxy {
         }
         Flow::Done
     }
+}
+
+/// What is next of a client's body.
+#[derive(Clone, Copy)]
+enum BodyPart<'b> {
+    Data(&'b [u8]),
+    /// With its trailer section.
+    End(&'b [u8]),
+}
+
+/// Whether what is behind the body of a request goes on. Only chunked bodies cost a look at the fields.
+fn passes_trailers(request: &Request<'_>) -> bool {
+    let framing = request.head.framing;
+    framing == Framing::Chunked
+        && Nominated::of(request.bytes, request.fields)
+            .is_ok_and(|nominated| may_pass(framing, &nominated))
 }
 
 /// Whether the body of a request is passed on as it comes.
@@ -364,8 +383,12 @@ impl Service for Proxy {
     ) -> Flow {
         let handle = handle_of(context.state);
         let passed = match event {
-            StreamEvent::Body(part) => self.pass_body(handle, Some(part), &context.pools.blocks),
-            StreamEvent::BodyEnd { .. } => self.pass_body(handle, None, &context.pools.blocks),
+            StreamEvent::Body(part) => {
+                self.pass_body(handle, BodyPart::Data(part), &context.pools.blocks)
+            }
+            StreamEvent::BodyEnd { trailer } => {
+                self.pass_body(handle, BodyPart::End(trailer), &context.pools.blocks)
+            }
             StreamEvent::Room | StreamEvent::Resumed => Ok(()),
         };
         if let Err(failure) = passed {
@@ -443,7 +466,9 @@ impl Service for Proxy {
             ExchangeEvent::Whole { head, body, report } => {
                 self.take_whole(handle, (&head, body), report, completions);
             }
-            ExchangeEvent::End { report, .. } => self.take_end(handle, report, completions),
+            ExchangeEvent::End { trailer, report } => {
+                self.take_end(handle, trailer, report, completions);
+            }
             ExchangeEvent::Failed { failure, report } => {
                 self.take_failure(handle, failure, report, completions);
             }

@@ -8,8 +8,7 @@ const http = require('http');
 const log = fs.openSync(process.argv[2], 'a');
 const see = (what) => fs.writeSync(log, JSON.stringify(what) + '\n');
 
-function fieldsOf(request) {
-  const raw = request.rawHeaders;
+function fieldsOf(raw) {
   const fields = [];
   for (let at = 0; at < raw.length; at += 2) fields.push([raw[at], raw[at + 1]]);
   return fields;
@@ -21,7 +20,8 @@ const server = http.createServer({ maxHeaderSize: 128 * 1024 }, (request, respon
   request.on('end', () => {
     see({
       line: `${request.method} ${request.url} HTTP/${request.httpVersion}`,
-      fields: fieldsOf(request),
+      fields: fieldsOf(request.rawHeaders),
+      trailers: fieldsOf(request.rawTrailers),
       body: Buffer.concat(parts).toString('latin1'),
     });
     response.end('seen');

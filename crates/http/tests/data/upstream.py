@@ -19,8 +19,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         while True:
             size = int(self.rfile.readline().strip(), 16)
             if size == 0:
-                while self.rfile.readline() not in (b"\r\n", b""):
-                    pass
+                while (line := self.rfile.readline()) not in (b"\r\n", b""):
+                    name, value = line.decode("latin-1").split(":", 1)
+                    self.trailers.append([name, value.strip()])
                 return body
             body += self.rfile.read(size)
             self.rfile.readline()
@@ -33,6 +34,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self):
         coding = self.headers.get("transfer-encoding")
         length = self.headers.get("content-length")
+        self.trailers = []
         body = self.chunks() if coding else self.rfile.read(int(length or 0))
         if length and len(body) < int(length):
             self.close_connection = True
@@ -41,6 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "line": self.requestline,
             "fields": [list(field) for field in self.headers.items()],
             "body": body.decode("latin-1"),
+            "trailers": self.trailers,
             "peer": self.client_address[1],
         }
         with LOCK:

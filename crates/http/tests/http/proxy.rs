@@ -10,6 +10,7 @@ mod smuggling;
 mod answers;
 mod websocket;
 mod logging;
+mod trailers;
 
 use crate::support::{PATIENCE, TestServer, config, pool_mode};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};

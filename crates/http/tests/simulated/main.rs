@@ -19,5 +19,6 @@ mod storm;
 mod relayed;
 mod proxied;
 mod broken_off;
+mod trailers;
 mod deadlines;
 mod regressions;

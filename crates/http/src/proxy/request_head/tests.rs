@@ -113,7 +113,8 @@ fn what_is_written_at_once_is_what_the_parts_are() {
     }
 }
 
-/// Goal: framing and hop-by-hop fields are gone, those nominated too, the others stay in order.
+/// Goal: framing and hop-by-hop fields are gone, those nominated too, the others stay in order; but that
+/// trailers are welcome is said again.
 #[test]
 fn only_end_to_end_fields_pass() {
     let head = "POST /a?b HTTP/1.1\r\nAccept:x\r\nHost: h:1\r\nConnection: X-Mine, close\r\n\
@@ -125,6 +126,9 @@ fn only_end_to_end_fields_pass() {
         "Accept: x",
         "Cookie: c",
         "Via: 1.1 millpond",
+        // Said anew, for this connection.
+        "TE: trailers",
+        "Connection: TE",
     ];
     assert_eq!(lines(head, &PLAIN), expected);
 }

@@ -116,6 +116,11 @@ fn check_fields(name: &str, seen: &Value) {
     let framings = count("content-length") + count("transfer-encoding");
     assert!(framings <= 1, "{name}: {seen}");
     assert_eq!(count("upgrade"), 0, "{name}: {seen}");
+    // Behind a body there is nothing that could be taken for one of the head's.
+    for trailer in seen["trailers"].as_array().into_iter().flatten() {
+        let found = trailer[0].as_str().unwrap();
+        assert!(found.starts_with("X-Sum"), "{name}: {seen}");
+    }
 }
 
 /// Compares what a server saw with what we parsed; returns how many it served. The rest it refused.
