@@ -10,27 +10,30 @@ use crate::tally::TestTally;
 /// So many have an upper 95 % bound of 1.5 % on the deaths that lose something, if none of them does.
 pub(crate) const KILLS_DEFAULT: &str = "200";
 
-const WORDS: [&str; 9] = [
-    "test",
-    "--locked",
-    "--package",
-    "millpond-entity",
-    "--test",
-    "crash",
-    "--",
-    "--nocapture",
-    "every_history_is_one_of_a_register",
+/// The tests of each round: under load on a disk that works and on one that fails, and each call of
+/// making, opening, copying, restoring and upgrading a directory failing once.
+const TESTS: [(&str, &str); 2] = [
+    ("crash", "every_history"),
+    ("failing_disk", "every_failure"),
 ];
 
-/// Kills a server so often under load, and looks at what each left behind.
+/// Kills a server so often under load, and as often where its disk fails, and looks at what each left
+/// behind; then fails each call once.
 pub(crate) fn run(kills: &str) -> Result<(), String> {
     kills
         .parse::<u32>()
         .map_err(|_| format!("{kills} is no number of kills"))?;
-    let mut test = cargo();
-    test.args(WORDS).env("MILLPOND_CRASH_KILLS", kills);
-    if run_command(&mut test, &mut TestTally::default())? {
-        return Ok(());
+    let mut ok = true;
+    for (program, filter) in TESTS {
+        let mut test = cargo();
+        test.args(["test", "--locked", "--package", "millpond-entity"])
+            .args(["--test", program, "--", "--nocapture", filter])
+            .env("MILLPOND_CRASH_KILLS", kills)
+            .env("MILLPOND_DISK_STEP", "1");
+        ok &= run_command(&mut test, &mut TestTally::default())?;
     }
-    Err("what clients saw cannot be: the key and its history are printed above".to_owned())
+    match ok {
+        true => Ok(()),
+        false => Err("what was promised is not there: what it was is printed above".to_owned()),
+    }
 }

@@ -51,7 +51,8 @@ hostile     attacks servers beside a well-behaved client, and compares what that
 soak        mixed traffic against all servers for so many seconds (600): memory and descriptors flat,
             every answer as expected, the numbers of /metrics add up, an orderly stop
 crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
-            can be asked: is what clients were told before and after possible, key by key?
+            can be asked: is what clients were told before and after possible, key by key? As often on a
+            disk that fails and forgets; then every single call of opening, copying and restoring fails
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 

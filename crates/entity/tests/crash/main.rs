@@ -6,6 +6,11 @@
 //! killed while they recover; behind some logs a torn record is left, as a power failure leaves it. The
 //! next server is read through at once, and then loaded again. `MILLPOND_CRASH_KILLS=200` makes it as
 //! long as you like; `cargo xtask crash` does so.
+//!
+//! The same on a disk that fails (`support/disk`): a write, a sync, a rename or a creation of a file,
+//! once or from then on, anywhere from the opening of the directory to the merging of its tables. From
+//! the first refused write on none is taken, and reads go on. Behind half of the deaths the power is
+//! lost too: of every file what no sync covers is cut off or garbled.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,10 +24,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use history::{Operation, State, possible_after};
+use support::disk::{Disk, Fault};
 use support::process::ServerProcess;
 use visitor::{KEYS, Visit, Visitor, key};
 
@@ -50,6 +56,8 @@ struct Scene {
     random: fastrand::Rng,
     start: Instant,
     visitors: Vec<Visitor>,
+    /// Reads all when nobody else asks.
+    looker: Visitor,
     /// What each key may hold.
     possible: Vec<HashSet<State>>,
     tally: Tally,
@@ -60,6 +68,15 @@ struct Tally {
     kills: u32,
     kills_in_recovery: u32,
     torn_logs: u32,
+    /// Servers that met a failure of the disk.
+    failures: u32,
+    /// Those of them that ended at once.
+    refused_starts: u32,
+    /// Those that refused writes.
+    refusals: u32,
+    /// Times that unsynced bytes were lost.
+    power_losses: u32,
+    lost_bytes: u64,
     operations: u64,
     unanswered: u64,
 }
@@ -71,6 +88,7 @@ impl Scene {
             random: fastrand::Rng::with_seed(seed),
             start: Instant::now(),
             visitors: (1..=CONNECTIONS).map(|n| Visitor::new(n, seed)).collect(),
+            looker: Visitor::new(CONNECTIONS + 1, seed),
             possible: vec![HashSet::from([None]); KEYS],
             tally: Tally::default(),
         }
@@ -81,9 +99,17 @@ impl Scene {
         if self.random.u8(..5) == 0 {
             self.kill_one_in_recovery();
         }
-        let mut server = ServerProcess::start(&self.data);
-        let visit = self.visit(&server);
-        self.visitors[0].look(&visit);
+        let server = ServerProcess::start(&self.data);
+        self.live_and_die(server, false);
+        if self.random.bool() {
+            self.leave_torn_record();
+        }
+    }
+
+    /// Everybody asks until the server is killed, and what they saw is judged.
+    fn live_and_die(&mut self, mut server: ServerProcess, may_refuse: bool) -> bool {
+        let visit = self.visit(&server, may_refuse);
+        self.looker.look(&visit);
         let answers = visit.answered.load(Ordering::Relaxed) + self.random.u64(..ANSWERS_MAX);
         let pause = Duration::from_micros(self.random.u64(..3000));
         std::thread::scope(|scope| {
@@ -96,6 +122,10 @@ impl Scene {
                 std::thread::sleep(Duration::from_micros(100));
             }
             std::thread::sleep(pause);
+            if visit.is_refusing.load(Ordering::SeqCst) {
+                self.looker.look(visit);
+            }
+            assert!(server.is_running(), "the server ended by itself");
             server.kill();
         });
         assert!(
@@ -104,8 +134,49 @@ impl Scene {
         );
         self.tally.kills += 1;
         self.judge();
+        visit.is_refusing.load(Ordering::SeqCst)
+    }
+
+    /// The same on a disk that fails.
+    fn fail_one(&mut self, disk: &mut Disk) {
+        let fault = self.next_fault();
+        let server = ServerProcess::start_on(disk, Some(fault), &self.data);
+        let has_started = server.is_some();
+        let has_refused = server.is_some_and(|server| self.live_and_die(server, true));
+        let failed = disk.read_journal();
+        assert!(
+            !failed.is_empty() || (has_started && !has_refused),
+            "{fault:?}: nothing failed, and the server refuses"
+        );
+        self.tally.failures += u32::from(!failed.is_empty());
+        self.tally.refused_starts += u32::from(!has_started);
+        self.tally.refusals += u32::from(has_refused);
         if self.random.bool() {
-            self.leave_torn_record();
+            self.tally.power_losses += 1;
+            self.tally.lost_bytes += disk.lose_power(&mut self.random);
+        }
+    }
+
+    /// One that a server meets, most times: it makes so many calls of a kind.
+    fn next_fault(&mut self) -> Fault {
+        let (kind, only, number_max) = [
+            ("write", "", 200),
+            ("write", ".log", 100),
+            ("write", ".sst", 8),
+            ("write", "MANIFEST", 8),
+            ("sync", "", 120),
+            ("sync", ".log", 100),
+            ("sync", ".sst", 6),
+            ("sync", "MANIFEST", 6),
+            ("rename", "", 4),
+            ("create", "", 12),
+        ][self.random.usize(..10)];
+        Fault {
+            kind,
+            only,
+            number: self.random.u64(1..=number_max),
+            is_lasting: self.random.bool(),
+            is_full: self.random.bool(),
         }
     }
 
@@ -119,18 +190,20 @@ impl Scene {
         self.tally.kills_in_recovery += 1;
     }
 
-    fn visit(&self, server: &ServerProcess) -> Visit {
+    fn visit(&self, server: &ServerProcess, may_refuse: bool) -> Visit {
         Visit {
             address: server.address,
             start: self.start,
             answered: AtomicU64::new(0),
+            may_refuse,
+            is_refusing: AtomicBool::new(false),
         }
     }
 
     /// Whether each key's part of the history up to this death is possible.
     fn judge(&mut self) {
         let mut by_key: Vec<Vec<Operation>> = vec![Vec::new(); KEYS];
-        for visitor in &mut self.visitors {
+        for visitor in self.visitors.iter_mut().chain([&mut self.looker]) {
             for (index, operation) in visitor.seen.drain(..) {
                 self.tally.operations += 1;
                 self.tally.unanswered += u64::from(!operation.is_answered());
@@ -144,7 +217,8 @@ impl Scene {
             });
         }
         let mut tags: HashMap<&str, u64> = HashMap::new();
-        let told = self.visitors.iter().flat_map(|visitor| &visitor.tags);
+        let everybody = self.visitors.iter().chain([&self.looker]);
+        let told = everybody.flat_map(|visitor| &visitor.tags);
         for (&number, tag) in told {
             let other = *tags.entry(tag).or_insert(number);
             assert_eq!(other, number, "two puts have the tag {tag}");
@@ -192,25 +266,53 @@ fn newest_log(data: &Path) -> Option<PathBuf> {
     logs.max().map(|(_, path)| path)
 }
 
+/// How many deaths a test is long.
+fn kills() -> u32 {
+    match std::env::var("MILLPOND_CRASH_KILLS") {
+        Ok(kills) => kills.parse().expect("MILLPOND_CRASH_KILLS is a number"),
+        Err(_) => KILLS_DEFAULT,
+    }
+}
+
+impl Scene {
+    /// The last server lives on: what it holds is what all before it promised.
+    fn end(mut self) -> Tally {
+        let server = ServerProcess::start(&self.data);
+        let visit = self.visit(&server, false);
+        self.looker.look(&visit);
+        self.judge();
+        println!("every history is possible: {:?}", self.tally);
+        self.tally
+    }
+}
+
 /// Goal: whenever a server dies, nothing acknowledged is lost, nothing is torn, nothing that was once
 /// gone or replaced comes back.
 #[test]
 fn every_history_is_one_of_a_register() {
-    let kills = match std::env::var("MILLPOND_CRASH_KILLS") {
-        Ok(kills) => kills.parse().expect("MILLPOND_CRASH_KILLS is a number"),
-        Err(_) => KILLS_DEFAULT,
-    };
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let parent = tempfile::tempdir().unwrap();
     let mut scene = Scene::new(parent.path().join("data"), seed);
-    while scene.tally.kills < kills {
+    while scene.tally.kills < kills() {
         scene.kill_one();
     }
-    let server = ServerProcess::start(&scene.data);
-    let visit = scene.visit(&server);
-    scene.visitors[0].look(&visit);
-    scene.judge();
-    println!("every history is possible: {:?}", scene.tally);
-    assert!(scene.tally.unanswered > 0, "no death met a write");
+    let tally = scene.end();
+    assert!(tally.unanswered > 0, "no death met a write");
+}
+
+/// Goal: the same whichever call the disk fails, and whatever it forgets that was not synced.
+#[test]
+fn every_history_is_one_of_a_register_on_a_failing_disk() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let home = tempfile::tempdir().unwrap();
+    let mut disk = Disk::new(home.path(), "data");
+    let data = home.path().canonicalize().unwrap().join("data");
+    let mut scene = Scene::new(data, seed);
+    for _ in 0..kills() {
+        scene.fail_one(&mut disk);
+    }
+    let tally = scene.end();
+    assert!(tally.failures > 0, "no server met a failure");
 }

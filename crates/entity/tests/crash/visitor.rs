@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::history::{Action, Answer, Condition, Moment, Operation, Put, PutNumber};
@@ -26,6 +26,10 @@ pub(crate) struct Visit {
     pub(crate) start: Instant,
     /// Requests answered.
     pub(crate) answered: AtomicU64,
+    /// Whether writes may be refused: its disk fails.
+    pub(crate) may_refuse: bool,
+    /// Whether somebody was told that writes are refused until a restart.
+    pub(crate) is_refusing: AtomicBool,
 }
 
 impl Visit {
@@ -45,7 +49,29 @@ pub(crate) type Seen = (usize, Operation);
 #[derive(Clone, Copy)]
 struct Asked {
     invoked: Moment,
+    /// Somebody had been refused a write before.
+    is_late: bool,
     question: Question,
+}
+
+impl Asked {
+    fn now(visit: &Visit, question: Question) -> Self {
+        Self {
+            // In this order: who is late is late for certain.
+            is_late: visit.is_refusing.load(Ordering::SeqCst),
+            invoked: visit.now(),
+            question,
+        }
+    }
+}
+
+/// How a write was answered that may be refused.
+enum Verdict {
+    Taken,
+    /// It was not done, but it may be found behind the restart.
+    Lost,
+    /// It was not done and never will be.
+    Never,
 }
 
 #[derive(Clone, Copy)]
@@ -89,10 +115,7 @@ impl Visitor {
         let mut client = Client::connect(visit.address);
         let questions = (0..KEYS).map(Question::Get);
         for question in questions.chain([Question::Range(0, KEYS)]) {
-            let asked = Asked {
-                invoked: visit.now(),
-                question,
-            };
+            let asked = Asked::now(visit, question);
             client.send(&self.bytes(&asked)).unwrap();
             self.read_answer(&mut client, visit, asked).unwrap();
         }
@@ -103,10 +126,7 @@ impl Visitor {
         let mut client = Client::connect(visit.address);
         let mut asked = std::collections::VecDeque::new();
         while asked.len() < self.pipeline {
-            let next = Asked {
-                invoked: visit.now(),
-                question: self.next_question(),
-            };
+            let next = Asked::now(visit, self.next_question());
             let bytes = self.bytes(&next);
             asked.push_back(next);
             let is_sent = client.send(&bytes).is_ok();
@@ -119,7 +139,10 @@ impl Visitor {
             }
         }
         let returned = visit.now();
-        for Asked { invoked, question } in asked {
+        for Asked {
+            invoked, question, ..
+        } in asked
+        {
             self.note_unanswered(invoked, returned, question);
         }
     }
@@ -192,7 +215,11 @@ impl Visitor {
 
     /// Reads one answer and notes it; an error where none came.
     fn read_answer(&mut self, client: &mut Client, visit: &Visit, asked: Asked) -> io::Result<()> {
-        let Asked { invoked, question } = asked;
+        let Asked {
+            invoked,
+            is_late,
+            question,
+        } = asked;
         let answer = client.read_reply(false).and_then(|reply| {
             let reply = reply.ok_or(io::ErrorKind::UnexpectedEof)?;
             let chunks = match question {
@@ -210,7 +237,16 @@ impl Visitor {
             }
         };
         let moments = (invoked, returned);
+        if let Question::Put(..) | Question::Delete(_) = question {
+            match verdict(&reply, visit, is_late) {
+                Verdict::Taken => {}
+                Verdict::Lost => self.note_unanswered(invoked, returned, question),
+                // If it is found all the same, it is a value that nobody put.
+                Verdict::Never => {}
+            }
+        }
         match question {
+            Question::Put(..) | Question::Delete(_) if reply.status == 503 => {}
             // Too many ranges at once: this one has read nothing.
             Question::Range(..) if reply.status == 503 => {}
             Question::Range(start, end) => self.note_range(moments, start..end, &chunks),
@@ -299,6 +335,28 @@ impl Visitor {
         let known = self.tags.entry(number).or_insert_with(|| tag.clone());
         assert_eq!(*known, tag, "put {number:x} has two tags");
         self.last_seen.insert(index, (number, tag));
+    }
+}
+
+/// Once a write was refused, no later one is taken.
+fn verdict(reply: &Reply, visit: &Visit, is_late: bool) -> Verdict {
+    if reply.status != 503 {
+        let is_done = [201, 202].contains(&reply.status);
+        assert!(
+            !(is_late && is_done),
+            "a write was taken behind one that was refused"
+        );
+        return Verdict::Taken;
+    }
+    assert!(visit.may_refuse, "a write was refused: {}", text(reply));
+    if reply.field("Retry-After").is_some() {
+        // Full of work: it was not begun.
+        return Verdict::Never;
+    }
+    visit.is_refusing.store(true, Ordering::SeqCst);
+    match is_late {
+        true => Verdict::Never,
+        false => Verdict::Lost,
     }
 }
 

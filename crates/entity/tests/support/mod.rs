@@ -15,6 +15,7 @@ use millpond_entity::{EntityConfig, Store, serve_with};
 use millpond_http::{ServeConfig, ServeReport};
 use millpond_io::Address;
 
+pub(crate) mod disk;
 pub(crate) mod process;
 
 /// A server on a free port of the loopback, stopped when dropped.

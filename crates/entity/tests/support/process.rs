@@ -4,8 +4,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
+use super::disk::{Disk, Fault};
 use millpond_entity::{EntityConfig, serve};
 use millpond_http::ServeConfig;
 
@@ -24,7 +25,10 @@ pub(crate) fn serve_if_told() {
     let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
     http.shards = 2;
     let ready = |address: &_, _: &_| println!("{READY}{}", super::socket_address(address));
-    serve(&config, &http, ready).unwrap();
+    if let Err(error) = serve(&config, &http, ready) {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
 }
 
 /// So little that rounds also die while tables are written and compacted: memtables of 1 MiB.
@@ -44,32 +48,46 @@ impl ServerProcess {
 
     /// The same with so much memory.
     pub(crate) fn start_with_memory(data: &Path, memory_bytes: u64) -> Self {
-        let mut child = Self::spawn_with_memory(data, memory_bytes);
+        match Self::wait_for(command(data, memory_bytes).spawn().unwrap()) {
+            Ok(server) => server,
+            Err(status) => panic!("the server did not start: {status}"),
+        }
+    }
+
+    /// The same on a disk that may fail. None: the server said that it cannot start, and ended.
+    pub(crate) fn start_on(disk: &Disk, fault: Option<Fault>, data: &Path) -> Option<Self> {
+        let mut command = command(data, MEMORY_BYTES);
+        disk.put_under(&mut command, fault);
+        match Self::wait_for(command.spawn().unwrap()) {
+            Ok(server) => Some(server),
+            Err(status) => {
+                assert!(status.code().is_some(), "{fault:?}: it ended with {status}");
+                None
+            }
+        }
+    }
+
+    fn wait_for(mut child: Child) -> Result<Self, ExitStatus> {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         // The harness may have begun the line with the test's name.
         let address = lines.map_while(Result::ok).find_map(|line| {
             let (_, address) = line.split_once(READY)?;
             address.parse().ok()
         });
-        let Some(address) = address else {
-            panic!("the server did not start: {}", child.wait().unwrap());
-        };
-        Self { child, address }
+        match address {
+            Some(address) => Ok(Self { child, address }),
+            None => Err(child.wait().unwrap()),
+        }
+    }
+
+    /// Whether it has not ended by itself.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// Starts it and waits for nothing.
     pub(crate) fn spawn(data: &Path) -> Child {
-        Self::spawn_with_memory(data, MEMORY_BYTES)
-    }
-
-    fn spawn_with_memory(data: &Path, memory_bytes: u64) -> Child {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "server_process", "--ignored", "--nocapture"])
-            .env(DATA_VARIABLE, data)
-            .env(MEMORY_VARIABLE, memory_bytes.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+        command(data, MEMORY_BYTES).spawn().unwrap()
     }
 
     /// The most that was ever resident.
@@ -86,6 +104,16 @@ impl ServerProcess {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+fn command(data: &Path, memory_bytes: u64) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "server_process", "--ignored", "--nocapture"])
+        .env(DATA_VARIABLE, data)
+        .env(MEMORY_VARIABLE, memory_bytes.to_string())
+        .stdout(Stdio::piped());
+    command
 }
 
 impl Drop for ServerProcess {

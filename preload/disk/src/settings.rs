@@ -1,0 +1,183 @@
+//! What is to fail and where, from the environment, and how many calls there were.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A kind of call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Write,
+    Sync,
+    Rename,
+    Link,
+    Create,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Write,
+        Self::Sync,
+        Self::Rename,
+        Self::Link,
+        Self::Create,
+    ];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Rename => "rename",
+            Self::Link => "link",
+            Self::Create => "create",
+        }
+    }
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Plan {
+    kind: Kind,
+    /// Counted from 1.
+    number: u64,
+    /// All later ones fail too.
+    is_lasting: bool,
+    errno: i32,
+}
+
+/// The text says nothing of that form.
+#[derive(Debug, Eq, PartialEq)]
+struct BadPlan;
+
+impl FromStr for Plan {
+    type Err = BadPlan;
+
+    fn from_str(text: &str) -> Result<Self, BadPlan> {
+        let (kind, rest) = text.split_once(':').ok_or(BadPlan)?;
+        let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let (number, errno) = match rest.split_once(':') {
+            None | Some((_, "EIO")) => (rest.trim_end_matches(":EIO"), libc::EIO),
+            Some((number, "ENOSPC")) => (number, libc::ENOSPC),
+            Some(_) => return Err(BadPlan),
+        };
+        let digits = number.strip_suffix('+').unwrap_or(number);
+        Ok(Self {
+            kind: kind.ok_or(BadPlan)?,
+            number: digits.parse().map_err(|_| BadPlan)?,
+            is_lasting: digits != number,
+            errno,
+        })
+    }
+}
+
+/// All settings.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) directory: Option<PathBuf>,
+    plan: Option<Plan>,
+    only: String,
+    /// An open descriptor.
+    pub(crate) journal: Option<i32>,
+    counted: AtomicU64,
+}
+
+/// Read at the first call. What is given and makes no sense ends the process: a test that plants
+/// nothing must not pass.
+pub(crate) fn get() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| Settings::read().unwrap_or_else(|()| std::process::abort()))
+}
+
+impl Settings {
+    fn read() -> Result<Self, ()> {
+        let text = |name| match std::env::var(name) {
+            Ok(text) => Ok(Some(text)),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => Err(()),
+        };
+        let plan = text("DISK_FAIL")?.map(|plan| plan.parse().map_err(|BadPlan| ()));
+        let journal = text("DISK_JOURNAL")?;
+        Ok(Self {
+            directory: text("DISK_DIRECTORY")?.map(PathBuf::from),
+            plan: plan.transpose()?,
+            only: text("DISK_ONLY")?.unwrap_or_default(),
+            journal: journal
+                .map(|path| crate::journal::open(&path))
+                .transpose()?,
+            counted: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts the call; with what it is to fail, if it is.
+    pub(crate) fn failure(&self, kind: Kind, path: &Path) -> Option<i32> {
+        let plan = self.plan.filter(|plan| plan.kind == kind)?;
+        if !path.as_os_str().to_string_lossy().contains(&self.only) {
+            return None;
+        }
+        let number = self.counted.fetch_add(1, Ordering::SeqCst) + 1;
+        let is_meant = number == plan.number || plan.is_lasting && number > plan.number;
+        is_meant.then_some(plan.errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what a test writes is what is planted, and nothing else is taken for a plan.
+    #[test]
+    fn plans_are_read_whole() {
+        let plan = |text: &str| text.parse::<Plan>();
+        let expected = Plan {
+            kind: Kind::Sync,
+            number: 7,
+            is_lasting: false,
+            errno: libc::EIO,
+        };
+        assert_eq!(plan("sync:7"), Ok(expected));
+        assert_eq!(plan("sync:7:EIO"), Ok(expected));
+        let expected = Plan {
+            kind: Kind::Write,
+            number: 12,
+            is_lasting: true,
+            errno: libc::ENOSPC,
+        };
+        assert_eq!(plan("write:12+:ENOSPC"), Ok(expected));
+        for bad in [
+            "",
+            "sync",
+            "sync:",
+            "sync:x",
+            "read:1",
+            "sync:1:EPERM",
+            "sync:++",
+        ] {
+            assert_eq!(plan(bad), Err(BadPlan), "{bad}");
+        }
+    }
+
+    /// Goal: only calls of the kind on the files that are meant are counted, and the right one fails.
+    #[test]
+    fn the_right_call_fails() {
+        let settings = |plan: &str| Settings {
+            plan: Some(plan.parse().unwrap()),
+            only: ".log".to_owned(),
+            ..Settings::default()
+        };
+        let calls = [
+            (Kind::Sync, "/d/1.log"),
+            (Kind::Write, "/d/1.log"),
+            (Kind::Sync, "/d/1.sst"),
+            (Kind::Sync, "/d/1.log"),
+            (Kind::Sync, "/d/1.log"),
+        ];
+        let failed = |plan: &str| {
+            let settings = settings(plan);
+            calls.map(|(kind, path)| settings.failure(kind, Path::new(path)).is_some())
+        };
+        assert_eq!(failed("sync:2"), [false, false, false, true, false]);
+        assert_eq!(failed("sync:2+"), [false, false, false, true, true]);
+        assert_eq!(failed("sync:4"), [false; 5]);
+    }
+}
