@@ -165,6 +165,11 @@ fn disk_with_room_again_is_written_without_a_restart() {
                 assert!(reply.field("Retry-After").is_some());
                 true
             }
+            // On a machine that has other things to do, merging falls behind: not what this is about.
+            503 if reply.field("Retry-After").is_some() => {
+                std::thread::sleep(Duration::from_millis(20));
+                false
+            }
             other => panic!("a full disk answered {other}"),
         }
     });
