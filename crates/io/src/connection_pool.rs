@@ -302,12 +302,13 @@ impl ConnectionPool {
         is_his.then_some(owner)
     }
 
-    fn leased(&self, socket: SocketId) -> Option<LinkHandle> {
+    #[inline]
+    fn leased(&self, socket: SocketId) -> Option<(LinkHandle, &Link)> {
         let Owner::Link(handle) = (*self.by_slot.get(socket.slot())?)? else {
             return None;
         };
         let link = self.links.get(handle)?;
-        (link.socket == socket && !link.is_parked).then_some(handle)
+        (link.socket == socket && !link.is_parked).then_some((handle, link))
     }
 
     fn own(&mut self, socket: SocketId, owner: Owner) {

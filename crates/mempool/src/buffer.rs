@@ -173,11 +173,16 @@ impl Buffer {
     /// Else, at most O(`len`): moves the bytes to the front where at least as many were consumed,
     /// or takes a block of at least twice the size. Appending is thus O(1) per byte over time.
     /// On an error the buffer is as before.
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, pool: &BlockPool, additional_bytes: usize) -> Result<(), PoolError> {
+        // Asked here, so that nothing is called where there is room.
         if additional_bytes <= self.spare_bytes() {
             return Ok(());
         }
+        self.reserve_more(pool, additional_bytes)
+    }
+
+    fn reserve_more(&mut self, pool: &BlockPool, additional_bytes: usize) -> Result<(), PoolError> {
         if self.block.is_none() {
             *self = Self::with_capacity(pool, additional_bytes)?;
             return Ok(());
@@ -232,10 +237,7 @@ impl Buffer {
         let added_bytes = sources
             .iter()
             .fold(0_usize, |sum, source| sum.saturating_add(source.len()));
-        // Asked here, so that nothing is called where there is room.
-        if added_bytes > self.spare_bytes() {
-            self.reserve(pool, added_bytes)?;
-        }
+        self.reserve(pool, added_bytes)?;
         let Some(block) = &mut self.block else {
             return Ok(());
         };

@@ -9,7 +9,7 @@ use super::shard_client::{
     ALARM_TIMER_BIT, Client, EXCHANGE_TIMER_BIT, Orphan, SPARE_TIMERS_MAX, Shared, waiter_of,
 };
 use millpond_io::connection_pool::{Acquired, Heard, Lease};
-use millpond_io::{Driver, Errno, Event, SendOutcome, ShardContext, SocketId};
+use millpond_io::{Driver, Errno, Event, SendOutcome, ShardContext, SocketId, TimerId};
 use millpond_mempool::{Buffer, Handle};
 
 /// What was begun because something failed may fail at once as well: so often in one tick.
@@ -97,7 +97,7 @@ impl Client {
             return;
         };
         exchange.is_noted = false;
-        match exchange.stage {
+        let is_calm = match exchange.stage {
             Stage::New => {
                 exchange.began_ns = shard.now_ns;
                 let timeouts = exchange.timeouts;
@@ -109,9 +109,7 @@ impl Client {
                     .pool
                     .acquire(shard, key, token, deadline_ns, is_alone);
                 match acquired {
-                    Acquired::Lease(lease) => {
-                        shared.start(shard, handle, lease);
-                    }
+                    Acquired::Lease(lease) => shared.start(shard, handle, lease),
                     Acquired::Waiting(waiter) => {
                         if let Some(exchange) = shared.exchanges.get_mut(handle) {
                             exchange.stage = Stage::Waiting(waiter);
@@ -126,26 +124,22 @@ impl Client {
             }
             Stage::Waiting(_) => return,
             Stage::Open(_) => shared.flush(shard, handle),
-        }
+        };
         drop(shared);
-        self.after_flush(shard, handle, on);
+        if !is_calm {
+            self.after_flush(shard, handle, on);
+        }
     }
 
-    /// Tells of what was kept and is wanted now, and of room if somebody waits for it.
+    /// Tells of what was kept and is wanted now, and of room if somebody waits for it: what is to be done
+    /// for an exchange that is not calm.
+    #[cold]
     fn after_flush<D: Driver>(
         &self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         on: &mut impl Listener,
     ) {
-        let is_calm = {
-            let shared = self.shared.borrow();
-            let exchange = shared.exchanges.get(handle);
-            exchange.is_none_or(Exchange::is_calm)
-        };
-        if is_calm {
-            return;
-        }
         self.catch_up(shard, handle, on);
         self.shared.borrow_mut().match_pause(shard, handle);
         let user = {
@@ -179,9 +173,11 @@ impl Client {
             let handle = Handle::from_bits(outcome.token);
             match outcome.result {
                 Ok(lease) if shared.exchanges.get(handle).is_some() => {
-                    shared.start(shard, handle, lease);
+                    let is_calm = shared.start(shard, handle, lease);
                     drop(shared);
-                    self.after_flush(shard, handle, on);
+                    if !is_calm {
+                        self.after_flush(shard, handle, on);
+                    }
                 }
                 // Nobody wants it any more.
                 Ok(lease) => shared.pool.give_back(shard, lease.socket),
@@ -261,8 +257,11 @@ impl Client {
             }
             Event::SendDrained { socket } => {
                 if let Some(handle) = self.blocked(socket, shard.now_ns, false) {
-                    self.shared.borrow_mut().flush(shard, handle);
-                    return self.after_flush(shard, handle, on);
+                    let is_calm = self.shared.borrow_mut().flush(shard, handle);
+                    if !is_calm {
+                        self.after_flush(shard, handle, on);
+                    }
+                    return;
                 }
             }
             _ => {}
@@ -370,55 +369,50 @@ pub(super) fn tell<D: Driver>(
 }
 
 impl Shared {
-    /// The exchange has its connection.
+    /// The exchange has its connection. Whether it is calm then.
     fn start<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
         lease: Lease,
-    ) {
+    ) -> bool {
         self.own(lease.socket, handle);
-        if let Some(exchange) = self.exchanges.get_mut(handle) {
-            let report = &mut exchange.report;
-            report.is_reused = lease.is_reused;
-            report.connection_ns = shard.now_ns.saturating_sub(exchange.began_ns);
-            report.resolve_ns = lease.times.resolve_ns;
-            report.connect_ns = lease.times.connect_ns;
-            report.tls_ns = lease.times.tls_ns;
-            exchange.stage = Stage::Open(lease.socket);
-            exchange.connected_ns = shard.now_ns;
-            exchange.since_ns = shard.now_ns;
-            if !exchange.preface.is_empty() {
-                let preface = std::mem::take(&mut exchange.preface);
-                let outcome = shard.driver.send_below_tls(lease.socket, preface);
-                exchange.is_blocked = outcome == SendOutcome::Blocked;
-            }
+        let Some(exchange) = self.exchanges.get_mut(handle) else {
+            return true;
+        };
+        let report = &mut exchange.report;
+        report.is_reused = lease.is_reused;
+        report.connection_ns = shard.now_ns.saturating_sub(exchange.began_ns);
+        report.resolve_ns = lease.times.resolve_ns;
+        report.connect_ns = lease.times.connect_ns;
+        report.tls_ns = lease.times.tls_ns;
+        exchange.stage = Stage::Open(lease.socket);
+        exchange.connected_ns = shard.now_ns;
+        exchange.since_ns = shard.now_ns;
+        if !exchange.preface.is_empty() {
+            let preface = std::mem::take(&mut exchange.preface);
+            let outcome = shard.driver.send_below_tls(lease.socket, preface);
+            exchange.is_blocked = outcome == SendOutcome::Blocked;
         }
-        self.flush(shard, handle);
+        exchange.flush(shard, lease.socket);
+        exchange.set_timer(shard, handle, &mut self.spare_timers);
+        exchange.is_calm()
     }
 
-    /// Sends what is there, and sets the deadline of what follows.
+    /// Sends what is there, and sets the deadline of what follows. Whether the exchange is calm then.
     pub(super) fn flush<D: Driver>(
         &mut self,
         shard: &mut ShardContext<'_, D>,
         handle: Handle<Exchange>,
-    ) {
+    ) -> bool {
         let Some(exchange) = self.exchanges.get_mut(handle) else {
-            return;
+            return true;
         };
-        let Stage::Open(socket) = exchange.stage else {
-            return;
-        };
-        for buffer in [&mut exchange.output, &mut exchange.overflow] {
-            if exchange.is_blocked || buffer.is_empty() {
-                continue;
-            }
-            let data: Buffer = std::mem::take(buffer);
-            exchange.report.request_bytes += data.len() as u64;
-            exchange.since_ns = shard.now_ns;
-            exchange.is_blocked = shard.driver.send(socket, data) == SendOutcome::Blocked;
+        if let Stage::Open(socket) = exchange.stage {
+            exchange.flush(shard, socket);
+            exchange.set_timer(shard, handle, &mut self.spare_timers);
         }
-        self.set_timer(shard, handle);
+        exchange.is_calm()
     }
 
     /// The deadline of what the exchange does now.
@@ -428,17 +422,7 @@ impl Shared {
         handle: Handle<Exchange>,
     ) {
         if let Some(exchange) = self.exchanges.get_mut(handle) {
-            let (deadline_ns, _) = exchange.deadline();
-            let user = handle.to_bits() | EXCHANGE_TIMER_BIT;
-            let (timers, spare_timers) = (&mut *shard.timers, &mut self.spare_timers);
-            let timer = exchange.timer.get_or_insert_with(|| {
-                let Some(spare) = spare_timers.pop() else {
-                    return timers.create(user);
-                };
-                timers.reuse(spare, user);
-                spare
-            });
-            timers.set(*timer, deadline_ns);
+            exchange.set_timer(shard, handle, &mut self.spare_timers);
         }
     }
 
@@ -496,5 +480,42 @@ impl Shared {
             shard.driver.resume_receive(socket);
         }
         self.pool.give_back(shard, socket);
+    }
+}
+
+impl Exchange {
+    /// Sends what is there.
+    #[inline]
+    fn flush<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
+        for buffer in [&mut self.output, &mut self.overflow] {
+            if self.is_blocked || buffer.is_empty() {
+                continue;
+            }
+            let data: Buffer = std::mem::take(buffer);
+            self.report.request_bytes += data.len() as u64;
+            self.since_ns = shard.now_ns;
+            self.is_blocked = shard.driver.send(socket, data) == SendOutcome::Blocked;
+        }
+    }
+
+    /// The deadline of what it does now. A timer of an exchange that has ended is as good as a new one.
+    #[inline]
+    fn set_timer<D: Driver>(
+        &mut self,
+        shard: &mut ShardContext<'_, D>,
+        handle: Handle<Self>,
+        spare_timers: &mut Vec<TimerId>,
+    ) {
+        let (deadline_ns, _) = self.deadline();
+        let user = handle.to_bits() | EXCHANGE_TIMER_BIT;
+        let timers = &mut *shard.timers;
+        let timer = self.timer.get_or_insert_with(|| {
+            let Some(spare) = spare_timers.pop() else {
+                return timers.create(user);
+            };
+            timers.reuse(spare, user);
+            spare
+        });
+        timers.set(*timer, deadline_ns);
     }
 }

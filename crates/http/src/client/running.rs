@@ -131,7 +131,8 @@ impl Exchange {
             may_upgrade: request.may_upgrade,
             is_alone: request.is_alone || !request.preface.is_empty(),
             preface: request.preface,
-            is_noted: false,
+            // Whoever begins it notes it.
+            is_noted: true,
             is_blocked: false,
             wants_room: false,
             is_paused: false,

@@ -203,8 +203,9 @@ impl Client {
     ) -> Result<ExchangeId, PoolError> {
         append_framing(&mut request, blocks)?;
         let shared = &mut *self.shared.borrow_mut();
+        // It is noted from the beginning: see `Exchange::new`.
         let handle = shared.exchanges.insert(Exchange::new(key, request))?;
-        shared.note(handle);
+        shared.noted.push(handle);
         Ok(ExchangeId(handle.to_bits()))
     }
 

@@ -101,6 +101,7 @@ fn is_in(network: IpAddr, prefix_bits: u8, address: IpAddr) -> bool {
 }
 
 /// A head in a buffer of its own, if there is one.
+#[inline]
 pub(super) fn buffer_of(
     head: Option<ProxyHeadText>,
     blocks: &BlockPool,
@@ -130,6 +131,14 @@ pub(super) struct ClientPeer {
 }
 
 impl ClientPeer {
+    /// Whether requests of both are told of in the same words. `ends` are told before all requests.
+    #[inline]
+    pub(super) fn is_told_like(&self, other: &Self) -> bool {
+        self.text() == other.text()
+            && self.is_v6 == other.is_v6
+            && self.is_trusted == other.is_trusted
+    }
+
     pub(super) fn new(peer: Peer, destination: Option<Peer>, trusted: &[TrustedPeers]) -> Self {
         let mut text = [0; TEXT_BYTES_MAX];
         let mut rest = &mut text[..];

@@ -52,7 +52,7 @@ impl KnownAnswers {
             manner: response.manner,
             framing: answer.framing,
         };
-        if let Some((written, rest)) = self.memory.find(answer.bytes, &key, 0) {
+        if let Some((written, rest)) = self.memory.find(answer.bytes, |it| *it == key, 0) {
             let body_bytes = match answer.framing {
                 Framing::Length(length) => length.min(PART_BYTES_MAX as u64) as usize,
                 _ => 0,
@@ -222,7 +222,9 @@ mod tests {
                 manner: Manner::default(),
                 framing: Framing::Length(5),
             };
-            let found = known.memory.find(answered.text.as_bytes(), &key, 0);
+            let found = known
+                .memory
+                .find(answered.text.as_bytes(), |it| *it == key, 0);
             assert_eq!(found.is_some(), is_known, "{date}");
         }
     }

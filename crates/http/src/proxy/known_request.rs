@@ -21,12 +21,31 @@ use crate::request::Request;
 use millpond_mempool::BlockPool;
 
 /// All that decides what is written of the fields, but the fields.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct RequestKey {
-    client: ClientPeer,
+#[derive(Clone, Debug)]
+pub(super) struct RequestKey<C = ClientPeer> {
+    client: C,
     version: Version,
     is_tls: bool,
     fields: ForwardedFields,
+}
+
+impl RequestKey<&ClientPeer> {
+    /// Whether a key that is kept gives the same.
+    fn is(&self, kept: &RequestKey) -> bool {
+        self.client.is_told_like(&kept.client)
+            && self.version == kept.version
+            && self.is_tls == kept.is_tls
+            && self.fields == kept.fields
+    }
+
+    fn to_keep(&self) -> RequestKey {
+        RequestKey {
+            client: self.client.clone(),
+            version: self.version,
+            is_tls: self.is_tls,
+            fields: self.fields,
+        }
+    }
 }
 
 /// See the module.
@@ -54,7 +73,9 @@ impl KnownRequests {
     ) -> Result<(OutgoingHead, bool), Refused> {
         let asked = asked(request, &way);
         if let Some((received, key)) = &asked
-            && let Some((written, host_bytes)) = self.memory.find(received, key, key.client.salt)
+            && let Some((written, host_bytes)) =
+                self.memory
+                    .find(received, |kept| key.is(kept), key.client.salt)
         {
             let head = OutgoingHead::of_known_fields(blocks, request, written, host_bytes)?;
             return Ok((head, false));
@@ -72,7 +93,7 @@ impl KnownRequests {
             let salt = key.client.salt;
             let (written, host_bytes) = head.fields();
             self.memory
-                .remember((received, key, salt), written, host_bytes);
+                .remember((received, key.to_keep(), salt), written, host_bytes);
         }
         Ok((head, way.upgrade.is_some()))
     }
@@ -80,14 +101,17 @@ impl KnownRequests {
 
 /// The fields as received, down to the empty line, and the key, if nothing else decides.
 #[inline]
-fn asked<'h>(request: &Request<'h>, way: &RequestWay<'_>) -> Option<(&'h [u8], RequestKey)> {
+fn asked<'h>(
+    request: &Request<'h>,
+    way: &RequestWay<'h>,
+) -> Option<(&'h [u8], RequestKey<&'h ClientPeer>)> {
     let first = request.fields.spans().first()?;
     let is_usual = request.target().first() == Some(&b'/')
         && !matches!(request.method, Method::Options | Method::Trace)
         && !request.head.expects_continue;
     let client = way.client.filter(|_| is_usual)?;
     let key = RequestKey {
-        client: client.clone(),
+        client,
         version: request.version(),
         is_tls: way.is_tls,
         fields: way.fields,
@@ -235,13 +259,17 @@ mod tests {
         };
         let text = written(&mut known, &asked).unwrap();
         let received = b"Host: h\r\nX-Mine: 1\r\nConnection: keep-alive\r\n\r\n";
+        let client = ClientPeer::new(Peer::Inet("192.0.2.1:9".parse().unwrap()), None, &[]);
         let key = RequestKey {
-            client: ClientPeer::new(Peer::Inet("192.0.2.1:9".parse().unwrap()), None, &[]),
+            client: &client,
             version: Version::Http11,
             is_tls: false,
             fields: ForwardedFields::default(),
         };
-        assert!(known.memory.find(received, &key, key.client.salt).is_some());
+        let found = known
+            .memory
+            .find(received, |kept| key.is(kept), key.client.salt);
+        assert!(found.is_some());
         let other = Asked {
             line: "GET /other?x HTTP/1.1",
             ..asked

@@ -99,20 +99,22 @@ impl ConnectionPool {
     /// Nothing is unread or unsent on this leased connection, and nothing is expected: it may serve
     /// another. Receiving has to be on.
     pub fn give_back<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
-        let Some(handle) = self.leased(socket) else {
+        let Some((handle, link)) = self.leased(socket) else {
             return;
         };
-        let Some(link) = self.links.get(handle) else {
-            return;
-        };
-        let (key, is_worn) = (link.key, self.config.is_worn(link, shard.now_ns));
-        let state = self.keys.get(key.0);
-        if link.is_alone || state.is_none_or(|state| state.is_removed) {
+        let (key, is_alone) = (link.key, link.is_alone);
+        let is_worn = self.config.is_worn(link, shard.now_ns);
+        let state = self.keys.get(key.0).filter(|state| !state.is_removed);
+        let Some(state) = state.filter(|_| !is_alone) else {
             self.close_link(shard, handle);
-            self.room_was_made(shard, key);
-        } else if is_worn {
+            return self.room_was_made(shard, key);
+        };
+        if is_worn {
             self.close_expired(shard, handle);
             self.room_was_made(shard, key);
+        } else if state.waiters.count() == 0 {
+            // As nearly always; `settle` would find out the same.
+            self.park(shard, handle, key);
         } else {
             self.settle(shard, handle, key, true, OpenTimes::default());
         }
@@ -120,9 +122,7 @@ impl ConnectionPool {
 
     /// Closes a leased connection that is of no more use.
     pub fn discard<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
-        if let Some(handle) = self.leased(socket)
-            && let Some(link) = self.links.get(handle)
-        {
+        if let Some((handle, link)) = self.leased(socket) {
             let key = link.key;
             self.close_link(shard, handle);
             self.room_was_made(shard, key);
