@@ -124,6 +124,17 @@ const WORKING: [(&str, &str, &str, u16); 21] = [
     ("HEAD", RANGE, "", 200),
 ];
 
+/// What a target too long for the server is answered with; each closes its connection.
+const LONG: [(&str, &str); 7] = [
+    ("GET", ENTITY),
+    ("HEAD", ENTITY),
+    ("PUT", ENTITY),
+    ("DELETE", ENTITY),
+    ("GET", RANGE),
+    ("HEAD", RANGE),
+    ("PUT", CHECKPOINT),
+];
+
 /// What one answers whose disk fails.
 const FAILING: [(&str, &str, &str, u16); 7] = [
     ("PUT", ENTITY, "", 503),
@@ -183,6 +194,10 @@ fn description_and_server_agree() {
     check.provoke(&mut client, &[("PUT", CHECKPOINT, "", 403)]);
     // This one closes its connection.
     check.provoke(&mut server.connect(), &[("PUT", ENTITY, "", 413)]);
+    for (method, target) in LONG {
+        let target = target.to_owned() + &"a".repeat(9000);
+        check.provoke(&mut server.connect(), &[(method, &target, "", 414)]);
+    }
 
     let faults = Faults {
         failed_sync: Some(1),
