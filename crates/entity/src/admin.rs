@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::config::EntityConfig;
 use crate::data_dir::{self, DataDirError};
 use crate::server::open;
-use crate::store::Store as _;
+use crate::store::Engine as _;
 
 /// Makes the new directory `backup` a copy of `data`.
 ///

@@ -11,6 +11,7 @@
 //! GET    /v0/status         200, or 503 once writes are refused, 507 while the disk is full
 //! ```
 //! Values carry an ETag; If-Match and If-None-Match make 412, and 304 for reads.
+//! All about entities take replicas=ACK/FROM: 504 where fewer copies than that answered in time.
 //! Where tokens were given, 401 without one of them, and 403 for a write with one for reading.
 //! HEAD is answered wherever GET is. Everywhere: 400 for a missing, empty or malformed id and for
 //! an unknown path, 405 for another method, 503 when the store cannot, 507 for writes without room. Sizes are `http`'s (413,
@@ -27,6 +28,7 @@ use crate::condition::{self, Condition, ConditionError, ReadVerdict};
 use crate::expiry::{self, ExpiryError};
 use crate::key::KeyError;
 use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Version};
+use crate::replicas::ReplicasError;
 
 pub(crate) const OCTETS: &str = "application/octet-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -137,6 +139,8 @@ pub enum Reply {
     BadCondition(ConditionError),
     /// 400: an end that is none.
     BadExpiry(ExpiryError),
+    /// 400: not as many copies as there are.
+    BadReplicas(ReplicasError),
     /// 400: a Content-Type too long to keep.
     LongContentType,
     /// 412: another version is there than the request depends on.
@@ -156,6 +160,16 @@ pub enum Reply {
     WritesRefused,
     /// 503: the engine could not read.
     ReadFailed,
+    /// 504: the cluster may have the newest value, but not enough copies answered to know it.
+    TooFewReplicas,
+    /// 504: as many copies as asked for did not say that they have the write; it may be done.
+    Unknown,
+    /// 500: the cluster does not take the write; the log says why.
+    Rejected,
+    /// 501: the keyspace was made without them.
+    NoConditions,
+    /// 503: no node of the cluster is connected.
+    Unreachable,
     /// 201: the copy is complete.
     CheckpointMade,
     /// 403: the server was not told where to make any.
@@ -207,6 +221,29 @@ impl Reply {
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the checkpoint failed: the server's log says why\n",
             ),
+            Self::TooFewReplicas => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "fewer copies answered than were asked for: try again, or ask for fewer with \
+                 replicas=ACK/FROM\n",
+            ),
+            Self::Unknown => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "fewer copies answered than were asked for: it may have been done or not; read it, \
+                 or send it again\n",
+            ),
+            Self::Rejected => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the cluster refused the write: the server's log says why\n",
+            ),
+            Self::NoConditions => (
+                StatusCode::NOT_IMPLEMENTED,
+                "writes with If-Match or If-None-Match are off: they take a keyspace that was made \
+                 with conditions=on\n",
+            ),
+            Self::Unreachable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no node of the cluster answers\n",
+            ),
             Self::ReadFailed => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the store failed to read the entity\n",
@@ -231,6 +268,7 @@ impl Reply {
             Self::BadId(error) => bad_request(response, &error),
             Self::BadCondition(error) => bad_request(response, &error),
             Self::BadExpiry(error) => bad_request(response, &error),
+            Self::BadReplicas(error) => bad_request(response, &error),
             Self::LongContentType => bad_request(
                 response,
                 &format_args!("a Content-Type has {CONTENT_TYPE_BYTES_MAX} bytes at most"),

@@ -39,6 +39,8 @@ pub struct Job {
     pub value: Buffer,
     /// What has to be there for it.
     pub condition: Condition,
+    /// How many copies have to answer (`replicas`).
+    pub acks: u16,
     /// Why this one job of its batch was not done.
     pub refusal: Option<Outcome>,
     /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
@@ -117,6 +119,14 @@ pub enum Outcome {
     PreconditionFailed,
     /// The disk has no room for the write: it was not done.
     NoRoom,
+    /// Fewer copies answered the read than were asked for.
+    TooFewReplicas,
+    /// Fewer copies answered the write than were asked for: it may have been done, or be done yet.
+    Unknown,
+    /// The cluster says that it cannot do the write: it was not done.
+    Rejected,
+    /// Others wrote the entity faster than it could be looked at: it was not done.
+    Overtaken,
 }
 
 /// Commits batches and remembers failure.

@@ -52,6 +52,8 @@ pub struct ShardCounters {
     pub no_room: Counter,
     /// Writes refused because the store is poisoned, and reads that failed.
     pub store_failures: Counter,
+    /// Requests that fewer copies answered than were asked for.
+    pub too_few_replicas: Counter,
     /// Jobs handed over and not answered yet.
     pub jobs_in_flight: Counter,
     /// Range reads begun.

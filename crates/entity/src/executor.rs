@@ -21,7 +21,7 @@ use millpond_mempool::{BlockPool, Buffer, PoolMode, flush_remote_frees};
 use crate::commit::{Committer, Job, JobKind, Outcome};
 use crate::counters::{CommitCounters, ShardCounters};
 use crate::lane::{Lane, Taken};
-use crate::stamps::Stamps;
+use crate::stamps::{StampWriter, Stamps};
 use crate::store::{Room, Store};
 use crate::sweeps::Sweeps;
 
@@ -92,25 +92,8 @@ impl Executor {
         policy: crate::SyncPolicy,
         config: &ExecutorConfig,
     ) -> std::io::Result<Self> {
-        assert!(
-            config.shards > 0 && config.read_threads > 0,
-            "nobody to serve, or nobody serving"
-        );
-        let (stamps, stamp_writer) = Stamps::new(config.stamp_count);
-        let shared = Arc::new(Shared {
-            writes: Lane::new(),
-            reads: (0..config.read_threads).map(|_| Lane::new()).collect(),
-            replies: (0..config.shards).map(|_| OnceLock::new()).collect(),
-            shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
-            commit_counters: Arc::default(),
-            stamps,
-        });
-        let mut executor = Self {
-            shared: Arc::clone(&shared),
-            threads: Vec::new(),
-            jobs_per_shard_max: (config.jobs_in_flight_max / config.shards).max(1),
-            bytes_per_shard_max: config.bytes_in_flight_max / config.shards as u64,
-        };
+        let (mut executor, stamp_writer) = Self::idle(config);
+        let shared = Arc::clone(&executor.shared);
         let committer = Committer::new(
             Arc::clone(store),
             policy,
@@ -133,6 +116,38 @@ impl Executor {
             })?);
         }
         Ok(executor)
+    }
+
+    /// Nobody works yet.
+    fn idle(config: &ExecutorConfig) -> (Self, StampWriter) {
+        assert!(
+            config.shards > 0 && config.read_threads > 0,
+            "nobody to serve, or nobody serving"
+        );
+        let (stamps, stamp_writer) = Stamps::new(config.stamp_count);
+        let shared = Shared {
+            writes: Lane::new(),
+            reads: (0..config.read_threads).map(|_| Lane::new()).collect(),
+            replies: (0..config.shards).map(|_| OnceLock::new()).collect(),
+            shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
+            commit_counters: Arc::default(),
+            stamps,
+        };
+        let executor = Self {
+            shared: Arc::new(shared),
+            threads: Vec::new(),
+            jobs_per_shard_max: (config.jobs_in_flight_max / config.shards).max(1),
+            bytes_per_shard_max: config.bytes_in_flight_max / config.shards as u64,
+        };
+        (executor, stamp_writer)
+    }
+
+    /// A cluster's: without threads of its own. The jobs are in the queue, until it is dropped.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn remote(config: &ExecutorConfig) -> (Self, JobQueue) {
+        let (executor, _) = Self::idle(config);
+        let queue = JobQueue(Arc::clone(&executor.shared));
+        (executor, queue)
     }
 
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
@@ -186,6 +201,42 @@ impl Drop for Executor {
             // A store thread that panicked has printed why; the others still finish their work.
             let _ = thread.join();
         }
+    }
+}
+
+/// The other end of all [`ShardLink`]s, for one that does not sleep on a lane.
+#[cfg(feature = "distributed")]
+pub(crate) struct JobQueue(Arc<Shared>);
+
+#[cfg(feature = "distributed")]
+impl JobQueue {
+    /// All jobs that wait, reads and writes; see [`Lane::poll_take_all`].
+    pub(crate) fn poll_take_all(
+        &self,
+        jobs: &mut Vec<Job>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Taken> {
+        use std::task::Poll::{Pending, Ready};
+        let mut answer = Ready(Taken::Closed);
+        for lane in std::iter::once(&self.0.writes).chain(&self.0.reads) {
+            answer = match (lane.poll_take_all(jobs, context), answer) {
+                (Ready(Taken::Work), _) | (_, Ready(Taken::Work)) => Ready(Taken::Work),
+                (Pending, _) | (_, Pending) => Pending,
+                (Ready(_), Ready(_)) => Ready(Taken::Closed),
+            };
+        }
+        answer
+    }
+
+    /// Sends a job home.
+    pub(crate) fn answer(&self, job: Job, outcome: Outcome) {
+        let sender = self.0.replies[job.shard_index].get();
+        let sender = sender.expect("a job came from this shard");
+        let sent = sender.send(Answer { job, outcome });
+        assert!(
+            sent.is_ok(),
+            "a mailbox holds all that its shard may have in flight"
+        );
     }
 }
 

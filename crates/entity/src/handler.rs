@@ -24,8 +24,9 @@ use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
 use crate::key::{KeyScratch, decode_id};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
-use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, Versions};
-use crate::store::{CachedRead, Room, Store};
+use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, SHARDS_MAX, Versions};
+use crate::replicas::acks;
+use crate::store::{CachedRead, Engine, Room};
 use crate::value_cache::{Lookup, ValueCache};
 
 /// Values up to this are copied behind their heads at once. A larger one stays where it was received,
@@ -47,7 +48,7 @@ pub struct EntityService<S> {
     answers: Vec<Answer>,
 }
 
-impl<S: Store> EntityService<S> {
+impl<S: Engine> EntityService<S> {
     /// A service that reads from `cache` and `store`, by `ranges` too, and writes through `link`, for
     /// whom `access` lets.
     #[must_use]
@@ -60,7 +61,8 @@ impl<S: Store> EntityService<S> {
         metrics: Arc<Metrics>,
         access: Access,
     ) -> Self {
-        let versions = Versions::new(link.shard_index());
+        let source = link.shard_index() + store.versions_from();
+        let versions = Versions::new(source % SHARDS_MAX);
         Self {
             store,
             link,
@@ -91,10 +93,11 @@ impl<S: Store> EntityService<S> {
     fn get(
         &mut self,
         encoded_id: &[u8],
-        condition: Condition,
+        wishes: Wishes,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
+        let Wishes { condition, acks } = wishes;
         let key = decode_id(encoded_id, &mut self.scratch).map_err(Reply::BadId)?;
         let counters = self.link.counters();
         let missed = match self.cache.get(key) {
@@ -118,6 +121,7 @@ impl<S: Store> EntityService<S> {
                 let job = Job {
                     stamp: missed.stamp,
                     condition,
+                    acks,
                     ..self.job(JobKind::Get, key, context)
                 };
                 self.link.submit(job);
@@ -148,7 +152,10 @@ impl<S: Store> EntityService<S> {
         if self.link.is_stopped() {
             return Err(Reply::Overloaded.into());
         }
-        let condition = condition_of(request)?;
+        let Wishes { condition, acks } = Wishes::of(request, self.store.replicas())?;
+        if !condition.is_none() && !self.store.judges_conditions() {
+            return Err(Reply::NoConditions.into());
+        }
         // A delete's body, should there be one, means nothing and is not kept.
         let value_len = if is_put { request.body().len() } else { 0 };
         let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
@@ -162,6 +169,7 @@ impl<S: Store> EntityService<S> {
             head,
             value,
             condition,
+            acks,
             ..self.job(kind, key, context)
         };
         self.link.submit(job);
@@ -170,9 +178,8 @@ impl<S: Store> EntityService<S> {
 
     fn range(
         &mut self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        method: Method,
+        (start, end): (&[u8], Option<&[u8]>),
+        request: &Request<'_>,
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Result<Flow, Refusal> {
@@ -185,11 +192,12 @@ impl<S: Store> EntityService<S> {
             }
             None => None,
         };
-        if method == Method::Head {
+        let acks = acks_of(request, self.store.replicas())?;
+        if request.method == Method::Head {
             api::send_range_head(response)?;
             return Ok(Flow::Done);
         }
-        let opened = self.ranges.open(context.token, start, end);
+        let opened = self.ranges.open(context.token, start, end, acks);
         context.state = opened.map_err(|refusal| match refusal {
             RangeRefusal::Overloaded(_) => Refusal::from(Reply::Overloaded),
             RangeRefusal::NoMemory(error) => error.into(),
@@ -206,13 +214,14 @@ impl<S: Store> EntityService<S> {
             head: Buffer::new(),
             value: Buffer::new(),
             condition: Condition::default(),
+            acks: 1,
             refusal: None,
             stamp: None,
         }
     }
 }
 
-impl<S: Store> Service for EntityService<S> {
+impl<S: Engine> Service for EntityService<S> {
     fn call(
         &mut self,
         request: &mut Request<'_>,
@@ -225,13 +234,12 @@ impl<S: Store> Service for EntityService<S> {
             Err(reply) => Route::Refuse(reply),
         };
         let result = match route {
-            Route::Get(encoded_id) => condition_of(request)
-                .and_then(|condition| self.get(encoded_id, condition, response, context)),
+            Route::Get(encoded_id) => Wishes::of(request, self.store.replicas())
+                .and_then(|wishes| self.get(encoded_id, wishes, response, context)),
             Route::Put(encoded_id) => self.write(JobKind::Put, encoded_id, request, context),
             Route::Delete(encoded_id) => self.write(JobKind::Delete, encoded_id, request, context),
-            Route::Range { start, end } => {
-                self.range(start, end, request.method, response, context)
-            }
+            Route::Range { start, end } => self.range((start, end), request, response, context),
+            Route::Status if !self.store.is_reachable() => Err(Reply::Unreachable.into()),
             Route::Status if self.link.is_poisoned() => Err(Reply::WritesRefused.into()),
             Route::Status if self.link.room() != Room::Enough => Err(Reply::NoRoom.into()),
             Route::Status => Err(Reply::Ready.into()),
@@ -317,6 +325,10 @@ impl<S: Store> Service for EntityService<S> {
                 (Outcome::Refused, _) => Some(Reply::WritesRefused),
                 (Outcome::PreconditionFailed, _) => Some(Reply::PreconditionFailed),
                 (Outcome::NoRoom, _) => Some(Reply::NoRoom),
+                (Outcome::TooFewReplicas, _) => Some(Reply::TooFewReplicas),
+                (Outcome::Unknown, _) => Some(Reply::Unknown),
+                (Outcome::Rejected, _) => Some(Reply::Rejected),
+                (Outcome::Overtaken, _) => Some(Reply::Overloaded),
                 (Outcome::ReadFailed, _) | (Outcome::Written, JobKind::Get) => {
                     Some(Reply::ReadFailed)
                 }
@@ -363,6 +375,28 @@ impl<S: Store> Service for EntityService<S> {
     fn can_stop(&self) -> bool {
         self.link.jobs_in_flight() == 0 && !self.keeper.is_busy()
     }
+}
+
+/// What a request asks for besides an entity.
+#[derive(Clone, Copy)]
+struct Wishes {
+    condition: Condition,
+    acks: u16,
+}
+
+impl Wishes {
+    fn of(request: &Request<'_>, kept: u16) -> Result<Self, Refusal> {
+        Ok(Self {
+            condition: condition_of(request)?,
+            acks: acks_of(request, kept)?,
+        })
+    }
+}
+
+/// How many of the copies that are kept the request wants to hear from.
+fn acks_of(request: &Request<'_>, kept: u16) -> Result<u16, Refusal> {
+    let parameter = request.query_parameter(b"replicas");
+    Ok(acks(parameter, kept).map_err(Reply::BadReplicas)?)
 }
 
 /// Why a request ends here without a value.
@@ -455,7 +489,10 @@ fn count(counters: &ShardCounters, reply: Reply) {
         Reply::Accepted => counters.deletes.add(1),
         Reply::Overloaded => counters.overloads.add(1),
         Reply::NoRoom => counters.no_room.add(1),
-        Reply::WritesRefused | Reply::ReadFailed => counters.store_failures.add(1),
+        Reply::WritesRefused | Reply::ReadFailed | Reply::Rejected => {
+            counters.store_failures.add(1);
+        }
+        Reply::TooFewReplicas | Reply::Unknown => counters.too_few_replicas.add(1),
         // Counted by status in the server, or by the caller.
         Reply::Ready
         | Reply::NotFound
@@ -465,6 +502,9 @@ fn count(counters: &ShardCounters, reply: Reply) {
         | Reply::BadId(_)
         | Reply::BadCondition(_)
         | Reply::BadExpiry(_)
+        | Reply::BadReplicas(_)
+        | Reply::NoConditions
+        | Reply::Unreachable
         | Reply::LongContentType
         | Reply::PreconditionFailed
         | Reply::NotAllowed(_)

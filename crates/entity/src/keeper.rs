@@ -24,7 +24,7 @@ use millpond_io::{Mailbox, MailboxSender, Waker};
 use crate::counters::{CommitCounters, EngineCounters};
 use crate::data_dir::DataDirError;
 use crate::lane::{Lane, Taken};
-use crate::store::{Room, Store};
+use crate::store::{Engine, Room};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 
@@ -90,7 +90,7 @@ impl Keeper {
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub fn start<S: Store>(
+    pub fn start<S: Engine>(
         store: &Arc<S>,
         commits: Arc<CommitCounters>,
         shards: usize,
@@ -206,7 +206,7 @@ fn path_of(directory: &Path, name: &[u8]) -> Option<PathBuf> {
     Some(directory.join(text))
 }
 
-fn run<S: Store>(shared: &Shared, store: &S) {
+fn run<S: Engine>(shared: &Shared, store: &S) {
     let mut queued = Vec::new();
     loop {
         let deadline = Instant::now() + INTERVAL;
@@ -228,7 +228,7 @@ fn run<S: Store>(shared: &Shared, store: &S) {
     }
 }
 
-fn checkpoint<S: Store>(shared: &Shared, store: &S, path: &Path) -> CheckpointOutcome {
+fn checkpoint<S: Engine>(shared: &Shared, store: &S, path: &Path) -> CheckpointOutcome {
     // It writes memtables out.
     if shared.commits.room() != Room::Enough {
         return CheckpointOutcome::NoRoom;
@@ -243,7 +243,7 @@ fn checkpoint<S: Store>(shared: &Shared, store: &S, path: &Path) -> CheckpointOu
     }
 }
 
-fn look<S: Store>(store: &S, shared: &Shared) {
+fn look<S: Engine>(store: &S, shared: &Shared) {
     let gauges = store.gauges();
     // In this order: who is refused finds the reason in the metrics.
     shared.engine.publish(&gauges);

@@ -7,6 +7,7 @@
 //! (`executor`), so the queue can never hold more than the sum of those limits.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 /// Why [`Lane::take_all`] returned.
@@ -30,6 +31,8 @@ struct State<T> {
     queue: Vec<T>,
     /// The store thread sleeps: only then is waking it worth a system call.
     sleeping: bool,
+    /// In its place, where the taker is no thread but a task.
+    task: Option<Waker>,
     closed: bool,
 }
 
@@ -40,6 +43,7 @@ impl<T> Lane<T> {
         let state = State {
             queue: Vec::new(),
             sleeping: false,
+            task: None,
             closed: false,
         };
         Self {
@@ -57,18 +61,28 @@ impl<T> Lane<T> {
         }
         state.queue.append(items);
         let wake = std::mem::take(&mut state.sleeping);
+        let task = state.task.take();
         // Unlock first: the thread wakes on another CPU and would meet the lock held.
         drop(state);
         if wake {
             self.ready.notify_one();
+        }
+        if let Some(task) = task {
+            task.wake();
         }
         true
     }
 
     /// No more work: what is queued is still taken, then [`Taken::Closed`].
     pub fn close(&self) {
-        self.lock().closed = true;
+        let mut state = self.lock();
+        state.closed = true;
+        let task = state.task.take();
+        drop(state);
         self.ready.notify_one();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
     /// Waits for work, at most until `deadline`, and moves all of it into the empty `items`.
@@ -106,6 +120,21 @@ impl<T> Lane<T> {
         }
     }
 
+    /// For a taker that is a task: moves all work to the end of `items`, or has the task woken once there
+    /// is some. One task takes from a lane.
+    pub fn poll_take_all(&self, items: &mut Vec<T>, context: &mut Context<'_>) -> Poll<Taken> {
+        let mut state = self.lock();
+        if !state.queue.is_empty() {
+            items.append(&mut state.queue);
+            return Poll::Ready(Taken::Work);
+        }
+        if state.closed {
+            return Poll::Ready(Taken::Closed);
+        }
+        state.task = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // The state is whole after every statement under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,6 +151,7 @@ impl<T> Default for Lane<T> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
     use std::time::Duration;
 
@@ -164,6 +194,36 @@ mod tests {
             !lane.send_all(&mut vec![(0, 0)]),
             "a closed lane takes nothing"
         );
+    }
+
+    /// Goal: a task is woken by work and by the end, takes all of it, and is not told of an end before it
+    /// has.
+    #[test]
+    fn a_task_is_woken_by_work_and_by_the_end() {
+        struct Count(AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&count));
+        let mut context = Context::from_waker(&waker);
+        let (lane, mut items) = (Lane::new(), vec![0]);
+        assert!(lane.poll_take_all(&mut items, &mut context).is_pending());
+        lane.send_all(&mut vec![1, 2]);
+        lane.send_all(&mut vec![3]);
+        lane.close();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1, "one wake for each wait");
+        let work = Poll::Ready(Taken::Work);
+        assert_eq!(lane.poll_take_all(&mut items, &mut context), work);
+        assert_eq!(items, [0, 1, 2, 3], "behind what is there");
+        let closed = Poll::Ready(Taken::Closed);
+        assert_eq!(lane.poll_take_all(&mut items, &mut context), closed);
+        let lane = Lane::<u8>::new();
+        assert!(lane.poll_take_all(&mut vec![], &mut context).is_pending());
+        lane.close();
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
     }
 
     /// Goal: a deadline ends an idle wait, and does not hide work that is there already.

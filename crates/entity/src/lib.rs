@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! http::server -> handler -> api -> key -> value_cache   (most reads: the response leaves at once)
-//!                    |        (record, condition, expiry: what stands in front of a value)
+//!                    |        (record, condition, expiry: what stands in front of a value;
+//!                    |         replicas: how many copies have to answer)
 //!                    |               `-> store           (memory answers: so it does)
 //!                    |
 //!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch,
@@ -16,16 +17,19 @@
 //!                    +<- keeper: how the engine is doing, and whether the disk has room
 //! ```
 //!
+//! Where one machine is too small, a cluster of Apache Cassandra or ScyllaDB stands in the place of the
+//! writer, read and scan threads (`cluster`, with the feature `distributed`; `cluster_url` says which).
+//!
 //! Invariants: a shard never waits for a disk; nothing is acknowledged that a restart could lose
 //! (under [`SyncPolicy::Always`]); after one failed commit no write succeeds until a restart;
 //! a cached value is served only while nothing newer exists (`stamps` has the argument).
-//! Absent on purpose: replication, transactions, and any choice of engine at compile
-//! time.
+//! Absent on purpose: replication of our own, and transactions.
 
 pub mod handler;
 pub mod api;
 pub mod access;
 pub mod key;
+pub mod replicas;
 pub mod record;
 pub mod condition;
 pub mod expiry;
@@ -40,6 +44,9 @@ mod sweeps;
 pub mod commit;
 pub mod keeper;
 pub mod store;
+pub mod cluster_url;
+#[cfg(feature = "distributed")]
+pub mod cluster;
 pub mod data_dir;
 pub mod admin;
 pub mod counters;
@@ -52,4 +59,6 @@ pub use config::{EntityConfig, SyncPolicy, SyncPolicyError};
 pub use data_dir::DataDirError;
 pub use key::{ID_BYTES_MAX, KeyError};
 pub use server::{EntityError, open, serve, serve_with};
-pub use store::{EngineInfo, Linkage, Store};
+#[cfg(feature = "distributed")]
+pub use server::{serve_cluster, serve_cluster_with};
+pub use store::{Engine, EngineInfo, Linkage, Store};

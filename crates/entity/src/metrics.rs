@@ -66,6 +66,12 @@ impl Metrics {
         );
         counter(
             out,
+            "millpond_entity_too_few_replicas_total",
+            "Requests that fewer copies answered than were asked for.",
+            self.sum(|s| &s.too_few_replicas),
+        );
+        counter(
+            out,
             "millpond_entity_no_room_total",
             "Writes refused because the disk has no room.",
             self.sum(|s| &s.no_room),

@@ -66,6 +66,7 @@ impl Ranges {
         request: RequestToken,
         start: Buffer,
         end: Option<Buffer>,
+        acks: u16,
     ) -> Result<u64, RangeRefusal> {
         self.link.admit(self.tasks.len())?;
         let task = self.tasks.insert(Task {
@@ -74,7 +75,8 @@ impl Ranges {
             at: 0,
         })?;
         let state = task.to_bits();
-        self.link.ask(state, request, Ask::Open { start, end });
+        self.link
+            .ask(state, request, Ask::Open { start, end, acks });
         self.counters.ranges.add(1);
         self.publish();
         Ok(state)
@@ -123,13 +125,16 @@ impl Ranges {
                 Flow::Done
             }
             // What was begun cannot be completed: the server cuts it, which the client sees.
-            Progress::Broken => {
+            Progress::Broken(reply) => {
                 self.link.ask(state, request, Ask::Close);
                 self.forget(handle);
                 if !response.is_sent() {
-                    self.counters.store_failures.add(1);
+                    match reply {
+                        Reply::TooFewReplicas => self.counters.too_few_replicas.add(1),
+                        _ => self.counters.store_failures.add(1),
+                    }
                     // Without memory even for this, nothing is sent and the server answers 503.
-                    let _ = Reply::ReadFailed.send(response);
+                    let _ = reply.send(response);
                 }
                 Flow::Done
             }
@@ -180,9 +185,12 @@ enum Progress {
     TurnWritten,
     /// The body is complete.
     Complete,
-    /// It cannot be completed.
-    Broken,
+    /// It cannot be completed; this is why.
+    Broken(Reply),
 }
+
+/// The engine failed, or there was no memory.
+const BROKEN: Progress = Progress::Broken(Reply::ReadFailed);
 
 impl Task {
     fn write(
@@ -193,14 +201,15 @@ impl Task {
     ) -> Progress {
         let (records, is_last) = match &self.turn {
             None => return Progress::NeedsTurn,
-            Some(Turn::Failed) => return Progress::Broken,
+            Some(Turn::Failed) => return BROKEN,
+            Some(Turn::TooFewReplicas) => return Progress::Broken(Reply::TooFewReplicas),
             Some(Turn::Records { records, is_last }) => (&**records, *is_last),
         };
         if !response.is_sent() {
             let fields: [(&str, &[u8]); 1] = [("Content-Type", api::OCTETS.as_bytes())];
             let started = response.start(StatusCode::OK, &fields, BodyLength::Unknown);
             if started.is_err() {
-                return Progress::Broken;
+                return BROKEN;
             }
         }
         // A record larger than a whole block goes out by itself, once what was before it has left.
@@ -211,7 +220,7 @@ impl Task {
             }
             may_outgrow = false;
             if response.write(record).is_err() {
-                return Progress::Broken;
+                return BROKEN;
             }
             counters.range_records.add(1);
             counters.range_bytes.add(record.len() as u64);
@@ -219,7 +228,7 @@ impl Task {
         }
         match is_last {
             false => Progress::TurnWritten,
-            true if response.finish().is_err() => Progress::Broken,
+            true if response.finish().is_err() => BROKEN,
             true => Progress::Complete,
         }
     }

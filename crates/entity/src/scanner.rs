@@ -50,6 +50,8 @@ pub enum Ask {
         start: Buffer,
         /// The id before which to end; none: behind the last.
         end: Option<Buffer>,
+        /// How many copies have to answer (`replicas`).
+        acks: u16,
     },
     /// Read the next turn.
     Next,
@@ -57,11 +59,12 @@ pub enum Ask {
     Close,
 }
 
-struct ScanJob {
-    shard_index: usize,
-    task: u64,
-    request: RequestToken,
-    ask: Ask,
+/// What travels from a shard to whoever scans.
+pub(crate) struct ScanJob {
+    pub(crate) shard_index: usize,
+    pub(crate) task: u64,
+    pub(crate) request: RequestToken,
+    pub(crate) ask: Ask,
 }
 
 /// One turn, on its way home.
@@ -87,6 +90,8 @@ pub enum Turn {
     },
     /// The engine failed, or there was no memory.
     Failed,
+    /// Fewer copies answered than were asked for.
+    TooFewReplicas,
 }
 
 struct Shared {
@@ -112,23 +117,42 @@ impl Scanner {
         scans_max: usize,
         pool_mode: PoolMode,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            jobs: Lane::new(),
-            replies: (0..shards).map(|_| OnceLock::new()).collect(),
-        });
+        let mut scanner = Self::idle(shards, scans_max);
         let thread = thread::Builder::new().name("store-scanner".to_owned());
         let thread = thread.spawn({
-            let (shared, store) = (Arc::clone(&shared), Arc::clone(store));
+            let (shared, store) = (Arc::clone(&scanner.shared), Arc::clone(store));
             move || {
                 let blocks = BlockPool::new("records scanned", pool_mode);
                 run(&shared, &*store, &blocks);
             }
         })?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
+        scanner.thread = Some(thread);
+        Ok(scanner)
+    }
+
+    /// Nobody scans yet.
+    fn idle(shards: usize, scans_max: usize) -> Self {
+        let shared = Shared {
+            jobs: Lane::new(),
+            replies: (0..shards).map(|_| OnceLock::new()).collect(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            thread: None,
             scans_per_shard_max: (scans_max / shards).max(1),
-        })
+        }
+    }
+
+    /// A cluster's: `take` is given what is asked for, and starts the thread that answers it.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn remote(
+        shards: usize,
+        scans_max: usize,
+        take: impl FnOnce(ScanQueue) -> JoinHandle<()>,
+    ) -> Self {
+        let mut scanner = Self::idle(shards, scans_max);
+        scanner.thread = Some(take(ScanQueue(Arc::clone(&scanner.shared))));
+        scanner
     }
 
     /// Links a shard; each index once. Call it on the shard's own thread, whose `waker` it is.
@@ -156,6 +180,27 @@ impl Drop for Scanner {
             // Its panic, if any, is on stderr already.
             let _ = thread.join();
         }
+    }
+}
+
+/// The other end of all [`ScanLink`]s, for one that does not sleep on a lane.
+#[cfg(feature = "distributed")]
+pub(crate) struct ScanQueue(Arc<Shared>);
+
+#[cfg(feature = "distributed")]
+impl ScanQueue {
+    /// See [`Lane::poll_take_all`].
+    pub(crate) fn poll_take_all(
+        &self,
+        jobs: &mut Vec<ScanJob>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Taken> {
+        self.0.jobs.poll_take_all(jobs, context)
+    }
+
+    /// Sends a turn home.
+    pub(crate) fn answer(&self, shard_index: usize, task: u64, request: RequestToken, turn: Turn) {
+        answer(&self.0, shard_index, task, request, turn);
     }
 }
 
@@ -228,7 +273,7 @@ fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool) {
         for job in queued.drain(..) {
             let name = (job.shard_index, job.task);
             let mut scan = match job.ask {
-                Ask::Open { start, end } => Scan {
+                Ask::Open { start, end, .. } => Scan {
                     snapshot: store.snapshot(),
                     from: start.to_vec(),
                     end: end.map(|end| end.to_vec()),
@@ -267,13 +312,7 @@ fn answer(shared: &Shared, shard_index: usize, task: u64, request: RequestToken,
 
 impl<T: Snapshot> Scan<T> {
     fn turn(&mut self, blocks: &BlockPool) -> Turn {
-        let mut page = Page {
-            blocks,
-            records: Buffer::new(),
-            seen: 0,
-            fault: None,
-            next: None,
-        };
+        let mut page = Page::new(blocks);
         let visited = self
             .snapshot
             .visit(&self.from, self.end.as_deref(), &mut |key, value| {
@@ -291,17 +330,22 @@ impl<T: Snapshot> Scan<T> {
                 return Turn::Records { records, is_last };
             }
         };
-        log::write(
-            LogLevel::Error,
-            format_args!("a range read is cut short: {cause}"),
-        );
+        cut_short(&cause);
         Turn::Failed
     }
 }
 
+/// Says why a reader gets only the beginning of a range.
+pub(crate) fn cut_short(cause: &dyn std::fmt::Display) {
+    log::write(
+        LogLevel::Error,
+        format_args!("a range read is cut short: {cause}"),
+    );
+}
+
 /// Why a turn cannot be filled.
 #[derive(Debug, thiserror::Error)]
-enum PageFault {
+pub(crate) enum PageFault {
     #[error(transparent)]
     NoMemory(#[from] PoolError),
     #[error(transparent)]
@@ -309,17 +353,29 @@ enum PageFault {
 }
 
 /// A turn as it fills.
-struct Page<'a> {
+pub(crate) struct Page<'a> {
     blocks: &'a BlockPool,
-    records: Buffer,
+    pub(crate) records: Buffer,
     seen: usize,
-    fault: Option<PageFault>,
+    pub(crate) fault: Option<PageFault>,
     /// The key that did not fit any more.
     next: Option<Vec<u8>>,
 }
 
-impl Page<'_> {
-    fn add(&mut self, key: &[u8], record: &[u8]) -> ControlFlow<()> {
+impl<'a> Page<'a> {
+    /// An empty one, to be filled from `blocks`.
+    pub(crate) fn new(blocks: &'a BlockPool) -> Self {
+        Self {
+            blocks,
+            records: Buffer::new(),
+            seen: 0,
+            fault: None,
+            next: None,
+        }
+    }
+
+    /// Adds a record, or breaks: it did not fit any more, or there is a fault.
+    pub(crate) fn add(&mut self, key: &[u8], record: &[u8]) -> ControlFlow<()> {
         match self.try_add(key, record) {
             Ok(flow) => flow,
             Err(fault) => {

@@ -11,6 +11,8 @@ use millpond_http::{Running, ServeConfig, ServeError, ServeReport, ShardStart};
 use millpond_io::Address;
 
 use crate::access::Access;
+#[cfg(feature = "distributed")]
+use crate::cluster::{ClusterEngine, ClusterError};
 use crate::config::{Compression, EntityConfig};
 use crate::data_dir::DataDirError;
 use crate::executor::{Executor, ExecutorConfig};
@@ -21,7 +23,7 @@ use crate::range::Ranges;
 use crate::record::SHARDS_MAX;
 use crate::scanner::Scanner;
 use crate::store::rocksdb::{RocksDbOptions, RocksDbStore};
-use crate::store::{EngineInfo, Store};
+use crate::store::{Engine, EngineInfo, Linkage, Store};
 use crate::value_cache::ValueCache;
 
 /// One stamp of eight bytes for this much cache: with values of 1 KiB there are ten stamps for
@@ -71,6 +73,10 @@ pub enum EntityError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The cluster cannot be used.
+    #[cfg(feature = "distributed")]
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// No thread for the store.
     #[error("cannot start the store's threads: {0}")]
     Thread(std::io::Error),
@@ -114,6 +120,44 @@ pub fn serve_with<S: Store>(
 ) -> Result<ServeReport, EntityError> {
     check(config)?;
     let parts = Parts::start(store, config, http)?;
+    let report = millpond_http::serve_with(&parts.http, |start| parts.service(&start), control)?;
+    Ok(report)
+}
+
+/// Serves what a cluster keeps until SIGTERM or SIGINT; of `config`, what is about a directory means
+/// nothing then. `on_ready` as in [`serve`].
+///
+/// # Errors
+/// [`EntityError`], one sentence.
+#[cfg(feature = "distributed")]
+pub fn serve_cluster(
+    cluster: &Arc<ClusterEngine>,
+    config: &EntityConfig,
+    http: &ServeConfig,
+    on_ready: impl FnOnce(&Address, &EngineInfo),
+) -> Result<ServeReport, EntityError> {
+    let engine = cluster.engine();
+    let parts = Parts::connect(cluster, config, http)?;
+    let report = millpond_http::serve(
+        &parts.http,
+        |start| parts.service(&start),
+        |address| on_ready(address, &engine),
+    )?;
+    Ok(report)
+}
+
+/// Like [`serve_cluster`] without signals, as [`serve_with`]. An engine is served once.
+///
+/// # Errors
+/// As [`serve_cluster`].
+#[cfg(feature = "distributed")]
+pub fn serve_cluster_with(
+    cluster: &Arc<ClusterEngine>,
+    config: &EntityConfig,
+    http: &ServeConfig,
+    control: impl FnOnce(&Running),
+) -> Result<ServeReport, EntityError> {
+    let parts = Parts::connect(cluster, config, http)?;
     let report = millpond_http::serve_with(&parts.http, |start| parts.service(&start), control)?;
     Ok(report)
 }
@@ -182,6 +226,47 @@ fn check_checkpoints(config: &EntityConfig, http: &ServeConfig) -> Result<(), En
         })
 }
 
+/// What a cluster syncs is its own affair.
+fn sync_label(linkage: Linkage, config: &EntityConfig) -> String {
+    match linkage {
+        Linkage::Remote => "remote".to_owned(),
+        Linkage::System | Linkage::Bundled => config.sync.to_string(),
+    }
+}
+
+fn executor_config(
+    config: &EntityConfig,
+    http: &ServeConfig,
+) -> Result<ExecutorConfig, EntityError> {
+    if http.shards == 0 {
+        return Err(ServeError::NoShards.into());
+    }
+    if http.shards > SHARDS_MAX {
+        return Err(EntityError::Config {
+            name: "shards",
+            value: http.shards as u64,
+            expected: "2048 at most",
+        });
+    }
+    Ok(ExecutorConfig {
+        shards: http.shards,
+        read_threads: config.read_threads,
+        jobs_in_flight_max: config.jobs_in_flight_max,
+        bytes_in_flight_max: config.bytes_in_flight_max,
+        batch_bytes_max: config.batch_bytes_max,
+        stamp_count: stamp_count(config),
+        pool_mode: http.pool_mode,
+    })
+}
+
+fn cache_bytes(config: &EntityConfig) -> usize {
+    usize::try_from(config.cache_bytes).unwrap_or(usize::MAX)
+}
+
+fn stamp_count(config: &EntityConfig) -> usize {
+    (cache_bytes(config) / CACHE_BYTES_PER_STAMP).clamp(STAMP_COUNT_MIN, STAMP_COUNT_MAX)
+}
+
 /// What is shared by all shards of one server.
 struct Parts<S> {
     store: Arc<S>,
@@ -201,32 +286,42 @@ impl<S: Store> Parts<S> {
         config: &EntityConfig,
         http: &ServeConfig,
     ) -> Result<Self, EntityError> {
-        if http.shards == 0 {
-            return Err(ServeError::NoShards.into());
-        }
-        if http.shards > SHARDS_MAX {
-            return Err(EntityError::Config {
-                name: "shards",
-                value: http.shards as u64,
-                expected: "2048 at most",
-            });
-        }
-        let cache_bytes = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
-        let stamp_count =
-            (cache_bytes / CACHE_BYTES_PER_STAMP).clamp(STAMP_COUNT_MIN, STAMP_COUNT_MAX);
-        let executor_config = ExecutorConfig {
-            shards: http.shards,
-            read_threads: config.read_threads,
-            jobs_in_flight_max: config.jobs_in_flight_max,
-            bytes_in_flight_max: config.bytes_in_flight_max,
-            batch_bytes_max: config.batch_bytes_max,
-            stamp_count,
-            pool_mode: http.pool_mode,
-        };
+        let executor_config = executor_config(config, http)?;
         let executor =
             Executor::start(store, config.sync, &executor_config).map_err(EntityError::Thread)?;
         let scanner = Scanner::start(store, http.shards, config.scans_max, http.pool_mode)
             .map_err(EntityError::Thread)?;
+        Self::assemble(store, executor, scanner, config, http)
+    }
+}
+
+#[cfg(feature = "distributed")]
+impl Parts<ClusterEngine> {
+    fn connect(
+        cluster: &Arc<ClusterEngine>,
+        config: &EntityConfig,
+        http: &ServeConfig,
+    ) -> Result<Self, EntityError> {
+        let config = cluster.config(config)?;
+        check(&config)?;
+        let executor_config = executor_config(&config, http)?;
+        let (executor, jobs) = Executor::remote(&executor_config);
+        let starter = cluster.take_starter()?;
+        let scanner = Scanner::remote(http.shards, config.scans_max, |scans| {
+            starter.start(jobs, scans, http.pool_mode)
+        });
+        Self::assemble(cluster, executor, scanner, &config, http)
+    }
+}
+
+impl<S: Engine> Parts<S> {
+    fn assemble(
+        store: &Arc<S>,
+        executor: Executor,
+        scanner: Scanner,
+        config: &EntityConfig,
+        http: &ServeConfig,
+    ) -> Result<Self, EntityError> {
         check_checkpoints(config, http)?;
         let keeper = Keeper::start(
             store,
@@ -236,6 +331,7 @@ impl<S: Store> Parts<S> {
         )
         .map_err(EntityError::Thread)?;
         let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
+        let stamps_bytes = stamp_count(config) * size_of::<u64>();
         let mut http = http.clone();
         http.limits.body_bytes_max = config.value_bytes_max;
         let engine = store.engine();
@@ -243,7 +339,7 @@ impl<S: Store> Parts<S> {
             ("engine", engine.name.to_owned()),
             ("engine_version", engine.version),
             ("engine_linkage", engine.linkage.to_string()),
-            ("sync", config.sync.to_string()),
+            ("sync", sync_label(engine.linkage, config)),
         ]);
         Ok(Self {
             store: Arc::clone(store),
@@ -252,7 +348,7 @@ impl<S: Store> Parts<S> {
             keeper,
             metrics: Arc::new(metrics),
             access: config.access.clone(),
-            cache_bytes: cache_bytes.saturating_sub(stamp_count * size_of::<u64>()) / http.shards,
+            cache_bytes: cache_bytes(config).saturating_sub(stamps_bytes) / http.shards,
             http,
         })
     }

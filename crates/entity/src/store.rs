@@ -1,6 +1,6 @@
 //! What the server asks of an engine, and the engines.
 //!
-//! On the path: shards read through [`Store::get_cached`], which never waits for a disk; read
+//! On the path: shards read through [`Engine::get_cached`], which never waits for a disk; read
 //! threads follow up with [`Store::get`]; the writer thread alone calls [`Store::commit`], the scan
 //! thread alone [`Store::snapshot`].
 //! Absent on purpose: transactions, column families, and iterators that outlive a call. One flat,
@@ -129,7 +129,7 @@ impl Disk {
 /// The engine that really ran, for results and `/metrics`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EngineInfo {
-    /// `rocksdb` or `memory`.
+    /// `rocksdb`, `memory` or `cassandra`.
     pub name: &'static str,
     /// As the running library reports it, not as the build asked for it.
     pub version: String,
@@ -144,6 +144,8 @@ pub enum Linkage {
     System,
     /// Compiled together with this crate.
     Bundled,
+    /// It runs elsewhere, and is spoken to.
+    Remote,
 }
 
 impl fmt::Display for Linkage {
@@ -151,6 +153,7 @@ impl fmt::Display for Linkage {
         formatter.write_str(match self {
             Self::System => "system",
             Self::Bundled => "bundled",
+            Self::Remote => "remote",
         })
     }
 }
@@ -174,20 +177,9 @@ pub trait Snapshot {
     ) -> Result<(), StoreError>;
 }
 
-/// A map of bytes to bytes that outlives the process.
-///
-/// Reads may run on any thread while one thread commits. A read sees a batch either whole or not
-/// at all, and sees it before `commit` returns.
-pub trait Store: Send + Sync + 'static {
-    /// See [`Store::snapshot`].
-    type Snapshot<'a>: Snapshot
-    where
-        Self: 'a;
-
-    /// The map as it is now: every commit that has returned is in it, no later one ever will be.
-    /// Holding one keeps what it shows on the disk, however often it is overwritten.
-    fn snapshot(&self) -> Self::Snapshot<'_>;
-
+/// What a shard and the keeper ask of wherever entities are kept: a [`Store`] of this process, or a
+/// cluster.
+pub trait Engine: Send + Sync + 'static {
     /// Reads without ever waiting for a disk; `found` sees the value in place.
     ///
     /// # Errors
@@ -197,6 +189,58 @@ pub trait Store: Send + Sync + 'static {
         key: &[u8],
         found: impl FnOnce(&[u8]) -> R,
     ) -> Result<CachedRead<R>, StoreError>;
+
+    /// Which engine this is.
+    fn engine(&self) -> EngineInfo;
+
+    /// How it is doing. Takes the engine's locks: never on a shard.
+    fn gauges(&self) -> EngineGauges;
+
+    /// Makes the new directory `path` a copy as of now, while reads and writes go on; for as long as
+    /// writing the memtables out takes. Marked as a backup last of all.
+    ///
+    /// # Errors
+    /// [`DataDirError`]; what is there then can be removed.
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError>;
+
+    /// The disk that holds the data; `None`: none does. A system call.
+    fn disk(&self) -> Option<Disk>;
+
+    /// How many copies of an entity there are; what `replicas=ack/from` is measured by.
+    fn replicas(&self) -> u16 {
+        1
+    }
+
+    /// Whether a write may depend on what is there.
+    fn judges_conditions(&self) -> bool {
+        true
+    }
+
+    /// Whether there is anybody to ask. Read by shards: it may not wait.
+    fn is_reachable(&self) -> bool {
+        true
+    }
+
+    /// From which number on the shards give out versions (`record::Versions`): where several servers
+    /// write to one store, each from another one.
+    fn versions_from(&self) -> usize {
+        0
+    }
+}
+
+/// A map of bytes to bytes that outlives the process.
+///
+/// Reads may run on any thread while one thread commits. A read sees a batch either whole or not
+/// at all, and sees it before `commit` returns.
+pub trait Store: Engine {
+    /// See [`Store::snapshot`].
+    type Snapshot<'a>: Snapshot
+    where
+        Self: 'a;
+
+    /// The map as it is now: every commit that has returned is in it, no later one ever will be.
+    /// Holding one keeps what it shows on the disk, however often it is overwritten.
+    fn snapshot(&self) -> Self::Snapshot<'_>;
 
     /// Reads, waiting for the disk if need be. `None`: no such entity.
     ///
@@ -222,20 +266,4 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When it does not.
     fn sync(&self) -> Result<(), StoreError>;
-
-    /// Which engine this is.
-    fn engine(&self) -> EngineInfo;
-
-    /// How it is doing. Takes the engine's locks: never on a shard.
-    fn gauges(&self) -> EngineGauges;
-
-    /// Makes the new directory `path` a copy as of now, while reads and writes go on; for as long as
-    /// writing the memtables out takes. Marked as a backup last of all.
-    ///
-    /// # Errors
-    /// [`DataDirError`]; what is there then can be removed.
-    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError>;
-
-    /// The disk that holds the data; `None`: none does. A system call.
-    fn disk(&self) -> Option<Disk>;
 }

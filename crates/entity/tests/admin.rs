@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
-use millpond_entity::{DataDirError, EntityConfig, EntityError, Store, admin, open, serve_with};
+use millpond_entity::{
+    DataDirError, Engine, EntityConfig, EntityError, Store, admin, open, serve_with,
+};
 use millpond_http::ServeConfig;
 use support::TestServer;
 

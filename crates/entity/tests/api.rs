@@ -1,4 +1,4 @@
-//! The entity API over real sockets, each scene on both stores.
+//! The entity API over real sockets, each scene on all engines.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use millpond_entity::record::Head;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
-use millpond_entity::{EntityConfig, Store, open};
+use millpond_entity::{Engine, EntityConfig, open};
 use millpond_http::ServeConfig;
 use millpond_mempool::PoolMode;
 use support::{Client, TestServer, request, target};
@@ -22,8 +22,13 @@ fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
     (directory, Arc::new(store))
 }
 
-/// Runs a scene on RocksDB, on memory, with values that are never in memory, and without pools.
+/// Runs a scene on RocksDB, on memory, with values that are never in memory, and without pools; and
+/// on a cluster, where there is one.
 fn on_each_store(scene: impl Fn(&TestServer)) {
+    #[cfg(feature = "distributed")]
+    for settings in ["buckets=4", "buckets=4&conditions=on"] {
+        support::cluster::play(settings, &scene);
+    }
     let defaults = |_: &mut EntityConfig, _: &mut ServeConfig| {};
     let (_directory, store) = rocksdb();
     scene(&TestServer::start(&store, defaults));
@@ -198,6 +203,43 @@ fn bad_ids_are_refused() {
         assert_eq!(client.put(&[0; 1024], b"long escaped id"), 201);
         assert_eq!(client.get(&[0; 1024]).body, b"long escaped id");
     });
+}
+
+/// Goal: where there is one copy, one may be asked for, by every call; all else is 400 and changes nothing.
+#[test]
+fn replicas_of_one_are_one() {
+    let (_directory, store) = rocksdb();
+    let server = TestServer::start(&store, |_, _| {});
+    let mut client = server.connect();
+    let mut ask = |method: &str, replicas: &str| {
+        let target = format!("/v0/entity?id=k&replicas={replicas}");
+        client.request(method, &target, b"v")
+    };
+    for replicas in ["1/1", "1%2F1"] {
+        assert_eq!(ask("PUT", replicas).status, 201);
+        assert_eq!(ask("GET", replicas).body, b"v");
+        assert_eq!(ask("HEAD", replicas).status, 200);
+        assert_eq!(ask("DELETE", replicas).status, 202);
+        assert_eq!(ask("GET", replicas).status, 404);
+    }
+    for replicas in ["0/1", "2/1", "1/3", "2/3", "", "1", "1/", "one/1"] {
+        for method in ["PUT", "GET", "DELETE"] {
+            let refused = ask(method, replicas);
+            assert_eq!(refused.status, 400, "{method} {replicas}");
+            assert!(!refused.body.is_empty(), "a refusal says why");
+        }
+        let range = format!("/v0/entities?start=a&replicas={replicas}");
+        assert_eq!(server.connect().request("GET", &range, b"").status, 400);
+        assert_eq!(server.connect().request("HEAD", &range, b"").status, 400);
+    }
+    assert_eq!(ask("GET", "1/1").status, 404);
+    assert_eq!(
+        server
+            .connect()
+            .request("HEAD", "/v0/entities?start=a&replicas=1/1", b"")
+            .status,
+        200
+    );
 }
 
 /// Goal: unknown paths are 400, known paths with another method 405 with what is allowed.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_entity::store::{CachedRead, Durability, Write};
-use millpond_entity::{EntityConfig, Store, open};
+use millpond_entity::{Engine, EntityConfig, Store, open};
 
 /// The engine answers a read from memory with success and an empty value where it would have to open a
 /// table first; only an error says so where it would have to read a block. Such reads were taken for the

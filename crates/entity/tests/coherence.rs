@@ -110,6 +110,7 @@ impl<S: Store> Shard<S> {
             kind,
             head: Buffer::new(),
             condition: Condition::default(),
+            acks: 1,
             refusal: None,
             key: self.buffer(key),
             value: self.buffer(value),

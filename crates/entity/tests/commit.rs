@@ -45,6 +45,7 @@ fn job(blocks: &BlockPool, request: u64, change: &Change) -> Job {
         },
         head: Buffer::new(),
         condition: Condition::default(),
+        acks: 1,
         refusal: None,
         key: buffer(blocks, key),
         value: value

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, StoreError, Write};
-use millpond_entity::{DataDirError, EntityConfig, Store, admin, open};
+use millpond_entity::{DataDirError, Engine as _, EntityConfig, Store, admin, open};
 use support::disk::{Disk, Fault};
 
 const JOB_VARIABLE: &str = "MILLPOND_TEST_DISK_JOB";

@@ -12,7 +12,7 @@ use millpond_entity::access::{Access, Tokens};
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
-use millpond_entity::{EntityConfig, Store, open};
+use millpond_entity::{Engine, EntityConfig, open};
 use millpond_http::ServeConfig;
 use serde_json::Value;
 use support::{Client, Reply, TestServer};
@@ -155,6 +155,19 @@ const FULL: [(&str, &str, &str, u16); 5] = [
     ("HEAD", STATUS, "", 507),
 ];
 
+/// What only a cluster answers: provoked in `cluster`, where three nodes are.
+const CLUSTER: [(&str, &str, u16); 9] = [
+    ("/v0/entity", "PUT", 500),
+    ("/v0/entity", "DELETE", 500),
+    ("/v0/entity", "PUT", 501),
+    ("/v0/entity", "DELETE", 501),
+    ("/v0/entity", "PUT", 504),
+    ("/v0/entity", "DELETE", 504),
+    ("/v0/entity", "GET", 504),
+    ("/v0/entity", "HEAD", 504),
+    ("/v0/entities", "GET", 504),
+];
+
 /// What one answers who knows neither token, or only that for reading.
 const GUARDED: [(&str, &str, &str, u16); 11] = [
     ("GET", ENTITY, "", 401),
@@ -244,6 +257,8 @@ fn description_and_server_agree() {
     }
 
     let described: BTreeSet<Answer> = check.responses().map(|(answer, _)| answer).collect();
+    let elsewhere = CLUSTER.map(|(path, method, status)| (path.into(), method.into(), status));
+    check.seen.extend(elsewhere);
     assert_eq!(described, check.seen);
 }
 

@@ -142,6 +142,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn agrees<S: Store>(store: &Arc<S>, steps: &[Step]) {
     let server = TestServer::start(store, |_, http| http.shards = 2);
+    play(&server, steps);
+}
+
+fn play(server: &TestServer, steps: &[Step]) {
     let mut client = server.connect();
     let mut map = Map::new();
     for step in steps {
@@ -155,13 +159,30 @@ fn agrees<S: Store>(store: &Arc<S>, steps: &[Step]) {
                 map.remove(id);
             }
             Step::Range(start, end) => {
-                let found = Chunks::ask(&server, start, end.as_deref()).rest();
+                let found = Chunks::ask(server, start, end.as_deref()).rest();
                 assert_eq!(found, expected(&map, start, end.as_deref()));
             }
         }
     }
-    let found = Chunks::ask(&server, b"\0", None).rest();
+    let found = Chunks::ask(server, b"\0", None).rest();
     assert_eq!(found, records(map.iter()));
+}
+
+/// Goal: the same on a cluster, however many partitions it has; few cases, as each takes a keyspace.
+#[cfg(feature = "distributed")]
+#[test]
+fn ranges_of_a_cluster_agree_with_a_sorted_map() {
+    use proptest::strategy::ValueTree as _;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for settings in [
+        "buckets=1",
+        "buckets=7",
+        "buckets=64",
+        "buckets=3&conditions=on",
+    ] {
+        let steps = steps().new_tree(&mut runner).unwrap().current();
+        support::cluster::play(settings, |server| play(server, &steps));
+    }
 }
 
 proptest! {
@@ -183,6 +204,13 @@ fn on_both(scene: impl Fn(&TestServer)) {
     scene(&TestServer::start(&Arc::new(MemoryStore::new()), small));
     let (_directory, store) = rocksdb();
     scene(&TestServer::start(&store, small));
+}
+
+/// And on a cluster, where there is one.
+fn on_all(scene: impl Fn(&TestServer)) {
+    #[cfg(feature = "distributed")]
+    support::cluster::play("buckets=16", &scene);
+    on_both(scene);
 }
 
 /// More than the sockets of this test hold.
@@ -236,7 +264,7 @@ fn range_shows_one_moment() {
 /// at no moment; other connections do not notice; the reader gets everything in the end.
 #[test]
 fn slow_reader_keeps_memory_flat() {
-    on_both(|server| {
+    on_all(|server| {
         let mut client = server.connect();
         let sockets_bytes = RECEIVE_BYTES + send_buffer_bytes_max();
         // A turn of one record and a block of output; and the last send may pass the socket's limit.
@@ -284,7 +312,7 @@ fn send_buffer_bytes_max() -> u64 {
 /// Goal: a client that leaves in the middle takes its snapshot with it, and the server goes on.
 #[test]
 fn reader_that_leaves_is_forgotten() {
-    on_both(|server| {
+    on_all(|server| {
         let mut client = server.connect();
         load_large(&mut client, LARGE_COUNT);
         for _ in 0..10 {
@@ -303,7 +331,7 @@ fn reader_that_leaves_is_forgotten() {
 /// on, and a range may stand in the middle of a pipeline.
 #[test]
 fn refusals_heads_and_pipelines() {
-    on_both(|server| {
+    on_all(|server| {
         let mut client = server.connect();
         assert_eq!(client.put(b"a", b"1"), 201);
         for bad in [

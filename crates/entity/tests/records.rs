@@ -21,8 +21,11 @@ fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
     (directory, Arc::new(store))
 }
 
-/// Runs a scene on RocksDB, on memory, and where every read goes to a read thread.
+/// Runs a scene on RocksDB, on memory, and where every read goes to a read thread; and on a cluster,
+/// where there is one.
 fn on_each_store(scene: impl Fn(&TestServer)) {
+    #[cfg(feature = "distributed")]
+    support::cluster::play("buckets=4&conditions=on", &scene);
     let two_shards = |_: &mut EntityConfig, http: &mut millpond_http::ServeConfig| http.shards = 2;
     let (_directory, store) = rocksdb();
     scene(&TestServer::start(&store, two_shards));

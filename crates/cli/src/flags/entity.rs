@@ -3,7 +3,7 @@
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::{Args, Subcommand};
 use millpond_entity::store::rocksdb::RocksDbStore;
-use millpond_entity::{EntityConfig, Store, admin, open};
+use millpond_entity::{Engine, EntityConfig, admin, open};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

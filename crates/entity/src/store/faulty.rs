@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{
-    CachedRead, Disk, Durability, EngineGauges, EngineInfo, Snapshot, Store, StoreError, Visit,
-    Write,
+    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Snapshot, Store, StoreError,
+    Visit, Write,
 };
 use crate::data_dir::DataDirError;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub struct FaultyStore<S> {
     disk: Mutex<Option<Disk>>,
 }
 
-impl<S: Store> FaultyStore<S> {
+impl<S: Engine> FaultyStore<S> {
     /// Wraps `inner`.
     #[must_use]
     pub fn new(inner: S, faults: Faults) -> Self {
@@ -131,17 +131,7 @@ impl<T: Snapshot> Snapshot for FaultySnapshot<T> {
     }
 }
 
-impl<S: Store> Store for FaultyStore<S> {
-    type Snapshot<'a> = FaultySnapshot<S::Snapshot<'a>>;
-
-    fn snapshot(&self) -> Self::Snapshot<'_> {
-        FaultySnapshot {
-            inner: self.inner.snapshot(),
-            faults: self.faults,
-            visits: AtomicU64::new(0),
-        }
-    }
-
+impl<S: Engine> Engine for FaultyStore<S> {
     fn get_cached<R>(
         &self,
         key: &[u8],
@@ -152,6 +142,38 @@ impl<S: Store> Store for FaultyStore<S> {
         }
         self.read_fault()?;
         self.inner.get_cached(key, found)
+    }
+
+    fn engine(&self) -> EngineInfo {
+        self.inner.engine()
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        EngineGauges {
+            writes_are_stopped: self.stopped.load(Ordering::SeqCst),
+            ..self.inner.gauges()
+        }
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        self.inner.checkpoint(path)
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        let planted = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        planted.or_else(|| self.inner.disk())
+    }
+}
+
+impl<S: Store> Store for FaultyStore<S> {
+    type Snapshot<'a> = FaultySnapshot<S::Snapshot<'a>>;
+
+    fn snapshot(&self) -> Self::Snapshot<'_> {
+        FaultySnapshot {
+            inner: self.inner.snapshot(),
+            faults: self.faults,
+            visits: AtomicU64::new(0),
+        }
     }
 
     fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
@@ -207,25 +229,5 @@ impl<S: Store> Store for FaultyStore<S> {
             });
         }
         self.inner.sync()
-    }
-
-    fn engine(&self) -> EngineInfo {
-        self.inner.engine()
-    }
-
-    fn gauges(&self) -> EngineGauges {
-        EngineGauges {
-            writes_are_stopped: self.stopped.load(Ordering::SeqCst),
-            ..self.inner.gauges()
-        }
-    }
-
-    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
-        self.inner.checkpoint(path)
-    }
-
-    fn disk(&self) -> Option<Disk> {
-        let planted = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        planted.or_else(|| self.inner.disk())
     }
 }

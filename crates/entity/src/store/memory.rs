@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
-    CachedRead, Disk, Durability, EngineGauges, EngineInfo, Linkage, Snapshot, Store, StoreError,
-    Visit, Write,
+    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Linkage, Snapshot, Store,
+    StoreError, Visit, Write,
 };
 use crate::data_dir::DataDirError;
 use std::path::Path;
@@ -89,13 +89,7 @@ impl Snapshot for MemorySnapshot {
     }
 }
 
-impl Store for MemoryStore {
-    type Snapshot<'a> = MemorySnapshot;
-
-    fn snapshot(&self) -> MemorySnapshot {
-        MemorySnapshot(self.contents())
-    }
-
+impl Engine for MemoryStore {
     fn get_cached<R>(
         &self,
         key: &[u8],
@@ -105,6 +99,37 @@ impl Store for MemoryStore {
             Some(result) => CachedRead::Found(result),
             None => CachedRead::Absent,
         })
+    }
+
+    fn engine(&self) -> EngineInfo {
+        EngineInfo {
+            name: "memory",
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            linkage: Linkage::Bundled,
+        }
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        EngineGauges::default()
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        Err(DataDirError::Engine {
+            path: path.to_owned(),
+            cause: "a store in memory has no files".to_owned(),
+        })
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        None
+    }
+}
+
+impl Store for MemoryStore {
+    type Snapshot<'a> = MemorySnapshot;
+
+    fn snapshot(&self) -> MemorySnapshot {
+        MemorySnapshot(self.contents())
     }
 
     fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
@@ -138,28 +163,5 @@ impl Store for MemoryStore {
     fn sync(&self) -> Result<(), StoreError> {
         self.maps().sync();
         Ok(())
-    }
-
-    fn engine(&self) -> EngineInfo {
-        EngineInfo {
-            name: "memory",
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            linkage: Linkage::Bundled,
-        }
-    }
-
-    fn gauges(&self) -> EngineGauges {
-        EngineGauges::default()
-    }
-
-    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
-        Err(DataDirError::Engine {
-            path: path.to_owned(),
-            cause: "a store in memory has no files".to_owned(),
-        })
-    }
-
-    fn disk(&self) -> Option<Disk> {
-        None
     }
 }

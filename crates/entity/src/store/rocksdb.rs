@@ -16,8 +16,8 @@ use rocksdb::{
 
 use super::upgrade;
 use super::{
-    CachedRead, Disk, Durability, EngineGauges, EngineInfo, Linkage, Snapshot, Store, StoreError,
-    Visit, Write,
+    CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Linkage, Snapshot, Store,
+    StoreError, Visit, Write,
 };
 use crate::config::Compression;
 use crate::data_dir::{self, DataDirError, Found};
@@ -144,13 +144,7 @@ impl Snapshot for RocksDbSnapshot<'_> {
     }
 }
 
-impl Store for RocksDbStore {
-    type Snapshot<'a> = RocksDbSnapshot<'a>;
-
-    fn snapshot(&self) -> RocksDbSnapshot<'_> {
-        RocksDbSnapshot(self.db.snapshot())
-    }
-
+impl Engine for RocksDbStore {
     fn get_cached<R>(
         &self,
         key: &[u8],
@@ -165,6 +159,55 @@ impl Store for RocksDbStore {
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(CachedRead::NotCached),
             Err(error) => Err(failed("read", error)),
         }
+    }
+
+    fn engine(&self) -> EngineInfo {
+        self.engine.clone()
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        // A number that the engine does not tell is none to worry about.
+        let number = |name: &str| {
+            let value = self.db.property_int_value(name);
+            value.ok().flatten().unwrap_or(0)
+        };
+        EngineGauges {
+            memtable_bytes: number("rocksdb.cur-size-all-mem-tables"),
+            block_cache_bytes: self.block_cache.get_usage() as u64,
+            table_reader_bytes: number("rocksdb.estimate-table-readers-mem"),
+            level0_tables: number("rocksdb.num-files-at-level0"),
+            compaction_pending_bytes: number("rocksdb.estimate-pending-compaction-bytes"),
+            compactions: number("rocksdb.num-running-compactions"),
+            flushes: number("rocksdb.num-running-flushes"),
+            write_bytes_per_s_max: number("rocksdb.actual-delayed-write-rate"),
+            writes_are_stopped: number("rocksdb.is-write-stopped") != 0,
+        }
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        self.copy_to(path)
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        let found = rustix::fs::statvfs(&self.path).ok()?;
+        let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
+        // Memtables and the log beside them, and what merging takes before it gives back: the first
+        // level is 256 MiB, and what lies over it is not much more.
+        let needed_bytes = self.memtable_bytes.saturating_mul(2) + (1 << 30);
+        Some(Disk {
+            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            reserve_bytes: self
+                .disk_reserve_bytes
+                .unwrap_or(needed_bytes.min(whole_bytes / 16)),
+        })
+    }
+}
+
+impl Store for RocksDbStore {
+    type Snapshot<'a> = RocksDbSnapshot<'a>;
+
+    fn snapshot(&self) -> RocksDbSnapshot<'_> {
+        RocksDbSnapshot(self.db.snapshot())
     }
 
     fn get<R>(&self, key: &[u8], found: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, StoreError> {
@@ -214,47 +257,6 @@ impl Store for RocksDbStore {
         self.db
             .flush_wal(true)
             .map_err(|error| failed("sync", error))
-    }
-
-    fn engine(&self) -> EngineInfo {
-        self.engine.clone()
-    }
-
-    fn gauges(&self) -> EngineGauges {
-        // A number that the engine does not tell is none to worry about.
-        let number = |name: &str| {
-            let value = self.db.property_int_value(name);
-            value.ok().flatten().unwrap_or(0)
-        };
-        EngineGauges {
-            memtable_bytes: number("rocksdb.cur-size-all-mem-tables"),
-            block_cache_bytes: self.block_cache.get_usage() as u64,
-            table_reader_bytes: number("rocksdb.estimate-table-readers-mem"),
-            level0_tables: number("rocksdb.num-files-at-level0"),
-            compaction_pending_bytes: number("rocksdb.estimate-pending-compaction-bytes"),
-            compactions: number("rocksdb.num-running-compactions"),
-            flushes: number("rocksdb.num-running-flushes"),
-            write_bytes_per_s_max: number("rocksdb.actual-delayed-write-rate"),
-            writes_are_stopped: number("rocksdb.is-write-stopped") != 0,
-        }
-    }
-
-    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
-        self.copy_to(path)
-    }
-
-    fn disk(&self) -> Option<Disk> {
-        let found = rustix::fs::statvfs(&self.path).ok()?;
-        let whole_bytes = found.f_blocks.saturating_mul(found.f_frsize);
-        // Memtables and the log beside them, and what merging takes before it gives back: the first
-        // level is 256 MiB, and what lies over it is not much more.
-        let needed_bytes = self.memtable_bytes.saturating_mul(2) + (1 << 30);
-        Some(Disk {
-            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
-            reserve_bytes: self
-                .disk_reserve_bytes
-                .unwrap_or(needed_bytes.min(whole_bytes / 16)),
-        })
     }
 }
 

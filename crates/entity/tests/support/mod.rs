@@ -12,11 +12,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use millpond_entity::{EntityConfig, Store, serve_with};
-use millpond_http::{ServeConfig, ServeReport};
+use millpond_http::{Running, ServeConfig, ServeReport};
 use millpond_io::Address;
 
 pub(crate) mod disk;
 pub(crate) mod process;
+#[cfg(feature = "distributed")]
+pub(crate) mod cluster;
 
 /// A server on a free port of the loopback, stopped when dropped.
 pub(crate) struct TestServer {
@@ -31,21 +33,33 @@ impl TestServer {
         store: &Arc<S>,
         adjust: impl FnOnce(&mut EntityConfig, &mut ServeConfig),
     ) -> Self {
+        let store = Arc::clone(store);
+        Self::launch(adjust, move |config, http, control| {
+            serve_with(&store, config, http, control).unwrap()
+        })
+    }
+
+    /// Starts what `serve` serves, on a thread of its own.
+    pub(crate) fn launch(
+        adjust: impl FnOnce(&mut EntityConfig, &mut ServeConfig),
+        serve: impl FnOnce(&EntityConfig, &ServeConfig, &mut dyn FnMut(&Running)) -> ServeReport
+        + Send
+        + 'static,
+    ) -> Self {
         let mut config = EntityConfig::new(Path::new("unused").to_owned());
         let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
         adjust(&mut config, &mut http);
         let (address_sender, address) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
-        let store = Arc::clone(store);
         let thread = thread::spawn(move || {
-            let control = |running: &millpond_http::Running| {
+            let mut control = |running: &Running| {
                 address_sender
                     .send(socket_address(running.local_address()))
                     .unwrap();
                 // An error means that the test is over too.
                 let _ = stopped.recv();
             };
-            serve_with(&store, &config, &http, control).unwrap()
+            serve(&config, &http, &mut control)
         });
         let address = address.recv().expect("the server starts");
         Self {

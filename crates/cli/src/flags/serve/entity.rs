@@ -1,11 +1,14 @@
 //! `millpond serve entity`: the key-value service.
 
+mod cluster;
+
 use super::{CommonFlags, announce};
 use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
 use clap::{Args, ValueEnum};
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::budget::MEMORY_BYTES_MIN;
+use millpond_entity::cluster_url::ClusterUrl;
 use millpond_entity::config::Compression;
 use millpond_entity::{EntityConfig, SyncPolicy};
 use std::path::{Path, PathBuf};
@@ -15,6 +18,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   millpond serve entity --data ./data
   millpond serve entity --data ./data --sync interval:100 --memory 1GiB
+  millpond serve entity --store 'cassandra://10.0.0.1,10.0.0.2/entities?create=3'
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
   curl 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 pub(super) struct EntityFlags {
@@ -23,6 +27,27 @@ pub(super) struct EntityFlags {
     /// Where the data lives; the directory is made, the one it stands in has to exist
     #[arg(long, value_name = "DIR", default_value = "millpond-data")]
     data: PathBuf,
+    /// Keep the data on a cluster of Apache Cassandra or ScyllaDB, in the place of --data: some of its
+    /// nodes, and a keyspace; takes a build with --features distributed
+    ///
+    /// Behind the keyspace, with ? before the first and & before the others:
+    /// create=COPIES: make the keyspace and its tables if they are missing, with so many copies.
+    /// buckets=N: make it with so many partitions, 64 by default; a range read asks them all. Reckon
+    /// with one for every 100 MB to 1 GB of data. It stays so.
+    /// conditions=on: make it so that writes may depend on what is there (If-Match, If-None-Match). Then
+    /// every write is a light-weight transaction, several times as slow. It stays so; without it such
+    /// writes are answered with 501.
+    /// Every request says how many copies have to answer, by replicas=ACK/FROM; without it a quorum. What
+    /// fewer answered is 504, and a write may then have been done or not. What else differs: the last
+    /// write wins by the clocks of the servers, so keep them together; values have 1 MiB at most; a range
+    /// is in the order of ids, but not of one moment. Nothing is cached here.
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "checkpoints", "compression"],
+        verbatim_doc_comment
+    )]
+    store: Option<ClusterUrl>,
     /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
     /// when power fails
     ///
@@ -86,9 +111,10 @@ pub(super) struct EntityFlags {
     /// How values are packed on the disk; what is there stays as it is until it is next merged
     #[arg(long, value_enum, default_value_t = Packing::Lz4)]
     compression: Packing,
-    /// Largest value; a larger one is answered with 413
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
-    max_value: u64,
+    /// Largest value; a larger one is answered with 413 [default: 64MiB; with --store 1MiB, which is also
+    /// the most there]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_value: Option<u64>,
 }
 
 /// The library's `Compression`, as it is written.
@@ -130,7 +156,7 @@ impl EntityFlags {
     fn entity_config(&self) -> EntityConfig {
         let mut config = EntityConfig::with_memory(self.data.clone(), self.memory);
         config.sync = self.sync;
-        config.value_bytes_max = self.max_value;
+        config.value_bytes_max = self.max_value.unwrap_or(config.value_bytes_max);
         if let Some(cache_bytes) = self.cache {
             config.cache_bytes = cache_bytes;
             config.block_cache_bytes = cache_bytes / 4;
@@ -150,6 +176,10 @@ impl EntityFlags {
         let config = self.common.config("entity")?;
         let mut entity = self.entity_config();
         entity.access = self.access()?;
+        if let Some(url) = &self.store {
+            let report = cluster::serve(url, self.max_value, &entity, &config)?;
+            return self.common.finish(&report);
+        }
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
             announce(address, config.driver);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
@@ -201,7 +231,7 @@ mod tests {
         assert_eq!(told.compression, Compression::Zstd);
     }
 
-    /// Goal: whoever asks for help about `--sync` reads what each choice can lose.
+    /// Goal: whoever asks for help about `--sync` and `--store` reads what each choice can lose.
     #[test]
     fn help_says_what_can_be_lost() {
         let mut command = clap::Command::new("entity");
@@ -214,6 +244,8 @@ mod tests {
             "acknowledged in the last MS milliseconds",
             "what the kernel had not yet written",
             "refused with 503 until a restart",
+            "a write may then have been done or not",
+            "the last write wins by the clocks of the servers",
         ] {
             assert!(help.contains(part), "{part} in {help}");
         }
@@ -227,6 +259,14 @@ mod tests {
             ("entity --cache lots", "--cache"),
             ("entity --memory 15MiB", "16MiB or more"),
             ("entity --compression gzip", "zstd"),
+            ("entity --store ./data", "cassandra://"),
+            ("entity --store cassandra://h", "keyspace"),
+            ("entity --store cassandra://h/k --data x", "--data"),
+            ("entity --store cassandra://h/k --sync off", "--sync"),
+            (
+                "entity --store cassandra://h/k --checkpoints x",
+                "--checkpoints",
+            ),
         ] {
             let error = parse_server(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -1,0 +1,248 @@
+//! Entities on a cluster of Apache Cassandra or ScyllaDB, in the place of an engine of this process.
+//!
+//! ```text
+//! shard: handler -> ShardLink::submit -> Lane -> worker: write, read    (one task for each job)
+//! shard: range   -> ScanLink::ask     -> Lane -> worker: scan           (one task for each turn)
+//!                                                  `-> statements at a level -> driver -> nodes
+//! shard:         <- io::Mailbox <- answers, each when its copies have answered
+//! ```
+//!
+//! One thread of its own (`worker`) runs the driver and all that waits for the nodes; shards hand over
+//! and are answered by queue, as with the other engines.
+//!
+//! **Layout** (`schema`). An id's partition is one of `buckets`, by a hash of the id (`bucket`); within
+//! a partition rows are sorted by id. So a read or write asks the copies of one partition, load spreads
+//! over all nodes whatever the ids look like, and a range is the merge of `buckets` sorted lists (`scan`):
+//! the API's order, by unsigned bytes. The other layout, a partition for each id, spreads just as well,
+//! but its only order is that of hashes: a range of ids would read everything. What this one costs:
+//! however short a range is, it asks every partition, and a partition grows with the data.
+//!
+//! **What is promised.** A write that as many copies as asked for have acknowledged is 201 or 202; any
+//! other end is 504, because it may have been done all the same (`failure`). Writes carry the time at
+//! which they left their shard, by this process's clock, made to rise; the newest wins on every node. So
+//! writes of one server take effect in the order in which it took them, and those of several servers in
+//! the order of their clocks. With a quorum for both, what was acknowledged is what is read.
+//!
+//! **Conditions** (If-Match, If-None-Match) take light-weight transactions, which have times of their
+//! own and must not be mixed with plain writes: a plain one with a clock ahead would win over a later
+//! transaction. So a keyspace has them for all its writes or for none (`conditions=on`), and what it was
+//! made with stays.
+//!
+//! Invariants: nothing is cached here, since others write; what is sent twice, by a retry or on
+//! suspicion, is what may be done twice (`statements`).
+//! Absent on purpose: a snapshot for ranges, batches, counters, TLS and passwords for the nodes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::config::EntityConfig;
+use crate::data_dir::DataDirError;
+use crate::store::{CachedRead, Disk, Engine, EngineGauges, EngineInfo, Linkage, StoreError};
+use std::path::Path;
+
+mod worker;
+mod write;
+mod read;
+mod scan;
+mod plan;
+mod statements;
+mod level;
+mod failure;
+mod schema;
+mod bucket;
+
+pub use crate::cluster_url::{ClusterUrl, ClusterUrlError};
+pub(crate) use worker::Starter;
+
+/// The largest value. Every copy holds a write in memory and in its log as a whole; the nodes' own limit
+/// is half a log segment, 4 MiB or more.
+pub const VALUE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a cluster cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// No node answered.
+    #[error("{url} cannot be reached: {cause}")]
+    Connect {
+        /// Which one.
+        url: String,
+        /// The driver's sentence.
+        cause: String,
+    },
+    /// It is missing, and was not to be made.
+    #[error(
+        "there is no keyspace {keyspace}: name one that millpond has made, or have it made by \
+         cassandra://.../{keyspace}?create=COPIES"
+    )]
+    NoKeyspace {
+        /// Which one.
+        keyspace: String,
+    },
+    /// The cluster refused to make, or to show, tables or settings.
+    #[error("cannot {operation}: {cause}")]
+    Schema {
+        /// What was attempted.
+        operation: String,
+        /// The driver's sentence.
+        cause: String,
+    },
+    /// Made otherwise than asked for.
+    #[error(
+        "keyspace {keyspace} has {name} {kept}, not {asked}: leave it out, or name another keyspace"
+    )]
+    Setting {
+        /// Which one.
+        keyspace: String,
+        /// Of what.
+        name: &'static str,
+        /// What it was made with.
+        kept: String,
+        /// What was given.
+        asked: String,
+    },
+    /// Made by another program, or by a later build.
+    #[error(
+        "keyspace {keyspace} is of format {found:?} where this build knows {known}: use a build as new"
+    )]
+    Format {
+        /// Which one.
+        keyspace: String,
+        /// What was found there.
+        found: String,
+        /// What is known here.
+        known: u32,
+    },
+    /// The keyspace does not say how many copies it has.
+    #[error(
+        "keyspace {keyspace} has a replication strategy that is not known here: use SimpleStrategy or \
+         NetworkTopologyStrategy"
+    )]
+    Replication {
+        /// Which one.
+        keyspace: String,
+    },
+    /// There is no directory to copy.
+    #[error("checkpoints copy a data directory, and a cluster has none: leave --checkpoints out")]
+    Checkpoints,
+    /// One server for each connection to a cluster.
+    #[error("this connection to the cluster serves, or has served, already: make another one")]
+    Served,
+    /// No thread for the driver.
+    #[error("cannot start the thread for the cluster: {0}")]
+    Thread(String),
+}
+
+/// A connection to a cluster, as shards and the keeper see it.
+#[derive(Debug)]
+pub struct ClusterEngine {
+    facts: Facts,
+    nodes_connected: Arc<AtomicUsize>,
+    starter: Mutex<Option<Starter>>,
+    /// From where its shards count (`record::Versions`), at random: several servers write to one cluster.
+    versions_from: usize,
+}
+
+/// What a connected cluster turned out to be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Facts {
+    /// Of the node that was asked.
+    pub(crate) version: String,
+    /// Copies of everything.
+    pub(crate) replicas: u16,
+    /// See `ClusterUrl`.
+    pub(crate) buckets: u16,
+    /// See `ClusterUrl`.
+    pub(crate) conditions: bool,
+}
+
+impl ClusterEngine {
+    /// Connects, makes the keyspace if that was asked for, and looks at what it is. Waits for it all.
+    ///
+    /// # Errors
+    /// [`ClusterError`], one sentence.
+    pub fn connect(url: &ClusterUrl) -> Result<Self, ClusterError> {
+        let nodes_connected = Arc::new(AtomicUsize::new(1));
+        let (facts, starter) = worker::connect(url, Arc::clone(&nodes_connected))?;
+        Ok(Self {
+            facts,
+            nodes_connected,
+            starter: Mutex::new(Some(starter)),
+            versions_from: random_source(),
+        })
+    }
+
+    /// What of a configuration is left where there is a cluster.
+    pub(crate) fn config(&self, config: &EntityConfig) -> Result<EntityConfig, ClusterError> {
+        if config.checkpoints.is_some() {
+            return Err(ClusterError::Checkpoints);
+        }
+        Ok(EntityConfig {
+            // Others write, and do not tell.
+            cache_bytes: 0,
+            value_bytes_max: config.value_bytes_max.min(VALUE_BYTES_MAX),
+            read_threads: 1,
+            ..config.clone()
+        })
+    }
+
+    pub(crate) fn take_starter(&self) -> Result<Starter, ClusterError> {
+        let mut starter = self.starter.lock().unwrap_or_else(PoisonError::into_inner);
+        starter.take().ok_or(ClusterError::Served)
+    }
+}
+
+/// The random state that the standard library seeds its maps with.
+fn random_source() -> usize {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(std::process::id()) as usize % crate::record::SHARDS_MAX
+}
+
+impl Engine for ClusterEngine {
+    fn get_cached<R>(
+        &self,
+        _key: &[u8],
+        _found: impl FnOnce(&[u8]) -> R,
+    ) -> Result<CachedRead<R>, StoreError> {
+        Ok(CachedRead::NotCached)
+    }
+
+    fn engine(&self) -> EngineInfo {
+        EngineInfo {
+            name: "cassandra",
+            version: self.facts.version.clone(),
+            linkage: Linkage::Remote,
+        }
+    }
+
+    fn gauges(&self) -> EngineGauges {
+        EngineGauges::default()
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<(), DataDirError> {
+        Err(DataDirError::Engine {
+            path: path.to_owned(),
+            cause: ClusterError::Checkpoints.to_string(),
+        })
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        None
+    }
+
+    fn replicas(&self) -> u16 {
+        self.facts.replicas
+    }
+
+    fn judges_conditions(&self) -> bool {
+        self.facts.conditions
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.nodes_connected.load(Ordering::Relaxed) > 0
+    }
+
+    fn versions_from(&self) -> usize {
+        self.versions_from
+    }
+}

@@ -1,0 +1,195 @@
+//! A range over all partitions, in the order of ids.
+//!
+//! On the path: `worker` runs a turn for each that a shard asks for. When a scan has no records left it
+//! lists the next ids of every partition, with sizes, and reads those that come first (`plan`), so much
+//! that memory stays bounded whatever is in the range. So a turn is a question to each partition and
+//! another one to most, and what is written meanwhile may show or not.
+//! Absent on purpose: a snapshot; the cluster has none. Every record is shown as it was at some moment
+//! while the range was read, and none twice.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use scylla::response::query_result::QueryRowsResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::task::JoinSet;
+
+use super::failure::Failure;
+use super::level::Level;
+use super::plan::{Listed, Slice, plan};
+use super::worker::Cluster;
+use crate::scanner::{Page, Turn, cut_short};
+
+/// Records that a scan reads at once and keeps, or one if that is larger.
+const READ_BYTES_MAX: u64 = 512 << 10;
+
+/// Ids that a partition lists: few at first, for short ranges, then more each time.
+const LIST_FIRST: i32 = 16;
+const LIST_MAX: i32 = 256;
+
+/// An id and its record.
+type Found = (Vec<u8>, Vec<u8>);
+
+/// A range read between two turns.
+pub(super) struct Scan {
+    level: Level,
+    /// Where to go on; none: all is read.
+    from: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    list: i32,
+    records: VecDeque<Found>,
+}
+
+impl Scan {
+    pub(super) fn new(level: Level, start: &[u8], end: Option<&[u8]>) -> Self {
+        let is_empty = end.is_some_and(|end| end <= start);
+        Self {
+            level,
+            from: (!is_empty).then(|| start.to_vec()),
+            end: end.map(<[u8]>::to_vec),
+            list: LIST_FIRST,
+            records: VecDeque::new(),
+        }
+    }
+
+    /// The next records, as many as go into a turn.
+    pub(super) async fn turn(&mut self, cluster: &Rc<Cluster>) -> Turn {
+        let mut page = Page::new(&cluster.values);
+        loop {
+            while let Some((id, record)) = self.records.front() {
+                if page.add(id, record).is_break() {
+                    break;
+                }
+                self.records.pop_front();
+            }
+            if let Some(fault) = &page.fault {
+                cut_short(fault);
+                return Turn::Failed;
+            }
+            let is_last = self.records.is_empty() && self.from.is_none();
+            if is_last || !self.records.is_empty() || !page.records.is_empty() {
+                let records = page.records;
+                return Turn::Records { records, is_last };
+            }
+            match self.read_on(cluster).await {
+                Ok(()) => {}
+                Err(Failure::TooFew) => return Turn::TooFewReplicas,
+                Err(Failure::Rejected) => return Turn::Failed,
+            }
+        }
+    }
+
+    async fn read_on(&mut self, cluster: &Rc<Cluster>) -> Result<(), Failure> {
+        let Some(from) = self.from.take() else {
+            return Ok(());
+        };
+        let bounds = Rc::new((from, self.end.clone()));
+        let (level, list) = (self.level, self.list);
+        let listed = of_each(0..cluster.buckets, |bucket| {
+            let (cluster, bounds) = (Rc::clone(cluster), Rc::clone(&bounds));
+            async move { list_ids(&cluster, level, bucket, &bounds, list).await }
+        });
+        let plan = plan(&listed.await?, READ_BYTES_MAX);
+        let read = of_each(plan.slices, |slice| {
+            let cluster = Rc::clone(cluster);
+            async move { read_records(&cluster, level, slice).await }
+        });
+        let mut found: Vec<Found> = read.await?.into_iter().flatten().collect();
+        found.sort_unstable();
+        self.records = found.into();
+        self.from = plan.next;
+        self.list = (self.list * 4).min(LIST_MAX);
+        Ok(())
+    }
+}
+
+/// Asks for all of them at once; the answers in their order.
+async fn of_each<T, R: 'static, F: Future<Output = Result<R, Failure>> + 'static>(
+    items: impl IntoIterator<Item = T>,
+    ask: impl Fn(T) -> F,
+) -> Result<Vec<R>, Failure> {
+    let mut tasks = JoinSet::new();
+    for (index, item) in items.into_iter().enumerate() {
+        let answer = ask(item);
+        tasks.spawn_local(async move { (index, answer.await) });
+    }
+    let mut answers = Vec::with_capacity(tasks.len());
+    while let Some(joined) = tasks.join_next().await {
+        // A panic is on stderr already.
+        let (index, answer) = joined.map_err(|_| Failure::Rejected)?;
+        answers.push((index, answer?));
+    }
+    answers.sort_unstable_by_key(|(index, _)| *index);
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+}
+
+async fn list_ids(
+    cluster: &Cluster,
+    level: Level,
+    bucket: u16,
+    (from, end): &(Vec<u8>, Option<Vec<u8>>),
+    limit: i32,
+) -> Result<Listed, Failure> {
+    let (statements, bucket) = (&cluster.statements, i32::from(bucket));
+    let from = &from[..];
+    let rows = match end {
+        Some(end) => {
+            let values = (bucket, from, &end[..], limit);
+            rows(cluster, statements.ids_between.at(level), values).await?
+        }
+        None => {
+            let values = (bucket, from, limit);
+            rows(cluster, statements.ids_from.at(level), values).await?
+        }
+    };
+    let ids = each::<(&[u8], Option<i32>), _>(cluster, &rows, |(id, size)| {
+        (id.to_vec(), size.unwrap_or(0).max(0) as u64)
+    })?;
+    let is_whole = ids.len() < limit as usize;
+    Ok(Listed { ids, is_whole })
+}
+
+async fn read_records(
+    cluster: &Cluster,
+    level: Level,
+    slice: Slice,
+) -> Result<Vec<Found>, Failure> {
+    let values = (i32::from(slice.bucket), &slice.first[..], &slice.last[..]);
+    let rows = rows(cluster, cluster.statements.records.at(level), values).await?;
+    each::<(&[u8], &[u8]), _>(cluster, &rows, |(id, record)| {
+        (id.to_vec(), record.to_vec())
+    })
+}
+
+async fn rows(
+    cluster: &Cluster,
+    statement: &PreparedStatement,
+    values: impl SerializeRow,
+) -> Result<QueryRowsResult, Failure> {
+    // Not a permit: whoever waits for one lets others ask.
+    let _permit = cluster.questions.acquire().await;
+    let result = cluster.session.execute_unpaged(statement, values).await;
+    let result = result.map_err(|error| {
+        cluster.complaints.add("answer a range", &error);
+        Failure::of(&error)
+    })?;
+    result.into_rows_result().map_err(|error| {
+        cluster.complaints.add("answer a range", &error);
+        Failure::Rejected
+    })
+}
+
+fn each<'a, R: scylla::deserialize::row::DeserializeRow<'a, 'a>, T>(
+    cluster: &Cluster,
+    rows: &'a QueryRowsResult,
+    convert: impl Fn(R) -> T,
+) -> Result<Vec<T>, Failure> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        cluster.complaints.add("answer a range", error);
+        Failure::Rejected
+    };
+    let rows = rows.rows::<R>().map_err(|error| unreadable(&error))?;
+    rows.map(|row| row.map(&convert).map_err(|error| unreadable(&error)))
+        .collect()
+}

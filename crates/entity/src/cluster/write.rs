@@ -1,0 +1,229 @@
+//! One write: at a time of its own, or as a transaction where the keyspace has conditions.
+//!
+//! On the path: `worker` runs it for each write. A plain write is one message to each copy. A
+//! transaction is several rounds between them (Paxos), and only one can be under way in a partition: so
+//! those of this process queue here for theirs, in order, in the place of meeting each other there.
+//! Absent on purpose: trying a transaction again after a failure. It may have been done, and would then
+//! be taken for somebody else's; the client is told that nobody knows.
+
+use std::borrow::Cow;
+
+use scylla::errors::ExecutionError;
+use scylla::response::query_result::QueryResult;
+use scylla::value::Row;
+
+use super::bucket::bucket_of;
+use super::failure::Failure;
+use super::statements::Transactions;
+use super::worker::Cluster;
+use crate::commit::{Job, JobKind, Outcome};
+use crate::record::{Head, Version, now_ms};
+
+/// Nodes before 5.0 cannot say when something ends behind 2038. What has a later end is absent from then
+/// on all the same, and only its bytes stay.
+const END_SECONDS_MAX: u64 = 10 * 365 * 24 * 3600;
+
+/// So often somebody else's write may come between a look and a transaction.
+const ATTEMPTS_MAX: usize = 16;
+
+/// Does the write, as of `at_us`.
+pub(super) async fn write(cluster: &Cluster, job: &Job, at_us: i64) -> Outcome {
+    let done = match &cluster.statements.transactions {
+        None => plain(cluster, job, at_us).await,
+        Some(transactions) => {
+            let bucket = bucket_of(&job.key, cluster.buckets);
+            let _turn = cluster.turns[bucket as usize].lock().await;
+            match job.condition.is_none() {
+                true => unconditional(cluster, transactions, job).await,
+                false => conditional(cluster, transactions, job).await,
+            }
+        }
+    };
+    done.unwrap_or_else(|error| {
+        cluster.complaints.add("acknowledge a write", &error);
+        Failure::of(&error).of_write()
+    })
+}
+
+async fn plain(cluster: &Cluster, job: &Job, at_us: i64) -> Result<Outcome, ExecutionError> {
+    let (statements, level) = (&cluster.statements, cluster.level(job.acks));
+    let (bucket, id) = (bucket_of(&job.key, cluster.buckets), &job.key[..]);
+    if job.kind == JobKind::Delete {
+        let statement = statements.delete.at(level);
+        let values = (at_us, bucket, id);
+        cluster.session.execute_unpaged(statement, values).await?;
+        return Ok(Outcome::Written);
+    }
+    let record = record(job);
+    let size = record.len() as i32;
+    let values = (bucket, id, &*record, size, at_us, seconds_left(job));
+    let statement = statements.put.at(level);
+    cluster.session.execute_unpaged(statement, values).await?;
+    Ok(Outcome::Written)
+}
+
+async fn unconditional(
+    cluster: &Cluster,
+    transactions: &Transactions,
+    job: &Job,
+) -> Result<Outcome, ExecutionError> {
+    let level = cluster.level(job.acks);
+    let (bucket, id) = (bucket_of(&job.key, cluster.buckets), &job.key[..]);
+    if job.kind == JobKind::Delete {
+        let statement = transactions.delete.at(level);
+        cluster
+            .session
+            .execute_unpaged(statement, (bucket, id))
+            .await?;
+        return Ok(Outcome::Written);
+    }
+    let (record, (version, ends)) = (record(job), stamp(job));
+    let size = record.len() as i32;
+    let ttl = seconds_left(job);
+    let values = (ttl, &*record, size, version, ends, bucket, id);
+    let statement = transactions.put.at(level);
+    let result = cluster.session.execute_unpaged(statement, values).await?;
+    Ok(match was_applied(result) {
+        Some(true) => Outcome::Written,
+        // The condition is always true: whoever says otherwise is not understood.
+        Some(false) | None => Outcome::Unknown,
+    })
+}
+
+async fn conditional(
+    cluster: &Cluster,
+    transactions: &Transactions,
+    job: &Job,
+) -> Result<Outcome, ExecutionError> {
+    let level = cluster.level(job.acks);
+    let (bucket, id) = (bucket_of(&job.key, cluster.buckets), &job.key[..]);
+    let (record, (version, ends)) = (record(job), stamp(job));
+    let size = record.len() as i32;
+    for _ in 0..ATTEMPTS_MAX {
+        let (found, found_ends) = match look(cluster, transactions, bucket, id).await {
+            Ok(found) => found,
+            // Only looked: nothing was written.
+            Err(failure) => return Ok(failure.of_read()),
+        };
+        let has_ended = found_ends.is_some_and(|ends| ends as u64 <= now_ms());
+        let current = found.filter(|_| !has_ended);
+        let current = current.map(|version| Version(version as u64));
+        if !job.condition.allows_write(current) {
+            return Ok(Outcome::PreconditionFailed);
+        }
+        let result = match job.kind {
+            JobKind::Delete => {
+                let statement = transactions.delete_on.at(level);
+                let values = (bucket, id, found);
+                cluster.session.execute_unpaged(statement, values).await?
+            }
+            JobKind::Put | JobKind::Get => {
+                let ttl = seconds_left(job);
+                let values = (ttl, &*record, size, version, ends, bucket, id, found);
+                let statement = transactions.put_on.at(level);
+                cluster.session.execute_unpaged(statement, values).await?
+            }
+        };
+        match was_applied(result) {
+            Some(true) => return Ok(Outcome::Written),
+            Some(false) => {}
+            None => return Ok(Outcome::Unknown),
+        }
+    }
+    // Others write it faster than this one can look.
+    Ok(Outcome::Overtaken)
+}
+
+/// The version that is there, by the latest transaction, and when it ends.
+async fn look(
+    cluster: &Cluster,
+    transactions: &Transactions,
+    bucket: i32,
+    id: &[u8],
+) -> Result<(Option<i64>, Option<i64>), Failure> {
+    let statement = &transactions.version;
+    let result = cluster
+        .session
+        .execute_unpaged(statement, (bucket, id))
+        .await;
+    let result = result.map_err(|error| {
+        cluster.complaints.add("read a version", &error);
+        Failure::of(&error)
+    })?;
+    let unreadable = |error: &dyn std::fmt::Display| {
+        cluster.complaints.add("read a version", error);
+        Failure::Rejected
+    };
+    let rows = result.into_rows_result();
+    let rows = rows.map_err(|error| unreadable(&error))?;
+    let row = rows.maybe_first_row::<(Option<i64>, Option<i64>)>();
+    Ok(row.map_err(|error| unreadable(&error))?.unwrap_or_default())
+}
+
+/// The first column of a transaction's answer; what follows it depends on the answer.
+fn was_applied(result: QueryResult) -> Option<bool> {
+    let rows = result.into_rows_result().ok()?;
+    let row = rows.first_row::<Row>().ok()?;
+    row.columns.first()?.as_ref()?.as_boolean()
+}
+
+/// In one piece; only that of a large value is not already.
+fn record(job: &Job) -> Cow<'_, [u8]> {
+    match job.head.is_empty() {
+        true => Cow::Borrowed(&job.value),
+        false => Cow::Owned([&job.head[..], &job.value].concat()),
+    }
+}
+
+/// Version and end as the columns have them.
+fn stamp(job: &Job) -> (Option<i64>, Option<i64>) {
+    let Some(head) = job.record_head() else {
+        return (None, None);
+    };
+    let ends = (head.expires_ms != 0).then_some(head.expires_ms as i64);
+    (Some(head.version.0 as i64), ends)
+}
+
+/// After how many seconds the nodes may forget the record; 0: never.
+fn seconds_left(job: &Job) -> i32 {
+    let expires_ms = job
+        .record_head()
+        .map_or(0, |head: Head<'_>| head.expires_ms);
+    seconds_until(expires_ms, now_ms())
+}
+
+/// Never before its end, and at least a moment: nodes cannot write what has ended already.
+fn seconds_until(expires_ms: u64, now_ms: u64) -> i32 {
+    if expires_ms == 0 {
+        return 0;
+    }
+    let seconds = expires_ms.saturating_sub(now_ms).div_ceil(1000) + 1;
+    match seconds <= END_SECONDS_MAX {
+        true => seconds as i32,
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: no node forgets a record before its end, and none is asked for what it cannot say.
+    #[test]
+    fn nodes_forget_after_the_end() {
+        let now_ms = 1_790_000_000_000;
+        assert_eq!(seconds_until(0, now_ms), 0, "never");
+        assert_eq!(seconds_until(1, now_ms), 1, "long ago");
+        assert_eq!(seconds_until(now_ms, now_ms), 1);
+        for left_ms in [1, 999, 1000, 1001, 59_500, 3_600_000] {
+            let seconds = seconds_until(now_ms + left_ms, now_ms);
+            assert!(i64::from(seconds) * 1000 > left_ms as i64, "{left_ms}");
+            assert!(
+                i64::from(seconds) * 1000 <= left_ms as i64 + 2000,
+                "{left_ms}"
+            );
+        }
+        assert_eq!(seconds_until(4_102_444_800_000, now_ms), 0, "the year 2100");
+        assert_eq!(seconds_until(u64::MAX, now_ms), 0);
+    }
+}

@@ -1,0 +1,246 @@
+//! Where a cluster is and what it is to be: `cassandra://HOST[:PORT],HOST/KEYSPACE[?create=...]`.
+//!
+//! Place: `cli` reads it from `--store`, in every build, so that one without the feature `distributed`
+//! can say what it lacks; `cluster` connects by it.
+//! Absent on purpose: names and passwords, which would stand in the list of processes, and TLS to the
+//! nodes: keep them on a network of their own.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where nodes listen unless told otherwise.
+const PORT: u16 = 9042;
+
+/// Partitions that a keyspace has unless told otherwise.
+pub const BUCKETS_DEFAULT: u16 = 64;
+
+/// A range read asks all of them.
+pub const BUCKETS_MAX: u16 = 4096;
+
+const SCHEME: &str = "cassandra://";
+
+/// A keyspace, and some of the nodes that know it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterUrl {
+    /// `HOST:PORT` of those to ask first.
+    pub nodes: Vec<String>,
+    /// Whose tables are used.
+    pub keyspace: String,
+    /// Make the keyspace and its tables if they are missing, with so many copies of everything.
+    pub create: Option<u16>,
+    /// Into how many partitions ids are dealt out; a keyspace keeps what it was made with.
+    pub buckets: Option<u16>,
+    /// Whether writes may depend on what is there; a keyspace keeps what it was made with.
+    pub conditions: Option<bool>,
+}
+
+/// The text is no such thing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ClusterUrlError {
+    /// Another engine, or none.
+    #[error(
+        "unknown store {text:?}: use cassandra://HOST,HOST/KEYSPACE, or leave --store out and keep the \
+         data in --data"
+    )]
+    Scheme {
+        /// What was given.
+        text: String,
+    },
+    /// No host, an empty one, or a port that is none.
+    #[error("bad node {text:?}: write cassandra://HOST,HOST:PORT/KEYSPACE")]
+    Node {
+        /// What was given.
+        text: String,
+    },
+    /// Not a name that needs no quotes.
+    #[error("bad keyspace {text:?}: use 1 to 48 small letters, digits and _, a letter first")]
+    Keyspace {
+        /// What was given.
+        text: String,
+    },
+    /// Unknown, or a value that it cannot have.
+    #[error(
+        "bad setting {text:?}: use create=COPIES (1 to 100), buckets=N (1 to {BUCKETS_MAX}) and \
+         conditions=on|off, with & between them"
+    )]
+    Setting {
+        /// What was given.
+        text: String,
+    },
+}
+
+impl FromStr for ClusterUrl {
+    type Err = ClusterUrlError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let rest = text
+            .strip_prefix(SCHEME)
+            .ok_or_else(|| ClusterUrlError::Scheme {
+                text: text.to_owned(),
+            })?;
+        let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
+        let (nodes, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
+        if !is_name(keyspace) {
+            return Err(ClusterUrlError::Keyspace {
+                text: keyspace.to_owned(),
+            });
+        }
+        let mut url = Self {
+            nodes: nodes.split(',').map(node).collect::<Result<_, _>>()?,
+            keyspace: keyspace.to_owned(),
+            create: None,
+            buckets: None,
+            conditions: None,
+        };
+        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+            url.set(setting).ok_or_else(|| ClusterUrlError::Setting {
+                text: setting.to_owned(),
+            })?;
+        }
+        Ok(url)
+    }
+}
+
+impl ClusterUrl {
+    fn set(&mut self, setting: &str) -> Option<()> {
+        let (name, value) = setting.split_once('=')?;
+        let number = |max: u16| {
+            let number = value.parse().ok();
+            number.filter(|number| (1..=max).contains(number))
+        };
+        match name {
+            "create" => self.create = Some(number(100)?),
+            "buckets" => self.buckets = Some(number(BUCKETS_MAX)?),
+            "conditions" => {
+                self.conditions = Some(match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return None,
+                });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// As it has to be written to mean the same, but for settings.
+impl fmt::Display for ClusterUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{SCHEME}{}/{}",
+            self.nodes.join(","),
+            self.keyspace
+        )
+    }
+}
+
+/// The port is added where it is missing; an IPv6 address stands in brackets.
+fn node(text: &str) -> Result<String, ClusterUrlError> {
+    let bad = || ClusterUrlError::Node {
+        text: text.to_owned(),
+    };
+    let is_whole = text.ends_with(']');
+    let (host, port) = match text.rsplit_once(':').filter(|_| !is_whole) {
+        None => (text, PORT),
+        Some((host, port)) => (host, port.parse().map_err(|_| bad())?),
+    };
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    let is_plain = !host.contains(['[', ']', ':', '@']);
+    let is_shown = host.chars().all(|letter| letter.is_ascii_graphic());
+    match !host.is_empty() && is_shown && (is_bracketed || is_plain) {
+        true => Ok(format!("{host}:{port}")),
+        false => Err(bad()),
+    }
+}
+
+/// What needs no quotes, and is therefore the same in every statement.
+fn is_name(text: &str) -> bool {
+    let is_inner = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+    text.len() <= 48
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.as_bytes().iter().all(is_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<ClusterUrl, ClusterUrlError> {
+        text.parse()
+    }
+
+    /// Goal: each part of it is read, and what is not said stays open.
+    #[test]
+    fn urls_are_read() {
+        let url = of("cassandra://h1,h2:9043,[::1],[::2]:1/keys_1").unwrap();
+        assert_eq!(url.nodes, ["h1:9042", "h2:9043", "[::1]:9042", "[::2]:1"]);
+        assert_eq!(url.keyspace, "keys_1");
+        assert_eq!(
+            (url.create, url.buckets, url.conditions),
+            (None, None, None)
+        );
+        let url = of("cassandra://127.0.0.1/k?create=3&buckets=256&conditions=on").unwrap();
+        assert_eq!(
+            (url.create, url.buckets, url.conditions),
+            (Some(3), Some(256), Some(true))
+        );
+        assert_eq!(url.to_string(), "cassandra://127.0.0.1:9042/k");
+        assert_eq!(
+            of("cassandra://h/k?conditions=off").unwrap().conditions,
+            Some(false)
+        );
+    }
+
+    /// Goal: what is wrong is named, by the part that is.
+    #[test]
+    fn what_is_wrong_is_named() {
+        for text in [
+            "",
+            "rocksdb:x",
+            "cassandra:/h/k",
+            "Cassandra://h/k",
+            "./data",
+        ] {
+            assert!(
+                matches!(of(text), Err(ClusterUrlError::Scheme { .. })),
+                "{text}"
+            );
+        }
+        for nodes in [
+            "", ",", "h,", "h:", "h:x", "h:65536", "::1", "[::1", "a@b", "a b", "h:1:2",
+        ] {
+            let text = format!("cassandra://{nodes}/k");
+            assert!(
+                matches!(of(&text), Err(ClusterUrlError::Node { .. })),
+                "{text}"
+            );
+        }
+        let long = "k".repeat(49);
+        for keyspace in ["", "K", "1k", "a-b", "a/b", "a;b", "\"a\"", &long] {
+            let text = format!("cassandra://h/{keyspace}");
+            assert!(
+                matches!(of(&text), Err(ClusterUrlError::Keyspace { .. })),
+                "{text}"
+            );
+        }
+        for setting in [
+            "create",
+            "create=",
+            "create=0",
+            "create=101",
+            "buckets=0",
+            "buckets=4097",
+            "x=1",
+            "conditions=yes",
+            "create=3,buckets=2",
+        ] {
+            let text = format!("cassandra://h/k?{setting}");
+            assert!(
+                matches!(of(&text), Err(ClusterUrlError::Setting { .. })),
+                "{text}"
+            );
+        }
+    }
+}
