@@ -13,6 +13,7 @@ mod bench;
 mod hostile;
 mod soak;
 mod crash;
+mod cassandra;
 mod lab_proof;
 mod toolchain;
 mod loom;
@@ -32,6 +33,7 @@ Usage: cargo xtask check
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask crash [KILLS]
+       cargo xtask cassandra [TEST...] | beside COMMAND...
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
@@ -53,6 +55,10 @@ soak        mixed traffic against all servers for so many seconds (600): memory 
 crash       kill -9 of the entity server at any moment, so many times (200), under a load of everything it
             can be asked: is what clients were told before and after possible, key by key? As often on a
             disk that fails and forgets; then every single call of opening, copying and restoring fails
+cassandra   the entity server on a cluster: starts three nodes of Apache Cassandra on 127.0.0.1 to 3 (Java 17
+            and Maven are installed, and 67 MB fetched, where they are missing), plays the API's tests on
+            them, kills one and brings it back; with names, only tests that contain one of them
+            beside: only starts them, and runs COMMAND beside them, which finds them in MILLPOND_CASSANDRA
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
@@ -81,6 +87,9 @@ fn main() -> ExitCode {
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash"] => crash::run(crash::KILLS_DEFAULT),
         ["crash", kills] => crash::run(kills),
+        ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
+        ["cassandra", filter @ ..] => cassandra::run(filter),
+        ["cassandra-node", home, number] => cassandra::start_node(home, number),
         ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),
         ["soak", seconds] => soak_as_told(seconds, "auto"),
         ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),

@@ -1,0 +1,212 @@
+//! The entity server on a cluster: three nodes of Apache Cassandra on this machine, and the tests that
+//! take them.
+//!
+//! Place: a verb of its own. It installs Java and Maven where they are missing (`scripts/setup`), has Maven
+//! fetch the jars once into the user's cache (`cassandra/pom.xml`), starts the nodes on 127.0.0.1 to 3
+//! (`node`), runs the tests of `millpond-entity` that ask for a cluster, and stops the nodes by their ids.
+//! A test kills a node and asks for it back, by this program (`MILLPOND_XTASK`).
+//! Absent on purpose: a part of `check`. The driver doubles what a build takes, and three nodes take more
+//! than a gigabyte.
+
+mod node;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::step::{cargo, run_command};
+use crate::tally::TestTally;
+use node::{Home, NODES};
+
+/// Of the jars; `pom.xml` has it too.
+const VERSION: &str = "5.0.9";
+
+/// A busy machine takes a minute for what a quiet one does in six seconds.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// What is run on the nodes: the scenes that every engine plays, and those about several nodes.
+const TESTS: [&str; 4] = ["cluster", "api", "records", "range"];
+
+/// Starts a cluster, runs the tests on it, or only those whose names contain `filter`, and stops it.
+pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
+    set_up()?;
+    let cluster = Cluster::start()?;
+    let mut test = cargo();
+    test.args(["test", "--locked", "--package", "millpond-entity"]);
+    test.args(["--features", "distributed", "--lib", "--no-fail-fast"]);
+    for name in TESTS {
+        test.args(["--test", name]);
+    }
+    // Those that take a cluster are passed over by all others.
+    test.args(["--", "--include-ignored"]).args(filter);
+    cluster.describe_to(&mut test)?;
+    let mut tests = TestTally::default();
+    let is_good = run_command(&mut test, &mut tests)?;
+    print!("{tests}");
+    match is_good {
+        true => Ok(()),
+        false => Err("a test failed; which one and why is printed above".to_owned()),
+    }
+}
+
+/// Starts a cluster and runs `command` beside it: for measuring, and for looking around.
+pub(crate) fn run_beside(command: &[&str]) -> Result<(), String> {
+    set_up()?;
+    let cluster = Cluster::start()?;
+    let (program, words) = command.split_first().ok_or("no command behind `beside`")?;
+    let mut beside = Command::new(program);
+    beside.args(words);
+    cluster.describe_to(&mut beside)?;
+    match run_command(&mut beside, &mut TestTally::default())? {
+        true => Ok(()),
+        false => Err(format!("{program} failed")),
+    }
+}
+
+/// Starts one node of a cluster that another run of this program has made, for a test.
+pub(crate) fn start_node(home: &str, number: &str) -> Result<(), String> {
+    let number = number.parse().ok().filter(|number| NODES.contains(number));
+    let number = number.ok_or("a node has a number from 1 to 3")?;
+    let home = Home::new(PathBuf::from(home), &jars_directory()?);
+    home.start(number)?;
+    home.wait_for(number, Instant::now() + START_TIMEOUT)
+}
+
+fn set_up() -> Result<(), String> {
+    let setup = Command::new("scripts/setup").arg("cassandra").status();
+    let setup = setup.map_err(|error| format!("scripts/setup cannot be run: {error}"))?;
+    if !setup.success() {
+        return Err("Java or Maven is missing; what to install is said above".to_owned());
+    }
+    check_java()?;
+    fetch(&jars_directory()?)
+}
+
+/// Cassandra 5.0 runs on Java 11 and 17, and refuses later ones.
+fn check_java() -> Result<(), String> {
+    let output = Command::new("java").arg("-version").output();
+    let output = output.map_err(|error| format!("java cannot be run: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    match java_major(&text) {
+        Some(11 | 17) => Ok(()),
+        found => Err(format!(
+            "Cassandra {VERSION} runs on Java 11 or 17, and java is {}: put one of them first in PATH \
+             (Debian 12: openjdk-17-jre-headless)",
+            found.map_or("unknown".to_owned(), |major| major.to_string())
+        )),
+    }
+}
+
+/// From `openjdk version "17.0.15" 2025-04-15`.
+fn java_major(text: &str) -> Option<u32> {
+    let (_, quoted) = text.split_once('"')?;
+    let digits = quoted.split(['.', '"', '-']).next()?;
+    digits.parse().ok()
+}
+
+/// Outside the clone, so that the next one finds them.
+fn jars_directory() -> Result<PathBuf, String> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = cache.or(home);
+    let cache = cache.ok_or("there is no place for jars: set HOME or XDG_CACHE_HOME")?;
+    Ok(cache.join("millpond/cassandra").join(VERSION).join("lib"))
+}
+
+/// Has Maven fetch the jars, unless they are there: complete or not at all.
+fn fetch(jars: &Path) -> Result<(), String> {
+    if jars.join(format!("cassandra-all-{VERSION}.jar")).exists() {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", jars.display());
+    let part = jars.with_extension("part");
+    std::fs::create_dir_all(&part).map_err(failed)?;
+    println!(
+        "fetching Cassandra {VERSION} (67 MB) into {}",
+        jars.display()
+    );
+    let mut maven = Command::new("mvn");
+    maven.args(["-q", "-B", "-f", "xtask/src/cassandra/pom.xml"]);
+    maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
+    maven.arg(format!("-DoutputDirectory={}", part.display()));
+    if !run_command(&mut maven, &mut TestTally::default())? {
+        return Err("Maven could not fetch the jars; it says why above".to_owned());
+    }
+    std::fs::rename(&part, jars).map_err(failed)
+}
+
+/// Three nodes. Dropping it stops them and takes their data away.
+struct Cluster {
+    home: Home,
+}
+
+impl Cluster {
+    fn start() -> Result<Self, String> {
+        let name = format!("millpond-cassandra-{}", std::process::id());
+        let home = std::env::temp_dir().join(name);
+        let home = Home::new(home, &jars_directory()?);
+        for number in NODES {
+            home.check_free(number)?;
+        }
+        let cluster = Self { home };
+        let (start, deadline) = (Instant::now(), Instant::now() + START_TIMEOUT);
+        // The first one is whom the others ask for the way in.
+        cluster.home.start(1)?;
+        cluster.home.wait_for(1, deadline)?;
+        for number in 2..=3 {
+            cluster.home.start(number)?;
+        }
+        for number in 2..=3 {
+            cluster.home.wait_for(number, deadline)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        println!("three nodes of Cassandra {VERSION} are up after {seconds:.1} s");
+        Ok(cluster)
+    }
+
+    /// Where the nodes are, for a test, and how to have one started.
+    fn describe_to(&self, command: &mut Command) -> Result<(), String> {
+        let program = std::env::current_exe();
+        let program = program.map_err(|error| format!("this program has no name: {error}"))?;
+        command
+            .env("MILLPOND_CASSANDRA", "127.0.0.1,127.0.0.2,127.0.0.3")
+            .env("MILLPOND_CASSANDRA_HOME", self.home.path())
+            .env("MILLPOND_XTASK", program);
+        Ok(())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for number in NODES {
+            self.home.stop(number);
+        }
+        // What is left is in the temporary directory.
+        let _ = std::fs::remove_dir_all(self.home.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the version is read out of what each Java says.
+    #[test]
+    fn java_versions_are_read() {
+        assert_eq!(
+            java_major("openjdk version \"17.0.15\" 2025-04-15"),
+            Some(17)
+        );
+        assert_eq!(java_major("openjdk version \"21\" 2023-09-19"), Some(21));
+        assert_eq!(java_major("java version \"1.8.0_392\""), Some(1));
+        assert_eq!(java_major("openjdk version \"24-ea\""), Some(24));
+        assert_eq!(java_major("no such thing"), None);
+    }
+
+    /// Goal: what Maven fetches is what is looked for.
+    #[test]
+    fn pom_and_program_agree() {
+        let pom = include_str!("cassandra/pom.xml");
+        assert!(pom.contains(&format!("<version>{VERSION}</version>")));
+    }
+}
