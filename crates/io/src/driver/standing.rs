@@ -15,10 +15,14 @@ use crate::clock::monotonic_ns;
 const TURN_OF_OTHERS_EVENTS: usize = 6;
 
 /// A turn is over earlier when handling them alone takes so long: heads that are 16 KiB long do.
-const TURN_OF_OTHERS_NS: u64 = 100_000;
+const TURN_OF_OTHERS_NS: u64 = 50_000;
 
-/// More at once than this is not a message but a load.
-const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// More than this is not a message but a load.
+const MESSAGE_BYTES_MAX: u16 = 4 << 10;
+
+/// Many clients send the head and the body of a request apart, and some the end of a chunked body
+/// too. More pieces than this are dribbled.
+const MESSAGE_PIECES_MAX: u8 = 4;
 
 /// How long after a regular's last message the others are still put off: regulars come back.
 const REGULARS_NS: u64 = 100_000_000;
@@ -32,6 +36,8 @@ pub(super) enum Standing {
     Asking,
     /// Its last message was short and was answered.
     Regular,
+    /// A regular's next message, of which so much came in so many pieces, and that is not answered yet.
+    AskingAgain { pieces: u8, bytes: u16 },
     /// We connected it.
     Ours,
 }
@@ -39,16 +45,27 @@ pub(super) enum Standing {
 impl Standing {
     #[inline]
     pub(super) fn received(&mut self, bytes: usize) {
-        *self = match self {
-            Self::Ours => Self::Ours,
-            _ if bytes <= MESSAGE_BYTES_MAX => Self::Asking,
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        let (pieces, before) = match *self {
+            Self::Ours => return,
+            Self::Regular => (0, 0),
+            Self::AskingAgain { pieces, bytes } => (pieces, bytes),
+            Self::Unknown | Self::Asking => (MESSAGE_PIECES_MAX, 0),
+        };
+        let bytes = bytes.saturating_add(before);
+        *self = match (bytes, pieces) {
+            (0..=MESSAGE_BYTES_MAX, 0..MESSAGE_PIECES_MAX) => Self::AskingAgain {
+                pieces: pieces + 1,
+                bytes,
+            },
+            (0..=MESSAGE_BYTES_MAX, _) => Self::Asking,
             _ => Self::Unknown,
         };
     }
 
     #[inline]
     pub(super) fn sent(&mut self) {
-        if *self == Self::Asking {
+        if matches!(self, Self::Asking | Self::AskingAgain { .. }) {
             *self = Self::Regular;
         }
     }
@@ -76,7 +93,7 @@ impl Regulars {
     #[inline]
     pub(super) fn is_first(&mut self, standing: Standing, now_ns: u64) -> bool {
         match standing {
-            Standing::Regular => {
+            Standing::Regular | Standing::AskingAgain { .. } => {
                 self.seen_ns = now_ns;
                 self.were_served = true;
                 true
@@ -97,10 +114,11 @@ impl Regulars {
         self.are_about
     }
 
-    /// How many of the others receive in one tick, which is no more than have their turn in it.
-    pub(super) fn receives_of_others(self) -> usize {
+    /// How many of the others receive in one tick, which is no more than have their turn in it: those
+    /// of whom something is held come first. One always does, or a crowd that is held keeps it out.
+    pub(super) fn receives_of_others(self, held: usize) -> usize {
         match self.are_about {
-            true => TURN_OF_OTHERS_EVENTS,
+            true => TURN_OF_OTHERS_EVENTS.saturating_sub(held).max(1),
             false => usize::MAX,
         }
     }
@@ -181,20 +199,50 @@ mod tests {
         standing
     }
 
-    /// Goal: only short messages, each answered before the next, make a regular; one that is none
-    /// takes it away until it is answered.
+    fn is_first(standing: Standing) -> bool {
+        let mut regulars = Regulars {
+            seen_ns: 5,
+            are_about: true,
+            ..Regulars::default()
+        };
+        regulars.is_first(standing, 5)
+    }
+
+    /// Goal: only short messages in few pieces, each answered before the next, make a regular; one that
+    /// is none takes it away until it is answered.
     #[test]
     fn a_regular_asks_shortly_and_waits_for_answers() {
         assert_eq!(served(), Standing::Regular);
         let mut dribbling = served();
-        dribbling.received(1);
-        assert_eq!(dribbling, Standing::Asking);
-        dribbling.received(1);
-        assert_eq!(dribbling, Standing::Asking);
-        let mut flooding = served();
-        flooding.received(MESSAGE_BYTES_MAX + 1);
-        flooding.sent();
-        assert_eq!(flooding, Standing::Unknown);
+        for _ in 0..MESSAGE_PIECES_MAX {
+            assert!(is_first(dribbling), "{dribbling:?}");
+            dribbling.received(1);
+        }
+        assert!(is_first(dribbling));
+        for _ in 0..2 {
+            dribbling.received(1);
+            assert_eq!(dribbling, Standing::Asking);
+            assert!(!is_first(dribbling));
+        }
+        dribbling.sent();
+        assert_eq!(dribbling, Standing::Regular);
+        let message = usize::from(MESSAGE_BYTES_MAX);
+        for loads in [&[message + 1][..], &[message, 1], &[1 << 20]] {
+            let mut flooding = served();
+            loads.iter().for_each(|&bytes| flooding.received(bytes));
+            assert!(!is_first(flooding), "{loads:?}");
+            flooding.sent();
+            assert_eq!(flooding, Standing::Unknown, "{loads:?}");
+        }
+        let mut in_pieces = served();
+        in_pieces.received(200);
+        in_pieces.received(message - 200);
+        assert!(is_first(in_pieces));
+        in_pieces.sent();
+        assert_eq!(in_pieces, Standing::Regular);
+        let mut first_message = Standing::Unknown;
+        first_message.received(1);
+        assert_eq!(first_message, Standing::Asking);
         let mut only_told = Standing::Unknown;
         only_told.sent();
         assert_eq!(only_told, Standing::Unknown);

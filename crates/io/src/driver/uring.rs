@@ -35,6 +35,7 @@ mod receiving;
 mod ring;
 mod sending;
 mod socket;
+mod turn_queue;
 mod waiting;
 
 pub use self::probe::{UringUnavailable, probe};
@@ -45,6 +46,7 @@ use self::probe::NO_BUFFER_RING;
 use self::receive_buffers::ReceiveBuffers;
 use self::ring::{COMPLETIONS_MAX, Ring, SUBMISSIONS_MAX};
 use self::socket::{Socket, Stage};
+use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
 use super::features::{DriverFeature, DriverFeatures};
@@ -91,8 +93,8 @@ pub struct UringDriver {
     found_blocked: Vec<SocketId>,
     /// Of which nobody receives, to be watched from the end of the tick on.
     unwatched: Vec<SocketId>,
-    /// That wait for their turn to receive, the first one first.
-    waiting: VecDeque<SocketId>,
+    /// That wait for their turn to receive.
+    waiting: TurnQueue,
     /// With bytes or a FIN held that are wanted: put off, or receiving again.
     resumed: Vec<SocketId>,
     /// Accepted by the kernel, to be taken in when they have their turn.
@@ -155,7 +157,7 @@ impl UringDriver {
             handed_over: list(),
             found_blocked: list(),
             unwatched: list(),
-            waiting: VecDeque::with_capacity(256),
+            waiting: TurnQueue::new(),
             resumed: list(),
             accepted: VecDeque::with_capacity(256),
             departing: VecDeque::with_capacity(256),

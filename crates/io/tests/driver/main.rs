@@ -11,6 +11,7 @@ mod tls;
 mod harness;
 mod flow;
 mod door;
+mod sharing;
 mod ends;
 mod closing;
 mod waiting;
@@ -60,6 +61,7 @@ macro_rules! behaviours_on_a_kernel {
             flow: a_message_costs_one_receive_and_one_send a_flood_leaves_everybody_a_turn
                 a_crowd_waits_behind_who_is_served who_leaves_waits_for_a_turn turns_go_round nobody_waits_without_regulars;
             door: floods_leave_the_door_open;
+            sharing: regulars_are_served_in_turn;
             waiting: a_waker_ends_an_endless_wait a_spin_ends_for_a_reason;
         });
     };

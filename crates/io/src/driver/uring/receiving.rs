@@ -23,7 +23,6 @@ use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::receiving::Receiving;
 use crate::driver::standing::{Standing, Turn};
-use crate::driver::turn::{TURNS_BYTES, turn_bytes};
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
 use io_uring::{cqueue, opcode, types};
@@ -32,6 +31,14 @@ use rustix::io::Errno;
 
 /// Held bytes are copied into blocks of at most this size: larger ones come from malloc.
 const HELD_PIECE_BYTES: usize = 32 << 10;
+
+/// Where in the queue for turns a socket stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    Last,
+    /// It found no buffer in its turn.
+    Next,
+}
 
 impl UringDriver {
     /// Starts receiving where that is wanted and nothing receives yet.
@@ -57,7 +64,7 @@ impl UringDriver {
             && socket.is_lasting
             && socket.standing == Standing::Unknown;
         if is_flooding && self.regulars.are_about() {
-            return self.wait_for_turn(id);
+            return self.wait_for_turn(id, Place::Last);
         }
         let entry = if socket.is_lasting && is_multishot_known {
             socket.receive = ReceiveOperation::Multishot;
@@ -76,12 +83,10 @@ impl UringDriver {
         if self.waiting.is_empty() {
             return;
         }
-        let bytes = turn_bytes(self.waiting.len());
-        let most = (TURNS_BYTES / bytes).min(self.regulars.receives_of_others());
-        for _ in 0..self.waiting.len().min(most) {
-            if let Some(id) = self.waiting.pop_front() {
-                self.arm_turn(id, bytes);
-            }
+        let most_others = self.regulars.receives_of_others(self.resumed.len());
+        let mut turns = self.waiting.turns(most_others);
+        while let Some(id) = self.waiting.pop(&mut turns) {
+            self.arm_turn(id, turns.bytes);
         }
     }
 
@@ -105,14 +110,14 @@ impl UringDriver {
 
     /// Queues a socket that has more to receive than it got.
     #[cold]
-    fn wait_for_turn(&mut self, id: SocketId) {
+    fn wait_for_turn(&mut self, id: SocketId, place: Place) {
         if let Some(socket) = self.sockets.get_mut(handle_of(id))
             && socket.receive == ReceiveOperation::None
         {
             socket.receive = ReceiveOperation::Waiting;
-            match socket.standing {
-                Standing::Regular => self.waiting.push_front(id),
-                _ => self.waiting.push_back(id),
+            match place {
+                Place::Last => self.waiting.push(id, socket.standing),
+                Place::Next => self.waiting.push_again(id, socket.standing),
             }
         }
     }
@@ -199,14 +204,18 @@ impl UringDriver {
                 Stage::Lingering => self.abandon(id),
                 _ => {}
             },
-            _ => self.receive_failed(id, Errno::from_raw_os_error(-result), pools, handler),
+            _ => {
+                let place = if was_turn { Place::Next } else { Place::Last };
+                let error = Errno::from_raw_os_error(-result);
+                self.receive_failed(id, (error, place), pools, handler);
+            }
         }
         // Without submissions that go on each receive is a turn: asked again at once, those who
         // flood would share the buffers among themselves.
         if cqueue::sock_nonempty(completion.flags())
             && (was_turn || !self.features.has(DriverFeature::MultishotReceive))
         {
-            self.wait_for_turn(id);
+            self.wait_for_turn(id, Place::Last);
         }
         self.after_receive(id);
     }
@@ -297,7 +306,7 @@ impl UringDriver {
     fn receive_failed<H>(
         &mut self,
         id: SocketId,
-        error: Errno,
+        (error, place): (Errno, Place),
         pools: &mut ShardPools,
         handler: &mut H,
     ) where
@@ -310,7 +319,7 @@ impl UringDriver {
             // The next tick has buffers again.
             Errno::NOBUFS => {
                 self.counters.receive_starvations += 1;
-                self.wait_for_turn(id);
+                self.wait_for_turn(id, place);
             }
             // We cancelled it, or it must simply be asked again.
             Errno::CANCELED | Errno::AGAIN | Errno::INTR => {}
