@@ -19,6 +19,14 @@ use crate::toolchain::Toolchain;
 const NO_NIGHTLY: &str = "it takes a nightly toolchain: `rustup toolchain install nightly \
                           --component miri,rust-src`";
 
+/// Lints the command as it is built with these flags.
+fn lint_command(flags: &[&str], tests: &mut TestTally) -> Result<bool, String> {
+    let mut clippy = cargo();
+    clippy.args(["clippy", "--package", "millpond"]).args(flags);
+    clippy.args(["--locked", "--", "-Dwarnings"]);
+    run_command(&mut clippy, tests)
+}
+
 /// Runs all steps, then prints one line for each and the sum of the tests.
 pub(crate) fn run() -> Result<(), String> {
     let toolchain = Toolchain::most_able();
@@ -42,11 +50,10 @@ pub(crate) fn run() -> Result<(), String> {
                 "-Dwarnings",
             ];
             let whole = run_command(cargo().args(words), tests)?;
-            // Without RocksDB the command is another program.
-            let words = ["clippy", "--package", "millpond", "--no-default-features"];
-            let mut without = cargo();
-            without.args(words).args(["--locked", "--", "-Dwarnings"]);
-            Ok(run_command(&mut without, tests)? && whole)
+            // Without RocksDB the command is another program, and with a cluster's driver a third.
+            let without = lint_command(&["--no-default-features"], tests)?;
+            let cluster = lint_command(&["--features", "distributed"], tests)?;
+            Ok(whole && without && cluster)
         }),
         run_step("tests", |tests| {
             let words = ["test", "--workspace", "--locked", "--no-fail-fast"];
