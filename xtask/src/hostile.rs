@@ -11,7 +11,7 @@
 //! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
 //! A host that takes a CPU away for milliseconds decides a p99 by chance: requests under way meanwhile
-//! are left out of what is compared, and counted; see `stalls`.
+//! are left out of what is compared, and counted; where they are many nothing is judged; see `stalls`.
 //!
 //! Judged is the time from a request's real departure to the answer's arrival by the kernel's stamp:
 //! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's

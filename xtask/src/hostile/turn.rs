@@ -7,6 +7,9 @@ use super::subject::Holdings;
 use crate::bench::figure::Figure;
 use serde_json::{Value, json};
 
+/// Alone, with more than this share of requests disturbed, the machine itself decides what a p99 is.
+const JUDGED_SHARE_MAX: f64 = 0.015;
+
 /// What was seen in one turn, alone or beside a crowd.
 pub(super) struct Turn {
     /// By the clients that have been there for a while.
@@ -33,6 +36,10 @@ impl Turn {
             "newcomers": newcomers, "crowd": self.crowd })
     }
 
+    fn kernel_p99_ns(&self, left_out: &[Stall]) -> Option<f64> {
+        Some(undisturbed(&self.standing.exchanges, left_out)?.kernel_p99_ns)
+    }
+
     /// The share of requests that these disturbed.
     fn disturbed_share(&self, stalls: &[Stall]) -> Option<f64> {
         Some(undisturbed(&self.standing.exchanges, stalls)?.disturbed_share)
@@ -52,49 +59,85 @@ fn most_mib(beside: &[Turn]) -> f64 {
     held.fold(0.0, f64::max) / f64::from(1 << 20)
 }
 
+/// What beside an attack is to what is alone: medians of pairs.
+struct Ratios {
+    /// By the kernel's stamp, what stalls disturbed left out; with its target if it can be judged.
+    p99: Figure,
+    response: Figure,
+    /// By the kernel's stamp, with everything.
+    whole: Figure,
+    p50: Figure,
+    newcomers: Figure,
+}
+
+impl Ratios {
+    fn of(label: &str, [alone, beside]: [&[Turn]; 2], left_out: &[Stall], is_judged: bool) -> Self {
+        let figure = |what: &str, clock: &dyn Fn(&Turn) -> Option<f64>| {
+            let pairs = alone.iter().zip(beside);
+            let ratios = pairs.filter_map(|(alone, beside)| Some(clock(beside)? / clock(alone)?));
+            Figure::median(format!("{label}_{what}"), ratios.collect())
+        };
+        let kernel = |turn: &Turn| turn.kernel_p99_ns(left_out);
+        Self {
+            p99: match is_judged {
+                true => figure("p99_ratio", &kernel).at_most(2.0),
+                false => figure("p99_ratio_not_judged", &kernel),
+            },
+            response: figure("response_p99_ratio", &|turn| {
+                Some(undisturbed(&turn.standing.exchanges, left_out)?.response_p99_ns)
+            }),
+            whole: figure("p99_ratio_with_stalls", &|turn| {
+                Some(turn.standing.kernel_p99_ns)
+            }),
+            p50: figure("p50_ratio", &|turn| Some(turn.standing.kernel_p50_ns)),
+            newcomers: figure("newcomers_p50_ratio", &|turn| {
+                Some(turn.newcomers.as_ref()?.kernel_p50_ns)
+            }),
+        }
+    }
+
+    fn into_figures(self) -> Vec<Figure> {
+        let mut figures = vec![self.p99, self.response, self.whole, self.p50];
+        // There is no room for newcomers beside an attack that takes it all.
+        figures.extend((!self.newcomers.runs.is_empty()).then_some(self.newcomers));
+        figures
+    }
+}
+
 /// What the turns of one attack come to, the p99 with its target, and all of them as JSON.
 pub(super) fn summary(
     [attack, driver]: [&str; 2],
-    [alone, beside]: [&[Turn]; 2],
+    turns: [&[Turn]; 2],
     stalls: &Stalls,
     [normal, after]: [Holdings; 2],
 ) -> (Vec<Figure>, Value) {
-    let figure = |what: &str, clock: &dyn Fn(&Turn) -> Option<f64>| {
-        let pairs = alone.iter().zip(beside);
-        let ratios = pairs.filter_map(|(alone, beside)| Some(clock(beside)? / clock(alone)?));
-        Figure::median(format!("{attack}_{driver}_{what}"), ratios.collect())
-    };
-    let shares = [alone, beside].map(|turns| disturbed_share(turns, &stalls.of_server));
+    let [alone, beside] = turns;
+    let shares = turns.map(|turns| disturbed_share(turns, &stalls.of_server));
     let left_out = stalls.to_leave_out(shares);
-    let left = |turn: &Turn| undisturbed(&turn.standing.exchanges, &left_out);
-    let kernel = |turn: &Turn| Some(left(turn)?.kernel_p99_ns);
-    let p99 = figure("p99_ratio", &kernel).at_most(2.0);
-    let response = figure("response_p99_ratio", &|turn| {
-        Some(left(turn)?.response_p99_ns)
-    });
-    let whole = figure("p99_ratio_with_stalls", &|turn| {
-        Some(turn.standing.kernel_p99_ns)
-    });
-    let p50 = figure("p50_ratio", &|turn| Some(turn.standing.kernel_p50_ns));
-    let newcomers = figure("newcomers_p50_ratio", &|turn| {
-        Some(turn.newcomers.as_ref()?.kernel_p50_ns)
-    });
-    let share = |turns: &[Turn], stalls: &[Stall]| disturbed_share(turns, stalls) * 100.0;
+    let is_judged = disturbed_share(alone, &stalls.of_both()) <= JUDGED_SHARE_MAX;
+    let ratios = Ratios::of(&format!("{attack}_{driver}"), turns, &left_out, is_judged);
+    let alone_ns = alone
+        .iter()
+        .filter_map(|turn| turn.kernel_p99_ns(&left_out));
+    let percent = |turns: &[Turn], stalls: &[Stall]| disturbed_share(turns, stalls) * 100.0;
     println!(
-        "{attack:<34} {driver:<6} p99 {:>6.0} us alone, ratio {:>5.2}, response {:>5.2}; stalls of the \
-         server's CPU {:.1} % alone, {:.1} % beside, of the generator's {:.1} %, {:.1} %, ratio with \
-         all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers \
-         beside it, 0 errors; {:.1} MiB",
-        Figure::median("", alone.iter().filter_map(kernel).collect()).value / 1000.0,
-        p99.value,
-        response.value,
-        share(alone, &stalls.of_server),
-        share(beside, &stalls.of_server),
-        share(alone, &stalls.of_generator),
-        share(beside, &stalls.of_generator),
-        whole.value,
-        p50.value,
-        newcomers.value,
+        "{attack:<34} {driver:<6} p99 {:>6.0} us alone, ratio {:>5.2}{}, response {:>5.2}; disturbed by \
+         stalls of the server's CPU {:.1} % alone, {:.1} % beside, of the generator's {:.1} %, {:.1} %, \
+         ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
+        Figure::median("", alone_ns.collect()).value / 1000.0,
+        ratios.p99.value,
+        match is_judged {
+            true => "",
+            false => " (not judged: the machine stalls)",
+        },
+        ratios.response.value,
+        percent(alone, &stalls.of_server),
+        percent(beside, &stalls.of_server),
+        percent(alone, &stalls.of_generator),
+        percent(beside, &stalls.of_generator),
+        ratios.whole.value,
+        ratios.p50.value,
+        ratios.newcomers.value,
         beside
             .iter()
             .map(|turn| turn.standing.requests)
@@ -108,14 +151,12 @@ pub(super) fn summary(
     let detail = json!({
         "attack": attack,
         "driver": driver,
+        "is_judged": is_judged,
         "disturbed_share_of_server_cpu": { "alone": shares[0], "beside": shares[1] },
         "alone": shown(alone),
         "beside": shown(beside),
         "normal": { "resident_bytes": normal.resident_bytes, "descriptors": normal.descriptors },
         "after": { "resident_bytes": after.resident_bytes, "descriptors": after.descriptors },
     });
-    let mut figures = vec![p99, response, whole, p50];
-    // There is no room for newcomers beside an attack that takes it all.
-    figures.extend((!newcomers.runs.is_empty()).then_some(newcomers));
-    (figures, detail)
+    (ratios.into_figures(), detail)
 }
