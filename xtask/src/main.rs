@@ -14,6 +14,7 @@ mod hostile;
 mod soak;
 mod crash;
 mod cassandra;
+mod newcomer;
 mod lab_proof;
 mod toolchain;
 mod loom;
@@ -34,6 +35,7 @@ Usage: cargo xtask check
        cargo xtask soak [SECONDS] [auto|uring|epoll] | --smoke
        cargo xtask crash [KILLS]
        cargo xtask cassandra [TEST...] | beside COMMAND...
+       cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
@@ -59,6 +61,10 @@ cassandra   the entity server on a cluster: starts three nodes of Apache Cassand
             and Maven are installed, and 67 MB fetched, where they are missing), plays the API's tests on
             them, kills one and brings it back; with names, only tests that contain one of them
             beside: only starts them, and runs COMMAND beside them, which finds them in MILLPOND_CASSANDRA
+newcomer    somebody's first hour, in a fresh clone with an empty target directory: the commands and the
+            recipes of README.md, and every example; ends at the first that fails
+            --whole: make compare as long as it takes by itself, and not for a look of 80 s
+            --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
         ["hostile", words @ ..] => hostile_as_told(words),
         ["crash"] => crash::run(crash::KILLS_DEFAULT),
         ["crash", kills] => crash::run(kills),
+        ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),

@@ -77,3 +77,8 @@ pub use serve::{
 };
 pub use service::{Flow, RequestToken, Service, ServiceContext, ShardStart, StreamEvent, Wants};
 pub use status::StatusCode;
+
+/// The page for those who embed these crates: its blocks are tests of this one, which has all it takes.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+mod embedding {}

@@ -17,6 +17,8 @@ mod support;
 mod relay;
 #[path = "heap/files.rs"]
 mod files;
+#[path = "heap/json.rs"]
+mod json;
 #[path = "heap/logged.rs"]
 mod logged;
 #[path = "heap/relayed.rs"]
@@ -365,6 +367,7 @@ fn pools_take_every_heap_call_off_the_request_path() {
         assert!(calls >= ROUNDS as u64 / 10, "{}: {calls}", exchange.0);
     }
     files::files_make_no_heap_call(ROUNDS);
+    json::json_makes_no_heap_call(ROUNDS / 3);
     logged::log_makes_no_heap_call(ROUNDS);
     assert_no_heap_calls_of_futures(ROUNDS / 10);
     relayed::relaying_makes_no_heap_call(ROUNDS / 10);

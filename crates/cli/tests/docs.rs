@@ -1,0 +1,110 @@
+//! What README.md and docs say: each command is one that this `millpond` understands, each link leads
+//! somewhere, and the dashboard asks for metrics that there are.
+//!
+//! `--help` behind a command line makes the command read every word of it as it would any day, refuse
+//! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
+//! exclude each other: `cargo xtask newcomer` runs the recipes. Blocks of Rust are run as tests of
+//! `millpond-http`.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "docs/commands.rs"]
+mod commands;
+#[path = "docs/dashboard.rs"]
+mod dashboard;
+#[path = "docs/page.rs"]
+mod page;
+#[allow(dead_code, reason = "the other test program uses the rest")]
+#[path = "cli/support.rs"]
+mod support;
+
+use commands::Commands;
+use page::Page;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages that somebody reads who wants to know what to type.
+fn pages() -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = ["README.md", "benches/README.md", "examples/README.md"]
+        .map(|name| root().join(name))
+        .into();
+    pages.retain(|page| page.is_file());
+    let docs = std::fs::read_dir(root().join("docs")).unwrap();
+    pages.extend(
+        docs.map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "md")),
+    );
+    pages.sort();
+    pages
+}
+
+/// Goal: whatever a page tells to type is understood, and whatever it points at is there.
+#[test]
+fn documented_commands_are_understood() {
+    let commands = Commands::new(&root());
+    let (mut complaints, mut checked) = (Vec::new(), 0);
+    for path in pages() {
+        let page = Page::read(&path);
+        for (line, words) in page.commands() {
+            checked += 1;
+            if let Err(why) = commands.check(&words) {
+                complaints.push(format!("{}:{line}: `{words}`: {why}", path.display()));
+            }
+        }
+        for (line, target) in page.links() {
+            if !path.parent().unwrap().join(&target).exists() {
+                complaints.push(format!("{}:{line}: there is no {target}", path.display()));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    // Fewer would mean that they are not found any more.
+    assert!(checked > 80, "{checked} commands");
+}
+
+/// Goal: what is wrong is found: a word, a flag, a value, a verb, a target, a link.
+#[test]
+fn planted_mistakes_are_found() {
+    let text = "\
+Say `millpond serve plaintext --lissen 127.0.0.1:1`, or `millpond load --driver
+kqueue URL`, and `--no-such-flag`; see [nothing](nothing.md).
+
+```
+millpond grind
+make coffee
+cargo xtask idle
+millpond load -c 64 http://127.0.0.1:8080/     as it should be
+millpond serve files DIR [flags]   # the same
+```
+
+| `millpond serve plaintext --driver auto\\|uring\\|kqueue` | one of three |
+
+```sh
+millpond compare --rounds 4 \\
+    --allocator glibc
+```
+";
+    let commands = Commands::new(&root());
+    let page = Page::of(text);
+    let wrong: Vec<(usize, String)> = page
+        .commands()
+        .filter(|(_, words)| commands.check(words).is_err())
+        .collect();
+    let expected = [
+        (1, "millpond serve plaintext --lissen 127.0.0.1:1"),
+        (1, "millpond load --driver kqueue URL"),
+        (2, "--no-such-flag"),
+        (5, "millpond grind"),
+        (6, "make coffee"),
+        (7, "cargo xtask idle"),
+        (12, "millpond serve plaintext --driver auto|uring|kqueue"),
+        (15, "millpond compare --rounds 4 --allocator glibc"),
+    ];
+    let expected = expected.map(|(line, words)| (line, words.to_owned()));
+    assert_eq!(wrong, expected);
+    let links: Vec<_> = page.links().collect();
+    assert_eq!(links, [(2, "nothing.md".to_owned())]);
+}

@@ -1,0 +1,148 @@
+//! What `/metrics` says of itself, and the dashboard that reads it.
+
+use crate::root;
+use crate::support::{Server, curl};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one `/metrics` has: the labels of each metric, with the help and the type of each family.
+#[derive(Default)]
+struct Exported {
+    help: BTreeMap<String, String>,
+    kind: BTreeMap<String, String>,
+    labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Exported {
+    fn read(&mut self, text: &str) {
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
+                self.help.insert(name.to_owned(), help.to_owned());
+            } else if let Some((name, kind)) = line
+                .strip_prefix("# TYPE ")
+                .and_then(|rest| rest.split_once(' '))
+            {
+                self.kind.insert(name.to_owned(), kind.to_owned());
+            } else {
+                let name = line.split(['{', ' ']).next().unwrap_or_default();
+                // Scrapers add these two.
+                let mut labels = BTreeSet::from(["instance".to_owned(), "job".to_owned()]);
+                labels.extend(labels_in(line));
+                self.labels.insert(name.to_owned(), labels);
+            }
+        }
+    }
+}
+
+/// What stands before each `="` or `=~"`.
+fn labels_in(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.match_indices("=\"")
+        .chain(text.match_indices("=~\""))
+        .map(|(end, _)| {
+            let before = &text[..end];
+            let start = before.rfind(|it: char| !it.is_ascii_lowercase() && it != '_');
+            before[start.map_or(0, |start| start + 1)..].to_owned()
+        })
+}
+
+/// All that the servers and the proxy export, each after it has done something.
+fn exported() -> Exported {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    let site = directory.path().display().to_string();
+    let entity = Server::start(&["entity", "--data", &data]);
+    let proxy = Server::start_proxy(&["proxy", "--upstream", &entity.address]);
+    let others = [
+        Server::start(&["plaintext"]),
+        Server::start(&["files", &site]),
+    ];
+    let id = proxy.url("/v0/entity?id=a");
+    assert_eq!(curl(&["-X", "PUT", "--data", "value", &id]).0, 201);
+    assert_eq!(curl(&[&id]).0, 200);
+    let mut exported = Exported::default();
+    for server in others.iter().chain([&entity, &proxy]) {
+        // The second time with the answers of the first.
+        curl(&[&server.url("/metrics")]);
+        let (status, text) = curl(&[&server.url("/metrics")]);
+        assert_eq!(status, 200);
+        exported.read(&String::from_utf8(text).unwrap());
+    }
+    // Reported with the first answer, which is up to a second late.
+    exported
+        .labels
+        .entry("millpond_http_responses_total".to_owned())
+        .or_insert_with(|| ["instance", "shard", "status"].map(str::to_owned).into());
+    exported
+}
+
+/// Names of metrics in a query.
+fn metrics_in(query: &str) -> BTreeSet<String> {
+    let words = query.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+    words
+        .filter(|word| word.starts_with("millpond_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Labels that a query picks by, or adds up by.
+fn labels_asked(query: &str) -> BTreeSet<String> {
+    let mut labels: BTreeSet<String> = labels_in(query).collect();
+    for (start, found) in query.match_indices(" by (") {
+        let list = query[start + found.len()..].split(')').next().unwrap_or_default();
+        labels.extend(list.split(", ").map(str::to_owned));
+    }
+    labels
+}
+
+/// Goal: every metric of every server says what it is; every query of the dashboard names metrics that
+/// there are, with labels that they have; and counters are what rates are taken of.
+#[test]
+fn metrics_explain_themselves_and_the_dashboard_reads_them() {
+    let exported = exported();
+    assert!(exported.labels.len() > 60, "{:?}", exported.labels.keys());
+    for name in exported.labels.keys() {
+        let help = exported.help.get(name).map_or("", String::as_str);
+        assert!(help.len() > 10 || name.ends_with("_reserved_bytes"), "{name}: `{help}`");
+        let kind = exported.kind.get(name).map_or("", String::as_str);
+        let is_counter = name.ends_with("_total");
+        assert_eq!(kind, if is_counter { "counter" } else { "gauge" }, "{name}");
+    }
+    let text = std::fs::read_to_string(root().join("docs/grafana.json")).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut queries = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().unwrap();
+            queries += 1;
+            assert_eq!(complaint(query, &exported), None, "{} in {query}", panel["title"]);
+        }
+    }
+    assert!(queries > 40, "{queries}");
+    for (planted, word) in [
+        ("sum(rate(millpond_http_request_total[1m]))", "millpond_http_request_total"),
+        ("sum by (colour) (millpond_http_connections)", "colour"),
+        ("millpond_http_limit{kind=\"a\"}", "kind"),
+        ("rate(millpond_http_connections[1m])", "rate"),
+    ] {
+        let complaint = complaint(planted, &exported).unwrap_or_default();
+        assert!(complaint.contains(word), "{planted}: `{complaint}`");
+    }
+}
+
+/// What is wrong with a query.
+fn complaint(query: &str, exported: &Exported) -> Option<String> {
+    let asked = labels_asked(query);
+    for name in metrics_in(query) {
+        let Some(labels) = exported.labels.get(&name) else {
+            return Some(format!("nobody exports {name}"));
+        };
+        if let Some(label) = asked.difference(labels).next() {
+            return Some(format!("{name} has no label {label}"));
+        }
+        let is_rate = query.contains(&format!("rate({name}"));
+        if is_rate != name.ends_with("_total") {
+            return Some(format!("{name}: rate is for counters, and counters are for rate"));
+        }
+    }
+    None
+}
