@@ -15,6 +15,7 @@ mod soak;
 mod crash;
 mod cassandra;
 mod newcomer;
+mod semver;
 mod lab_proof;
 mod toolchain;
 mod loom;
@@ -36,6 +37,7 @@ Usage: cargo xtask check
        cargo xtask crash [KILLS]
        cargo xtask cassandra [TEST...] | beside COMMAND...
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
+       cargo xtask semver [--accept]
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
@@ -65,6 +67,8 @@ newcomer    somebody's first hour, in a fresh clone with an empty target directo
             recipes of README.md, and every example; ends at the first that fails
             --whole: make compare as long as it takes by itself, and not for a look of 80 s
             --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
+semver      whether the crates' public interfaces still have all that docs/api says they had
+            --accept: write down what they have now
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
@@ -94,6 +98,8 @@ fn main() -> ExitCode {
         ["crash"] => crash::run(crash::KILLS_DEFAULT),
         ["crash", kills] => crash::run(kills),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
+        ["semver"] => semver::run(false),
+        ["semver", "--accept"] => semver::run(true),
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),

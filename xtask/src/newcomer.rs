@@ -120,7 +120,10 @@ impl Hour {
             self.step(&example, &example)?;
         }
         let results = "millpond-nginx/results.json";
-        self.step("examples/results.py", &format!("examples/results.py {results}"))?;
+        self.step(
+            "examples/results.py",
+            &format!("examples/results.py {results}"),
+        )?;
         if self.wishes.plots {
             let plot = "python3 -m venv plots && plots/bin/pip install pandas matplotlib &&\n\
                         plots/bin/python examples/results.py millpond-nginx/results.json nginx.png &&\n\
@@ -223,7 +226,13 @@ impl Hour {
     fn set_environment(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             let is_foreign = name.to_str().is_none_or(|name| {
-                let starts = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "MILLPOND", "MAKE"];
+                let starts = [
+                    "CARGO_PKG_",
+                    "CARGO_MANIFEST_",
+                    "CARGO_BIN_",
+                    "MILLPOND",
+                    "MAKE",
+                ];
                 starts.iter().any(|start| name.starts_with(start))
                     || ["CARGO", "ENGINE", "ROCKSDB_LIB_DIR", "LD_LIBRARY_PATH"].contains(&name)
             });
@@ -317,7 +326,10 @@ mod tests {
         let mut scripts: Vec<(String, String)> = recipes;
         for name in examples {
             let file = name.strip_prefix("examples/").unwrap();
-            assert!(list.contains(&format!("]({file})")), "{name} is not in the list");
+            assert!(
+                list.contains(&format!("]({file})")),
+                "{name} is not in the list"
+            );
             let text = fs::read_to_string(root().join(&name)).unwrap();
             scripts.push((name, text));
         }

@@ -1,5 +1,8 @@
 //! The pools against malloc: the same programs on either, under every allocator.
 //!
+//! To begin: [`run`](fn@run) a [`BenchConfig`]; `millpond bench pools` is flags around that. Each program
+//! is a file of [`program`].
+//!
 //! Read in this order, which is the order of a benchmark:
 //!
 //! ```text

@@ -1,5 +1,8 @@
 //! The durable key-value server: HTTP in front, RocksDB behind, group commit between.
 //!
+//! To begin: [`serve`] an [`EntityConfig`]; `examples/serve.rs` does no more. [`store::memory`] keeps nothing,
+//! for tests of what asks it.
+//!
 //! A write is acknowledged when it is durable. The path of a request, which is also the order of
 //! the modules:
 //!

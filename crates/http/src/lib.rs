@@ -1,5 +1,23 @@
 //! Strict HTTP/1.1, server and client, on memory pools.
 //!
+//! To begin: implement [`Service`] and hand it to [`serve`], or write an `async fn` and hand that to
+//! [`AsyncService`]. `examples/` has whole servers; `docs/embedding.md` goes through routes, late answers,
+//! streams, TLS and the [`Client`].
+//!
+//! ```
+//! use millpond_http::{Plaintext, ServeConfig, serve_with};
+//! use std::convert::Infallible;
+//!
+//! let config = ServeConfig::new("hello", "127.0.0.1:0".parse()?);
+//! serve_with(
+//!     &config,
+//!     |_start| Ok::<_, Infallible>(Plaintext),
+//!     // Until this returns; `serve` in its place runs until SIGTERM.
+//!     |running| println!("listening on {}", running.local_address()),
+//! )?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Data travels through the modules in the order of the `mod` lines below:
 //!
 //! ```text
@@ -12,7 +30,7 @@
 //! order of their requests, all of one tick in one send; an idle connection owns no buffer; a
 //! request in steady state makes no heap call with pools on; every cap on a peer has a status code.
 //!
-//! Absent on purpose: TLS, HTTP/2, compression, and `unsafe` anywhere but in `scan`.
+//! Absent on purpose: TLS itself (a driver of `millpond_io` speaks it below), HTTP/2, compression, and `unsafe` anywhere but in `scan`.
 
 pub mod limits;
 pub mod method;

@@ -1,5 +1,8 @@
 //! The comparison: servers as processes under every allocator.
 //!
+//! To begin: [`compare`](fn@compare) a [`CompareConfig`], and listen to its events. A comparison starts itself anew for
+//! each server, so the program that calls it has to be a [`Launcher`]; `millpond compare` is one.
+//!
 //! Read in this order, which is the order of a comparison:
 //!
 //! ```text

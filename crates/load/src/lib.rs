@@ -1,5 +1,8 @@
 //! The load generator: closed and open loop, with three clocks that are always on.
 //!
+//! To begin: [`run`](fn@run) a [`LoadConfig`], which is made of a [`Target`] and a [`Workload`], and look at the
+//! [`LoadRecord`]. `millpond load` is flags around that.
+//!
 //! | clock | from | to |
 //! |---|---|---|
 //! | *response* | the intended start, fixed before the run | the last byte of the answer |
@@ -14,7 +17,7 @@
 //! `validation` -> `outcome` -> `timeline`; `run` merges the threads into a [`LoadRecord`], which judges itself.
 //!
 //! Absent on purpose: name resolution, flags, printing and signals (the command line's work),
-//! correction of latencies afterwards, and TLS.
+//! correction of latencies afterwards, and TLS itself (a driver of `millpond_io` speaks it below).
 
 pub mod config;
 pub mod arrivals;

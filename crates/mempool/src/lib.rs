@@ -9,6 +9,18 @@
 //! | what the kernel writes into | [`BufferPool`] | one by one, by its owner |
 //! | everything a program allocates | [`MempoolAlloc`], or [`malloc`] for C | one by one, on any thread |
 //!
+//! Begin with the first block of each type's own page; `docs/embedding.md` goes through all of them.
+//!
+//! ```
+//! use millpond_mempool::{Pool, PoolMode};
+//! let names = Pool::new("names", PoolMode::On);
+//! let name = names.insert(String::from("millpond"))?;
+//! assert_eq!(*name, "millpond");
+//! # Ok::<(), millpond_mempool::PoolError>(())
+//! ```
+//!
+//! How they lie on each other:
+//!
 //! ```text
 //!   Slab       Pool    Buffer                      Arena       BufferPool
 //!     |          |        |                          |             |

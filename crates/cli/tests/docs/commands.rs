@@ -55,10 +55,12 @@ impl Commands {
 
     /// Whether a command would be understood; what is wrong with it.
     pub(crate) fn check(&self, command: &str) -> Result<(), String> {
-        let words = split(command);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let split = split(command);
+        let words: Vec<&str> = split.iter().map(|word| &*word.text).collect();
         match *words.as_slice() {
-            ["millpond", ref words @ ..] => variants(words).iter().try_for_each(|it| understood(it)),
+            ["millpond", ..] => variants(&split[1..])
+                .iter()
+                .try_for_each(|it| understood(it)),
             ["make", target, ..] => is_in(&self.make_targets, target),
             ["cargo", "xtask", verb, ..] => is_in(&self.xtask_verbs, verb),
             ["cargo", ref words @ ..] => self.has_example(words),
@@ -159,25 +161,38 @@ fn understood(words: &[String]) -> Result<(), String> {
     Err(text.lines().next().unwrap_or_default().to_owned())
 }
 
+/// A word as the shell hands it on.
+struct Word {
+    text: String,
+    /// Then nothing in it stands for anything else.
+    is_quoted: bool,
+}
+
 /// The words with values in the place of what stands for them: one line for each of `a|b|c`.
-fn variants(words: &[&str]) -> Vec<Vec<String>> {
+fn variants(words: &[Word]) -> Vec<Vec<String>> {
     let mut variants = vec![Vec::new()];
     let mut depth = 0;
-    for &word in words {
+    for Word { text, is_quoted } in words {
         // `[flags]` and `[-- ARG...]` may be left out, and so are.
-        let opened = depth + usize::from(word.starts_with('['));
-        depth = opened.saturating_sub(usize::from(word.ends_with(']') && opened > 0));
-        if opened > 0 || word == "..." {
+        let opened = depth + usize::from(text.starts_with('[') && !is_quoted);
+        depth = opened.saturating_sub(usize::from(text.ends_with(']') && opened > 0));
+        if opened > 0 || text == "..." {
             continue;
         }
-        let word = word.split('[').next().unwrap_or_default();
-        let is_choice = word.contains('|') && !word.contains(['\'', '"']);
-        let choices: Vec<&str> = match is_choice {
-            true => word.split('|').collect(),
-            false => vec![word],
+        let choices: Vec<&str> = match is_quoted {
+            true => vec![text],
+            false => text
+                .split('[')
+                .next()
+                .unwrap_or_default()
+                .split('|')
+                .collect(),
         };
-        let longer = |line: &Vec<String>, choice: &&str| [line.clone(), vec![value_of(choice)]].concat();
-        let every = variants.iter().flat_map(|line| choices.iter().map(move |it| longer(line, it)));
+        let longer =
+            |line: &Vec<String>, choice: &&str| [line.clone(), vec![value_of(choice)]].concat();
+        let every = variants
+            .iter()
+            .flat_map(|line| choices.iter().map(move |it| longer(line, it)));
         variants = every.collect();
     }
     variants
@@ -189,23 +204,28 @@ fn value_of(word: &str) -> String {
 }
 
 /// Words as a shell has them, up to a pipe or whatever else ends a command.
-fn split(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+fn split(text: &str) -> Vec<Word> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<Word>, None);
     for character in text.chars() {
+        let current = || Word {
+            text: String::new(),
+            is_quoted: false,
+        };
         match quote {
             Some(end) if character == end => quote = None,
             None if character == '\'' || character == '"' => {
                 quote = Some(character);
-                word.get_or_insert_default();
+                word.get_or_insert_with(current).is_quoted = true;
             }
             None if character == ' ' => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
+            _ => word.get_or_insert_with(current).text.push(character),
         }
     }
     words.extend(word);
+    let ends = ["|", ">", ">>", "<", "&&", ";", "&", "2>&1"];
     let end = words
         .iter()
-        .position(|word| ["|", ">", ">>", "<", "&&", ";", "&", "2>&1"].contains(&&**word));
+        .position(|word| ends.contains(&&*word.text) && !word.is_quoted);
     words.truncate(end.unwrap_or(words.len()));
     words
 }

@@ -51,7 +51,7 @@ fn exported() -> Exported {
     let data = directory.path().join("data").display().to_string();
     let site = directory.path().display().to_string();
     let entity = Server::start(&["entity", "--data", &data]);
-    let proxy = Server::start_proxy(&["proxy", "--upstream", &entity.address]);
+    let proxy = Server::start_proxy(&["--upstream", &entity.address]);
     let others = [
         Server::start(&["plaintext"]),
         Server::start(&["files", &site]),
@@ -61,18 +61,24 @@ fn exported() -> Exported {
     assert_eq!(curl(&[&id]).0, 200);
     let mut exported = Exported::default();
     for server in others.iter().chain([&entity, &proxy]) {
-        // The second time with the answers of the first.
-        curl(&[&server.url("/metrics")]);
+        exported.read(&scrape(server));
+    }
+    exported
+}
+
+/// `/metrics`, once it tells of an answer: a shard publishes what it counted about once a second.
+fn scrape(server: &Server) -> String {
+    let begun = std::time::Instant::now();
+    loop {
         let (status, text) = curl(&[&server.url("/metrics")]);
         assert_eq!(status, 200);
-        exported.read(&String::from_utf8(text).unwrap());
+        let text = String::from_utf8(text).unwrap();
+        if text.contains("\nmillpond_http_responses_total{") {
+            return text;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{text}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    // Reported with the first answer, which is up to a second late.
-    exported
-        .labels
-        .entry("millpond_http_responses_total".to_owned())
-        .or_insert_with(|| ["instance", "shard", "status"].map(str::to_owned).into());
-    exported
 }
 
 /// Names of metrics in a query.
@@ -88,7 +94,10 @@ fn metrics_in(query: &str) -> BTreeSet<String> {
 fn labels_asked(query: &str) -> BTreeSet<String> {
     let mut labels: BTreeSet<String> = labels_in(query).collect();
     for (start, found) in query.match_indices(" by (") {
-        let list = query[start + found.len()..].split(')').next().unwrap_or_default();
+        let list = query[start + found.len()..]
+            .split(')')
+            .next()
+            .unwrap_or_default();
         labels.extend(list.split(", ").map(str::to_owned));
     }
     labels
@@ -102,7 +111,10 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
     assert!(exported.labels.len() > 60, "{:?}", exported.labels.keys());
     for name in exported.labels.keys() {
         let help = exported.help.get(name).map_or("", String::as_str);
-        assert!(help.len() > 10 || name.ends_with("_reserved_bytes"), "{name}: `{help}`");
+        assert!(
+            help.len() > 10 || name.ends_with("_reserved_bytes"),
+            "{name}: `{help}`"
+        );
         let kind = exported.kind.get(name).map_or("", String::as_str);
         let is_counter = name.ends_with("_total");
         assert_eq!(kind, if is_counter { "counter" } else { "gauge" }, "{name}");
@@ -114,12 +126,20 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let query = target["expr"].as_str().unwrap();
             queries += 1;
-            assert_eq!(complaint(query, &exported), None, "{} in {query}", panel["title"]);
+            assert_eq!(
+                complaint(query, &exported),
+                None,
+                "{} in {query}",
+                panel["title"]
+            );
         }
     }
     assert!(queries > 40, "{queries}");
     for (planted, word) in [
-        ("sum(rate(millpond_http_request_total[1m]))", "millpond_http_request_total"),
+        (
+            "sum(rate(millpond_http_request_total[1m]))",
+            "millpond_http_request_total",
+        ),
         ("sum by (colour) (millpond_http_connections)", "colour"),
         ("millpond_http_limit{kind=\"a\"}", "kind"),
         ("rate(millpond_http_connections[1m])", "rate"),
@@ -141,7 +161,9 @@ fn complaint(query: &str, exported: &Exported) -> Option<String> {
         }
         let is_rate = query.contains(&format!("rate({name}"));
         if is_rate != name.ends_with("_total") {
-            return Some(format!("{name}: rate is for counters, and counters are for rate"));
+            return Some(format!(
+                "{name}: rate is for counters, and counters are for rate"
+            ));
         }
     }
     None
