@@ -67,7 +67,7 @@ newcomer    somebody's first hour, in a fresh clone with an empty target directo
             recipes of README.md, and every example; ends at the first that fails
             --whole: make compare as long as it takes by itself, and not for a look of 80 s
             --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
-semver      whether the crates' public interfaces still have all that docs/api says they had
+semver      whether mempool, io and http still have all that docs/api says was public
             --accept: write down what they have now
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours

@@ -1,6 +1,6 @@
 //! Strict HTTP/1.1, server and client, on memory pools.
 //!
-//! To begin: implement [`Service`] and hand it to [`serve`], or write an `async fn` and hand that to
+//! To begin: implement [`Service`] and hand it to [`serve`](fn@serve), or write an `async fn` and hand that to
 //! [`AsyncService`]. `examples/` has whole servers; `docs/embedding.md` goes through routes, late answers,
 //! streams, TLS and the [`Client`].
 //!

@@ -4,7 +4,10 @@ use super::Interface;
 use serde_json::Value;
 
 /// Traits that the compiler implements by itself, and that others rely on all the same.
-const AUTO_TRAITS: [&str; 3] = ["Send", "Sync", "Unpin"];
+const AUTO_TRAITS: [&str; 2] = ["Send", "Sync"];
+
+/// What `derive(PartialEq)` marks a type with; nobody can name it.
+const DERIVE_MARK: &str = "StructuralPartialEq";
 
 struct Walk<'a> {
     index: &'a Value,
@@ -150,7 +153,7 @@ impl<'a> Walk<'a> {
             }
             let name = block["trait"]["path"].as_str().unwrap_or_default();
             let is_told = block["is_synthetic"] == false || AUTO_TRAITS.contains(&name);
-            if is_told && block["is_negative"] == false {
+            if is_told && block["is_negative"] == false && name != DERIVE_MARK {
                 // One type may implement a trait for several others: each has its line.
                 let arguments = digest(&block["trait"]["args"]);
                 self.note(
