@@ -38,11 +38,15 @@ def medians(found):
     return {measure: row.dropna().to_dict() for measure, row in table.iterrows()}
 
 
+def shown(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def print_table(table, names):
     width = max(map(len, table), default=0)
     print(" " * width, *(f"{name[:24]:>24}" for name in names))
     for measure, by_name in table.items():
-        cells = (f"{by_name[name]:24,.2f}" if name in by_name else f"{'-':>24}" for name in names)
+        cells = (f"{shown(by_name[name]) if name in by_name else '-':>24}" for name in names)
         print(f"{measure:<{width}}", *cells)
 
 
