@@ -1,8 +1,9 @@
 //! What there is to type in this repository, asked of those who know.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Flags in sentences about other programs.
 const FLAGS_OF_OTHERS: [&str; 0] = [];
@@ -41,8 +42,7 @@ impl Commands {
             let (_, words) = line.split_once("cargo xtask ")?;
             words.split_whitespace().next().map(str::to_owned)
         });
-        let mut flags = BTreeSet::new();
-        collect_flags(&[], &mut flags);
+        let mut flags: BTreeSet<String> = helps().values().flat_map(|it| flags_in(it)).collect();
         flags.extend(flags_in(&usage));
         flags.extend(flags_in(&read("scripts/setup")));
         Self {
@@ -101,7 +101,7 @@ impl Commands {
 }
 
 fn is_of_flag(character: char) -> bool {
-    character == '-' || character.is_ascii_lowercase() || character.is_ascii_digit()
+    matches!(character, '-' | '_' | 'a'..='z' | '0'..='9')
 }
 
 fn is_in(known: &BTreeSet<String>, word: &str) -> Result<(), String> {
@@ -128,23 +128,47 @@ fn millpond(words: &[&str]) -> std::process::Output {
     command.env("MILLPOND_LOCK", "").output().unwrap()
 }
 
-/// Reads the help of a command and of all below it.
-fn collect_flags(command: &[&str], flags: &mut BTreeSet<String>) {
+/// The help of each command and of all below it, by the words that name it.
+pub(crate) fn helps() -> &'static BTreeMap<Vec<String>, String> {
+    static HELPS: OnceLock<BTreeMap<Vec<String>, String>> = OnceLock::new();
+    HELPS.get_or_init(|| {
+        let mut helps = BTreeMap::new();
+        collect_help(&[], &mut helps);
+        helps
+    })
+}
+
+fn collect_help(command: &[&str], helps: &mut BTreeMap<Vec<String>, String>) {
     let output = millpond(&[command, &["--help"]].concat());
     assert!(output.status.success(), "{command:?}: {output:?}");
     let help = String::from_utf8(output.stdout).unwrap();
-    flags.extend(flags_in(&help));
-    let Some((_, below)) = help.split_once("\nCommands:\n") else {
-        return;
-    };
+    let below = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, below)| below);
     for line in below.lines().take_while(|line| line.starts_with("  ")) {
         // A command's own line is indented by two, what it says beyond that by more.
         let name = line[2..].split_whitespace().next();
         let name = name.filter(|name| !line[2..].starts_with(' ') && *name != "help");
         if let Some(name) = name {
-            collect_flags(&[command, &[name]].concat(), flags);
+            collect_help(&[command, &[name]].concat(), helps);
         }
     }
+    let words = command.iter().map(|word| (*word).to_owned()).collect();
+    helps.insert(words, help);
+}
+
+/// The flags that a help describes: the first thing in their lines, behind the short form if there is one.
+pub(crate) fn flags_described(help: &str) -> impl Iterator<Item = &str> {
+    help.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let long = match line.starts_with("--") {
+            true => line,
+            false => line.strip_prefix('-')?.split_once(", ")?.1,
+        };
+        let end = long.find(|it| !is_of_flag(it)).unwrap_or(long.len());
+        let is_flag = long.starts_with("--") && end > "--".len();
+        is_flag.then_some(&long[..end])
+    })
 }
 
 /// Reads a command line to its end without doing it: `--help` goes before `--`, behind which everything

@@ -2,17 +2,24 @@
 
 use crate::root;
 use crate::support::{Server, curl};
+use rcgen::{CertificateParams, KeyPair};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::OnceLock;
 
 /// What one `/metrics` has: the labels of each metric, with the help and the type of each family.
 #[derive(Default)]
-struct Exported {
+pub(crate) struct Exported {
     help: BTreeMap<String, String>,
     kind: BTreeMap<String, String>,
     labels: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Exported {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.labels.keys().map(String::as_str)
+    }
+
     fn read(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -45,32 +52,49 @@ fn labels_in(text: &str) -> impl Iterator<Item = String> + '_ {
         })
 }
 
-/// All that the servers and the proxy export, each after it has done something.
-fn exported() -> Exported {
+/// All that the servers and the proxy export, each after it has done something, with all that has metrics of
+/// its own switched on.
+pub(crate) fn exported() -> &'static Exported {
+    static EXPORTED: OnceLock<Exported> = OnceLock::new();
+    EXPORTED.get_or_init(export)
+}
+
+fn export() -> Exported {
     let directory = tempfile::tempdir().unwrap();
-    let data = directory.path().join("data").display().to_string();
-    let site = directory.path().display().to_string();
-    let entity = Server::start(&["entity", "--data", &data]);
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    make_certificate(directory.path());
+    let log = path("access.log");
+    let entity = Server::start(&["entity", "--data", &path("data"), "--access-log", &log]);
     let proxy = Server::start_proxy(&["--upstream", &entity.address]);
-    let others = [
-        Server::start(&["plaintext"]),
-        Server::start(&["files", &site]),
-    ];
+    let (certificate, key) = (path("tls.crt"), path("tls.key"));
+    let files = ["files", &path("."), "--tls-cert", &certificate];
+    let files = Server::start(&[&files[..], &["--tls-key", &key]].concat());
+    let told = Server::start(&["plaintext", "--proxy-protocol"]);
     let id = proxy.url("/v0/entity?id=a");
     assert_eq!(curl(&["-X", "PUT", "--data", "value", &id]).0, 201);
     assert_eq!(curl(&[&id]).0, 200);
     let mut exported = Exported::default();
-    for server in others.iter().chain([&entity, &proxy]) {
-        exported.read(&scrape(server));
-    }
+    exported.read(&scrape(&[&entity.url("/metrics")]));
+    exported.read(&scrape(&[&proxy.url("/metrics")]));
+    let secret = format!("https://{}/metrics", files.address);
+    exported.read(&scrape(&["--insecure", &secret]));
+    exported.read(&scrape(&["--haproxy-protocol", &told.url("/metrics")]));
     exported
 }
 
+fn make_certificate(directory: &Path) {
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    std::fs::write(directory.join("tls.crt"), certificate.pem()).unwrap();
+    std::fs::write(directory.join("tls.key"), key.serialize_pem()).unwrap();
+}
+
 /// `/metrics`, once it tells of an answer: a shard publishes what it counted about once a second.
-fn scrape(server: &Server) -> String {
+fn scrape(words: &[&str]) -> String {
     let begun = std::time::Instant::now();
     loop {
-        let (status, text) = curl(&[&server.url("/metrics")]);
+        let (status, text) = curl(words);
         assert_eq!(status, 200);
         let text = String::from_utf8(text).unwrap();
         if text.contains("\nmillpond_http_responses_total{") {
@@ -127,7 +151,7 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
             let query = target["expr"].as_str().unwrap();
             queries += 1;
             assert_eq!(
-                complaint(query, &exported),
+                complaint(query, exported),
                 None,
                 "{} in {query}",
                 panel["title"]
@@ -144,7 +168,7 @@ fn metrics_explain_themselves_and_the_dashboard_reads_them() {
         ("millpond_http_limit{kind=\"a\"}", "kind"),
         ("rate(millpond_http_connections[1m])", "rate"),
     ] {
-        let complaint = complaint(planted, &exported).unwrap_or_default();
+        let complaint = complaint(planted, exported).unwrap_or_default();
         assert!(complaint.contains(word), "{planted}: `{complaint}`");
     }
 }
