@@ -117,21 +117,32 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
     let needs_millpond = chosen.iter().any(|(name, _)| *name != REDIS);
     let bench = prepare(plan, needs_millpond)?;
     let mut figures = Vec::new();
+    let mut failures = Vec::new();
     for (name, measure) in chosen {
         println!("\n--- {name}");
-        let found = measure(&bench)?;
-        if !bench.plan.smoke && !found.is_empty() {
-            figure::record(name, &found, &bench)?;
+        match measure(&bench) {
+            Ok(found) => {
+                if !bench.plan.smoke && !found.is_empty() {
+                    figure::record(name, &found, &bench)?;
+                }
+                figures.extend(found);
+            }
+            // The others are measured all the same: one run names all that is wrong.
+            Err(sentence) => {
+                println!("FAILED: {name}: {sentence}");
+                failures.push(format!("{name}: {sentence}"));
+            }
         }
-        figures.extend(found);
     }
     print!("\n{}", figure::table(&figures));
-    match figures
+    let nonsense = figures
         .iter()
-        .find(|figure| !figure.value.is_finite() || figure.value < 0.0)
-    {
-        Some(figure) => Err(format!("{} came out as {}", figure.name, figure.value)),
-        None => Ok(()),
+        .filter(|figure| !figure.value.is_finite() || figure.value < 0.0)
+        .map(|figure| format!("{} came out as {}", figure.name, figure.value));
+    failures.extend(nonsense);
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("; ")),
     }
 }
 

@@ -96,8 +96,8 @@ pub(crate) fn run() -> Result<(), String> {
     summarise(&steps)
 }
 
-/// One line for each step, then each failed test with what it said: who only has the end of a long
-/// log has what he needs.
+/// One line for each step, then what each failed for and each failed test with what it said: who only
+/// has the end of a long log has what he needs.
 fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
     println!("\n=== summary");
     let mut tests = TestTally::default();
@@ -114,6 +114,11 @@ fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
         );
         tests.add(&step.tests);
     }
+    for step in steps {
+        if let Some(complaint) = &step.complaint {
+            println!("{}: {complaint}", step.name);
+        }
+    }
     print!("{tests}");
     let failed: Vec<&str> = steps
         .iter()
@@ -124,7 +129,7 @@ fn summarise(steps: &[StepOutcome]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "failed: {}; each says why above, under its own heading",
+        "failed: {}; the log above has each under its own heading",
         failed.join(", ")
     ))
 }

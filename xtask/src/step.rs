@@ -11,6 +11,8 @@ use crate::tally::TestTally;
 pub(crate) struct StepOutcome {
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
+    /// What it failed for, if that is not what a test said.
+    pub(crate) complaint: Option<String>,
     /// Why it was not run, if it was not; that is no failure.
     pub(crate) absence: Option<&'static str>,
     pub(crate) took: Duration,
@@ -25,13 +27,14 @@ pub(crate) fn run_step(
     println!("\n=== {name}");
     let started = Instant::now();
     let mut tests = TestTally::default();
-    let ok = work(&mut tests).unwrap_or_else(|sentence| {
+    let ended = work(&mut tests);
+    if let Err(sentence) = &ended {
         println!("{name}: {sentence}");
-        false
-    });
+    }
     StepOutcome {
         name,
-        ok,
+        ok: ended == Ok(true),
+        complaint: ended.err(),
         absence: None,
         took: started.elapsed(),
         tests,
@@ -44,6 +47,7 @@ pub(crate) fn leave_out(name: &'static str, reason: &'static str) -> StepOutcome
     StepOutcome {
         name,
         ok: true,
+        complaint: None,
         absence: Some(reason),
         took: Duration::ZERO,
         tests: TestTally::default(),
@@ -128,5 +132,7 @@ mod tests {
             run_command(&mut Command::new("/nowhere/at-all"), tests)
         });
         assert!(!outcome.ok);
+        let complaint = outcome.complaint.unwrap_or_default();
+        assert!(complaint.contains("/nowhere/at-all"), "{complaint}");
     }
 }
