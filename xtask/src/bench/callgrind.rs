@@ -6,7 +6,7 @@
 //! spread over more requests.
 
 use super::Bench;
-use super::command::{run_load, text_of};
+use super::command::{text_of, text_of_load};
 use super::server::Server;
 use std::process::Command;
 use std::time::Duration;
@@ -98,7 +98,7 @@ fn instructions_in(
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(&bench.millpond)
         .args(words);
-    run_load(&mut command)?;
+    text_of_load(&mut command)?;
     let text = std::fs::read_to_string(&file)
         .map_err(|error| format!("callgrind's {}: {error}", file.display()))?;
     total(&text)

@@ -1,7 +1,7 @@
 //! `serve entity`: reads against plaintext in interleaved pairs, and how many puts share a sync.
 
 use super::Bench;
-use super::command::{bounded, text_of};
+use super::command::{bounded, text_of, text_of_load};
 use super::figure::Figure;
 use super::generator::{CONNECTIONS, Generator};
 use super::pairs::interleave;
@@ -80,7 +80,7 @@ fn fill(bench: &Bench, server: &Server) -> Result<f64, String> {
     let puts = "millpond_entity_puts_total";
     let syncs = "millpond_entity_wal_syncs_total";
     let before = (server.metric(puts)?, server.metric(syncs)?);
-    text_of(&mut command)?;
+    text_of_load(&mut command)?;
     let done = (
         server.metric(puts)? - before.0,
         server.metric(syncs)? - before.1,

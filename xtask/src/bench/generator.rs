@@ -5,7 +5,7 @@
 //! leaves no such gap; each figure's name says which one drove.
 
 use super::Bench;
-use super::command::{bounded, text_of};
+use super::command::{bounded, text_of_load};
 use super::server::Server;
 use std::fmt;
 use std::process::Command;
@@ -82,7 +82,12 @@ impl Generator {
         server: &Server,
         duration: Duration,
     ) -> Result<Answers, String> {
-        parse(&text_of(&mut self.command(bench, server, duration, &[]))?)
+        parse(&text_of_load(&mut self.command(
+            bench,
+            server,
+            duration,
+            &[],
+        ))?)
     }
 
     /// Runs it and sees what the server's threads used meanwhile.

@@ -1,7 +1,7 @@
 //! Hardware counters of a server while a generator drives it, counted by perf.
 
 use super::Bench;
-use super::command::text_of;
+use super::command::text_of_load;
 use super::generator::{self, Answers, Generator};
 use super::server::Server;
 use std::fmt;
@@ -102,7 +102,7 @@ pub(super) fn count(
         "perf", "stat", "-x", ",", "-e", EVENTS, "-p", &pid, "-o", &path, "--",
     ];
     let words = words.map(str::to_owned);
-    let said = text_of(&mut command(&words))?;
+    let said = text_of_load(&mut command(&words))?;
     let text = std::fs::read_to_string(&file).map_err(|error| format!("perf's file: {error}"))?;
     let count = |event: &str| parse(&text, event);
     let counts = Counts {

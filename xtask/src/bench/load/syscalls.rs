@@ -3,7 +3,7 @@
 
 use super::TargetProgram;
 use crate::bench::Bench;
-use crate::bench::command::{bounded, run_load};
+use crate::bench::command::{bounded, text_of_load};
 use crate::bench::figure::Figure;
 use crate::bench::server::Server;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn count(bench: &Bench, server: &Server, driver: &str, requests: u32) -> Result<
     ]);
     command.args(["--requests", &requests.to_string()]);
     command.arg(format!("http://{}/", server.address));
-    run_load(&mut command)?;
+    text_of_load(&mut command)?;
     let text = std::fs::read_to_string(&file)
         .map_err(|error| format!("strace's {}: {error}", file.display()))?;
     total(&text).ok_or_else(|| format!("strace's table has no total: {text}"))

@@ -6,7 +6,7 @@
 //! asks once and goes. Absent on purpose: a target. What is compared there is rustls and OpenSSL far
 //! more than the servers around them.
 
-use crate::bench::command::{bounded, run_load, text_of};
+use crate::bench::command::{bounded, text_of, text_of_load};
 use crate::bench::figure::Figure;
 use crate::bench::lean::Lean;
 use crate::bench::pairs::interleave;
@@ -139,7 +139,7 @@ fn keep_alive(bench: &Bench, server: &Server) -> Result<f64, String> {
     command.args(["-d", &format!("{KEEP_ALIVE_MS}ms"), "--json"]);
     command.arg(&record);
     command.arg(format!("https://{}/plaintext", server.address));
-    run_load(&mut command)?;
+    text_of_load(&mut command)?;
     let text = std::fs::read_to_string(&record)
         .map_err(|error| format!("{} cannot be read: {error}", record.display()))?;
     requests_of(&text).ok_or_else(|| format!("a run over TLS had errors or no requests: {text}"))
