@@ -193,20 +193,24 @@ fn words_of_other_generators_are_understood() {
     assert_eq!(wrong.code(), 2, "{wrong:?}");
 }
 
+/// A whole run ended with this status; where the hypervisor took the machine away meanwhile, with 4.
+fn assert_ended(finished: &Finished, code: i32) {
+    let said = [&*finished.stdout, &*finished.stderr].concat();
+    let is_machine = finished.code() == 4 && said.contains("hypervisor withheld");
+    assert!(finished.code() == code || is_machine, "{finished:?}");
+}
+
 /// Goal: the exit status tells a script what happened, one for each kind of end.
 #[test]
 fn exit_statuses_tell_the_truth() {
     let good = server_of("200 OK");
-    assert_eq!(load(&[], &good).code(), 0);
+    assert_ended(&load(&[], &good), 0);
     let failing = load(&[], &server_of("500 No"));
     assert_eq!(failing.code(), 1, "all failed: {failing:?}");
     assert!(failing.stderr.contains("not one request"), "{failing:?}");
     assert_eq!(load(&["-c", "none"], &good).code(), 2, "wrong usage");
-    assert_eq!(
-        load(&["--slo", "p50<1ns"], &good).code(),
-        3,
-        "an objective was missed"
-    );
+    let objective = ["--slo", "p50<1ns"];
+    assert_ended(&load(&objective, &good), 3);
     // Nobody can offer that from one connection: the rate was missed, and the run says so.
     let rushed = run(millpond(&[
         "load",
@@ -245,6 +249,6 @@ fn exit_statuses_tell_the_truth() {
         &["--driver", "epoll", "--receive-stamps", "off"],
         &server.url("/"),
     );
-    assert_eq!(stamps.code(), 0, "{stamps:?}");
+    assert_ended(&stamps, 0);
     assert!(!stamps.stderr.contains("wake delay"), "{stamps:?}");
 }
