@@ -31,7 +31,7 @@ use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{SocketId, TimerId};
 use millpond_mempool::{BlockPool, Buffer, PoolError, Pooled};
 
-pub(crate) use gathering::Gathering;
+pub(crate) use gathering::{Gathering, GatheringRoom};
 pub(crate) use whole::Whole;
 
 /// What the bytes on hand give.
@@ -85,6 +85,8 @@ pub(crate) enum Refusal {
     BodyTimeout,
     #[error("the server is out of memory: try again later")]
     Memory(#[from] PoolError),
+    #[error("other large bodies have all the memory there is for them: try again later")]
+    Bodies,
     #[error("the server has all the connections it may have: try again later")]
     Crowded,
     #[error("your address has all the connections it may have: close some, or reuse them")]
@@ -97,9 +99,17 @@ impl Refusal {
             Self::Head(error) => error.status(),
             Self::Body(error) => error.status(),
             Self::HeadTimeout | Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Memory(_) | Self::Crowded | Self::CrowdedAddress => {
+            Self::Memory(_) | Self::Bodies | Self::Crowded | Self::CrowdedAddress => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+        }
+    }
+
+    /// What the answer says besides: memory for bodies is there again as soon as others are answered.
+    pub(crate) fn fields(self) -> &'static [(&'static str, &'static [u8])] {
+        match self {
+            Self::Bodies => &[("Retry-After", b"1")],
+            _ => &[],
         }
     }
 
@@ -115,6 +125,7 @@ impl Refusal {
             }
             Self::Body(BodyError::ChunkExtensionTooLong { .. }) => Some(Limit::ChunkExtension),
             Self::Body(BodyError::TrailerTooLong { .. }) => Some(Limit::Trailer),
+            Self::Bodies => Some(Limit::Bodies),
             Self::HeadTimeout => Some(Limit::HeadTime),
             Self::BodyTimeout => Some(Limit::BodyRate),
             Self::Crowded => Some(Limit::Connections),
@@ -158,7 +169,7 @@ pub(crate) struct Connection {
     pub(crate) age_epoch: u16,
     /// In the server's list of connections to flush.
     pub(crate) is_dirty: bool,
-    /// In the server's list of connections with requests left for the next tick.
+    /// In one of the server's lists of connections with requests left for a later tick.
     pub(crate) is_backlogged: bool,
     /// The kernel did not take all output; nothing more is served until it has.
     pub(crate) is_blocked: bool,

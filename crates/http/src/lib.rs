@@ -40,6 +40,7 @@ mod scan;
 pub mod parse;
 pub mod error;
 pub mod body;
+pub mod body_budget;
 pub mod request;
 pub mod service;
 pub mod response;
@@ -67,6 +68,7 @@ pub mod proxy;
 pub use access_log::{AccessLogConfig, AccessLogFormat, AccessLogTarget};
 pub use asynchronous::{AsyncRequest, AsyncService, AsyncShard, Reply};
 pub use body::{BodyDecoder, BodyStep};
+pub use body_budget::{BodyBudget, BodyHold};
 pub use client::{
     AlikeResponses, Client, ClientConfig, ClientConnection, ClientError, ClientEvent,
     ExchangeEvent, ExchangeId, LastHead, OutgoingRequest,

@@ -22,6 +22,10 @@ pub struct Limits {
     pub fields_max: usize,
     /// Body after decoding; beyond it: 413, before the body is read where its length is announced.
     pub body_bytes_max: u64,
+    /// Bodies that are gathered whole, of all shards together, until their requests are answered; one
+    /// more is not read, unless it is alone, for up to 5 s, and then answered 503. Those of up to 64 KiB
+    /// do not count: there are no more of them than connections.
+    pub bodies_bytes_max: u64,
     /// Chunk extensions of one chunk: nobody uses them, attackers do; beyond it: 400.
     pub chunk_extension_bytes_max: usize,
     /// Trailer section of a chunked body; beyond it: 431.
@@ -65,6 +69,7 @@ impl Default for Limits {
             head_bytes_max: 16 * 1024,
             fields_max: 100,
             body_bytes_max: 64 * 1024 * 1024,
+            bodies_bytes_max: u64::MAX,
             chunk_extension_bytes_max: 256,
             trailer_bytes_max: 4 * 1024,
             pipelined_per_tick_max: 64,
@@ -110,6 +115,8 @@ pub enum Limit {
     Fields,
     /// `body_bytes_max`
     Body,
+    /// `bodies_bytes_max`
+    Bodies,
     /// `chunk_extension_bytes_max`
     ChunkExtension,
     /// `trailer_bytes_max`
@@ -136,7 +143,7 @@ pub enum Limit {
 
 impl Limit {
     /// How many there are.
-    pub(crate) const COUNT: usize = 15;
+    pub(crate) const COUNT: usize = 16;
 }
 
 /// One limit as `/metrics` shows it: the field's name, its value, and what struck counts it.
@@ -161,6 +168,7 @@ impl Limits {
             size("head_bytes_max", self.head_bytes_max, L::Head),
             size("fields_max", self.fields_max, L::Fields),
             of("body_bytes_max", self.body_bytes_max, L::Body),
+            of("bodies_bytes_max", self.bodies_bytes_max, L::Bodies),
             size(
                 "chunk_extension_bytes_max",
                 extension_max,
@@ -219,6 +227,7 @@ impl Limits {
                 self.pipelined_per_tick_max as u64,
                 any,
             ),
+            ("bodies_bytes_max", self.bodies_bytes_max, any),
             ("output_bytes_max", self.output_bytes_max as u64, any),
             ("head_timeout_ns", self.head_timeout_ns, any),
             ("idle_timeout_ns", self.idle_timeout_ns, any),

@@ -3,6 +3,7 @@
 //! Absent on purpose: percent-decoding (the service knows which bytes it accepts). A body that a
 //! service wants in parts is not here: it comes to `Service::stream`.
 
+use crate::body_budget::BodyHold;
 use crate::head::{Framing, HeadFields, RequestHead, Version};
 use crate::method::Method;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -13,7 +14,7 @@ pub(crate) enum RequestBody<'a> {
     /// In the receive buffer, behind the head.
     Borrowed(&'a [u8]),
     /// In pooled memory, because it came in pieces or in chunks.
-    Pooled(Buffer),
+    Pooled(Buffer, Option<BodyHold>),
 }
 
 /// One complete request.
@@ -95,20 +96,34 @@ impl<'a> Request<'a> {
     pub fn body(&self) -> &[u8] {
         match &self.body {
             RequestBody::Borrowed(bytes) => bytes,
-            RequestBody::Pooled(buffer) => buffer,
+            RequestBody::Pooled(buffer, _) => buffer,
         }
+    }
+
+    /// Whether it is a large body with a hold: see [`Self::take_held_body`].
+    pub fn has_held_body(&self) -> bool {
+        matches!(self.body, RequestBody::Pooled(_, Some(_)))
     }
 
     /// The body to keep: a pooled one moves, one that lies in the receive buffer is copied once.
     /// The body is empty afterwards.
     pub fn take_body(&mut self, blocks: &BlockPool) -> Result<Buffer, PoolError> {
+        Ok(self.take_held_body(blocks)?.0)
+    }
+
+    /// The same, with the hold of a large body on `Limits::bodies_bytes_max`: to be kept for as long as
+    /// the body is.
+    pub fn take_held_body(
+        &mut self,
+        blocks: &BlockPool,
+    ) -> Result<(Buffer, Option<BodyHold>), PoolError> {
         match std::mem::replace(&mut self.body, RequestBody::Borrowed(&[])) {
-            RequestBody::Pooled(buffer) => Ok(buffer),
-            RequestBody::Borrowed([]) => Ok(Buffer::new()),
+            RequestBody::Pooled(buffer, hold) => Ok((buffer, hold)),
+            RequestBody::Borrowed([]) => Ok((Buffer::new(), None)),
             RequestBody::Borrowed(bytes) => {
                 let mut buffer = Buffer::with_capacity(blocks, bytes.len())?;
                 buffer.append_within_capacity(bytes);
-                Ok(buffer)
+                Ok((buffer, None))
             }
         }
     }

@@ -19,6 +19,7 @@ mod refusing;
 mod output;
 mod marks;
 mod backlog;
+mod body_queue;
 mod deadline;
 mod crowd;
 mod drain;
@@ -28,6 +29,7 @@ mod outward;
 #[cfg(test)]
 mod bench;
 
+pub(crate) use body_queue::SHORT_BYTES;
 pub(crate) use drain::HAND_OVER_NS;
 pub(crate) use exchange::Exchange;
 pub(crate) use logging::log_output;
@@ -35,6 +37,7 @@ use plain::Progress;
 pub(crate) use stream::Written;
 
 use crate::access_log::ShardLog;
+use crate::body_budget::BodyBudget;
 use crate::client::Client;
 use crate::completions::Completions;
 use crate::connection::Connection;
@@ -62,6 +65,8 @@ pub(crate) struct ServerParts {
     pub(crate) pool_mode: PoolMode,
     /// The shard's own pool.
     pub(crate) blocks: BlockPool,
+    /// The same for all shards.
+    pub(crate) bodies: BodyBudget,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) build_labels: Arc<[(&'static str, String)]>,
     pub(crate) is_handing_over: Arc<AtomicBool>,
@@ -97,7 +102,7 @@ pub(crate) struct Server<S> {
 
 impl<S: Service> Server<S> {
     pub(crate) fn new(service: S, parts: ServerParts) -> Self {
-        let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks);
+        let mut exchange = Exchange::new(parts.limits, parts.pool_mode, parts.blocks, parts.bodies);
         let client = service.client().cloned();
         let log = parts.access_log;
         exchange.access_log = log.map(|log| Box::new(log.relaying(client.is_some())));
@@ -238,7 +243,9 @@ impl<S: Service> Server<S> {
                     .serve(&mut self.service, connection, bytes, &mut served, shard);
             if consumed_bytes < bytes.len() {
                 self.exchange.keep(connection, &bytes[consumed_bytes..]);
-                if connection.stream.is_some() && connection.must_wait() {
+                let is_in_body =
+                    connection.stream.is_some() || self.exchange.body_queue.ends_with(socket);
+                if is_in_body && connection.must_wait() {
                     // A client that sends a body has more of it: every receive would be kept.
                     shard.driver.pause_receive(socket);
                     connection.is_paused = true;
@@ -463,6 +470,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
 
     fn tick_ended(&mut self, shard: &mut ShardContext<'_, D>) {
         self.serve_backlog(shard);
+        self.serve_body_queue(shard);
         self.service.tick_ended();
         self.answer_metrics(shard);
         if let Some(futures) = self.service.async_shard() {
@@ -491,8 +499,9 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
 
     fn wait_plan(&mut self, now_ns: u64) -> WaitPlan {
         let has_backlog = !self.backlog_due.is_empty() || self.is_client_restless;
+        let look_at_ns = self.exchange.body_queue.look_at_ns(now_ns);
         WaitPlan {
-            deadline_ns: has_backlog.then_some(now_ns),
+            deadline_ns: has_backlog.then_some(now_ns).or(look_at_ns),
             ..WaitPlan::default()
         }
     }

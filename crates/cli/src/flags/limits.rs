@@ -82,6 +82,8 @@ impl LimitFlags {
             head_bytes_max: in_memory(self.max_head),
             fields_max: in_memory(self.max_fields),
             body_bytes_max: self.max_body,
+            // Who gathers bodies whole says how many bytes of them there may be.
+            bodies_bytes_max: Limits::default().bodies_bytes_max,
             chunk_extension_bytes_max: in_memory(self.max_chunk_extension),
             trailer_bytes_max: in_memory(self.max_trailer),
             pipelined_per_tick_max: in_memory(self.max_pipelined),
@@ -139,6 +141,7 @@ mod tests {
             head_bytes_max: 2048,
             fields_max: 3,
             body_bytes_max: 4 << 30,
+            bodies_bytes_max: u64::MAX,
             chunk_extension_bytes_max: 5,
             trailer_bytes_max: 6,
             pipelined_per_tick_max: 7,

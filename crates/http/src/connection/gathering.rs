@@ -7,19 +7,32 @@
 
 use super::{Advance, Connection, HeadBytes, Ready, Refusal};
 use crate::body::BodyDecoder;
+use crate::body_budget::{BodyBudget, BodyHold};
 use crate::head::{HeadFields, RequestHead};
 use crate::limits::Limits;
 use crate::parse::{Parsed, parse_request_head};
 use crate::request::RequestBody;
-use millpond_mempool::{BlockPool, Buffer, Pool, PoolError, Pooled};
+use crate::server::SHORT_BYTES;
+use millpond_mempool::{BlockPool, Buffer, Pool, Pooled};
 
 /// First room for a body whose length only the peer knows; what it claims is not believed at once.
 const BODY_FIRST_BYTES: usize = 4 * 1024;
+
+/// Where bodies are gathered, of one shard.
+pub(crate) struct GatheringRoom<'a> {
+    pub(crate) blocks: &'a BlockPool,
+    pub(crate) gatherings: &'a Pool<Gathering>,
+    pub(crate) bodies: &'a BodyBudget,
+}
 
 /// A body being gathered.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     decoder: BodyDecoder,
+    /// Of a body that is long, or may be.
+    hold: Option<BodyHold>,
+    /// What was announced is granted: it can be reserved at once.
+    is_granted: bool,
     /// The head, kept for the request that it will be.
     pub(crate) head: Buffer,
     body: Buffer,
@@ -30,23 +43,30 @@ pub(crate) struct Gathering {
 }
 
 impl Connection {
-    /// Gathers a body that is not whole, or in chunks. `fields` still describes the head.
+    /// Gathers a body that is not whole, or in chunks, with the hold that one of its length takes. `fields`
+    /// still describes the head.
     pub(crate) fn begin_body<'s>(
         &mut self,
-        head: &RequestHead,
+        (head, hold): (&RequestHead, Option<BodyHold>),
         source: &'s [u8],
         at: &mut usize,
         limits: &Limits,
-        blocks: &BlockPool,
-        gatherings: &Pool<Gathering>,
+        room: &GatheringRoom<'_>,
     ) -> Advance<'s> {
+        let blocks = room.blocks;
         let (head_bytes, rest) = source[*at..].split_at(head.head_bytes);
         *at += head_bytes.len();
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else {
             return Advance::NeedMore;
         };
+        let is_chunked = decoder.remaining_bytes().is_none();
         let mut gathering = Gathering {
             decoder,
+            is_granted: hold.is_some() && room.bodies.is_limited(),
+            hold: match is_chunked {
+                true => Some(room.bodies.begin()),
+                false => hold,
+            },
             head: Buffer::new(),
             body: Buffer::new(),
             received_bytes: 0,
@@ -57,13 +77,13 @@ impl Connection {
             Ok(true) => Advance::Ready(Ready {
                 head: *head,
                 head_bytes: HeadBytes::Borrowed(head_bytes),
-                body: RequestBody::Pooled(gathering.body),
+                body: RequestBody::Pooled(gathering.body, taken(gathering.hold)),
             }),
             Ok(false) => {
                 if let Err(error) = gathering.head.extend_from_slice(blocks, head_bytes) {
                     return Advance::Refused(error.into());
                 }
-                match gatherings.insert(gathering) {
+                match room.gatherings.insert(gathering) {
                     Ok(gathering) => self.gathering = Some(gathering),
                     Err(error) => return Advance::Refused(error.into()),
                 }
@@ -92,6 +112,7 @@ impl Connection {
         let Some(Gathering {
             head: head_bytes,
             body,
+            hold,
             ..
         }) = self.gathering.take().map(Pooled::into_inner)
         else {
@@ -103,12 +124,17 @@ impl Connection {
             Ok(Parsed::Complete(head)) => Advance::Ready(Ready {
                 head,
                 head_bytes: HeadBytes::Pooled(head_bytes),
-                body: RequestBody::Pooled(body),
+                body: RequestBody::Pooled(body, taken(hold)),
             }),
             Ok(Parsed::Partial) => Advance::NeedMore,
             Err(error) => Advance::Refused(error.into()),
         }
     }
+}
+
+/// A hold on anything at all: a body in chunks may have stayed short.
+fn taken(hold: Option<BodyHold>) -> Option<BodyHold> {
+    hold.filter(|hold| hold.bytes() > 0)
 }
 
 impl Gathering {
@@ -135,8 +161,9 @@ impl Gathering {
         }
     }
 
-    /// Doubles as it grows, but never past what a known length still needs.
-    fn keep(&mut self, data: &[u8], blocks: &BlockPool) -> Result<(), PoolError> {
+    /// Doubles as it grows, but never past what a known length still needs. What was granted is reserved
+    /// at once: the pages of it come as they are filled, and nothing is there twice while it moves.
+    fn keep(&mut self, data: &[u8], blocks: &BlockPool) -> Result<(), Refusal> {
         if self.body.spare_bytes() < data.len() {
             let doubled = self.body.len().max(BODY_FIRST_BYTES);
             let most = self
@@ -147,8 +174,17 @@ impl Gathering {
                         .unwrap_or(usize::MAX)
                         .saturating_add(data.len())
                 });
-            self.body
-                .reserve(blocks, doubled.min(most).max(data.len()))?;
+            let more = match self.is_granted {
+                true => most,
+                false => doubled.min(most).max(data.len()),
+            };
+            let bytes = (self.body.len() + more) as u64;
+            let is_short = bytes <= SHORT_BYTES;
+            let mut hold = self.hold.as_mut().filter(|_| !is_short);
+            if hold.as_mut().is_some_and(|hold| !hold.grow_to(bytes)) {
+                return Err(Refusal::Bodies);
+            }
+            self.body.reserve(blocks, more)?;
         }
         self.body.append_within_capacity(data);
         Ok(())

@@ -116,7 +116,11 @@ fn write_http(out: &mut MetricsText<'_>, shards: &[ShardSnapshot]) {
 fn write_limits(out: &mut MetricsText<'_>, shards: &[ShardSnapshot], limits: &Limits) {
     let named = limits.named();
     let name = "millpond_http_limit";
-    out.describe(name, "gauge", "Limits of each shard, in the unit named.");
+    out.describe(
+        name,
+        "gauge",
+        "Limits of each shard (bodies_bytes_max: of all of them), in the unit named.",
+    );
     for (limit, value, _) in named {
         out.sample(name, &[("limit", &limit)], value);
     }

@@ -7,6 +7,7 @@
 
 use super::config::ServeConfig;
 use crate::access_log::AccessLog;
+use crate::body_budget::BodyBudget;
 use crate::counters::HttpCounters;
 use crate::metrics::snapshot::Snapshots;
 use crate::server::{Server, ServerParts};
@@ -26,6 +27,7 @@ pub struct ShardServer<D: Driver, S> {
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) snapshots: Arc<Snapshots>,
+    pub(super) bodies: BodyBudget,
     pub(super) build_labels: Arc<[(&'static str, String)]>,
     /// Another process takes the address over: set before the shards are asked to stop.
     pub(super) is_handing_over: Arc<AtomicBool>,
@@ -43,6 +45,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
     ) -> Result<Self, E> {
         let shared = Shared {
             snapshots: Arc::new(Snapshots::new(1)),
+            bodies: BodyBudget::new(config.limits.bodies_bytes_max),
             build_labels: config.labels_for(driver.name(), driver.features()).into(),
             is_handing_over: Arc::default(),
             access_log: None,
@@ -74,6 +77,7 @@ impl<D: Driver, S: Service> ShardServer<D, S> {
             limits: config.limits,
             pool_mode: config.pool_mode,
             blocks: shard.pools().blocks.clone(),
+            bodies: shared.bodies,
             snapshots: shared.snapshots,
             build_labels: shared.build_labels,
             is_handing_over: shared.is_handing_over,

@@ -5,6 +5,7 @@ use super::departure::Departure;
 use super::shard_server::{ShardServer, Shared};
 use super::watch::{LOOK_INTERVAL, Watch};
 use crate::access_log::AccessLog;
+use crate::body_budget::BodyBudget;
 use crate::log::{self, LogLevel};
 use crate::metrics::report::accounting_table;
 use crate::metrics::snapshot::Snapshots;
@@ -153,6 +154,7 @@ where
         make,
         shared: Shared {
             snapshots: Arc::new(snapshots),
+            bodies: BodyBudget::new(config.limits.bodies_bytes_max),
             build_labels: config
                 .labels_for(driver.kind.name(), driver.features)
                 .into(),

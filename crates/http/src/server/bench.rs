@@ -1,6 +1,7 @@
 //! A server for tests that call it themselves, event by event.
 
 use super::{HEARTBEAT_TIMER, Server, ServerParts};
+use crate::body_budget::BodyBudget;
 use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::plaintext::Plaintext;
@@ -28,6 +29,7 @@ impl Bench {
             limits: Limits::default(),
             pool_mode,
             blocks: pools.blocks.clone(),
+            bodies: BodyBudget::new(u64::MAX),
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: Arc::new([]),
             is_handing_over: Arc::default(),

@@ -142,7 +142,7 @@ impl Exchange {
         shard: &mut ShardContext<'_, D>,
     ) {
         if self.access_log.is_some() {
-            let is_gathered = matches!(body, RequestBody::Pooled(_));
+            let is_gathered = matches!(body, RequestBody::Pooled(..));
             self.log_call(connection, head, head_bytes, is_gathered, shard.now_ns);
         }
         let token = self.next_token(connection);

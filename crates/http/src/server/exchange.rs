@@ -1,9 +1,11 @@
 //! Requests out of bytes, through the service, into responses.
 
+use super::body_queue::BodyQueue;
 use super::marks::Marks;
 use super::plain::Progress;
 use crate::access_log::ShardLog;
-use crate::connection::{Advance, Connection, Gathering, is_head_request};
+use crate::body_budget::BodyBudget;
+use crate::connection::{Advance, Connection, Gathering, GatheringRoom, is_head_request};
 use crate::counters::HttpCounters;
 use crate::date::StandingLines;
 use crate::head::{HeadFields, RequestHead};
@@ -40,6 +42,10 @@ pub(crate) struct Exchange {
     pub(super) streams: Pool<Streaming>,
     /// Bodies that come in pieces and are wanted whole.
     gatherings: Pool<Gathering>,
+    /// What they may hold, with those of all other shards.
+    pub(super) bodies: BodyBudget,
+    /// Who waits for them.
+    pub(super) body_queue: BodyQueue,
     /// Bytes that wait, for the rest of a head or for an earlier request.
     inputs: Pool<KeptInput>,
     /// Requests for `/metrics`, answered when the tick ends.
@@ -58,7 +64,12 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(limits: Limits, mode: PoolMode, blocks: BlockPool) -> Self {
+    pub(super) fn new(
+        limits: Limits,
+        mode: PoolMode,
+        blocks: BlockPool,
+        bodies: BodyBudget,
+    ) -> Self {
         Self {
             limits,
             blocks,
@@ -68,6 +79,8 @@ impl Exchange {
             access_log: None,
             streams: Pool::new("http_streams", mode),
             gatherings: Pool::new("http_gatherings", mode),
+            bodies,
+            body_queue: BodyQueue::default(),
             inputs: Pool::new("http_inputs", mode),
             metrics_requests: Vec::new(),
             is_draining: false,
@@ -173,10 +186,15 @@ impl Exchange {
                     self.open_stream(service, connection, &head, head_bytes, has_more, shard);
                     return Served::Request;
                 }
-                {
-                    let (limits, gatherings) = (&self.limits, &self.gatherings);
-                    connection.begin_body(&head, bytes, at, limits, &self.blocks, gatherings)
-                }
+                let Ok(hold) = self.hold_for(connection, &head, shard.now_ns) else {
+                    return Served::NeedMore;
+                };
+                let room = GatheringRoom {
+                    blocks: &self.blocks,
+                    gatherings: &self.gatherings,
+                    bodies: &self.bodies,
+                };
+                connection.begin_body((&head, hold), bytes, at, &self.limits, &room)
             }
             advance => advance,
         };

@@ -120,7 +120,7 @@ impl Exchange {
             status: refusal.status(),
             standing_lines: &self.standing_lines,
             content_type: Some(TEXT_PLAIN.as_bytes()),
-            fields: &[],
+            fields: refusal.fields(),
             persistence: Persistence::Close,
             body: &text[..text_bytes],
             is_head,
