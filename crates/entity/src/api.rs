@@ -334,6 +334,62 @@ pub fn send_record(
     if head.is_expired() {
         return Ok(Some(Reply::NotFound));
     }
+    match condition.of_read(head.version) {
+        ReadVerdict::Value => {
+            with_fields(&head, |fields| {
+                response.send_with(StatusCode::OK, fields, value)
+            })?;
+        }
+        ReadVerdict::NotModified => with_fields(&head, |fields| {
+            response.send_with(StatusCode::NOT_MODIFIED, &fields[1..], b"")
+        })?,
+        ReadVerdict::Failed => return Ok(Some(Reply::PreconditionFailed)),
+    }
+    Ok(None)
+}
+
+/// How an answer with a record began.
+pub enum Started {
+    /// With a head; the value is to be written behind it.
+    Value,
+    /// It is complete.
+    Whole,
+    /// It did not: this is for the caller to send.
+    Reply(Reply),
+}
+
+/// Like [`send_record`], but for the value, which the caller writes part by part.
+///
+/// # Errors
+/// When there is no memory for the response; nothing was sent then.
+pub fn start_record(
+    response: &mut Response<'_>,
+    record: &[u8],
+    condition: &Condition,
+) -> Result<Started, PoolError> {
+    let Ok((head, value)) = Head::split(record) else {
+        return Ok(Started::Reply(Reply::ReadFailed));
+    };
+    let is_sent = matches!(condition.of_read(head.version), ReadVerdict::Value);
+    if head.is_expired() || !is_sent {
+        let reply = send_record(response, record, condition)?;
+        return Ok(reply.map_or(Started::Whole, Started::Reply));
+    }
+    let length = BodyLength::Known(value.len() as u64);
+    with_fields(&head, |fields| {
+        response.start(StatusCode::OK, fields, length)
+    })?;
+    Ok(Started::Value)
+}
+
+/// What a record holds behind its head.
+#[must_use]
+pub fn value_of(record: &[u8]) -> &[u8] {
+    Head::split(record).map_or(&[], |(_, value)| value)
+}
+
+/// Hands over the fields of a value's answer: type and tag, and its end if it has one.
+fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[(&str, &[u8])]) -> R) -> R {
     let tag = condition::tag(head.version);
     let mut date = [0; DATE_BYTES];
     let content_type = match head.content_type {
@@ -345,18 +401,10 @@ pub fn send_record(
         ("ETag", &tag),
         ("Expires", &date_text(head.expires_ms, &mut date)[..]),
     ];
-    let fields = match head.expires_ms {
-        0 => &fields[..2],
-        _ => &fields,
-    };
-    match condition.of_read(head.version) {
-        ReadVerdict::Value => response.send_with(StatusCode::OK, fields, value)?,
-        ReadVerdict::NotModified => {
-            response.send_with(StatusCode::NOT_MODIFIED, &fields[1..], b"")?;
-        }
-        ReadVerdict::Failed => return Ok(Some(Reply::PreconditionFailed)),
+    match head.expires_ms {
+        0 => see(&fields[..2]),
+        _ => see(&fields),
     }
-    Ok(None)
 }
 
 /// An HTTP date.

@@ -4,14 +4,18 @@
 //! 1/2    values that shards keep, with their indexes and stamps          cache_bytes
 //! 1/8    the engine's blocks, indexes and filters                        block_cache_bytes
 //! 3/16   writes not yet in tables: three memtables                       memtable_bytes
-//! 1/8    requests that wait for the store: ids and values                bytes_in_flight_max
+//! 1/16   requests that wait for the store: ids and values                bytes_in_flight_max
+//! 1/16   large values on their way in, and as many on their way out      large_bytes_max
 //! 1/32   a batch on its way into the log, which holds it twice           batch_bytes_max
 //! 1/64   turns of range reads, and a block of output for each            scans_max
 //! ```
 //! What is left is for the gaps between blocks that `malloc` leaves. Place: `cli` splits `--memory`;
 //! `server` hands out the shares. Absent on purpose: what comes with the process (its code, stacks and
-//! the engine's own structures, 32 MiB), what connections hold, which is counted by their limits, and a
-//! single value beyond a share: while it is written, it is there up to four times.
+//! the engine's own structures, 32 MiB), what connections hold, which is counted by their limits, and
+//! what the engine takes for the longest value while others use up the shares: up to 16 times its length,
+//! however many clients there are. It is twice in a batch that is written, once in each of three memtables,
+//! twice where one of these becomes a table, four times where tables are merged, twice for each of two read
+//! threads and twice for the scan thread.
 
 /// Below this, memtables would be written out after a few hundred values.
 pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
@@ -36,6 +40,8 @@ pub struct MemoryBudget {
     pub memtable_bytes: u64,
     /// Requests that wait.
     pub bytes_in_flight_max: u64,
+    /// Large values on their way in, and as many bytes of them on their way out.
+    pub large_bytes_max: u64,
     /// One batch.
     pub batch_bytes_max: u64,
     /// Range reads.
@@ -51,7 +57,8 @@ impl MemoryBudget {
             cache_bytes: memory_bytes / 2,
             block_cache_bytes: memory_bytes / 8,
             memtable_bytes: memory_bytes / 16 * 3,
-            bytes_in_flight_max: memory_bytes / 8,
+            bytes_in_flight_max: memory_bytes / 16,
+            large_bytes_max: memory_bytes / 32,
             batch_bytes_max: (memory_bytes / 64).min(BATCH_BYTES_MAX),
             scans_max: usize::try_from(scans).unwrap_or(4),
         }
@@ -65,6 +72,7 @@ impl MemoryBudget {
             + self.block_cache_bytes
             + self.memtable_bytes
             + self.bytes_in_flight_max
+            + 2 * self.large_bytes_max
             + 2 * self.batch_bytes_max
             + scans_bytes
     }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millpond_http::RequestToken;
 use millpond_http::log::{self, LogLevel};
+use millpond_http::{BodyHold, RequestToken};
 use millpond_mempool::Buffer;
 
 use crate::condition::Condition;
@@ -46,13 +46,25 @@ pub struct Job {
     /// Under what the value may be cached (`stamps`): a read leaves with the stamp of before it,
     /// a write comes home with the one of after it. `None`: not at all.
     pub stamp: Option<Stamp>,
+    /// What a large value counts as: on its way in until it is answered, on its way out until it has
+    /// left.
+    pub hold: Option<BodyHold>,
 }
 
 impl Job {
-    /// What the job holds, for limits and batch sizes.
+    /// What the job holds, for batch sizes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.head.len() + self.value.len()
+    }
+
+    /// The same, without what the hold counts: for limits on what waits.
+    #[must_use]
+    pub fn uncounted_bytes(&self) -> usize {
+        match self.hold {
+            Some(_) => self.key.len() + self.head.len(),
+            None => self.bytes(),
+        }
     }
 
     /// The head of the record to put.
@@ -127,6 +139,8 @@ pub enum Outcome {
     Rejected,
     /// Others wrote the entity faster than it could be looked at: it was not done.
     Overtaken,
+    /// The value is large, and others have the memory that large ones may take.
+    Busy,
 }
 
 /// Commits batches and remembers failure.

@@ -33,6 +33,9 @@ pub struct EntityConfig {
     pub jobs_in_flight_max: usize,
     /// Bytes that waiting requests may hold, all shards together.
     pub bytes_in_flight_max: u64,
+    /// Bytes of large values that come in at once, and as many that go out (`large`), all shards
+    /// together; a value beyond that is answered with 503, unless it is alone.
+    pub large_bytes_max: u64,
     /// Bytes that are committed at once, or one job if that is larger.
     pub batch_bytes_max: u64,
     /// Threads for reads that need the disk.
@@ -71,6 +74,7 @@ impl EntityConfig {
             memtable_bytes: budget.memtable_bytes,
             jobs_in_flight_max: 4096,
             bytes_in_flight_max: budget.bytes_in_flight_max,
+            large_bytes_max: budget.large_bytes_max,
             batch_bytes_max: budget.batch_bytes_max,
             read_threads: 2,
             scans_max: budget.scans_max,

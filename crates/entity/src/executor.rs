@@ -15,15 +15,16 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use millpond_http::BodyBudget;
 use millpond_io::{Mailbox, MailboxSender, Waker};
-use millpond_mempool::{BlockPool, Buffer, PoolMode, flush_remote_frees};
+use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 
 use crate::commit::{Committer, Job, JobKind, Outcome};
 use crate::counters::{CommitCounters, ShardCounters};
 use crate::lane::{Lane, Taken};
+use crate::reader::run_reader;
 use crate::stamps::{StampWriter, Stamps};
 use crate::store::{Room, Store};
-use crate::sweeps::Sweeps;
 
 /// Limits of the hand-over.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,9 @@ pub struct ExecutorConfig {
     pub jobs_in_flight_max: usize,
     /// Bytes of keys and values in flight at most, all shards together.
     pub bytes_in_flight_max: u64,
+    /// Large values that were read and are on their way to clients hold at most this many bytes, or
+    /// one of them does.
+    pub large_bytes_max: u64,
     /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
     /// batch twice, and no other limit covers those copies.
     pub batch_bytes_max: u64,
@@ -65,13 +69,15 @@ pub struct Answer {
 }
 
 /// What all threads of the hand-over see.
-struct Shared {
+pub(crate) struct Shared {
     writes: Lane<Job>,
     reads: Box<[Lane<Job>]>,
     replies: Box<[OnceLock<MailboxSender<Answer>>]>,
     shard_counters: Box<[Arc<ShardCounters>]>,
     commit_counters: Arc<CommitCounters>,
     stamps: Arc<Stamps>,
+    /// What large values on their way out may take.
+    pub(crate) large: BodyBudget,
 }
 
 /// The store threads. Dropping it commits what is queued, then joins them.
@@ -112,7 +118,7 @@ impl Executor {
             let reader = thread::Builder::new().name(format!("store-reader-{lane_index}"));
             executor.threads.push(reader.spawn(move || {
                 let values = BlockPool::new("values read", pool_mode);
-                run_reader(&shared, &shared.reads[lane_index], &*store, &values);
+                run_reader(&shared, &shared.reads[lane_index], &*store, values);
             })?);
         }
         Ok(executor)
@@ -132,6 +138,7 @@ impl Executor {
             shard_counters: (0..config.shards).map(|_| Arc::default()).collect(),
             commit_counters: Arc::default(),
             stamps,
+            large: BodyBudget::new(config.large_bytes_max),
         };
         let executor = Self {
             shared: Arc::new(shared),
@@ -182,6 +189,12 @@ impl Executor {
     #[must_use]
     pub fn stamps(&self) -> Arc<Stamps> {
         Arc::clone(&self.shared.stamps)
+    }
+
+    /// What large values on their way out may take.
+    #[must_use]
+    pub fn large(&self) -> BodyBudget {
+        self.shared.large.clone()
     }
 
     /// What the writer counts.
@@ -318,7 +331,7 @@ impl ShardLink {
             "submitted without asking admit()"
         );
         self.jobs_in_flight += 1;
-        self.bytes_in_flight += job.bytes() as u64;
+        self.bytes_in_flight += job.uncounted_bytes() as u64;
         match job.kind {
             JobKind::Get => self.pending_reads.push(job),
             JobKind::Put | JobKind::Delete => self.pending_writes.push(job),
@@ -349,7 +362,7 @@ impl ShardLink {
             // A read brings a value home that was not counted when it left.
             let bytes = match answer.job.kind {
                 JobKind::Get => answer.job.key.len(),
-                JobKind::Put | JobKind::Delete => answer.job.bytes(),
+                JobKind::Put | JobKind::Delete => answer.job.uncounted_bytes(),
             };
             self.bytes_in_flight -= bytes as u64;
         }
@@ -358,22 +371,22 @@ impl ShardLink {
 }
 
 /// Answers on their way, sorted by shard, so that each batch wakes a shard once.
-struct Outbox {
+pub(crate) struct Outbox {
     by_shard: Vec<Vec<Answer>>,
 }
 
 impl Outbox {
-    fn new(shared: &Shared) -> Self {
+    pub(crate) fn new(shared: &Shared) -> Self {
         Self {
             by_shard: shared.replies.iter().map(|_| Vec::new()).collect(),
         }
     }
 
-    fn push(&mut self, job: Job, outcome: Outcome) {
+    pub(crate) fn push(&mut self, job: Job, outcome: Outcome) {
         self.by_shard[job.shard_index].push(Answer { job, outcome });
     }
 
-    fn send(&mut self, shared: &Shared) {
+    pub(crate) fn send(&mut self, shared: &Shared) {
         for (shard_index, answers) in self.by_shard.iter_mut().enumerate() {
             if answers.is_empty() {
                 continue;
@@ -437,46 +450,4 @@ fn batch_len(queued: &[Job], bytes_max: u64) -> usize {
         bytes <= bytes_max
     });
     fits.count().max(1)
-}
-
-/// A read thread: answers each job as soon as its value is there.
-fn run_reader<S: Store>(shared: &Shared, lane: &Lane<Job>, store: &S, values: &BlockPool) {
-    let mut outbox = Outbox::new(shared);
-    let mut queued = Vec::new();
-    let mut sweeps = Sweeps::default();
-    loop {
-        let taken = lane.take_all(&mut queued, sweeps.deadline());
-        if taken == Taken::Closed {
-            break;
-        }
-        values.drain_remote();
-        let now = Instant::now();
-        if taken == Taken::Work {
-            sweeps.note_use(now);
-        }
-        // Under steady load the lane never runs into its deadline.
-        sweeps.sweep_if_due(now, || values.trim());
-        for mut job in queued.drain(..) {
-            let outcome = read_value(store, values, &mut job);
-            outbox.push(job, outcome);
-            outbox.send(shared);
-        }
-        flush_remote_frees();
-    }
-}
-
-fn read_value<S: Store>(store: &S, values: &BlockPool, job: &mut Job) -> Outcome {
-    let read = store.get(&job.key, |value| {
-        let mut copy = Buffer::with_capacity(values, value.len())?;
-        copy.append_within_capacity(value);
-        Ok::<Buffer, millpond_mempool::PoolError>(copy)
-    });
-    match read {
-        Ok(Some(Ok(value))) => {
-            job.value = value;
-            Outcome::Found
-        }
-        Ok(None) => Outcome::Absent,
-        Ok(Some(Err(_))) | Err(_) => Outcome::ReadFailed,
-    }
 }

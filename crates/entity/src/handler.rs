@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use millpond_http::{
-    Completions, Flow, Method, MetricsText, Request, RequestToken, Response, Service,
+    BodyHold, Completions, Flow, Method, MetricsText, Request, RequestToken, Response, Service,
     ServiceContext, StreamEvent,
 };
 use millpond_mempool::{Buffer, PoolError, PoolStats};
@@ -22,6 +22,7 @@ use crate::executor::{Answer, ShardLink};
 use crate::expiry::expiry_ms;
 use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
 use crate::key::{KeyScratch, decode_id};
+use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
 use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, SHARDS_MAX, Versions};
@@ -39,6 +40,7 @@ pub struct EntityService<S> {
     link: ShardLink,
     cache: ValueCache,
     ranges: Ranges,
+    large: LargeAnswers,
     keeper: KeeperLink,
     metrics: Arc<Metrics>,
     access: Access,
@@ -68,6 +70,7 @@ impl<S: Engine> EntityService<S> {
             link,
             cache,
             ranges,
+            large: LargeAnswers::default(),
             keeper,
             metrics,
             access,
@@ -108,13 +111,17 @@ impl<S: Engine> EntityService<S> {
             Lookup::Miss(missed) => missed,
         };
         let read = self.store.get_cached(key, |record| {
+            // Not copied here, and not for every client that asks for it.
+            if record.len() > LARGE_BYTES {
+                return None;
+            }
             self.cache.fill(&context.pools.blocks, key, record, missed);
-            api::send_record(response, record, &condition)
+            Some(api::send_record(response, record, &condition))
         });
         match read {
-            Ok(CachedRead::Found(sent)) => counted_read(counters, sent?),
+            Ok(CachedRead::Found(Some(sent))) => counted_read(counters, sent?),
             Ok(CachedRead::Absent) => counted_read(counters, Some(Reply::NotFound)),
-            Ok(CachedRead::NotCached) => {
+            Ok(CachedRead::NotCached | CachedRead::Found(None)) => {
                 self.link.admit(key.len()).map_err(|_| Reply::Overloaded)?;
                 let key = copy(key, context)?;
                 self.link.counters().cold_reads.add(1);
@@ -156,18 +163,21 @@ impl<S: Engine> EntityService<S> {
         if !condition.is_none() && !self.store.judges_conditions() {
             return Err(Reply::NoConditions.into());
         }
-        // A delete's body, should there be one, means nothing and is not kept.
-        let value_len = if is_put { request.body().len() } else { 0 };
+        // A delete's body, should there be one, means nothing and is not kept; and one that has a hold
+        // is counted by it.
+        let is_counted = !is_put || request.has_held_body();
+        let value_len = if is_counted { 0 } else { request.body().len() };
         let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
         self.link.admit(held_bytes).map_err(|_| Reply::Overloaded)?;
         let key = copy(key, context)?;
-        let (head, value) = match is_put {
+        let (head, value, hold) = match is_put {
             true => record_of(request, &mut self.versions, context)?,
-            false => (Buffer::new(), Buffer::new()),
+            false => (Buffer::new(), Buffer::new(), None),
         };
         let job = Job {
             head,
             value,
+            hold,
             condition,
             acks,
             ..self.job(kind, key, context)
@@ -217,6 +227,7 @@ impl<S: Engine> EntityService<S> {
             acks: 1,
             refusal: None,
             stamp: None,
+            hold: None,
         }
     }
 }
@@ -276,12 +287,16 @@ impl<S: Engine> Service for EntityService<S> {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
+        if let Some(flow) = self.large.go_on(context.token, response) {
+            return flow;
+        }
         let has_room = event == StreamEvent::Room;
         self.ranges
             .go_on(context.state, context.token, response, has_room)
     }
 
     fn abandoned(&mut self, token: RequestToken, state: u64) {
+        self.large.abandoned(token);
         self.ranges.abandoned(state, token);
     }
 
@@ -314,6 +329,14 @@ impl<S: Engine> Service for EntityService<S> {
         self.link.take_answers(&mut self.answers);
         for Answer { job, outcome } in self.answers.drain(..) {
             let counters = self.link.counters();
+            if outcome == Outcome::Found && job.value.len() > LARGE_BYTES {
+                match self.large.begin(completions, job) {
+                    None => counters.get_hits.add(1),
+                    Some(Reply::NotFound) => counters.get_misses.add(1),
+                    Some(reply) => count(counters, reply),
+                }
+                continue;
+            }
             let mut reply = match (outcome, job.kind) {
                 (Outcome::Found, _) => None,
                 (Outcome::Written, JobKind::Put) => {
@@ -328,7 +351,7 @@ impl<S: Engine> Service for EntityService<S> {
                 (Outcome::TooFewReplicas, _) => Some(Reply::TooFewReplicas),
                 (Outcome::Unknown, _) => Some(Reply::Unknown),
                 (Outcome::Rejected, _) => Some(Reply::Rejected),
-                (Outcome::Overtaken, _) => Some(Reply::Overloaded),
+                (Outcome::Overtaken | Outcome::Busy, _) => Some(Reply::Overloaded),
                 (Outcome::ReadFailed, _) | (Outcome::Written, JobKind::Get) => {
                     Some(Reply::ReadFailed)
                 }
@@ -437,12 +460,12 @@ fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
     Ok(condition)
 }
 
-/// The record that a PUT asks for: in one piece, or a large value and its head.
+/// The record that a PUT asks for: in one piece, or a large value, its head and its hold.
 fn record_of(
     request: &mut Request<'_>,
     versions: &mut Versions,
     context: &ServiceContext<'_>,
-) -> Result<(Buffer, Buffer), Refusal> {
+) -> Result<(Buffer, Buffer, Option<BodyHold>), Refusal> {
     let blocks = &context.pools.blocks;
     let content_type = request.header("Content-Type").unwrap_or_default();
     if content_type.len() > CONTENT_TYPE_BYTES_MAX {
@@ -464,11 +487,12 @@ fn record_of(
     if body.len() > COPIED_BYTES_MAX {
         let mut kept = Buffer::with_capacity(blocks, head.len())?;
         kept.append_within_capacity(head);
-        return Ok((kept, request.take_body(blocks)?));
+        let (value, hold) = request.take_held_body(blocks)?;
+        return Ok((kept, value, hold));
     }
     let mut record = Buffer::with_capacity(blocks, head.len() + body.len())?;
     record.append_all_within_capacity([head, body]);
-    Ok((Buffer::new(), record))
+    Ok((Buffer::new(), record, None))
 }
 
 /// Counts a read, and passes on what it is to be answered with.

@@ -15,6 +15,7 @@
 //!                    +-> executor -> lane -> commit -> store    (writer thread: one sync a batch,
 //!                    |                          `-> stamps       which tells caches what is old)
 //!                    |                lane --------> store::get (read threads: disk reads)
+//!                    +<- large: what a read found, written as its client reads
 //!                    +-> range -> scanner -> store::snapshot   (scan thread: a turn of records)
 //!                    +<- io::Mailbox <- answers, in order, one wake a batch
 //!                    +<- keeper: how the engine is doing, and whether the disk has room
@@ -41,6 +42,8 @@ pub mod stamps;
 pub mod key_hash;
 pub mod executor;
 pub mod lane;
+pub mod large;
+mod reader;
 pub mod range;
 pub mod scanner;
 mod sweeps;

@@ -23,6 +23,8 @@ struct Task {
     turn: Option<Turn>,
     /// How much of the turn is written.
     at: usize,
+    /// All of it, of a large record that has not left yet.
+    is_leaving: bool,
 }
 
 /// Why no range read was begun.
@@ -73,6 +75,7 @@ impl Ranges {
             request,
             turn: None,
             at: 0,
+            is_leaving: false,
         })?;
         let state = task.to_bits();
         self.link
@@ -199,11 +202,15 @@ impl Task {
         counters: &ShardCounters,
         has_room: bool,
     ) -> Progress {
-        let (records, is_last) = match &self.turn {
+        let (records, is_last, is_large) = match &self.turn {
             None => return Progress::NeedsTurn,
             Some(Turn::Failed) => return BROKEN,
             Some(Turn::TooFewReplicas) => return Progress::Broken(Reply::TooFewReplicas),
-            Some(Turn::Records { records, is_last }) => (&**records, *is_last),
+            Some(Turn::Records {
+                records,
+                is_last,
+                hold,
+            }) => (&**records, *is_last, hold.is_some()),
         };
         if !response.is_sent() {
             let fields: [(&str, &[u8]); 1] = [("Content-Type", api::OCTETS.as_bytes())];
@@ -226,6 +233,12 @@ impl Task {
             counters.range_bytes.add(record.len() as u64);
             self.at = next_at;
         }
+        // Its memory is free again when it has left, and not before.
+        if is_large && !self.is_leaving {
+            self.is_leaving = true;
+            return Progress::NeedsRoom;
+        }
+        self.is_leaving = false;
         match is_last {
             false => Progress::TurnWritten,
             true if response.finish().is_err() => BROKEN,

@@ -9,17 +9,19 @@
 //! this thread, because they borrow the store; a shard names one by its own task. The next turn is
 //! read only when it is asked for, so a reader that does not read costs one buffer and a sequence
 //! number.
+//! A large record is a turn of its own and needs a hold on what large values may take together; its scan
+//! waits for one, and nobody waits for it.
 //! Absent on purpose: reading ahead of the client, and an iterator kept between turns: it would
 //! pin memtables and tables that are gone otherwise for as long as the slowest reader takes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use millpond_http::RequestToken;
 use millpond_http::log::{self, LogLevel};
+use millpond_http::{BodyBudget, BodyHold, RequestToken};
 use millpond_io::{Mailbox, MailboxSender, Waker};
 use millpond_mempool::{
     BlockPool, Buffer, POOLED_BYTES_MAX, PoolError, PoolMode, flush_remote_frees,
@@ -27,6 +29,7 @@ use millpond_mempool::{
 
 use crate::executor::Overloaded;
 use crate::lane::{Lane, Taken};
+use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::record::{Head, RecordError};
 use crate::store::{Snapshot, Store};
 use crate::sweeps::Sweeps;
@@ -87,6 +90,8 @@ pub enum Turn {
         records: Buffer,
         /// There are no more.
         is_last: bool,
+        /// What a large record counts as, here and where it is written.
+        hold: Option<BodyHold>,
     },
     /// The engine failed, or there was no memory.
     Failed,
@@ -107,7 +112,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Starts the thread for `shards` shards, which have `scans_max` scans open at most together.
+    /// Starts the thread for `shards` shards, which have `scans_max` scans open at most together. Large
+    /// records take of `large`.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
@@ -115,6 +121,7 @@ impl Scanner {
         store: &Arc<S>,
         shards: usize,
         scans_max: usize,
+        large: BodyBudget,
         pool_mode: PoolMode,
     ) -> std::io::Result<Self> {
         let mut scanner = Self::idle(shards, scans_max);
@@ -123,7 +130,7 @@ impl Scanner {
             let (shared, store) = (Arc::clone(&scanner.shared), Arc::clone(store));
             move || {
                 let blocks = BlockPool::new("records scanned", pool_mode);
-                run(&shared, &*store, &blocks);
+                run(&shared, &*store, &blocks, &large);
             }
         })?;
         scanner.thread = Some(thread);
@@ -255,14 +262,23 @@ struct Scan<T> {
     end: Option<Vec<u8>>,
 }
 
-fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool) {
+fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool, large: &BodyBudget) {
     let mut scans: HashMap<(usize, u64), Scan<S::Snapshot<'_>>> = HashMap::new();
+    // Turns that wait for room, and for how many bytes.
+    let mut waiting: VecDeque<(ScanJob, u64)> = VecDeque::new();
     let mut queued = Vec::new();
     let mut sweeps = Sweeps::default();
     loop {
-        let taken = shared.jobs.take_all(&mut queued, sweeps.deadline());
+        let look = (!waiting.is_empty()).then(|| Instant::now() + LOOK_INTERVAL);
+        let deadline = sweeps.deadline().into_iter().chain(look).min();
+        let taken = shared.jobs.take_all(&mut queued, deadline);
         if taken == Taken::Closed {
             break;
+        }
+        let has_room = |bytes| large.has_room_for(bytes);
+        if waiting.front().is_some_and(|&(_, bytes)| has_room(bytes)) {
+            let first = waiting.pop_front();
+            queued.extend(first.map(|(job, _)| job));
         }
         blocks.drain_remote();
         let now = Instant::now();
@@ -287,7 +303,15 @@ fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool) {
                     continue;
                 }
             };
-            let turn = scan.turn(blocks);
+            let turn = match scan.turn(blocks, large) {
+                Ok(turn) => turn,
+                Err(Busy { bytes }) => {
+                    scans.insert(name, scan);
+                    let ask = Ask::Next;
+                    waiting.push_back((ScanJob { ask, ..job }, bytes));
+                    continue;
+                }
+            };
             if matches!(turn, Turn::Records { is_last: false, .. }) {
                 scans.insert(name, scan);
             }
@@ -311,8 +335,8 @@ fn answer(shared: &Shared, shard_index: usize, task: u64, request: RequestToken,
 }
 
 impl<T: Snapshot> Scan<T> {
-    fn turn(&mut self, blocks: &BlockPool) -> Turn {
-        let mut page = Page::new(blocks);
+    fn turn(&mut self, blocks: &BlockPool, large: &BodyBudget) -> Result<Turn, Busy> {
+        let mut page = Page::new(blocks, large);
         let visited = self
             .snapshot
             .visit(&self.from, self.end.as_deref(), &mut |key, value| {
@@ -320,18 +344,22 @@ impl<T: Snapshot> Scan<T> {
             });
         let cause = match (visited, page.fault) {
             (Err(error), _) => error.to_string(),
+            (Ok(()), Some(PageFault::Busy(busy))) => return Err(busy),
             (Ok(()), Some(fault)) => fault.to_string(),
             (Ok(()), None) => {
                 let is_last = page.next.is_none();
                 if let Some(next) = page.next {
                     self.from = next;
                 }
-                let records = page.records;
-                return Turn::Records { records, is_last };
+                return Ok(Turn::Records {
+                    records: page.records,
+                    is_last,
+                    hold: page.hold,
+                });
             }
         };
         cut_short(&cause);
-        Turn::Failed
+        Ok(Turn::Failed)
     }
 }
 
@@ -343,9 +371,18 @@ pub(crate) fn cut_short(cause: &dyn std::fmt::Display) {
     );
 }
 
+/// The first record of a turn is large, and others have the memory.
+#[derive(Debug, thiserror::Error)]
+#[error("other large values have the {bytes} bytes that the next one takes")]
+pub(crate) struct Busy {
+    bytes: u64,
+}
+
 /// Why a turn cannot be filled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageFault {
+    #[error(transparent)]
+    Busy(#[from] Busy),
     #[error(transparent)]
     NoMemory(#[from] PoolError),
     #[error(transparent)]
@@ -355,7 +392,9 @@ pub(crate) enum PageFault {
 /// A turn as it fills.
 pub(crate) struct Page<'a> {
     blocks: &'a BlockPool,
+    large: &'a BodyBudget,
     pub(crate) records: Buffer,
+    pub(crate) hold: Option<BodyHold>,
     seen: usize,
     pub(crate) fault: Option<PageFault>,
     /// The key that did not fit any more.
@@ -363,11 +402,13 @@ pub(crate) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// An empty one, to be filled from `blocks`.
-    pub(crate) fn new(blocks: &'a BlockPool) -> Self {
+    /// An empty one, to be filled from `blocks`, with a hold of `large` on a large record.
+    pub(crate) fn new(blocks: &'a BlockPool, large: &'a BodyBudget) -> Self {
         Self {
             blocks,
+            large,
             records: Buffer::new(),
+            hold: None,
             seen: 0,
             fault: None,
             next: None,
@@ -398,6 +439,11 @@ impl<'a> Page<'a> {
             return Ok(ControlFlow::Continue(()));
         }
         if is_full {
+            if record_bytes > LARGE_BYTES {
+                // As one chunk it is copied whole into the connection's output.
+                let bytes = 2 * record_bytes as u64;
+                self.hold = Some(self.large.take(bytes).ok_or(Busy { bytes })?);
+            }
             let capacity_bytes = TURN_BYTES.max(LENGTH_BYTES + record_bytes);
             self.records = Buffer::with_capacity(self.blocks, capacity_bytes)?;
         }

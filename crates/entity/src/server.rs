@@ -26,6 +26,10 @@ use crate::store::rocksdb::{RocksDbOptions, RocksDbStore};
 use crate::store::{Engine, EngineInfo, Linkage, Store};
 use crate::value_cache::ValueCache;
 
+/// Blocks from here on go back to the system as soon as they are free: those of large values, which the engine
+/// holds on five threads in turn. Whatever is needed all the time is smaller, or lasts.
+const MAPPED_BYTES: u32 = 1 << 20;
+
 /// One stamp of eight bytes for this much cache: with values of 1 KiB there are ten stamps for
 /// each, so a write kills the cached value of one neighbour in ten; and 1/16 of the memory.
 const CACHE_BYTES_PER_STAMP: usize = 128;
@@ -253,6 +257,7 @@ fn executor_config(
         read_threads: config.read_threads,
         jobs_in_flight_max: config.jobs_in_flight_max,
         bytes_in_flight_max: config.bytes_in_flight_max,
+        large_bytes_max: config.large_bytes_max,
         batch_bytes_max: config.batch_bytes_max,
         stamp_count: stamp_count(config),
         pool_mode: http.pool_mode,
@@ -289,8 +294,14 @@ impl<S: Store> Parts<S> {
         let executor_config = executor_config(config, http)?;
         let executor =
             Executor::start(store, config.sync, &executor_config).map_err(EntityError::Thread)?;
-        let scanner = Scanner::start(store, http.shards, config.scans_max, http.pool_mode)
-            .map_err(EntityError::Thread)?;
+        let scanner = Scanner::start(
+            store,
+            http.shards,
+            config.scans_max,
+            executor.large(),
+            http.pool_mode,
+        )
+        .map_err(EntityError::Thread)?;
         Self::assemble(store, executor, scanner, config, http)
     }
 }
@@ -323,6 +334,7 @@ impl<S: Engine> Parts<S> {
         http: &ServeConfig,
     ) -> Result<Self, EntityError> {
         check_checkpoints(config, http)?;
+        millpond_mempool::map_large_blocks(MAPPED_BYTES);
         let keeper = Keeper::start(
             store,
             executor.commit_counters(),
@@ -334,6 +346,7 @@ impl<S: Engine> Parts<S> {
         let stamps_bytes = stamp_count(config) * size_of::<u64>();
         let mut http = http.clone();
         http.limits.body_bytes_max = config.value_bytes_max;
+        http.limits.bodies_bytes_max = config.large_bytes_max.max(1);
         let engine = store.engine();
         http.build_labels.extend([
             ("engine", engine.name.to_owned()),

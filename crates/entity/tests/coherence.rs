@@ -115,6 +115,7 @@ impl<S: Store> Shard<S> {
             key: self.buffer(key),
             value: self.buffer(value),
             stamp,
+            hold: None,
         };
         self.link.admit(job.bytes()).unwrap();
         self.link.submit(job);
@@ -179,6 +180,7 @@ fn executor<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode) -> Exe
         read_threads: 2,
         jobs_in_flight_max: 1000,
         bytes_in_flight_max: 1 << 30,
+        large_bytes_max: 1 << 30,
         batch_bytes_max: 8 << 20,
         stamp_count,
         pool_mode: mode,

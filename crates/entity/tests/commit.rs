@@ -52,6 +52,7 @@ fn job(blocks: &BlockPool, request: u64, change: &Change) -> Job {
             .as_ref()
             .map_or_else(Buffer::new, |value| buffer(blocks, value)),
         stamp: None,
+        hold: None,
     }
 }
 
@@ -318,6 +319,7 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
         read_threads: 2,
         jobs_in_flight_max: 1000 * shards,
         bytes_in_flight_max: 1 << 30,
+        large_bytes_max: 1 << 30,
         batch_bytes_max: 8 << 20,
         stamp_count: 8,
         pool_mode: PoolMode::On,

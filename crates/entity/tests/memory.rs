@@ -130,3 +130,92 @@ fn resident_memory_stays_within_the_budget() {
     );
     drop(sleepers);
 }
+
+const LARGE_MEMORY_BYTES: u64 = 64 << 20;
+
+/// A part in 32 of the memory.
+const LARGE_BYTES: usize = 2 << 20;
+
+/// How often a large value may be there at once, however many clients there are: `budget` counts them.
+const ON_THE_WAY: u64 = 16;
+
+const LARGE_CLIENTS: u64 = 32;
+const LARGE_TURNS: u64 = 4;
+
+/// Sends a request until it is not refused for the moment. A refusal that comes while a body is being sent
+/// may be lost with its connection.
+fn insist(server: &ServerProcess, client: &mut Client, request: &[u8]) -> support::Reply {
+    loop {
+        let sent = client.send(request);
+        let reply = sent.and_then(|()| client.read_reply(false));
+        match reply {
+            Ok(Some(reply)) if reply.status != 503 => return reply,
+            Ok(Some(reply)) if reply.field("Connection").is_none() => {}
+            _ => *client = Client::connect(server.address),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Goal: many clients that put, get and list large values at the same time, others that stop in the middle of
+/// it, and caches that are full of small ones: there is no more than the budget and what one value takes.
+#[test]
+fn large_values_stay_within_the_budget() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    let server = ServerProcess::start_with_memory(&data, LARGE_MEMORY_BYTES);
+    std::thread::scope(|scope| {
+        for number in 0..CONNECTIONS {
+            let server = &server;
+            scope.spawn(move || visit(server, number));
+        }
+    });
+    println!("{} with small ones", server.resident_bytes_max());
+    let body = |number: u64| {
+        let mut random = fastrand::Rng::with_seed(number);
+        (0..LARGE_BYTES).map(|_| random.u8(..)).collect::<Vec<u8>>()
+    };
+    let id = |turn: u64| target(format!("large {}", turn % 5).as_bytes());
+    std::thread::scope(|scope| {
+        for number in 0..LARGE_CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = Client::connect(server.address);
+                let put = request("PUT", &id(number), &body(number));
+                for turn in 0..LARGE_TURNS {
+                    if turn % 2 == 0 {
+                        assert_eq!(insist(server, &mut client, &put).status, 201);
+                    }
+                    let get = request("GET", &id(number + turn), b"");
+                    let reply = insist(server, &mut client, &get);
+                    assert!(reply.status == 404 || reply.body.len() == LARGE_BYTES);
+                }
+            });
+        }
+    });
+    println!("{} with large ones", server.resident_bytes_max());
+    let stopped: Vec<Client> = (0..3 * LARGE_CLIENTS)
+        .map(|number| {
+            let mut client = Client::connect(server.address);
+            let bytes = match number % 3 {
+                0 => request("PUT", &id(number), &body(number))[..LARGE_BYTES - 1000].to_vec(),
+                1 => request("GET", &id(number), b""),
+                _ => request("GET", "/v0/entities?start=large", b""),
+            };
+            // A body may be refused before it is sent.
+            let _ = client.send(&bytes);
+            client
+        })
+        .collect();
+    // What they asked for is under way when another's request is answered behind it.
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.get(b"absent").status, 404);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let resident_bytes = server.resident_bytes_max();
+    println!("resident {resident_bytes} bytes at most, of {LARGE_MEMORY_BYTES}");
+    assert!(
+        resident_bytes <= LARGE_MEMORY_BYTES + PROCESS_BYTES + ON_THE_WAY * LARGE_BYTES as u64,
+        "{resident_bytes} bytes were resident"
+    );
+    drop(stopped);
+}

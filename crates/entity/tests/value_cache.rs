@@ -36,6 +36,7 @@ fn job(blocks: &BlockPool, key: &[u8], value: Option<&[u8]>) -> Job {
         key: buffer(blocks, key),
         value: value.map_or_else(Buffer::new, |value| buffer(blocks, value)),
         stamp: None,
+        hold: None,
     }
 }
 

@@ -76,6 +76,25 @@ pub(crate) unsafe fn free_layout(start: NonNull<u8>, layout: Layout) {
     unsafe { dealloc(start.as_ptr(), layout) };
 }
 
+/// From here on malloc maps every block of `size_bytes` or more by itself and unmaps it when it is freed.
+///
+/// By default glibc keeps the first such block that is freed, and each thread's arena the next ones of that
+/// size: for what a program holds now and then on many threads that is many times what it holds. A block
+/// costs two system calls and a fault for each page then. Nothing where malloc is not glibc's.
+pub fn map_large_blocks(size_bytes: u32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer; malloc reads the threshold without a lock, and any value will do. An
+    // answer of 0 says that the default stays, which only costs memory.
+    unsafe {
+        libc::mallopt(
+            libc::M_MMAP_THRESHOLD,
+            size_bytes.min(i32::MAX as u32) as i32,
+        );
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = size_bytes;
+}
+
 /// Has malloc give the pages of its free memory back to the system, all threads' arenas included.
 /// It does so by itself only at an arena's end: below one block in use everything stays. Walks all
 /// free memory, so call it after much was freed. Nothing where malloc is not glibc's.

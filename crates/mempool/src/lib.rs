@@ -99,7 +99,7 @@ pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, Lease};
 pub use checks::{Checks, ChecksError};
 pub use error::PoolError;
-pub use heap::give_back_free_heap;
+pub use heap::{give_back_free_heap, map_large_blocks};
 pub use malloc::MempoolAlloc;
 pub use outbox::flush_remote_frees;
 #[cfg(miri)]

@@ -55,7 +55,7 @@ impl Scan {
 
     /// The next records, as many as go into a turn.
     pub(super) async fn turn(&mut self, cluster: &Rc<Cluster>) -> Turn {
-        let mut page = Page::new(&cluster.values);
+        let mut page = Page::new(&cluster.values, &cluster.large);
         loop {
             while let Some((id, record)) = self.records.front() {
                 if page.add(id, record).is_break() {
@@ -70,7 +70,11 @@ impl Scan {
             let is_last = self.records.is_empty() && self.from.is_none();
             if is_last || !self.records.is_empty() || !page.records.is_empty() {
                 let records = page.records;
-                return Turn::Records { records, is_last };
+                return Turn::Records {
+                    records,
+                    is_last,
+                    hold: page.hold,
+                };
             }
             match self.read_on(cluster).await {
                 Ok(()) => {}

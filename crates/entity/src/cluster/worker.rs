@@ -17,6 +17,7 @@ use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use millpond_http::BodyBudget;
 use millpond_mempool::{BlockPool, PoolMode, flush_remote_frees};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
@@ -61,6 +62,8 @@ pub(super) struct Cluster {
     pub(super) statements: Statements,
     pub(super) buckets: u16,
     pub(super) values: BlockPool,
+    /// Without an end: values are 1 MiB at most, and ranges few.
+    pub(super) large: BodyBudget,
     pub(super) complaints: Complaints,
     /// One for each partition: who may have a transaction under way in it.
     pub(super) turns: Box<[Mutex<()>]>,
@@ -215,6 +218,7 @@ async fn open(
             statements,
             buckets,
             values: BlockPool::new("values from the cluster", pool_mode),
+            large: BodyBudget::new(u64::MAX),
             complaints: Complaints::default(),
             turns: (0..buckets).map(|_| Mutex::new(())).collect(),
             questions: Semaphore::new(QUESTIONS_MAX),

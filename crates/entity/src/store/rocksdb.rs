@@ -26,6 +26,9 @@ use crate::record::Head;
 /// Memtables in the engine at most: one being filled, the others being written out.
 const MEMTABLE_COUNT_MAX: usize = 3;
 
+/// A longer record is not kept while the batch that it went into is written: the engine copies it again.
+const JOINED_BYTES_KEPT: usize = 1 << 20;
+
 /// How much memory and disk the engine may use, and how it packs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RocksDbOptions {
@@ -237,9 +240,13 @@ impl Store for RocksDbStore {
                 } => batch.put(key, value),
                 Write::Put { key, head, value } => {
                     joined.clear();
+                    joined.reserve_exact(head.len() + value.len());
                     joined.extend_from_slice(head);
                     joined.extend_from_slice(value);
                     batch.put(key, &joined);
+                    if joined.capacity() > JOINED_BYTES_KEPT {
+                        joined = Vec::new();
+                    }
                 }
                 Write::Delete { key } => batch.delete(key),
             }

@@ -70,9 +70,9 @@ pub(super) struct EntityFlags {
     /// Memory for all of it, 16MiB or more; with the process itself 32 MiB more are resident
     ///
     /// Half of it is for values that are read, an eighth for the engine's blocks and indexes, three
-    /// sixteenths for writes that are not yet in tables, an eighth for requests that wait for the store,
-    /// and the rest for batches and range reads. A value larger than a share is held all the same, up to
-    /// four times while it is written: --max-value should be a small part of it.
+    /// sixteenths for writes that are not yet in tables, an eighth for requests that wait for the store and
+    /// large values on their way, and the rest for batches and range reads. What the engine takes for the
+    /// longest value, up to 16 times its length, comes on top: --max-value should be a small part of it.
     #[arg(
         long,
         value_name = "SIZE",

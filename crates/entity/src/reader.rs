@@ -1,0 +1,153 @@
+//! A read thread: values that memory at hand does not have, from the engine into buffers of their own.
+//!
+//! On the path: `executor` deals out the shards' reads; each is answered as soon as its value is there. A
+//! large value needs a hold on what such values may take together. Without one its job waits here, which
+//! costs no more than its id, and is read again when there is room: nobody has to ask again, and what
+//! waits is served in its order.
+//! Absent on purpose: waiting for ever. Who holds memory may be a client that reads slowly.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use millpond_http::{BodyBudget, BodyHold};
+use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
+
+use crate::commit::{Job, Outcome};
+use crate::executor::{Outbox, Shared};
+use crate::lane::{Lane, Taken};
+use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
+use crate::store::Store;
+use crate::sweeps::Sweeps;
+
+/// Longest wait for room; then the answer is 503.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// A read that waits for room.
+struct Waiting {
+    job: Job,
+    bytes: u64,
+    until: Instant,
+}
+
+/// Answers what comes through the lane, until it is closed.
+pub(crate) fn run_reader<S: Store>(
+    shared: &Shared,
+    lane: &Lane<Job>,
+    store: &S,
+    values: BlockPool,
+) {
+    let mut reader = Reader {
+        store,
+        values,
+        large: &shared.large,
+        waiting: VecDeque::new(),
+        outbox: Outbox::new(shared),
+    };
+    let mut queued = Vec::new();
+    let mut sweeps = Sweeps::default();
+    loop {
+        let look = (!reader.waiting.is_empty()).then(|| Instant::now() + LOOK_INTERVAL);
+        let deadline = sweeps.deadline().into_iter().chain(look).min();
+        let taken = lane.take_all(&mut queued, deadline);
+        if taken == Taken::Closed {
+            break;
+        }
+        reader.values.drain_remote();
+        let now = Instant::now();
+        if taken == Taken::Work {
+            sweeps.note_use(now);
+        }
+        // Under steady load the lane never runs into its deadline.
+        sweeps.sweep_if_due(now, || reader.values.trim());
+        if !reader.waiting.is_empty() {
+            reader.look_after_waiting(now);
+            reader.outbox.send(shared);
+        }
+        for job in queued.drain(..) {
+            reader.read(job);
+            reader.outbox.send(shared);
+        }
+        flush_remote_frees();
+    }
+}
+
+struct Reader<'a, S> {
+    store: &'a S,
+    values: BlockPool,
+    large: &'a BodyBudget,
+    waiting: VecDeque<Waiting>,
+    outbox: Outbox,
+}
+
+/// Why a value that was found is not brought home.
+enum NoCopy {
+    /// Others have the bytes that large ones may take, of which it needs so many.
+    Busy(u64),
+    /// There is no memory.
+    Memory,
+}
+
+impl<S: Store> Reader<'_, S> {
+    fn read(&mut self, mut job: Job) {
+        // Behind those that wait, a large value waits too.
+        let is_first = self.waiting.is_empty();
+        match self.try_read(&mut job, is_first) {
+            Ok(outcome) => self.outbox.push(job, outcome),
+            Err(bytes) => self.waiting.push_back(Waiting {
+                job,
+                bytes,
+                until: Instant::now() + WAIT_MAX,
+            }),
+        }
+    }
+
+    /// Reads what there is room for by now, and gives up on what waited long enough.
+    fn look_after_waiting(&mut self, now: Instant) {
+        while let Some(mut first) = self.waiting.pop_front() {
+            let outcome = match self.large.has_room_for(first.bytes) {
+                true => self.try_read(&mut first.job, true),
+                false => Err(first.bytes),
+            };
+            match outcome {
+                Ok(outcome) => self.outbox.push(first.job, outcome),
+                Err(_) if now >= first.until => self.outbox.push(first.job, Outcome::Busy),
+                Err(bytes) => {
+                    // It may have been overwritten by a longer one.
+                    first.bytes = bytes;
+                    self.waiting.push_front(first);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads into `job`; otherwise there is no room for a value of so many bytes.
+    fn try_read(&self, job: &mut Job, may_be_large: bool) -> Result<Outcome, u64> {
+        let read = self.store.get(&job.key, |value| {
+            let hold = self.hold_for(value.len(), may_be_large)?;
+            let copy = Buffer::with_capacity(&self.values, value.len());
+            let mut copy = copy.map_err(|_| NoCopy::Memory)?;
+            copy.append_within_capacity(value);
+            Ok((copy, hold))
+        });
+        match read {
+            Ok(Some(Ok((value, hold)))) => {
+                job.value = value;
+                job.hold = hold;
+                Ok(Outcome::Found)
+            }
+            Ok(None) => Ok(Outcome::Absent),
+            Ok(Some(Err(NoCopy::Busy(bytes)))) => Err(bytes),
+            Ok(Some(Err(NoCopy::Memory))) | Err(_) => Ok(Outcome::ReadFailed),
+        }
+    }
+
+    fn hold_for(&self, len: usize, may_be_large: bool) -> Result<Option<BodyHold>, NoCopy> {
+        if len <= LARGE_BYTES {
+            return Ok(None);
+        }
+        let bytes = len as u64;
+        let hold = may_be_large.then(|| self.large.take(bytes)).flatten();
+        hold.map(Some).ok_or(NoCopy::Busy(bytes))
+    }
+}

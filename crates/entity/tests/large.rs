@@ -1,0 +1,205 @@
+//! Large values: what there is no memory for waits, for a while, and nothing else does.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_entity::store::memory::MemoryStore;
+use support::{Client, TestServer, request, request_with, target};
+
+const LARGE_BYTES_MAX: u64 = 1 << 20;
+
+/// More than the sockets between a server and a client that does not read take.
+const STUCK_BYTES: usize = 24 << 20;
+
+fn start() -> TestServer {
+    TestServer::start(&Arc::new(MemoryStore::new()), |config, http| {
+        config.large_bytes_max = LARGE_BYTES_MAX;
+        // Bodies meet whichever shard they came to.
+        http.shards = 2;
+    })
+}
+
+fn value(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| random.u8(..)).take(len).collect()
+}
+
+/// Connections that have sent half of a PUT, and what is left of each: with them all memory is taken.
+fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
+    let parts = body.chunks(body.len() / 4 + 1).enumerate();
+    let halves: Vec<_> = parts
+        .map(|(number, part)| {
+            let mut client = server.connect();
+            let mut bytes = request("PUT", &target(&[b'0' + number as u8]), part);
+            let rest = bytes.split_off(bytes.len() / 2);
+            client.send(&bytes).unwrap();
+            (client, rest)
+        })
+        .collect();
+    let mut watcher = server.connect();
+    // Those that have begun have taken all of it when one more has to wait, which is counted.
+    let mut more = server.connect();
+    let expecting = "Expect: 100-continue\r\n";
+    while struck(&mut watcher) == 0 {
+        let request = request_with("PUT", &target(b"more"), expecting, &[0; 200_000]);
+        more.send(&request[..request.len() - 200_000]).unwrap();
+        if hears_nothing(&mut more) {
+            continue;
+        }
+        assert_eq!(more.read_reply(false).unwrap().unwrap().status, 100);
+        more.send(&[0; 200_000]).unwrap();
+        assert_eq!(more.read_reply(false).unwrap().unwrap().status, 201);
+    }
+    halves
+}
+
+/// How often a body found no memory.
+fn struck(client: &mut Client) -> u64 {
+    let struck = |shard| {
+        format!(
+            "millpond_http_limit_strikes_total{{shard=\"{shard}\",limit=\"bodies_bytes_max\"}} "
+        )
+    };
+    client.metric(&struck(0)) + client.metric(&struck(1))
+}
+
+/// Goal: beside large bodies on their way in one more is not read, short ones are, and it is taken as soon as
+/// others are answered.
+#[test]
+fn bodies_beyond_the_budget_wait_for_others() {
+    let server = start();
+    let body = value(LARGE_BYTES_MAX as usize - 1000, 1);
+    let mut halves = half_sent(&server, &body);
+    let second = value(200_000, 2);
+    let mut waiting = server.connect();
+    waiting
+        .send(&request("PUT", &target(b"second"), &second))
+        .unwrap();
+    assert!(hears_nothing(&mut waiting));
+    let mut client = server.connect();
+    assert_eq!(client.put(b"short", &second[..60_000]), 201);
+    for (client, rest) in &mut halves {
+        client.send(rest).unwrap();
+        assert_eq!(client.read_reply(false).unwrap().unwrap().status, 201);
+    }
+    assert_eq!(waiting.read_reply(false).unwrap().unwrap().status, 201);
+    assert!(client.get(b"second").body == second);
+    let stored: Vec<u8> = (b'0'..b'4').flat_map(|id| client.get(&[id]).body).collect();
+    assert!(stored == body);
+}
+
+/// Goal: who waits for those that never send is told to come back later, and those that go leave their memory.
+#[test]
+fn bodies_do_not_wait_for_ever() {
+    let server = start();
+    let halves = half_sent(&server, &value(LARGE_BYTES_MAX as usize - 1000, 1));
+    let mut waiting = server.connect();
+    let second = value(200_000, 2);
+    let put = request("PUT", &target(b"second"), &second);
+    waiting.send(&put[..1000]).unwrap();
+    let refusal = waiting.read_reply(false).unwrap().unwrap();
+    assert_eq!(refusal.status, 503);
+    assert_eq!(refusal.field("Retry-After"), Some("1"));
+    assert_eq!(refusal.field("Connection"), Some("close"));
+    drop(halves);
+    let mut again = server.connect();
+    assert_eq!(again.put(b"second", &second), 201);
+}
+
+/// Goal: one that is alone may be larger than all there is, in one piece and in chunks.
+#[test]
+fn a_body_alone_may_be_larger_than_the_budget() {
+    let server = start();
+    let mut client = server.connect();
+    let body = value(3 * LARGE_BYTES_MAX as usize, 3);
+    assert_eq!(client.put(b"whole", &body), 201);
+    let mut chunked = format!(
+        "PUT {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+        target(b"chunks")
+    )
+    .into_bytes();
+    for chunk in body.chunks(100_000) {
+        chunked.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        chunked.extend_from_slice(chunk);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    client.send(&chunked).unwrap();
+    assert_eq!(client.read_reply(false).unwrap().unwrap().status, 201);
+    for id in [&b"whole"[..], b"chunks"] {
+        let reply = client.get(id);
+        assert!(reply.status == 200 && reply.body == body);
+        let tag = reply.field("ETag").unwrap().to_owned();
+        let head = client.request("HEAD", &target(id), b"");
+        assert_eq!(
+            head.field("Content-Length"),
+            Some(&*body.len().to_string()),
+            "a HEAD has the fields of the GET"
+        );
+        let fields = format!("If-None-Match: {tag}\r\n");
+        client
+            .send(&request_with("GET", &target(id), &fields, b""))
+            .unwrap();
+        // An answer without a body whatever it says.
+        assert_eq!(client.read_reply(true).unwrap().unwrap().status, 304);
+        assert_eq!(client.get(b"absent").status, 404);
+    }
+}
+
+/// Whether nothing comes within a while.
+fn hears_nothing(client: &mut Client) -> bool {
+    let stream = client.stream.try_clone().unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let mut byte = [0];
+    let peeked = stream.peek(&mut byte);
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    peeked.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+/// Goal: while a client that does not read has the memory that large values may take on their way out,
+/// another waits, and is answered as soon as that client is gone; what is small is answered meanwhile.
+#[test]
+fn readers_wait_for_one_that_does_not_read() {
+    let server = start();
+    let mut client = server.connect();
+    let body = value(STUCK_BYTES, 4);
+    assert_eq!(client.put(b"large", &body), 201);
+    assert_eq!(client.put(b"small", b"value"), 201);
+    for stuck_on in ["/v0/entity?id=large", "/v0/entities?start=large"] {
+        let mut stuck = server.connect();
+        stuck.send(&request("GET", stuck_on, b"")).unwrap();
+        let mut byte = [0];
+        stuck.stream.peek(&mut byte).unwrap();
+        let mut waiting = server.connect();
+        waiting
+            .send(&request("GET", &target(b"large"), b""))
+            .unwrap();
+        let mut range = server.connect();
+        range
+            .send(&request("GET", "/v0/entities?start=large", b""))
+            .unwrap();
+        assert!(hears_nothing(&mut waiting), "while it reads {stuck_on}");
+        assert!(hears_nothing(&mut range), "while it reads {stuck_on}");
+        assert_eq!(client.get(b"small").body, b"value");
+        drop(stuck);
+        // In any order: each has to read, or the other waits for it.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(waiting.read_reply(false).unwrap().unwrap().body == body);
+            });
+            assert_eq!(range.read_reply(true).unwrap().unwrap().status, 200);
+            let chunks = range.read_chunks().unwrap();
+            assert_eq!(chunks.len(), 2);
+            assert!(chunks[0].ends_with(&body) && chunks[1] == *b"small\nvalue");
+        });
+    }
+}
