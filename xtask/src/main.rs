@@ -16,6 +16,7 @@ mod crash;
 mod cassandra;
 mod newcomer;
 mod semver;
+mod api;
 mod lab_proof;
 mod toolchain;
 mod loom;
@@ -38,6 +39,7 @@ Usage: cargo xtask check
        cargo xtask cassandra [TEST...] | beside COMMAND...
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask semver [--accept]
+       cargo xtask api [EXAMPLES]
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
@@ -69,6 +71,8 @@ newcomer    somebody's first hour, in a fresh clone with an empty target directo
             --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
 semver      whether mempool, io and http still have all that docs/api says was public
             --accept: write down what they have now
+api         requests that schemathesis makes up from /openapi.json, so many (200) for each operation, against
+            the entity server in memory and on RocksDB: is every answer as described? It takes python3
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
@@ -103,6 +107,8 @@ fn main() -> ExitCode {
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
+        ["api"] => api::run(api::EXAMPLES_DEFAULT),
+        ["api", examples] => api::run(examples),
         ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),
         ["soak", seconds] => soak_as_told(seconds, "auto"),
         ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),
