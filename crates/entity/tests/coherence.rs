@@ -276,7 +276,7 @@ fn failed_commit_leaves_no_stale_value() {
     }
 }
 
-/// Goal: over real sockets, connections on two shards never see less than another was told.
+/// Goal: over real sockets, 64 connections on two shards never see less than another was told.
 #[test]
 fn no_connection_reads_less_than_another_was_told() {
     for mode in [
@@ -297,7 +297,7 @@ fn no_connection_reads_less_than_another_was_told() {
                 let mut client = server.connect();
                 scope.spawn(move || write_versions(&mut client, acknowledged, writer));
             }
-            for reader in 0..4 {
+            for reader in 0..62 {
                 let mut client = server.connect();
                 scope.spawn(move || read_versions(&mut client, acknowledged, reader));
             }
@@ -324,7 +324,7 @@ fn write_versions(client: &mut Client, acknowledged: &Acknowledged, writer: usiz
 fn read_versions(client: &mut Client, acknowledged: &Acknowledged, reader: u64) {
     let mut seen = Seen::default();
     let mut random = fastrand::Rng::with_seed(reader);
-    for _ in 0..3_000 {
+    for _ in 0..200 {
         let key = random.usize(..KEYS);
         let floor = acknowledged.floor(key);
         let reply = client.get(&[key as u8]);
