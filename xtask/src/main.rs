@@ -17,6 +17,7 @@ mod cassandra;
 mod newcomer;
 mod semver;
 mod api;
+mod bounds;
 mod lab_proof;
 mod toolchain;
 mod loom;
@@ -40,6 +41,7 @@ Usage: cargo xtask check
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask semver [--accept]
        cargo xtask api [EXAMPLES]
+       cargo xtask entity-bounds [ENTITIES] | --smoke
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
@@ -73,6 +75,8 @@ semver      whether mempool, io and http still have all that docs/api says was p
             --accept: write down what they have now
 api         requests that schemathesis makes up from /openapi.json, so many (200) for each operation, against
             the entity server in memory and on RocksDB: is every answer as described? It takes python3
+entity-bounds  what a server holds in memory under --memory: with so many small entities (10,000,000) put
+            and read in one range, and with values of 64 MiB put and got by 64 connections at once
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours
 
@@ -107,6 +111,12 @@ fn main() -> ExitCode {
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
+        ["entity-bounds"] => bounds::run(bounds::KEYS_DEFAULT),
+        ["entity-bounds", "--smoke"] => bounds::smoke(),
+        ["entity-bounds", keys] => match keys.parse() {
+            Ok(keys) => bounds::run(keys),
+            Err(error) => Err(format!("{keys} is no number of entities: {error}")),
+        },
         ["api"] => api::run(api::EXAMPLES_DEFAULT),
         ["api", examples] => api::run(examples),
         ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),

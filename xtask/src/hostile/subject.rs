@@ -103,6 +103,15 @@ impl Subject {
         }
     }
 
+    /// The most bytes that were ever resident, by the kernel's own book.
+    pub(crate) fn peak_resident_bytes(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        Ok(kib.ok_or_else(|| format!("{path} has no VmHWM line"))? * 1024)
+    }
+
     pub(crate) fn holdings(&self) -> Result<Holdings, String> {
         let pid = self.child.id();
         let rollup = format!("/proc/{pid}/smaps_rollup");
