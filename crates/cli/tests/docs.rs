@@ -5,7 +5,7 @@
 //! `--help` behind a command line makes the command read every word of it as it would any day, refuse
 //! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
 //! exclude each other: `cargo xtask newcomer` runs the recipes. Blocks of Rust are run as tests of
-//! `millpond-http`.
+//! `millpond-http`, others read by what reads their language.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,8 +24,9 @@ mod reference;
 mod support;
 
 use commands::Commands;
-use page::Page;
+use page::{Block, Page};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -68,6 +69,49 @@ fn documented_commands_are_understood() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
     // Fewer would mean that they are not found any more.
     assert!(checked > 80, "{checked} commands");
+}
+
+/// What a block's own language says against it; blocks of Rust are compiled and run elsewhere.
+fn complaint(block: &Block) -> Option<String> {
+    match &*block.language {
+        "" | "rust" | "rust,standalone_crate" => None,
+        "sh" => {
+            let output = Command::new("bash")
+                .args(["-n", "-c", &block.text])
+                .output();
+            let stderr = output.unwrap().stderr;
+            (!stderr.is_empty()).then(|| String::from_utf8_lossy(&stderr).into_owned())
+        }
+        "toml" => {
+            let table = block.text.parse::<toml::Table>();
+            table.err().map(|error| error.to_string())
+        }
+        other => Some(format!("nobody here reads {other}")),
+    }
+}
+
+/// Goal: what is given as a script or a file is one.
+#[test]
+fn blocks_are_in_their_language() {
+    let (mut complaints, mut checked) = (Vec::new(), 0);
+    for path in pages() {
+        for block in Page::read(&path).blocks() {
+            checked += usize::from(!block.language.is_empty());
+            if let Some(why) = complaint(block) {
+                complaints.push(format!("{}:{}: {why}", path.display(), block.line));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    assert!(checked > 15, "{checked} blocks");
+    let planted =
+        "```sh\nfor a in b; do\n```\n```toml\na = [\n```\n```perl\n```\n```sh\ntrue\n```\n";
+    let complaints: Vec<bool> = Page::of(planted)
+        .blocks()
+        .iter()
+        .map(|block| complaint(block).is_some())
+        .collect();
+    assert_eq!(complaints, [true, true, true, false]);
 }
 
 /// Goal: what is wrong is found: a word, a flag, a value, a verb, a target, a link.

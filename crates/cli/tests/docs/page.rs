@@ -12,6 +12,15 @@ pub(crate) struct Page {
     /// Commands of blocks and of code within sentences, with the line they begin in.
     commands: Vec<(usize, String)>,
     links: Vec<(usize, String)>,
+    blocks: Vec<Block>,
+}
+
+/// A block of code.
+pub(crate) struct Block {
+    pub(crate) line: usize,
+    /// Empty for what is printed, and for commands in a table.
+    pub(crate) language: String,
+    pub(crate) text: String,
 }
 
 impl Page {
@@ -23,6 +32,7 @@ impl Page {
         let mut page = Self {
             commands: Vec::new(),
             links: Vec::new(),
+            blocks: Vec::new(),
         };
         let mut prose = String::new();
         let mut lines = text.lines().zip(1..);
@@ -41,7 +51,12 @@ impl Page {
             if ["", "sh", "yaml"].contains(&language) {
                 page.read_block(&block);
             }
-            debug_assert!(number > 0);
+            let text: Vec<&str> = block.iter().map(|(line, _)| *line).collect();
+            page.blocks.push(Block {
+                line: number,
+                language: language.to_owned(),
+                text: text.join("\n"),
+            });
         }
         page.read_prose(&prose);
         page.commands.sort_by_key(|command| command.0);
@@ -50,6 +65,10 @@ impl Page {
 
     pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, String)> {
         self.commands.iter().cloned()
+    }
+
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
     }
 
     /// Targets within the repository, without what stands behind `#`.
