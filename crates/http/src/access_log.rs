@@ -96,6 +96,7 @@ impl AccessLogConfig {
     pub const QUEUE_BYTES: usize = 1 << 20;
 
     /// Combined, with queues of 1 MiB.
+    #[must_use]
     pub fn new(target: AccessLogTarget) -> Self {
         Self {
             target,

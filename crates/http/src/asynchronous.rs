@@ -34,6 +34,7 @@ use crate::service::{Flow, RequestToken, Service, ServiceContext, ShardStart, St
 use millpond_io::Waker as ShardWaker;
 use millpond_mempool::{Handle, PinSlab, PoolStats};
 use request::BodyCell;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,6 +50,14 @@ pub struct AsyncService<H, F> {
     ready: Arc<ReadyQueue>,
     /// Kept for its memory.
     resumed: Vec<RequestToken>,
+}
+
+impl<H, F> fmt::Debug for AsyncService<H, F> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("AsyncService")
+            .finish_non_exhaustive()
+    }
 }
 
 /// What belongs to a place in the slab of futures.

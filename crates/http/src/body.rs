@@ -49,6 +49,7 @@ enum State {
 
 impl BodyDecoder {
     /// A decoder for a body framed like this; none for `Framing::None`.
+    #[must_use]
     pub fn new(framing: Framing, limits: &Limits) -> Option<Self> {
         let state = match framing {
             Framing::None => return None,
@@ -95,11 +96,13 @@ impl BodyDecoder {
     }
 
     /// Whether the peer's close ends this body as it should.
+    #[must_use]
     pub fn ends_with_close(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }
 
     /// Data bytes still to come, where that is known.
+    #[must_use]
     pub fn remaining_bytes(&self) -> Option<u64> {
         match self.state {
             State::Length { remaining_bytes } => Some(remaining_bytes),

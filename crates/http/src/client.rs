@@ -91,6 +91,7 @@ pub struct AlikeResponses {
 
 /// Why a connection can no longer be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The head of a response is malformed.
     #[error("the server's response head is refused: {0}")]
@@ -141,6 +142,7 @@ pub struct ClientConnection {
 
 impl ClientConnection {
     /// A fresh connection. `limits` caps heads, fields, trailers; bodies by `body_bytes_max`.
+    #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -163,6 +165,7 @@ impl ClientConnection {
     }
 
     /// Requests without a complete response.
+    #[must_use]
     pub fn unanswered(&self) -> usize {
         self.expected.len()
     }

@@ -12,6 +12,7 @@ use crate::server::{Exchange, Written, log_output};
 use crate::service::{Flow, RequestToken, Wants};
 use crate::streaming::{Outgoing, Streaming, has_room_for_part};
 use millpond_io::{ShardPools, SocketId};
+use std::fmt;
 
 /// The way back for requests that were [`crate::Flow::Pending`] or [`crate::Flow::Stream`].
 pub struct Completions<'a> {
@@ -21,6 +22,15 @@ pub struct Completions<'a> {
     pub(crate) now_ns: u64,
     /// Connections to go on with.
     pub(crate) answered: &'a mut Vec<SocketId>,
+}
+
+impl fmt::Debug for Completions<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Completions")
+            .field("now_ns", &self.now_ns)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Completions<'_> {
@@ -132,6 +142,7 @@ impl Completions<'_> {
     }
 
     /// Time of the event being handled.
+    #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }

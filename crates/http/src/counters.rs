@@ -47,6 +47,7 @@ impl HttpCounters {
     }
 
     /// How often peers ran into this limit.
+    #[must_use]
     pub fn struck(&self, limit: Limit) -> u64 {
         self.struck[limit as usize]
     }

@@ -7,6 +7,7 @@ use crate::status::StatusCode;
 
 /// Why a head was refused. `Partial` is not among them: more bytes may come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseError {
     /// No line end within the limit.
     #[error("the request line is longer than {limit_bytes} bytes: shorten the target")]
@@ -107,6 +108,7 @@ pub enum ParseError {
 
 impl ParseError {
     /// The answer to a request with this fault; the connection closes after it.
+    #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
             Self::RequestLineTooLong { .. } => StatusCode::URI_TOO_LONG,
@@ -124,6 +126,7 @@ impl ParseError {
 
 /// Why a body was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BodyError {
     /// The sum of the chunks passed the limit.
     #[error("the body is larger than {limit_bytes} bytes: send less")]
@@ -168,6 +171,7 @@ pub enum BodyError {
 
 impl BodyError {
     /// The answer to a request with this fault; the connection closes after it.
+    #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
             Self::TooLong { .. } => StatusCode::CONTENT_TOO_LARGE,

@@ -41,6 +41,7 @@ use millpond_mempool::{Buffer, Handle, PoolStats, Slab};
 use path::FilePath;
 use question::{KeptQuestion, Question};
 use root::{OpenRefusal, Opened, Patience, Root, Way};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use transfer::{PART_BYTES, Transfer};
@@ -61,6 +62,7 @@ pub struct FilesConfig {
 
 impl FilesConfig {
     /// Links followed, 16 MiB of cache for each shard and no `Cache-Control`.
+    #[must_use]
     pub fn new(directory: PathBuf) -> Self {
         Self {
             directory,
@@ -128,6 +130,7 @@ impl Site {
     }
 
     /// Whether links beneath the directory are followed: asked for, and the kernel has `openat2`.
+    #[must_use]
     pub fn follows_links(&self) -> bool {
         self.root.way() == Way::Beneath
     }
@@ -159,6 +162,15 @@ pub struct Files {
     answers: Vec<Answer>,
     /// Where files are read to before they are written into an answer.
     scratch: Box<[u8]>,
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Files")
+            .field("shard_index", &self.shard_index)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Files {

@@ -54,6 +54,7 @@ impl Span {
 
     /// The bytes, out of the same head the span was made from.
     #[inline]
+    #[must_use]
     pub fn of(self, head: &[u8]) -> &[u8] {
         &head[self.start()..self.end()]
     }
@@ -66,6 +67,7 @@ impl Span {
 
     /// Nothing in it.
     #[inline]
+    #[must_use]
     pub fn is_empty(self) -> bool {
         self.length == 0
     }
@@ -129,6 +131,7 @@ impl Default for HeadFields {
 
 impl HeadFields {
     /// An empty table.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -159,23 +162,27 @@ impl HeadFields {
 
     /// In the order they came.
     #[inline]
+    #[must_use]
     pub fn spans(&self) -> &[FieldSpan] {
         &self.spans[..self.count]
     }
 
     /// How many field lines there are.
     #[inline]
+    #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
     /// No field at all.
     #[inline]
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Value of the first field with this name, compared without regard to case.
+    #[must_use]
     pub fn value_of<'h>(&self, head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
         let found = self
             .spans()
@@ -281,6 +288,7 @@ impl ResponseHead {
     };
 
     /// Where the body ends, given what was asked: HEAD, 1xx, 204 and 304 have none.
+    #[must_use]
     pub fn framing(&self, request: Method) -> Framing {
         if request == Method::Head || self.status.forbids_body() {
             return Framing::None;
@@ -290,6 +298,7 @@ impl ResponseHead {
 
     /// Whether the server keeps the connection open: a body that ends with the connection takes
     /// the connection with it.
+    #[must_use]
     pub fn keep_alive(&self, request: Method) -> bool {
         self.offers_keep_alive && self.framing(request) != Framing::UntilClose
     }

@@ -32,6 +32,8 @@
 //!
 //! Absent on purpose: TLS itself (a driver of `millpond_io` speaks it below), HTTP/2, compression, and `unsafe` anywhere but in `scan`.
 
+#![warn(missing_debug_implementations)]
+
 pub mod limits;
 pub mod method;
 pub mod status;

@@ -90,6 +90,7 @@ impl Default for Limits {
 
 /// Limits that contradict each other or the parser's tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimitsError {
     /// The parser's table is smaller than what was asked for, or the limit is zero.
     #[error("{name} is {value}: use a value from 1 to {value_max}")]

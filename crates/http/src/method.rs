@@ -52,6 +52,7 @@ impl Method {
 impl Method {
     /// Methods are case-sensitive: `get` is an extension, not GET (RFC 9110 9.1).
     #[inline]
+    #[must_use]
     pub fn from_token(token: &[u8]) -> Self {
         match token {
             b"GET" => Self::Get,
@@ -68,6 +69,7 @@ impl Method {
     }
 
     /// The token to write. `Extension` has none of its own, so it has no place in a request we make.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -84,6 +86,7 @@ impl Method {
     }
 
     /// Making the request twice means the same as making it once (RFC 9110 9.2.2).
+    #[must_use]
     pub fn is_idempotent(self) -> bool {
         match self {
             Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace => true,
@@ -93,6 +96,7 @@ impl Method {
 
     /// A request with this method announces its body's length even when it is zero, because a
     /// server may expect one (RFC 9110 8.6).
+    #[must_use]
     pub fn announces_empty_body(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }

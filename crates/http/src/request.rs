@@ -30,17 +30,20 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// The method as sent.
+    #[must_use]
     pub fn method_token(&self) -> &'a [u8] {
         self.head.method_token.of(self.bytes)
     }
 
     /// The whole target as sent.
+    #[must_use]
     pub fn target(&self) -> &'a [u8] {
         self.head.target.of(self.bytes)
     }
 
     /// The path as sent, not decoded; at least `/`, or `*` for OPTIONS.
     #[inline]
+    #[must_use]
     pub fn path(&self) -> &'a [u8] {
         let path = self.head.path.of(self.bytes);
         if path.is_empty() { b"/" } else { path }
@@ -48,11 +51,13 @@ impl<'a> Request<'a> {
 
     /// What follows the first `?`, not decoded.
     #[inline]
+    #[must_use]
     pub fn query(&self) -> Option<&'a [u8]> {
         self.head.query.map(|query| query.of(self.bytes))
     }
 
     /// Value of the first query parameter with this name, as sent; empty for `name` and `name=`.
+    #[must_use]
     pub fn query_parameter(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.query()?.split(|&byte| byte == b'&').find_map(|pair| {
             match pair.strip_prefix(name)? {
@@ -64,11 +69,13 @@ impl<'a> Request<'a> {
     }
 
     /// Host and port the request is for; may be empty.
+    #[must_use]
     pub fn authority(&self) -> &'a [u8] {
         self.head.authority.of(self.bytes)
     }
 
     /// Value of the first field with this name, compared without regard to case.
+    #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
         self.fields.value_of(self.bytes, name.as_bytes())
     }
@@ -82,17 +89,20 @@ impl<'a> Request<'a> {
     }
 
     /// How the end of the body is known: what a relay says of the body it passes on.
+    #[must_use]
     pub fn framing(&self) -> Framing {
         self.head.framing
     }
 
     /// The client's version.
+    #[must_use]
     pub fn version(&self) -> Version {
         self.head.version
     }
 
     /// The complete body, chunks joined; empty where the service takes it in parts.
     #[inline]
+    #[must_use]
     pub fn body(&self) -> &[u8] {
         match &self.body {
             RequestBody::Borrowed(bytes) => bytes,

@@ -13,6 +13,7 @@ use crate::manner::Manner;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
+use std::fmt;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
@@ -27,6 +28,15 @@ pub struct Response<'a> {
     pub(crate) outgoing: Outgoing,
     /// The connection itself, where the answer may go past the output.
     pub(crate) wire: Option<&'a mut dyn Wire>,
+}
+
+impl fmt::Debug for Response<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Response")
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A connection that takes bytes of files without a copy.
@@ -47,6 +57,7 @@ pub enum BodyLength {
 /// Why a part of a body was not written. The answer cannot be completed any more: return
 /// [`crate::Flow::Done`], which cuts it, so that the client sees that something is missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// No memory for it.
     #[error(transparent)]
@@ -198,6 +209,7 @@ impl Response<'_> {
 
     /// How much [`Self::write`] should be given now: what is left of the pooled block that the
     /// connection's output may fill until it is sent.
+    #[must_use]
     pub fn room_bytes(&self) -> usize {
         room_bytes(self.output)
     }
@@ -243,6 +255,7 @@ impl Response<'_> {
     }
 
     /// Whether the answer was written, its head at least.
+    #[must_use]
     pub fn is_sent(&self) -> bool {
         self.sent.is_some()
     }

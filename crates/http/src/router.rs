@@ -13,6 +13,7 @@ pub const PARAMETERS_MAX: usize = 8;
 
 /// A pattern that cannot be added; these are mistakes in a program.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PatternError {
     /// Paths are absolute.
     #[error("the pattern \"{pattern}\" does not begin with a slash: write it as /{pattern}")]
@@ -78,17 +79,20 @@ pub struct Parameters<'r, 'p> {
 
 impl<'p> Parameters<'_, 'p> {
     /// The part that stands for the parameter of this name.
+    #[must_use]
     pub fn get(&self, name: &str) -> Option<&'p [u8]> {
         let mut pairs = self.pairs[..self.count].iter();
         pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
     }
 
     /// How many there are.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
     /// Whether there is none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -102,6 +106,7 @@ impl<T> Default for Router<T> {
 
 impl<T> Router<T> {
     /// A router without routes.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -135,6 +140,7 @@ impl<T> Router<T> {
     }
 
     /// Where a request goes. HEAD goes where GET goes, unless it has a route of its own.
+    #[must_use]
     pub fn route<'r, 'p>(&'r self, method: Method, path: &'p [u8]) -> Routed<'r, 'p, T> {
         let mut instead = None;
         let mut is_known = false;

@@ -296,6 +296,7 @@ impl ScannerKind {
     pub const ALL: [Self; 4] = [Self::Avx2, Self::Baseline, Self::Portable, Self::Scalar];
 
     /// Whether this CPU has what it needs.
+    #[must_use]
     pub fn is_here(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]

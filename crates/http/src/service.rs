@@ -94,17 +94,20 @@ impl RequestToken {
     }
 
     /// The token as one integer.
+    #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
     /// The inverse of [`Self::to_bits`].
+    #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
 
 /// What a handler may use of its shard.
+#[derive(Debug)]
 pub struct ServiceContext<'a> {
     /// Memory of the shard. The arena is reset after each request.
     pub pools: &'a mut ShardPools,

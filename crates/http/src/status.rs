@@ -70,6 +70,7 @@ impl StatusCode {
     pub const CODE_MAX: u16 = 599;
 
     /// A code from 100 to 599, or none.
+    #[must_use]
     pub const fn new(code: u16) -> Option<Self> {
         if code >= Self::CODE_MIN && code <= Self::CODE_MAX {
             Some(Self(code))
@@ -79,26 +80,31 @@ impl StatusCode {
     }
 
     /// The three digits as a number.
+    #[must_use]
     pub const fn code(self) -> u16 {
         self.0
     }
 
     /// [`Self::code`], as the `http` crate calls it.
+    #[must_use]
     pub const fn as_u16(self) -> u16 {
         self.0
     }
 
     /// 2xx
+    #[must_use]
     pub const fn is_success(self) -> bool {
         self.0 / 100 == 2
     }
 
     /// 1xx: another response follows for the same request.
+    #[must_use]
     pub const fn is_informational(self) -> bool {
         self.0 < 200
     }
 
     /// 1xx, 204 and 304 never have a body, whatever their header says (RFC 9112 6.3).
+    #[must_use]
     pub const fn forbids_body(self) -> bool {
         self.0 < 200 || self.0 == 204 || self.0 == 304
     }

@@ -55,6 +55,7 @@ use crate::driver::{Driver, Event, SocketId};
 use crate::shard::ShardContext;
 use millpond_mempool::{Handle, PoolError, PoolMode, Slab};
 use std::collections::VecDeque;
+use std::fmt;
 
 /// Names an upstream of one pool; dead once removed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Hash)]
@@ -130,6 +131,16 @@ pub struct ConnectionPool {
     sweep: Sweep,
     /// Of keys that were removed.
     counters_before: PoolCounters,
+}
+
+impl fmt::Debug for ConnectionPool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ConnectionPool")
+            .field("config", &self.config)
+            .field("connection_count", &self.connection_count)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ConnectionPool {

@@ -24,6 +24,8 @@
 //! [`Waker`], [`MailboxSender`] and [`StopHandle`] cross threads), signals and publishing of
 //! counters (the shard counts, others read the report).
 
+#![warn(missing_debug_implementations)]
+
 pub mod address;
 pub mod listener;
 pub mod port_share;

@@ -8,6 +8,7 @@
 //! times per tick at most.
 
 use crate::waker::Waker;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 struct Shared<T> {
@@ -38,10 +39,24 @@ pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
 }
 
+impl<T> fmt::Debug for Mailbox<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
 /// A sender's end; clone it freely.
 pub struct MailboxSender<T> {
     shared: Arc<Shared<T>>,
     waker: Waker,
+}
+
+impl<T> fmt::Debug for MailboxSender<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MailboxSender")
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Mailbox<T> {

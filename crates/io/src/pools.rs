@@ -10,6 +10,7 @@ pub const IO_BUFFER_BYTES: usize = 64 << 10;
 const IO_BUFFERS_MAX: u16 = 64;
 
 /// The pools of one shard; they never leave its thread, blocks may.
+#[derive(Debug)]
 pub struct ShardPools {
     /// Whether they pool, or call malloc each time.
     pub mode: PoolMode,

@@ -23,6 +23,7 @@ use crate::address::Address;
 use crate::mailbox::{Mailbox, MailboxSender};
 use crate::waker::Waker;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -64,6 +65,7 @@ impl Default for ResolverConfig {
 
 /// Why a name has no addresses.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResolveError {
     /// The system's resolver says so.
     #[error("cannot find the host {name}: {reason}; check the name, or give its IP address")]
@@ -134,6 +136,14 @@ pub struct ResolverClient {
     answers: VecDeque<Answer>,
     /// Kept for its memory.
     drained: Vec<Answer>,
+}
+
+impl fmt::Debug for ResolverClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ResolverClient")
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the helper threads share.

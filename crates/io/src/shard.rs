@@ -15,6 +15,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::Waker;
 use millpond_mempool::{PoolMode, PoolStats, flush_remote_frees};
 use rustix::thread::set_current_timer_slack;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -42,6 +43,16 @@ pub struct ShardContext<'a, D: Driver> {
     pub now_ns: u64,
     /// The shard's number.
     pub shard_index: usize,
+}
+
+impl<D: Driver> fmt::Debug for ShardContext<'_, D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ShardContext")
+            .field("now_ns", &self.now_ns)
+            .field("shard_index", &self.shard_index)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<D: Driver> ShardContext<'_, D> {
@@ -155,6 +166,16 @@ pub struct Shard<D: Driver> {
     pools: ShardPools,
     stop: StopHandle,
     timers_fired: u64,
+}
+
+impl<D: Driver> fmt::Debug for Shard<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Shard")
+            .field("config", &self.config)
+            .field("timers_fired", &self.timers_fired)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<D: Driver> Shard<D> {

@@ -53,6 +53,7 @@ pub struct PoolStats {
 
 impl PoolStats {
     /// Whether reserved = live + cached + waste, and nothing is cached while pools are off.
+    #[must_use]
     pub const fn identity_holds(&self) -> bool {
         self.reserved_bytes == self.live_bytes + self.cached_bytes + self.waste_bytes
             && (!matches!(self.mode, PoolMode::Off) || self.cached_bytes == 0)

@@ -80,12 +80,14 @@ struct Books {
 
 impl Arena {
     /// An empty arena without memory and without a limit.
+    #[must_use]
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
         Self::with_budget(name, mode, usize::MAX)
     }
 
     /// An empty arena whose `reserved_bytes` never pass `limit_bytes`. Before it refuses, it gives
     /// its spare chunks back.
+    #[must_use]
     pub const fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         const NO_ENTRIES: Books = Books {
             live_count: 0,

@@ -41,6 +41,7 @@ pub struct BlockPool {
 
 impl BlockPool {
     /// An empty pool without a limit. One malloc; memory for blocks comes when they do.
+    #[must_use]
     pub fn new(name: &'static str, mode: PoolMode) -> Self {
         Self::with_budget(name, mode, usize::MAX)
     }
@@ -48,6 +49,7 @@ impl BlockPool {
     /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
     /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back. In
     /// [`PoolMode::Checked`] the memory that the checks need comes on top.
+    #[must_use]
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         Self {
             handle: CoreHandle::new(name, mode, BlockBooks::new(limit_bytes)),
@@ -195,6 +197,7 @@ impl BlockPool {
 
     /// What the pool holds, after draining. O(free blocks): it walks the lists, which nothing else
     /// pays for.
+    #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.handle.settle();
         self.handle.local().stats(self.handle.get())
@@ -323,6 +326,7 @@ unsafe impl Sync for Block {}
 impl Block {
     /// Bytes it holds: the size class's, or exactly what was asked for where malloc gave it.
     #[inline]
+    #[must_use]
     pub fn capacity(&self) -> usize {
         let asked_bytes = self.shape.asked_bytes();
         self.shape.class().block_bytes().unwrap_or(asked_bytes)

@@ -38,6 +38,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// An empty buffer that holds no memory.
+    #[must_use]
     pub const fn new() -> Self {
         Self {
             block: None,
@@ -58,18 +59,21 @@ impl Buffer {
 
     /// Bytes in it.
     #[inline]
+    #[must_use]
     pub const fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
 
     /// Whether it holds no bytes. It may still hold a block.
     #[inline]
+    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
     /// Whether it holds a block, with bytes or without.
     #[inline]
+    #[must_use]
     pub const fn has_block(&self) -> bool {
         self.block.is_some()
     }
@@ -82,12 +86,14 @@ impl Buffer {
 
     /// Bytes that can be appended without moving or growing.
     #[inline]
+    #[must_use]
     pub fn spare_bytes(&self) -> usize {
         self.capacity() - self.end as usize
     }
 
     /// Its bytes.
     #[inline]
+    #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         let Some(block) = &self.block else { return &[] };
         // SAFETY: bytes `start..end` are inside the block and initialised; while the slice lives

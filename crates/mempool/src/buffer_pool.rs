@@ -87,11 +87,13 @@ struct PoolCore {
 impl BufferPool {
     /// A pool of at most `count_max` buffers of `buffer_bytes` (at least 16) each, without another
     /// limit. One malloc; memory for its tables and the buffers comes with the first lease.
+    #[must_use]
     pub fn new(name: &'static str, mode: PoolMode, buffer_bytes: usize, count_max: u16) -> Self {
         Self::with_budget(name, mode, buffer_bytes, count_max, usize::MAX)
     }
 
     /// A pool whose `reserved_bytes`, its tables included, never pass `limit_bytes`.
+    #[must_use]
     pub fn with_budget(
         name: &'static str,
         mode: PoolMode,
@@ -170,11 +172,13 @@ impl BufferPool {
     }
 
     /// Size of every buffer.
+    #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.core.buffer_bytes
     }
 
     /// The most buffers that can be lent at a time.
+    #[must_use]
     pub fn count_max(&self) -> usize {
         usize::from(self.core.count_max)
     }
@@ -203,6 +207,7 @@ impl BufferPool {
     }
 
     /// What the pool holds. O(1).
+    #[must_use]
     pub fn stats(&self) -> PoolStats {
         let core = &self.core;
         let lent_count = core.hits.get() + core.misses.get();
@@ -386,12 +391,14 @@ pub struct Lease {
 impl Lease {
     /// The buffer's number, below the pool's `count_max`; no two leases have the same.
     #[inline]
+    #[must_use]
     pub const fn id(&self) -> u16 {
         self.id
     }
 
     /// Bytes it can hold.
     #[inline]
+    #[must_use]
     pub fn capacity(&self) -> usize {
         self.core.buffer_bytes
     }

@@ -31,6 +31,7 @@ pub struct Checks {
 
 /// A word that is no option of checked pools.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChecksError {
     /// An option nobody knows.
     #[error("checked pools know no {option:?}: write guard, fail=N, or both with a comma")]

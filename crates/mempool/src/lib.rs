@@ -49,6 +49,8 @@
 //! [`PoolError`], on which the caller waits or answers 503. Only the few hundred bytes of a pool itself,
 //! taken when it is made, come from the infallible allocator.
 
+#![warn(missing_debug_implementations)]
+
 mod pages;
 mod chunk;
 mod checks;

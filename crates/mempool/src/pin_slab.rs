@@ -5,6 +5,7 @@
 //! Absent on purpose: taking an object out, which would move it.
 #![allow(unsafe_code)]
 use crate::{Handle, PoolError, PoolMode, PoolStats, Slab};
+use std::fmt;
 use std::pin::Pin;
 
 /// A [`Slab`] whose objects are pinned from the moment they are in it.
@@ -25,8 +26,15 @@ pub struct PinSlab<T> {
     slab: Slab<Option<T>>,
 }
 
+impl<T> fmt::Debug for PinSlab<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("PinSlab").finish_non_exhaustive()
+    }
+}
+
 impl<T> PinSlab<T> {
     /// An empty slab without memory.
+    #[must_use]
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
         Self {
             slab: Slab::new(name, mode),

@@ -79,6 +79,7 @@ impl<T> Pool<T> {
     };
 
     /// An empty pool without a limit. One malloc; memory for objects comes when they do.
+    #[must_use]
     pub fn new(name: &'static str, mode: PoolMode) -> Self {
         Self::with_budget(name, mode, usize::MAX)
     }
@@ -86,6 +87,7 @@ impl<T> Pool<T> {
     /// An empty pool whose `reserved_bytes` never pass `limit_bytes`. With pools on that counts
     /// whole chunks of 64 KiB; before it refuses, the pool gives its idle chunks back. In
     /// [`PoolMode::Checked`] the memory that the checks need comes on top.
+    #[must_use]
     pub fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         let is_pooled = mode.pools_blocks() && Self::FITS;
         let block_bytes = if is_pooled {
@@ -190,6 +192,7 @@ impl<T> Pool<T> {
 
     /// What the pool holds, after draining. O(free objects): it walks the list, which nothing else
     /// pays for.
+    #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.handle.settle();
         let core = self.handle.get();
@@ -308,6 +311,7 @@ unsafe impl<T: Sync> Sync for Pooled<T> {}
 
 impl<T> Pooled<T> {
     /// Moves the object out and frees its memory.
+    #[must_use]
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped or used again, so the object is read once and its memory

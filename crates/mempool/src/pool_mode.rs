@@ -33,6 +33,7 @@ pub enum PoolMode {
 
 /// A text that names no mode.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PoolModeError {
     /// The word before the first comma.
     #[error("{text:?} is no mode of the pools: write on, off, arena-only, or checked")]
@@ -47,6 +48,7 @@ pub enum PoolModeError {
 
 impl PoolMode {
     /// The mode without its options: the value of the metrics label `mode`.
+    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -57,11 +59,13 @@ impl PoolMode {
     }
 
     /// Whether pools of blocks and objects keep what is freed.
+    #[must_use]
     pub const fn pools_blocks(self) -> bool {
         matches!(self, Self::On)
     }
 
     /// Whether arenas keep what is freed.
+    #[must_use]
     pub const fn pools_arenas(self) -> bool {
         matches!(self, Self::On | Self::ArenaOnly)
     }

@@ -24,6 +24,7 @@ pub struct Handle<T> {
 impl<T> Handle<T> {
     /// The handle as one number, for a kernel's user data or a timer.
     #[inline]
+    #[must_use]
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -31,6 +32,7 @@ impl<T> Handle<T> {
     /// The handle whose [`to_bits`](Self::to_bits) is `bits`. Any number is safe: one that was
     /// never a handle finds nothing, or an object that is there.
     #[inline]
+    #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self {
             index: bits as u32,
@@ -41,12 +43,14 @@ impl<T> Handle<T> {
 
     /// The object's place: dense from 0, so it may serve as index of a table beside the slab.
     #[inline]
+    #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
     /// Which of the place's lives is meant.
     #[inline]
+    #[must_use]
     pub const fn generation(self) -> u32 {
         self.generation
     }
@@ -129,12 +133,14 @@ macro_rules! on_either {
 
 impl<T> Slab<T> {
     /// An empty slab without memory and without a limit.
+    #[must_use]
     pub const fn new(name: &'static str, mode: PoolMode) -> Self {
         Self::with_budget(name, mode, usize::MAX)
     }
 
     /// An empty slab whose `reserved_bytes` never pass `limit_bytes`: whole chunks, the table of
     /// chunks, and what is boxed.
+    #[must_use]
     pub const fn with_budget(name: &'static str, mode: PoolMode, limit_bytes: usize) -> Self {
         let objects = if mode.pools_blocks() && SlotTable::<T>::FITS {
             Objects::InPlace(SlotTable::new(limit_bytes))

@@ -6,6 +6,7 @@ use crate::head::Framing;
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -22,6 +23,16 @@ pub struct UpstreamCall {
     state: State,
     tries_left: u32,
     redirects_left: u32,
+}
+
+impl fmt::Debug for UpstreamCall {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("UpstreamCall")
+            .field("tries_left", &self.tries_left)
+            .field("redirects_left", &self.redirects_left)
+            .finish_non_exhaustive()
+    }
 }
 
 enum State {

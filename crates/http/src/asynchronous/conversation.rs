@@ -4,6 +4,7 @@ use super::upstream::{Call, Draft, LocalEnd, UpstreamError, field_of};
 use crate::client::ExchangeWriteError;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, Handle};
+use std::fmt;
 use std::future::poll_fn;
 
 /// An exchange with an upstream whose bodies are of any length, with back-pressure both ways. Dropping
@@ -12,6 +13,15 @@ pub struct UpstreamConversation {
     local: LocalEnd,
     blocks: BlockPool,
     handle: Handle<Call>,
+}
+
+impl fmt::Debug for UpstreamConversation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("UpstreamConversation")
+            .field("handle", &self.handle)
+            .finish_non_exhaustive()
+    }
 }
 
 impl UpstreamConversation {

@@ -12,6 +12,7 @@ use crate::parse::parse_request_head;
 use crate::response::Response;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
+use std::fmt;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -37,8 +38,18 @@ pub struct AsyncRequest {
     pub(super) body: Handle<BodyCell>,
 }
 
+impl fmt::Debug for AsyncRequest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("AsyncRequest")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Why a body could not be read to its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BodyReadError {
     /// Larger than the handler wants to keep: answer 413.
     #[error("the body is larger than the {limit_bytes} bytes this handler takes")]
@@ -53,6 +64,7 @@ pub enum BodyReadError {
 
 impl AsyncRequest {
     /// The path as sent, not decoded.
+    #[must_use]
     pub fn path(&self) -> &[u8] {
         match self.head.path.of(&self.head_bytes) {
             [] => b"/",
@@ -61,11 +73,13 @@ impl AsyncRequest {
     }
 
     /// What follows the first `?`, not decoded.
+    #[must_use]
     pub fn query(&self) -> Option<&[u8]> {
         self.head.query.map(|query| query.of(&self.head_bytes))
     }
 
     /// Value of the first field with this name. Looks through the head again: ask once.
+    #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let limits = Limits {
             request_line_bytes_max: HEAD_BYTES_CAPACITY,
@@ -81,6 +95,7 @@ impl AsyncRequest {
     }
 
     /// The shard's pool, for what the handler builds.
+    #[must_use]
     pub fn blocks(&self) -> &BlockPool {
         &self.blocks
     }
@@ -108,11 +123,13 @@ impl AsyncRequest {
     }
 
     /// Waits for so long, at least, and about 17 ms longer at most.
+    #[must_use]
     pub fn sleep(&self, duration_ns: u64) -> Sleep {
         self.shard.sleep(duration_ns)
     }
 
     /// Asks another server over the shard's own connections. The answer's body is gathered.
+    #[must_use]
     pub fn call(
         &self,
         upstream: UpstreamId,
@@ -180,6 +197,7 @@ enum ReplyBody {
 
 impl Reply {
     /// An answer with a text of the program's own.
+    #[must_use]
     pub const fn text(status: StatusCode, text: &'static str) -> Self {
         Self {
             status,
@@ -189,6 +207,7 @@ impl Reply {
     }
 
     /// An answer with bytes that were made for it.
+    #[must_use]
     pub const fn bytes(status: StatusCode, content_type: &'static str, body: Buffer) -> Self {
         Self {
             status,

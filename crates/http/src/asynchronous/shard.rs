@@ -13,6 +13,7 @@ use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Driver, ShardContext, TimerId, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError, PoolMode, PoolStats, Slab};
 use std::cell::RefCell;
+use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -24,6 +25,12 @@ const SLEEP_TIMER_BIT: u64 = 1 << 31;
 #[derive(Clone)]
 pub struct AsyncShard {
     pub(super) local: Rc<Local>,
+}
+
+impl fmt::Debug for AsyncShard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AsyncShard").finish_non_exhaustive()
+    }
 }
 
 pub(super) struct Local {
@@ -49,6 +56,7 @@ struct SleepState {
 
 impl AsyncShard {
     /// A place without upstreams, whose addresses will have to be given as numbers.
+    #[must_use]
     pub fn new(mode: PoolMode) -> Self {
         let limits = Limits {
             body_bytes_max: BODY_BYTES_MAX,
@@ -59,6 +67,7 @@ impl AsyncShard {
     }
 
     /// A place whose calls go through `client`, of this shard and of nobody else's.
+    #[must_use]
     pub fn with_client(mode: PoolMode, client: Client) -> Self {
         Self {
             local: Rc::new(Local {
@@ -122,6 +131,7 @@ impl AsyncShard {
     }
 
     /// Waits for so long, at least, and about 17 ms longer at most.
+    #[must_use]
     pub fn sleep(&self, duration_ns: u64) -> Sleep {
         Sleep {
             local: Rc::clone(&self.local),
@@ -191,6 +201,15 @@ pub struct Sleep {
     local: Rc<Local>,
     deadline_ns: u64,
     state: Option<Handle<SleepState>>,
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Sleep")
+            .field("deadline_ns", &self.deadline_ns)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Future for Sleep {

@@ -36,6 +36,7 @@ pub struct UpstreamId(usize);
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UpstreamError {
     /// The upstream failed, or took too long: see the failure's phase.
     #[error(transparent)]
@@ -205,6 +206,7 @@ impl AsyncShard {
     ///
     /// # Panics
     /// Without memory for it.
+    #[must_use]
     pub fn add_upstream(&self, address: Address, host: &str) -> UpstreamId {
         let target = Target {
             connections_max: CONNECTIONS_MAX,
@@ -247,6 +249,7 @@ impl AsyncShard {
     }
 
     /// Through which the calls go.
+    #[must_use]
     pub fn client(&self) -> &Client {
         &self.local.client
     }

@@ -27,6 +27,7 @@ use millpond_io::connection_pool::{
 use millpond_io::{SocketId, TimerId};
 use millpond_mempool::{BlockPool, Handle, Pool, PoolError, PoolMode, PoolStats, Slab};
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 /// Timers of exchanges are told from those of sockets, whose slots are dense, by this bit.
@@ -53,6 +54,7 @@ pub struct ClientConfig {
 
 /// Why a part of a request was not taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExchangeWriteError {
     /// It ended, failed or was aborted.
     #[error("the exchange is over")]
@@ -80,6 +82,12 @@ pub enum ExchangeWriteError {
 #[derive(Clone)]
 pub struct Client {
     pub(super) shared: Rc<RefCell<Shared>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Client").finish_non_exhaustive()
+    }
 }
 
 /// What an exchange that was aborted leaves to be tidied up.

@@ -10,6 +10,15 @@ pub struct MetricsText<'a> {
     error: Option<PoolError>,
 }
 
+impl fmt::Debug for MetricsText<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MetricsText")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a> MetricsText<'a> {
     pub(crate) fn new(blocks: &'a BlockPool) -> Self {
         Self {

@@ -83,6 +83,7 @@ pub struct ProxyConfig {
 
 impl ProxyConfig {
     /// Round robin, no probes, two tries.
+    #[must_use]
     pub fn new(upstreams: Vec<UpstreamConfig>) -> Self {
         Self {
             upstreams,
@@ -124,6 +125,7 @@ impl ProxyConfig {
 
 /// A configuration that cannot work.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProxyConfigError {
     /// None, or too many.
     #[error("{count} upstreams were named: name from 1 to {UPSTREAMS_MAX}")]

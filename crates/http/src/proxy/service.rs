@@ -41,6 +41,7 @@ use millpond_io::connection_pool::PoolConfig;
 use millpond_io::{Peer, monotonic_ns};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolStats, Slab};
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 /// Bodies up to this length are awaited whole: they leave with their head in one send, and can be sent
@@ -66,6 +67,15 @@ pub struct Proxy {
     pub(super) trailers: Trailers,
     /// Who waits for 100 Continue, the oldest first, and until when.
     pub(super) awaiting: VecDeque<(u64, Handle<Proxied>)>,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Proxy")
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Proxy {

@@ -72,6 +72,7 @@ impl fmt::Debug for Reread {
 
 impl ServeConfig {
     /// One shard, pools on, default limits.
+    #[must_use]
     pub fn new(name: &'static str, listen: Address) -> Self {
         Self {
             listen,

@@ -14,6 +14,7 @@ use crate::server::{Server, ServerParts};
 use crate::service::{Service, ShardStart};
 use millpond_io::{Driver, IoError, Shard, ShardConfig, ShardReport, StopHandle, Waker};
 use millpond_mempool::PoolStats;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -21,6 +22,15 @@ use std::sync::atomic::AtomicBool;
 pub struct ShardServer<D: Driver, S> {
     shard: Shard<D>,
     server: Server<S>,
+}
+
+impl<D: Driver, S> fmt::Debug for ShardServer<D, S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ShardServer")
+            .field("shard", &self.shard)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the shards of one server share.

@@ -62,6 +62,7 @@ pub struct Running {
 
 impl Running {
     /// Where it listens, with the real port.
+    #[must_use]
     pub fn local_address(&self) -> &Address {
         &self.local_address
     }
@@ -94,6 +95,7 @@ impl Running {
     }
 
     /// The pools' accounting as a table, at most about a second old.
+    #[must_use]
     pub fn accounting_table(&self) -> String {
         accounting_table(self.name, &self.snapshots.to_vec())
     }

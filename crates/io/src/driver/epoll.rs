@@ -51,6 +51,7 @@ use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -100,6 +101,15 @@ pub struct EpollDriver {
     /// rounded up to whole milliseconds.
     waits_in_whole_ms: bool,
     counters: DriverCounters,
+}
+
+impl fmt::Debug for EpollDriver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EpollDriver")
+            .field("sockets", &self.sockets.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl EpollDriver {

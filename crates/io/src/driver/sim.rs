@@ -68,6 +68,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::waker::{WakeReceiver, Waker};
 use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::io::Errno;
+use std::fmt;
 use std::net::IpAddr;
 
 /// Ticks that a closed socket's slot stays taken at most.
@@ -88,6 +89,15 @@ pub struct SimDriver {
     /// Bytes between a connection and a buffer.
     scratch: Vec<u8>,
     counters: DriverCounters,
+}
+
+impl fmt::Debug for SimDriver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SimDriver")
+            .field("now_ns", &self.now_ns)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Network {

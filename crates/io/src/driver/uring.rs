@@ -65,6 +65,7 @@ use millpond_mempool::{Buffer, PoolMode, PoolStats, Slab};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::thread;
@@ -111,6 +112,15 @@ pub struct UringDriver {
     busy_poll: BusyPoll,
     now_ns: u64,
     counters: DriverCounters,
+}
+
+impl fmt::Debug for UringDriver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("UringDriver")
+            .field("features", &self.features)
+            .finish_non_exhaustive()
+    }
 }
 
 impl UringDriver {

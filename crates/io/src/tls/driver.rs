@@ -17,6 +17,7 @@ use crate::proxy_protocol::{Ends, ProxyHeadCounters};
 use crate::waker::Waker;
 use millpond_mempool::{Buffer, PoolMode, PoolStats};
 use rustix::io::Errno;
+use std::fmt;
 use std::net::IpAddr;
 
 /// A driver whose accepted sockets, or connected ones, speak TLS below and plaintext above.
@@ -41,6 +42,15 @@ pub struct Tls<D> {
     layer: Layer,
     /// Nobody speaks TLS: it is there for what comes before.
     is_clear: bool,
+}
+
+impl<D> fmt::Debug for Tls<D> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tls")
+            .field("is_clear", &self.is_clear)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<D: Driver> Tls<D> {

@@ -55,7 +55,7 @@ impl Plan {
             .iter()
             .zip(&self.warm_up_requests)
             .filter(|(_, requests)| **requests > 0)
-            .map(|(operation, requests)| format!("{requests} {operation}"))
+            .map(|(operation, requests)| format!("{requests} {}", plural(operation)))
             .collect();
         let why = if self.warm_up_is_cut {
             "less than it took until all were steady, to keep the time budget"
@@ -72,8 +72,9 @@ impl Plan {
             let separator = if index == 0 { "" } else { "," };
             let requests = self.requests.get(index).copied().unwrap_or(0);
             let rate = self.rate_per_s.get(index).copied().unwrap_or(0.0);
-            let _ = write!(work, "{separator} {requests} {operation}");
-            let _ = write!(rates, "{separator} {operation} at {}", format_rate(rate));
+            let name = plural(operation);
+            let _ = write!(work, "{separator} {requests} {name}");
+            let _ = write!(rates, "{separator} {name} at {}", format_rate(rate));
         }
         let mut lines = vec![work, rates];
         lines.extend(self.describe_warm_up(operations));
@@ -109,5 +110,13 @@ impl Plan {
             );
         }
         lines
+    }
+}
+
+/// What many of an operation are called: methods have no plural.
+fn plural(operation: &str) -> &str {
+    match operation {
+        "request" => "requests",
+        method => method,
     }
 }

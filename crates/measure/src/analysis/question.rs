@@ -21,6 +21,8 @@ pub(super) struct Question {
     pub(super) quantities: &'static [Quantity],
     /// Evidence that noise does not touch, for when the answer is not to be trusted.
     substitutes: &'static [Quantity],
+    /// Why none of the quantities may be there.
+    absence: &'static str,
 }
 
 pub(super) const THROUGHPUT: Question = Question {
@@ -28,18 +30,21 @@ pub(super) const THROUGHPUT: Question = Question {
     achievement: "gives the most",
     quantities: &[Quantity::Throughput],
     substitutes: &[Quantity::Cycles, Quantity::Instructions, Quantity::CpuTime],
+    absence: "",
 };
 pub(super) const LATENCY: Question = Question {
     title: "Latency",
     achievement: "gives the lowest p99",
     quantities: &[Quantity::ResponseP99, Quantity::ResponseP50],
     substitutes: &[],
+    absence: " (a run had too few requests for a median, or its load told of none)",
 };
 pub(super) const MEMORY: Question = Question {
     title: "Memory",
     achievement: "needs the least",
     quantities: &[Quantity::RssAfterWork, Quantity::PeakRss],
     substitutes: &[],
+    absence: "",
 };
 
 pub(super) fn answer_all(field: &Field<'_>) -> Verdicts {
@@ -72,7 +77,7 @@ fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
     let measures = measures_of(field, question.quantities);
     if measures.is_empty() {
         return QuestionVerdict {
-            sentence: format!("{title}: not measured."),
+            sentence: format!("{title}: not measured{}.", question.absence),
             ..QuestionVerdict::default()
         };
     }

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use rustix::io::Errno;
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -189,6 +189,12 @@ pub struct Network {
     state: Rc<RefCell<State>>,
     /// Apart from the state: scripts own peers, and peers own a part of the state.
     scripts: Rc<RefCell<Vec<Scripted>>>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Network").finish_non_exhaustive()
+    }
 }
 
 impl Network {
@@ -376,6 +382,15 @@ pub(super) fn refusal(address: &Address) -> Errno {
 pub struct SimPeer {
     state: Rc<RefCell<State>>,
     end: EndId,
+}
+
+impl fmt::Debug for SimPeer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SimPeer")
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SimPeer {
