@@ -80,7 +80,7 @@ fn shown(judged: &[&Comparison]) -> String {
     let range = if least == most {
         least
     } else {
-        format!("{least} to {most}, depending on the candidate")
+        format!("{least} to {most} (depending on the candidate)")
     };
     format!("{rounds} {word} find differences of {range} with a chance of 80 %")
 }
