@@ -7,8 +7,10 @@ mod baseline;
 mod bench;
 mod compare;
 mod compatible;
+mod config;
 mod connections;
 mod cookies;
+mod doctor;
 #[cfg(feature = "entity")]
 mod entity;
 mod expectations;
@@ -36,9 +38,11 @@ mod url_list;
 
 use crate::output::{Exit, Failure};
 use clap::{Parser, Subcommand};
+pub(crate) use config::Refusal;
 use millpond_mempool::PoolMode;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -51,9 +55,11 @@ use std::sync::atomic::AtomicBool;
     after_help = "Examples:
   millpond compare
   millpond allocators
+  millpond doctor
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond serve entity --data ./data
   millpond proxy --upstream 127.0.0.1:8081
+  millpond config example entity > millpond.toml
   millpond profile --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond load -c 64 -d 30s http://127.0.0.1:8080/plaintext
   millpond bench pools
@@ -73,6 +79,8 @@ enum Command {
     Allocators(allocators::AllocatorsFlags),
     Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
+    Config(config::ConfigFlags),
+    Doctor(doctor::DoctorFlags),
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
     Load(merge::LoadJob),
@@ -83,12 +91,21 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads a command line, and the configuration file if it names one.
+    pub(crate) fn read(words: Vec<OsString>) -> Result<Self, Refusal> {
+        config::CommandLine::of(words)
+            .map_err(Refusal::File)?
+            .read()
+    }
+
     /// Does what the command line says.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.command {
             Command::Allocators(flags) => flags.run(),
             Command::Bench(flags) => flags.run(),
             Command::Compare(flags) => flags.run(),
+            Command::Config(flags) => flags.run(),
+            Command::Doctor(flags) => flags.run(),
             #[cfg(feature = "entity")]
             Command::Entity(flags) => flags.run(),
             Command::Load(flags) => flags.run(),

@@ -7,7 +7,7 @@
 mod flags;
 mod output;
 
-use clap::Parser;
+use flags::Refusal;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -21,11 +21,12 @@ fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "bench-child") {
         return millpond_bench::child::main(words.into_iter().skip(2));
     }
-    match flags::Cli::try_parse_from(words) {
+    match flags::Cli::read(words) {
         Ok(cli) => cli
             .run()
             .unwrap_or_else(|failure| output::report(&failure))
             .into(),
-        Err(error) => output::report_usage(&error).into(),
+        Err(Refusal::Words(error)) => output::report_usage(&error).into(),
+        Err(Refusal::File(failure)) => output::report(&failure).into(),
     }
 }

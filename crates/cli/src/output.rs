@@ -186,6 +186,24 @@ pub(crate) fn colour() -> bool {
     io::stdout().is_terminal() && !refused && !is_dumb()
 }
 
+/// Breaks a sentence at blanks, into lines of `columns` at most where its words allow.
+pub(crate) fn in_lines(sentence: &str, columns: usize) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in sentence.split(' ') {
+        let needed = word.chars().count() + usize::from(width > 0);
+        if width > 0 && width + needed > columns {
+            text.push('\n');
+            width = 0;
+        } else if width > 0 {
+            text.push(' ');
+        }
+        text.push_str(word);
+        width += needed;
+    }
+    text
+}
+
 /// Columns of the terminal; a result that goes elsewhere gets what reports are made for.
 pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0))

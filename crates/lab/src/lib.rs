@@ -23,6 +23,7 @@
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
 //! profile          apart from all that: where a server's time and memory go, under load; for a
 //!                  comparison, after its rounds
+//! doctor           apart too: what this machine allows, and how to allow the rest
 //! ```
 //!
 //! Invariants: a target is a process and never linked in, so each allocator stands alone; no target
@@ -71,6 +72,7 @@ mod journal;
 mod outcome;
 mod compare;
 pub mod profile;
+pub mod doctor;
 pub mod event;
 pub mod error;
 

@@ -49,7 +49,7 @@ fn list(entries: &[CatalogueEntry]) -> String {
     }
     line(format_args!(
         "\nAny other: --allocators NAME=/path/to/library.so\n{}\n",
-        in_lines(&format!("{NOT_TO_BE_HAD}."))
+        output::in_lines(&format!("{NOT_TO_BE_HAD}."), WIDTH)
     ));
     line(format_args!(
         "Settings, as in --allocators jemalloc:narenas=2,dirty_decay_ms=0; often used:"
@@ -63,9 +63,10 @@ fn list(entries: &[CatalogueEntry]) -> String {
     }
     line(format_args!(
         "{}",
-        in_lines(
+        output::in_lines(
             "Each allocator is asked before a comparison whether it takes a setting; what it would \
-             pass over is refused."
+             pass over is refused.",
+            WIDTH
         )
     ));
     text
@@ -73,24 +74,6 @@ fn list(entries: &[CatalogueEntry]) -> String {
 
 /// The list is for a terminal of any width, and read in logs too.
 const WIDTH: usize = 80;
-
-/// Breaks at blanks.
-fn in_lines(sentence: &str) -> String {
-    let mut text = String::new();
-    let mut width = 0;
-    for word in sentence.split(' ') {
-        let needed = word.chars().count() + usize::from(width > 0);
-        if width > 0 && width + needed > WIDTH {
-            text.push('\n');
-            width = 0;
-        } else if width > 0 {
-            text.push(' ');
-        }
-        text.push_str(word);
-        width += needed;
-    }
-    text
-}
 
 #[cfg(test)]
 mod tests {

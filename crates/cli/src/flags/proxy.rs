@@ -38,7 +38,8 @@ const BALANCE: &str =
   millpond proxy --upstream https://app.internal --upstream-ca ca.pem --listen 0.0.0.0:8080
   millpond proxy --config proxy.toml     SIGHUP reads the file again; no request fails
 
-The file has the same settings:
+The file has the same settings, and those of the server under the names of its flags:
+  listen = \"0.0.0.0:8080\"
   balance = \"two-choices\"
   [health]
   path = \"/health\"
@@ -54,7 +55,8 @@ proxy-protocol.")]
 pub(crate) struct ProxyFlags {
     #[command(flatten)]
     common: CommonFlags,
-    /// Read the upstreams and all that concerns them from this file (TOML)
+    /// Read the upstreams and all that concerns them from this file (TOML), and settings of the server
+    /// that are not given here
     #[arg(
         long,
         value_name = "FILE",
@@ -212,6 +214,18 @@ impl ProxyFlags {
         })
         .map_err(Failure::failed)?;
         self.common.finish(&report)
+    }
+
+    /// All that can be checked without listening or connecting; what is no flag, in words.
+    pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
+        let shards = self.common.config("proxy")?.shards;
+        let settings = self.settings()?;
+        let config = settings.config(shards).map_err(Failure::usage)?;
+        let upstreams = config.upstreams.iter();
+        let upstreams = upstreams.map(|it| format!("upstream {}, weight {}", it.name, it.weight));
+        Ok(std::iter::once(format!("balance {}", config.balance))
+            .chain(upstreams)
+            .collect())
     }
 
     /// What the flags, or the file, say.

@@ -5,6 +5,7 @@ mod entity;
 #[cfg(not(feature = "entity"))]
 mod without_entity;
 
+use super::config::ConfigFlag;
 use super::limits::LimitFlags;
 use super::logs::LogFlags;
 use super::tls::TlsFlags;
@@ -33,6 +34,7 @@ use without_entity::EntityFlags;
   millpond serve entity --data ./data --listen 127.0.0.1:8080
   millpond serve files ./public
   millpond serve files ./public --tls-cert cert.pem --tls-key key.pem
+  millpond serve --config millpond.toml     the file says which: millpond config --help
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 pub(crate) struct ServeFlags {
     #[command(subcommand)]
@@ -54,6 +56,8 @@ enum ServerFlags {
 struct PlaintextFlags {
     #[command(flatten)]
     common: CommonFlags,
+    #[command(flatten)]
+    config: ConfigFlag,
 }
 
 /// Serve the files of a directory: GET and HEAD, ranges, ETag and Last-Modified with 304
@@ -81,6 +85,8 @@ struct FilesFlags {
     /// Follow no symbolic link; otherwise those that stay inside the directory are followed
     #[arg(long)]
     no_links: bool,
+    #[command(flatten)]
+    config: ConfigFlag,
 }
 
 /// What every server takes.
@@ -147,10 +153,28 @@ impl ServeFlags {
             ServerFlags::Files(flags) => flags.run(),
         }
     }
+
+    /// All that can be checked without listening or touching data.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match &self.server {
+            ServerFlags::Plaintext(flags) => flags.common.config("plaintext").map(drop),
+            ServerFlags::Entity(flags) => flags.check(),
+            ServerFlags::Files(flags) => flags.site().map(drop),
+        }
+    }
+}
+
+/// Whether every server, the proxy too, has a flag of this name.
+pub(super) fn is_server_flag(name: &str) -> bool {
+    let common = CommonFlags::augment_args(clap::Command::new("server"));
+    common
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some(name))
 }
 
 impl PlaintextFlags {
     fn run(self) -> Result<Exit, Failure> {
+        self.config.announce();
         let config = self.common.config("plaintext")?;
         let make = |_| Ok::<_, Infallible>(Plaintext);
         let announce = |address: &Address| announce(address, config.driver);
@@ -160,15 +184,22 @@ impl PlaintextFlags {
 }
 
 impl FilesFlags {
-    fn run(self) -> Result<Exit, Failure> {
+    fn site(&self) -> Result<(ServeConfig, Site), Failure> {
         let config = self.common.config("files")?;
         let files = FilesConfig {
             follow_links: !self.no_links,
             cache_bytes: usize::try_from(self.cache).unwrap_or(usize::MAX) / config.shards,
-            cache_control: self.cache_control,
-            ..FilesConfig::new(self.directory)
+            cache_control: self.cache_control.clone(),
+            ..FilesConfig::new(self.directory.clone())
         };
-        let site = Arc::new(Site::open(&files, config.shards).map_err(Failure::failed)?);
+        let site = Site::open(&files, config.shards).map_err(Failure::failed)?;
+        Ok((config, site))
+    }
+
+    fn run(self) -> Result<Exit, Failure> {
+        self.config.announce();
+        let (config, site) = self.site()?;
+        let site = Arc::new(site);
         let make = |start| Files::new(&site, &start);
         let report = millpond_http::serve(&config, make, |address| {
             announce(address, config.driver);
@@ -176,7 +207,7 @@ impl FilesFlags {
                 true => "links inside it are followed",
                 false => "links are not followed",
             };
-            let directory = files.directory.display();
+            let directory = self.directory.display();
             output::note(format!("the files are those of {directory}; {links}"));
         })
         .map_err(Failure::failed)?;

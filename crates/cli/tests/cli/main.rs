@@ -8,6 +8,8 @@
 mod support;
 mod tls;
 mod usage;
+mod doctor;
+mod config;
 mod serve;
 mod entity;
 mod hand_over;

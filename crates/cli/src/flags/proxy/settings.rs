@@ -1,10 +1,13 @@
 //! What a proxy is told about its upstreams, as flags or as a file say it.
 //!
 //! Both become [`Settings`], so that neither can say more than the other. A file is TOML; what is wrong
-//! in it is named with its line and key, and with what is allowed.
+//! in it is named with its line and key, and with what is allowed. Keys of it that are flags of every
+//! server are passed over here: `config` has made words of the command line of them.
 
 use super::upstream_name::{UpstreamName, check_weight};
+use crate::flags::config::SERVER_KEY;
 use crate::flags::parse_duration_ns;
+use crate::flags::serve::is_server_flag;
 use millpond_http::client::Timeouts;
 use millpond_http::proxy::{
     Balance, EjectionPolicy, ForwardedFields, HostPolicy, ProbePolicy, ProxyConfig, TrustedPeers,
@@ -17,6 +20,8 @@ use serde::de::{Deserializer, Error};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use toml::Spanned;
+use toml::de::DeTable;
 
 /// A time as text: `5s`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -187,7 +192,7 @@ impl Settings {
 
     /// Reads the text of a file; an error begins with the line and the key.
     fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| {
+        Self::of_own_keys(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start).min(text.len());
             let line_number = text[..at].matches('\n').count() + 1;
             let line = text.lines().nth(line_number - 1).unwrap_or("");
@@ -198,6 +203,20 @@ impl Settings {
                 key => format!("{line_number}: {key}: {message}"),
             }
         })
+    }
+
+    fn of_own_keys(text: &str) -> Result<Self, toml::de::Error> {
+        let root = DeTable::parse(text)?;
+        let span = root.span();
+        let table: DeTable<'_> = root
+            .into_inner()
+            .into_iter()
+            .filter(|(key, _)| {
+                let key: &str = key.get_ref();
+                key != SERVER_KEY && !is_server_flag(key)
+            })
+            .collect();
+        Self::deserialize(toml::de::Deserializer::from(Spanned::new(span, table)))
     }
 
     /// Whether an upstream speaks TLS.

@@ -3,6 +3,7 @@
 mod cluster;
 
 use super::{CommonFlags, announce};
+use crate::flags::config::ConfigFlag;
 use crate::flags::parse_bytes;
 use crate::output::{self, Exit, Failure};
 use clap::{Args, ValueEnum};
@@ -115,6 +116,8 @@ pub(super) struct EntityFlags {
     /// the most there]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_value: Option<u64>,
+    #[command(flatten)]
+    config: ConfigFlag,
 }
 
 /// The library's `Compression`, as it is written.
@@ -172,7 +175,14 @@ impl EntityFlags {
         config
     }
 
+    /// All that can be checked without touching the data.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.common.config("entity")?;
+        self.access().map(drop)
+    }
+
     pub(super) fn run(self) -> Result<Exit, Failure> {
+        self.config.announce();
         let config = self.common.config("entity")?;
         let mut entity = self.entity_config();
         entity.access = self.access()?;

@@ -12,11 +12,19 @@ pub(super) struct EntityFlags {
 }
 
 impl EntityFlags {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let asked = self.words.join(" ");
         Err(Failure::usage(format!(
             "`serve entity {asked}` is not in this build: it was made with --no-default-features; \
              build it with --features entity"
         )))
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every command is run by its flags"
+    )]
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        self.check().map(|()| Exit::Success)
     }
 }

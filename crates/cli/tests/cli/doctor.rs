@@ -1,0 +1,61 @@
+//! `millpond doctor`: the page, its record, and the exit status.
+
+use crate::support::{millpond, run};
+
+/// Goal: where servers and comparisons run (tests do) nothing essential is missing; the page fits a
+/// terminal, and the record says the same.
+#[test]
+fn this_machine_is_fit() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("doctor.json").display().to_string();
+    let finished = run(&mut millpond(&["doctor", "--json", &file]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    for part in [
+        "Serving",
+        "Measuring",
+        "Comparing",
+        "io_uring",
+        "open files",
+        "Everything essential",
+    ] {
+        assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+    }
+    let widest = finished
+        .stdout
+        .lines()
+        .map(|line| line.chars().count())
+        .max();
+    assert!(widest <= Some(80), "{finished:?}");
+    let record: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(record["essential_missing"], false);
+    let findings = record["findings"].as_array().unwrap();
+    for finding in findings {
+        let name = finding["name"].as_str().unwrap();
+        assert!(finished.stdout.contains(name), "{name}: {finished:?}");
+    }
+}
+
+/// Goal: a process that may open next to nothing is told what to raise, with status 1; and so is one
+/// whose shared objects have no place.
+#[test]
+fn what_is_missing_is_status_one() {
+    for (script, parts) in [
+        (
+            "ulimit -n 40; exec \"$0\" doctor",
+            ["MISSING open files", "ulimit -n 16500"],
+        ),
+        (
+            "TMPDIR=/nowhere exec \"$0\" doctor",
+            ["MISSING temporary files", "TMPDIR=/var/tmp"],
+        ),
+    ] {
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", script, env!("CARGO_BIN_EXE_millpond")]);
+        let finished = run(shell);
+        assert_eq!(finished.code(), 1, "{finished:?}");
+        for part in parts {
+            assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+        }
+    }
+}
