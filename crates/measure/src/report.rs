@@ -15,6 +15,7 @@ pub mod ab_requests;
 pub mod requests;
 pub mod hlog;
 pub mod curve;
+pub mod junit;
 
 use crate::statistics::{Comparison, Verdict};
 

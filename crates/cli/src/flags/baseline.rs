@@ -1,9 +1,10 @@
 //! `--baseline`: did a candidate get worse since an earlier record?
 
-use crate::output::{Exit, Failure};
+use crate::output::{Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_measure::record::ComparisonRecord;
 use millpond_measure::regression::{self, RegressionRule};
+use millpond_measure::report::junit::Suite;
 use std::path::{Path, PathBuf};
 
 // No doc comment: clap would show it as what the command does.
@@ -20,6 +21,9 @@ pub(super) struct BaselineFlags {
     /// drift for a change
     #[arg(long, requires = "baseline")]
     baseline_values: bool,
+    /// Write what became of each candidate to FILE as JUnit XML, as build servers show tests
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, requires = "baseline")]
+    junit: Option<JsonFile>,
 }
 
 impl BaselineFlags {
@@ -31,6 +35,16 @@ impl BaselineFlags {
     pub(super) const fn rule(&self) -> RegressionRule {
         RegressionRule {
             by_value: self.baseline_values,
+        }
+    }
+
+    /// Writes the answer for a build server, if one was asked for.
+    pub(super) fn write_junit(&self, record: &ComparisonRecord) -> Result<(), Failure> {
+        match (&self.junit, &record.regression) {
+            (Some(file), Some(found)) => {
+                file.write(&Suite::of_regression(found, record.duration_ns).render())
+            }
+            _ => Ok(()),
         }
     }
 

@@ -154,6 +154,7 @@ impl CompareFlags {
         if let Some(file) = &self.json {
             file.write(&outcome.record.to_json().map_err(Failure::failed)?)?;
         }
+        self.baseline.write_junit(&outcome.record)?;
         Ok(exit_of(&outcome))
     }
 

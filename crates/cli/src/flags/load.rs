@@ -7,6 +7,7 @@ use super::connections::ConnectionFlags;
 use super::cookies::CookieFlags;
 use super::expectations::ExpectFlags;
 use super::find_max::{FindMaxFlags, Wishes};
+use super::junit;
 use super::printing::PrintFlags;
 use super::requests::RequestFlags;
 use super::results::{Results, ScriptWatcher};
@@ -15,7 +16,7 @@ use super::watcher::WatchFlags;
 use super::{
     POOLS_VALUE, interrupt_flag, parse_busy_poll_ns, parse_count, parse_duration_ns, parse_pools,
 };
-use crate::output::{self, Exit, Failure};
+use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
@@ -44,6 +45,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
   millpond load http://127.0.0.1:8080/plaintext
   millpond load -t 2 -c 64 -d 30s --latency http://127.0.0.1:8080/plaintext
   millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
+  millpond load -R 5k -c 64 -d 1m --slo 'p99<5ms,errors<0.1%' --junit junit.xml http://127.0.0.1:8080/
   millpond load --find-max 'p99<5ms,errors<0.1%' -c 64 http://127.0.0.1:8080/plaintext
   millpond load -R 1k..20k -c 64 -d 1m --arrivals poisson http://127.0.0.1:8080/plaintext
   millpond load -s post.lua -t 2 -c 64 http://127.0.0.1:8080/ -- words for the script
@@ -92,6 +94,10 @@ pub(crate) struct LoadFlags {
     /// rate>1k; several with commas. Requests that were given up count with their age
     #[arg(long, value_name = "OBJECTIVES")]
     slo: Option<Slo>,
+    /// Write what became of the run and of each objective to FILE as JUnit XML, as build servers show
+    /// tests
+    #[arg(long, value_name = "FILE", value_parser = JsonFile::parse, conflicts_with = "find_max")]
+    junit: Option<JsonFile>,
     #[command(flatten)]
     asked: RequestFlags,
     #[command(flatten)]
@@ -250,6 +256,9 @@ impl LoadFlags {
             } = outcome;
             // Not among the results: those may be a table for another program.
             output::note(format!("{objective}: {measured}, {word}"));
+        }
+        if let Some(file) = &self.junit {
+            file.write(&junit::suite(&record, &outcomes).render())?;
         }
         let exit = exit_of(&record, outcomes.iter().all(|outcome| outcome.is_met));
         Ok(match exit {

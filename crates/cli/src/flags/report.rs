@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
   millpond report millpond-report/results.json
   millpond report results.json --out /tmp/report.html
   millpond report report.html --json results.json
-  millpond report results.json --baseline earlier.json")]
+  millpond report results.json --baseline earlier.json --junit junit.xml")]
 pub(crate) struct ReportFlags {
     /// results.json of a comparison, or its report.html
     #[arg(value_name = "FILE")]
@@ -46,6 +46,7 @@ impl ReportFlags {
         if let Some(file) = &self.json {
             file.write(&record.to_json().map_err(Failure::failed)?)?;
         }
+        self.baseline.write_junit(&record)?;
         let options = TerminalOptions {
             colour: output::colour(),
             width: output::width(),
