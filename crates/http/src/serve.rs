@@ -21,7 +21,8 @@ pub use shards::{Running, serve_with};
 pub use tls::{TLS_HANDSHAKE_BYTES_MAX, load_tls};
 
 use crate::service::{Service, ShardStart};
-use millpond_io::Address;
+use millpond_io::{Address, ServiceState};
+use shards::ControlEvent;
 use signals::SignalWatch;
 use std::error::Error;
 
@@ -39,12 +40,21 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     // Before anything else: a signal that comes early must not kill a half-started server.
-    let rereads = config.tls.is_some() || config.access_log.is_some() || config.reread.is_some();
+    let has_files = config.tls.is_some() || config.access_log.is_some() || config.reread.is_some();
+    // A service manager sends SIGHUP to whatever it is told to reload; there is no terminal to end with.
+    let rereads = has_files || config.service_manager.is_some();
     let signals = SignalWatch::install(rereads).map_err(ServeError::Signals)?;
     shards::run(config, make, |running, notices| {
         let forwarder = signals.forward_to(notices.sender())?;
         on_ready(running.local_address());
-        shards::wait_for_end(running, notices);
+        let status = format!("listening on {}", running.local_address());
+        let ready = ServiceState::Ready { status: &status };
+        config.tell(ready);
+        shards::wait_for_end(running, notices, |event| match event {
+            ControlEvent::RereadBegins => config.tell(ServiceState::Reloading),
+            ControlEvent::RereadEnds => config.tell(ready),
+            ControlEvent::StopBegins => config.tell(ServiceState::Stopping),
+        });
         forwarder.stop();
         Ok(())
     })

@@ -50,6 +50,30 @@ pub enum IoError {
         /// The path given.
         address: Address,
     },
+    /// There is no socket for this process in the environment.
+    #[error(
+        "no socket was handed to this process: start it by a systemd socket unit, or say --listen ADDR:PORT"
+    )]
+    NothingHandedOver,
+    /// A descriptor that nothing can be accepted from.
+    #[error("descriptor {number} that was handed to this process cannot be served: {problem}")]
+    HandedOverUnusable {
+        /// Which.
+        number: i32,
+        /// Why.
+        problem: String,
+    },
+    /// Some of them would never be served.
+    #[error(
+        "{sockets} sockets were handed to this process, and it has {shards} shards: each shard takes \
+         connections from one; use more shards or fewer sockets"
+    )]
+    TooManyHandedOver {
+        /// Sockets there are.
+        sockets: usize,
+        /// Shards there are.
+        shards: usize,
+    },
     /// Listening failed in a way not named above.
     #[error("cannot listen on {address}: {error}")]
     Listen {

@@ -125,6 +125,16 @@ impl Listener {
         Ok(group)
     }
 
+    /// A socket that listens already: whoever opened it keeps its path and its port.
+    pub(crate) fn handed_over(fd: OwnedFd, address: Address) -> Self {
+        Self {
+            fd,
+            address,
+            path: None,
+            _share: None,
+        }
+    }
+
     /// Where it listens, with the port the kernel picked.
     #[must_use]
     pub fn local_address(&self) -> &Address {

@@ -218,7 +218,7 @@ impl ProxyFlags {
 
     /// All that can be checked without listening or connecting; what is no flag, in words.
     pub(super) fn check(&self) -> Result<Vec<String>, Failure> {
-        let shards = self.common.config("proxy")?.shards;
+        let shards = self.common.check("proxy")?.shards;
         let settings = self.settings()?;
         let config = settings.config(shards).map_err(Failure::usage)?;
         let upstreams = config.upstreams.iter();

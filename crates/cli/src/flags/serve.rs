@@ -15,10 +15,11 @@ use clap::{Args, Subcommand};
 #[cfg(feature = "entity")]
 use entity::EntityFlags;
 use millpond_http::{DriverChoice, Files, FilesConfig, Plaintext, ServeConfig, ServeReport, Site};
-use millpond_io::Address;
+use millpond_io::{Address, HandedOver, IoError, ServiceManager};
 use millpond_mempool::PoolMode;
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 #[cfg(not(feature = "entity"))]
 use without_entity::EntityFlags;
@@ -92,9 +93,10 @@ struct FilesFlags {
 /// What every server takes.
 #[derive(Args, Debug)]
 pub(super) struct CommonFlags {
-    /// Where to listen; port 0 takes a free one, which is printed
+    /// Where to listen; port 0 takes a free one, which is printed; systemd: the sockets that a systemd
+    /// socket unit hands over
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    listen: Address,
+    listen: Listen,
     /// Share the address with other processes of this user that do so too: start the new server with
     /// the same --listen, then stop the old one with SIGTERM; no request fails
     #[arg(long)]
@@ -135,6 +137,28 @@ pub(super) struct CommonFlags {
     tls: TlsFlags,
 }
 
+/// Where connections come from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Listen {
+    At(Address),
+    /// From sockets that whoever started this process has opened.
+    HandedOver,
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "systemd" => Ok(Self::HandedOver),
+            address => {
+                let address = address.parse().map_err(|error: IoError| error.to_string());
+                address.map(Self::At)
+            }
+        }
+    }
+}
+
 /// More threads than any machine has CPUs is a slip of the finger.
 const SHARDS_MAX: u64 = 1024;
 
@@ -157,9 +181,12 @@ impl ServeFlags {
     /// All that can be checked without listening or touching data.
     pub(super) fn check(&self) -> Result<(), Failure> {
         match &self.server {
-            ServerFlags::Plaintext(flags) => flags.common.config("plaintext").map(drop),
+            ServerFlags::Plaintext(flags) => flags.common.check("plaintext").map(drop),
             ServerFlags::Entity(flags) => flags.check(),
-            ServerFlags::Files(flags) => flags.site().map(drop),
+            ServerFlags::Files(flags) => {
+                let config = flags.common.check("files")?;
+                flags.site(&config).map(drop)
+            }
         }
     }
 }
@@ -184,22 +211,20 @@ impl PlaintextFlags {
 }
 
 impl FilesFlags {
-    fn site(&self) -> Result<(ServeConfig, Site), Failure> {
-        let config = self.common.config("files")?;
+    fn site(&self, config: &ServeConfig) -> Result<Site, Failure> {
         let files = FilesConfig {
             follow_links: !self.no_links,
             cache_bytes: usize::try_from(self.cache).unwrap_or(usize::MAX) / config.shards,
             cache_control: self.cache_control.clone(),
             ..FilesConfig::new(self.directory.clone())
         };
-        let site = Site::open(&files, config.shards).map_err(Failure::failed)?;
-        Ok((config, site))
+        Site::open(&files, config.shards).map_err(Failure::failed)
     }
 
     fn run(self) -> Result<Exit, Failure> {
         self.config.announce();
-        let (config, site) = self.site()?;
-        let site = Arc::new(site);
+        let config = self.common.config("files")?;
+        let site = Arc::new(self.site(&config)?);
         let make = |start| Files::new(&site, &start);
         let report = millpond_http::serve(&config, make, |address| {
             announce(address, config.driver);
@@ -226,8 +251,37 @@ pub(super) fn announce(address: &Address, driver: DriverChoice) {
 }
 
 impl CommonFlags {
+    /// What a server that starts now is told.
     pub(super) fn config(&self, name: &'static str) -> Result<ServeConfig, Failure> {
+        let config = self.check(name)?;
+        let handed_over = match &self.listen {
+            Listen::At(_) => None,
+            Listen::HandedOver => Some(HandedOver::take().map_err(Failure::failed)?),
+        };
+        Ok(ServeConfig {
+            listen: match &handed_over {
+                Some(sockets) => sockets.address().clone(),
+                None => config.listen.clone(),
+            },
+            handed_over,
+            service_manager: ServiceManager::from_environment().map_err(Failure::failed)?,
+            ..config
+        })
+    }
+
+    /// The same for one that does not start: sockets that somebody hands over are not there yet.
+    pub(super) fn check(&self, name: &'static str) -> Result<ServeConfig, Failure> {
         self.logs.configure();
+        let listen = match &self.listen {
+            Listen::At(address) => address.clone(),
+            Listen::HandedOver if self.reuse_port => {
+                return Err(Failure::usage(
+                    "--reuse-port is for an address that this process takes by itself: with --listen \
+                     systemd a new server gets the sockets of the old one anyway",
+                ));
+            }
+            Listen::HandedOver => Address::Inet(([127, 0, 0, 1], 0).into()),
+        };
         let shards = match self.shards {
             Some(shards) => shards,
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
@@ -248,7 +302,7 @@ impl CommonFlags {
             reuse_port: self.reuse_port,
             proxy_protocol: self.proxy_protocol,
             access_log: self.logs.access_log(),
-            ..ServeConfig::new(name, self.listen.clone())
+            ..ServeConfig::new(name, listen)
         })
     }
 
@@ -342,6 +396,7 @@ mod tests {
     fn wrong_values_are_named() {
         for (line, part) in [
             ("plaintext --listen 8080", "--listen"),
+            ("plaintext --listen upstart", "127.0.0.1:8080"),
             ("plaintext --shards 0", "at least 1"),
             ("plaintext --shards 5000", "at most 1024"),
             ("plaintext --driver kqueue", "auto, uring or epoll"),

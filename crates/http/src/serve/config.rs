@@ -3,7 +3,10 @@
 use crate::access_log::{AccessLogConfig, AccessLogTarget};
 use crate::limits::{Limits, LimitsError};
 use millpond_io::tls::TlsServer;
-use millpond_io::{Address, DriverChoice, DriverFeatures, IoError, ShardReport};
+use millpond_io::{
+    Address, DriverChoice, DriverFeatures, HandedOver, IoError, ServiceManager, ServiceState,
+    ShardReport,
+};
 use millpond_mempool::PoolMode;
 use std::error::Error;
 use std::fmt;
@@ -29,6 +32,10 @@ pub struct ServeConfig {
     /// How long a shard may look for events before it sleeps, while that pays; 0: never. See
     /// [`millpond_io::Driver::set_busy_poll`].
     pub busy_poll_ns: u64,
+    /// Sockets that listen already, in the place of `listen`, which then only says where.
+    pub handed_over: Option<HandedOver>,
+    /// Who is told when the server is ready, reads files again, and stops.
+    pub service_manager: Option<ServiceManager>,
     /// Share the address with another process of this user that does so too: a new server starts
     /// beside the old one and has the address for itself once that was asked to stop. Without it an
     /// address that is taken is refused.
@@ -83,6 +90,8 @@ impl ServeConfig {
             name,
             driver: DriverChoice::Auto,
             busy_poll_ns: 0,
+            handed_over: None,
+            service_manager: None,
             reuse_port: false,
             tls: None,
             proxy_protocol: false,
@@ -90,6 +99,13 @@ impl ServeConfig {
             speaks_tls_to_others: false,
             reread: None,
             build_labels: Vec::new(),
+        }
+    }
+
+    /// Tells the service manager, if there is one.
+    pub(super) fn tell(&self, state: ServiceState<'_>) {
+        if let Some(manager) = &self.service_manager {
+            manager.tell(state);
         }
     }
 

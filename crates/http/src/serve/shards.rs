@@ -35,6 +35,17 @@ pub(super) enum Notice {
     ShardEnded,
 }
 
+/// What the controlling thread is about to do, or has done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ControlEvent {
+    /// Before files are read again.
+    RereadBegins,
+    /// After that.
+    RereadEnds,
+    /// The first reason to stop.
+    StopBegins,
+}
+
 /// The controlling thread's queue.
 pub(super) struct Notices {
     sender: Sender<Notice>,
@@ -215,6 +226,9 @@ where
 
 /// The shards' listeners, and what it takes to leave their address to others.
 fn bind(config: &ServeConfig) -> Result<(Vec<Listener>, Option<PortShare>), IoError> {
+    if let Some(sockets) = &config.handed_over {
+        return Ok((sockets.listeners(config.shards)?, None));
+    }
     if config.reuse_port {
         let (listeners, share) = PortShare::bind(&config.listen, config.shards, BACKLOG)?;
         return Ok((listeners, Some(share)));
@@ -381,8 +395,8 @@ fn join_all(threads: Vec<ScopedJoinHandle<'_, ShardOutcome>>) -> Result<ServeRep
     first_error.map_or(Ok(report), Err)
 }
 
-/// Handles notices until every shard has ended.
-pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
+/// Handles notices until every shard has ended; `tell` hears of what others may want to know.
+pub(super) fn wait_for_end(running: &Running, notices: &Notices, tell: impl Fn(ControlEvent)) {
     let mut shards_left = running.stop_handles.len();
     let mut is_stopping = false;
     let mut watch = Watch::new(Arc::clone(&running.snapshots));
@@ -393,7 +407,11 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
             continue;
         };
         match notice {
-            Notice::Reread => running.reread(),
+            Notice::Reread => {
+                tell(ControlEvent::RereadBegins);
+                running.reread();
+                tell(ControlEvent::RereadEnds);
+            }
             Notice::PrintAccounting => log::write_table(&running.accounting_table()),
             Notice::Stop if is_stopping => {
                 log::write(LogLevel::Info, "stopping at once");
@@ -403,6 +421,7 @@ pub(super) fn wait_for_end(running: &Running, notices: &Notices) {
                 let sentence =
                     "stopping: what was asked is answered; a second signal ends it at once";
                 log::write(LogLevel::Info, sentence);
+                tell(ControlEvent::StopBegins);
                 running.request_stop();
             }
             Notice::ShardEnded => {

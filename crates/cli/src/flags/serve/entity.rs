@@ -177,7 +177,7 @@ impl EntityFlags {
 
     /// All that can be checked without touching the data.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.common.config("entity")?;
+        self.common.check("entity")?;
         self.access().map(drop)
     }
 
