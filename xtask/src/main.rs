@@ -25,6 +25,7 @@ mod fuzz;
 mod miri;
 mod sanitize;
 mod simulate;
+mod dist;
 
 use sanitize::Sanitizer;
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ Usage: cargo xtask check
        cargo xtask sanitize address|thread
        cargo xtask fuzz [HARNESS] [SECONDS]
        cargo xtask simulate [--seeds N] [--from SEED]
+       cargo xtask dist [--smoke]
 
 check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks;
             with a nightly toolchain installed, a moment of `miri` and `sanitize` too
@@ -89,6 +91,10 @@ fuzz        what libFuzzer invents, for a minute or so many seconds: sequences o
 
 Shards and servers:
 simulate    over a simulated network with seeded faults: so many seeds (2,000) from SEED (0) on
+
+For others to install:
+dist        a tarball and a Debian package (with cargo-deb) in target/release/dist, with manual pages, completions,
+            systemd units and configuration; unpacked and looked at. --smoke: of the development build
 ";
 
 fn main() -> ExitCode {
@@ -141,6 +147,8 @@ fn main() -> ExitCode {
         ["simulate", "--seeds", seeds] => simulate::run(seeds, "0"),
         ["simulate", "--seeds", seeds, "--from", from]
         | ["simulate", "--from", from, "--seeds", seeds] => simulate::run(seeds, from),
+        ["dist"] => dist::run(dist::Build::Release),
+        ["dist", "--smoke"] => dist::run(dist::Build::Smoke),
         ["fuzz", words @ ..] => fuzz_as_told(words),
         ["help" | "-h" | "--help"] => {
             print!("{USAGE}");

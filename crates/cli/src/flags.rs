@@ -15,11 +15,13 @@ mod doctor;
 mod entity;
 mod expectations;
 mod find_max;
+mod junit;
 mod limits;
 mod load;
 mod logs;
 mod merge;
 mod mixes;
+mod pages;
 mod printing;
 mod profile;
 mod proxy;
@@ -84,6 +86,7 @@ enum Command {
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
     Load(merge::LoadJob),
+    Pages(pages::PagesFlags),
     Profile(profile::ProfileFlags),
     Proxy(Box<proxy::ProxyFlags>),
     Report(report::ReportFlags),
@@ -109,6 +112,7 @@ impl Cli {
             #[cfg(feature = "entity")]
             Command::Entity(flags) => flags.run(),
             Command::Load(flags) => flags.run(),
+            Command::Pages(flags) => flags.run(),
             Command::Profile(flags) => flags.run(),
             Command::Proxy(flags) => flags.run(),
             Command::Report(flags) => flags.run(),

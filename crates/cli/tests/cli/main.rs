@@ -9,6 +9,8 @@ mod support;
 mod tls;
 mod usage;
 mod doctor;
+mod service;
+mod junit;
 mod config;
 mod serve;
 mod entity;
