@@ -62,7 +62,6 @@ pub(super) fn debian(package: &Path, output: &Path) -> Result<(), String> {
     let listing = output_of(Command::new("dpkg-deb").arg("-c").arg(package))?;
     for file in [
         "./usr/bin/millpond",
-        "./usr/share/man/man1/millpond.1.gz",
         "./lib/systemd/system/millpond.socket",
         "./etc/millpond/millpond.toml",
         "./usr/share/doc/millpond/copyright",

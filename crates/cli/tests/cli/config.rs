@@ -121,56 +121,59 @@ fn examples_pass_their_own_check() {
     }
 }
 
+/// A file, the words in front of its name, where the fault is, and what it says too.
+const FAULTS: &[(&str, &[&str], &str, &str)] = &[
+    (
+        "server = \"entity\"\n\nsync = \"maybe\"\n",
+        &["config", "check"],
+        ":3: sync: ",
+        "interval:MS",
+    ),
+    (
+        "server = \"entity\"\nsinc = \"off\"\n",
+        &["config", "check"],
+        ":2: sinc: ",
+        "no such flag",
+    ),
+    ("listen = \"x\"\n", &["config", "check"], " ", "server = "),
+    (
+        "shards = 0\n",
+        &["serve", "plaintext", "--config"],
+        ":1: shards: ",
+        "at least 1",
+    ),
+    (
+        "server = \"entity\"\n",
+        &["serve", "plaintext", "--config"],
+        ":1: server: ",
+        "serve entity",
+    ),
+    (
+        "shards = \n",
+        &["serve", "plaintext", "--config"],
+        ":1: shards: ",
+        "",
+    ),
+    (
+        "shards = 0\n",
+        &["proxy", "--config"],
+        ":1: shards: ",
+        "at least 1",
+    ),
+    (
+        "server = \"proxy\"\ntrys = 0\n",
+        &["config", "check"],
+        ":2: trys: ",
+        "retry-percent",
+    ),
+];
+
 /// Goal: what is wrong in a file ends with 2 and one line that begins with file, line and key, whoever
 /// reads it; nothing is started.
 #[test]
 fn faults_have_a_place() {
     let directory = tempfile::tempdir().unwrap();
-    for (text, words, at, part) in [
-        (
-            "server = \"entity\"\n\nsync = \"maybe\"\n",
-            &["config", "check"][..],
-            ":3: sync: ",
-            "interval:MS",
-        ),
-        (
-            "server = \"entity\"\nsinc = \"off\"\n",
-            &["config", "check"],
-            ":2: sinc: ",
-            "no such flag",
-        ),
-        ("listen = \"x\"\n", &["config", "check"], " ", "server = "),
-        (
-            "shards = 0\n",
-            &["serve", "plaintext", "--config"],
-            ":1: shards: ",
-            "at least 1",
-        ),
-        (
-            "server = \"entity\"\n",
-            &["serve", "plaintext", "--config"],
-            ":1: server: ",
-            "serve entity",
-        ),
-        (
-            "shards = \n",
-            &["serve", "plaintext", "--config"],
-            ":1: shards: ",
-            "",
-        ),
-        (
-            "shards = 0\n",
-            &["proxy", "--config"],
-            ":1: shards: ",
-            "at least 1",
-        ),
-        (
-            "server = \"proxy\"\ntrys = 0\n",
-            &["config", "check"],
-            ":2: trys: ",
-            "retry-percent",
-        ),
-    ] {
+    for (text, words, at, part) in FAULTS {
         let file = write(directory.path(), text);
         let finished = run(millpond(words).arg(&file));
         assert_eq!(finished.code(), 2, "{text}: {finished:?}");

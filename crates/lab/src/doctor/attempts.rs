@@ -19,6 +19,8 @@ pub struct Attempts {
     pub(super) loopback: Result<(), String>,
     /// Counting this process.
     pub(super) counters: Counters,
+    /// Counters are not forbidden to this user.
+    pub(super) is_root: bool,
     /// Making a directory for shared objects.
     pub(super) temporary: Result<(), String>,
     /// Making a control group for a target.
@@ -47,6 +49,7 @@ impl Attempts {
                 .map_err(|error| Error::from(error).to_string()),
             loopback: connect_to_itself().map_err(|error| error.to_string()),
             counters: Counters::find(),
+            is_root: rustix::process::geteuid().is_root(),
             temporary: PrivateDirectory::create()
                 .map(drop)
                 .map_err(|error| error.to_string()),
@@ -97,6 +100,7 @@ impl Attempts {
                 kernel_instructions: true,
                 lines: vec!["all is counted".to_owned()],
             },
+            is_root: true,
             temporary: Ok(()),
             control_group: Ok("a group".to_owned()),
             allocators: ["glibc", "mempool", "jemalloc", "tcmalloc"]

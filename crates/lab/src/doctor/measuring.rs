@@ -34,18 +34,20 @@ fn counters(machine: &Machine, attempts: &Attempts) -> Finding {
     if counters.instructions && counters.kernel_instructions {
         return ok(NAME, found);
     }
-    let paranoid = machine.number("proc/sys/kernel/perf_event_paranoid");
-    let finding = weak(NAME, found);
-    match paranoid {
-        Some(level @ 2..) => finding.remedy(format!(
-            "sysctl -w kernel.perf_event_paranoid=1 (it is {level}), or run as root"
-        )),
-        _ if counters.instructions => finding.remedy("run as root"),
-        _ => finding.remedy(
-            "a machine without a hypervisor, or one that shows its guests a PMU (KVM: -cpu host,pmu=on); \
-             in a container allow perf_event_open",
-        ),
-    }
+    let paranoid = machine
+        .number("proc/sys/kernel/perf_event_paranoid")
+        .unwrap_or_default();
+    // From 2 on the kernel's side is for root, from 3 on (as Debian has it) all of it.
+    let is_forbidden = !attempts.is_root && paranoid >= if counters.instructions { 2 } else { 3 };
+    let remedy = match is_forbidden {
+        true => {
+            format!("sysctl -w kernel.perf_event_paranoid=1 (it is {paranoid}), or run as root")
+        }
+        false => "a machine without a hypervisor, or one that shows its guests a PMU (KVM: -cpu \
+                  host,pmu=on); in a container allow perf_event_open"
+            .to_owned(),
+    };
+    weak(NAME, found).remedy(remedy)
 }
 
 fn exact_memory(machine: &Machine) -> Option<Finding> {
@@ -212,24 +214,29 @@ mod tests {
         }
     }
 
-    /// Goal: counters that are forbidden and counters that do not exist have different remedies.
+    /// Goal: counters that are forbidden and counters that do not exist have different remedies; who is
+    /// root is not told to become it.
     #[test]
     fn missing_counters_say_what_helps() {
         const FILE: &str = "proc/sys/kernel/perf_event_paranoid";
-        let mut attempts = Attempts::well();
-        attempts.counters.kernel_instructions = false;
-        let (_root, machine) = planted(&[(FILE, "2")]);
-        let finding = counters(&machine, &attempts);
-        assert!(
-            finding
-                .remedy
-                .unwrap()
-                .contains("perf_event_paranoid=1 (it is 2)")
-        );
-        attempts.counters.instructions = false;
-        let (_root, machine) = planted(&[(FILE, "1")]);
-        let finding = counters(&machine, &attempts);
-        assert!(finding.remedy.unwrap().contains("hypervisor"));
+        for (paranoid, instructions, is_root, part) in [
+            ("2", true, false, "perf_event_paranoid=1 (it is 2)"),
+            ("3", false, false, "perf_event_paranoid=1 (it is 3)"),
+            ("2", false, false, "hypervisor"),
+            ("3", false, true, "hypervisor"),
+            ("-1", true, true, "perf_event_open"),
+        ] {
+            let mut attempts = Attempts::well();
+            attempts.is_root = is_root;
+            attempts.counters.kernel_instructions = false;
+            attempts.counters.instructions = instructions;
+            let (_root, machine) = planted(&[(FILE, paranoid)]);
+            let finding = counters(&machine, &attempts);
+            assert!(
+                finding.remedy.as_ref().unwrap().contains(part),
+                "{finding:?}"
+            );
+        }
     }
 
     /// Goal: a kernel without exact counts and a single CPU are said; a machine with neither is not

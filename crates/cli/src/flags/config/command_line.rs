@@ -259,7 +259,7 @@ fn words_of(arg: &Arg, setting: &Setting) -> Result<Vec<OsString>, String> {
 /// What help shows in the place of the value.
 pub(super) fn value_name(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
-    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    let names: Vec<&str> = names.iter().map(clap::builder::Str::as_str).collect();
     names.join(" ")
 }
 
@@ -352,91 +352,94 @@ mod tests {
         }
     }
 
+    /// A file, the words that name it, how the fault begins, and what it says too.
+    const FAULTS: &[(&str, &str, &str, &str)] = &[
+        (
+            "\nlisen = \"x\"",
+            "serve plaintext",
+            "FILE:2: lisen: ",
+            "config example plaintext",
+        ),
+        (
+            "listen = \"nowhere\"",
+            "serve plaintext",
+            "FILE:1: listen: ",
+            "nowhere",
+        ),
+        (
+            "shards = 0",
+            "serve plaintext",
+            "FILE:1: shards: ",
+            "at least 1",
+        ),
+        (
+            "shards = true",
+            "serve plaintext",
+            "FILE:1: shards: ",
+            "a value (N)",
+        ),
+        (
+            "shards = [1]",
+            "serve plaintext",
+            "FILE:1: shards: ",
+            "no list",
+        ),
+        (
+            "no-pin = 1",
+            "serve plaintext",
+            "FILE:1: no-pin: ",
+            "true or false",
+        ),
+        (
+            "\ntls-cert = \"a\"",
+            "serve plaintext",
+            "words: ",
+            "--tls-key",
+        ),
+        (
+            "config = \"a\"",
+            "serve plaintext",
+            "FILE:1: config: ",
+            "no such flag",
+        ),
+        (
+            "[limits]\na = 1",
+            "serve plaintext",
+            "FILE:1: limits: ",
+            "no such flag",
+        ),
+        (
+            "server = \"files\"",
+            "serve plaintext",
+            "FILE:1: server: ",
+            "millpond serve files",
+        ),
+        (
+            "server = \"proxy\"",
+            "serve",
+            "FILE:1: server: ",
+            "millpond proxy",
+        ),
+        ("shards = 1", "serve", "FILE ", "server = "),
+        (
+            "shards = 1",
+            "serve plaintext --driver kqueue",
+            "words: ",
+            "kqueue",
+        ),
+    ];
+
     /// Goal: whatever is wrong with the file is named with its line and key, in one line; what is wrong
     /// with the words is clap's to say.
     #[test]
     fn faults_of_the_file_name_line_and_key() {
-        for (text, line, begin, part) in [
-            (
-                "\nlisen = \"x\"",
-                "serve plaintext",
-                "FILE:2: lisen: ",
-                "config example plaintext",
-            ),
-            (
-                "listen = \"nowhere\"",
-                "serve plaintext",
-                "FILE:1: listen: ",
-                "nowhere",
-            ),
-            (
-                "shards = 0",
-                "serve plaintext",
-                "FILE:1: shards: ",
-                "at least 1",
-            ),
-            (
-                "shards = true",
-                "serve plaintext",
-                "FILE:1: shards: ",
-                "a value (N)",
-            ),
-            (
-                "shards = [1]",
-                "serve plaintext",
-                "FILE:1: shards: ",
-                "no list",
-            ),
-            (
-                "no-pin = 1",
-                "serve plaintext",
-                "FILE:1: no-pin: ",
-                "true or false",
-            ),
-            (
-                "\ntls-cert = \"a\"",
-                "serve plaintext",
-                "words: ",
-                "--tls-key",
-            ),
-            (
-                "config = \"a\"",
-                "serve plaintext",
-                "FILE:1: config: ",
-                "no such flag",
-            ),
-            (
-                "[limits]\na = 1",
-                "serve plaintext",
-                "FILE:1: limits: ",
-                "no such flag",
-            ),
-            (
-                "server = \"files\"",
-                "serve plaintext",
-                "FILE:1: server: ",
-                "millpond serve files",
-            ),
-            (
-                "server = \"proxy\"",
-                "serve",
-                "FILE:1: server: ",
-                "millpond proxy",
-            ),
-            ("shards = 1", "serve", "FILE ", "server = "),
-            (
-                "shards = 1",
-                "serve plaintext --driver kqueue",
-                "words: ",
-                "kqueue",
-            ),
-        ] {
+        for (text, line, begin, part) in FAULTS {
             let error = expand(text, &format!("{line} --config FILE")).unwrap_err();
             assert!(
                 error.starts_with(begin) && error.contains(part),
                 "{text:?}: {error}"
             );
-            assert!(begin == "words: " || !error.contains('\n'), "{error}");
+            assert!(*begin == "words: " || !error.contains('\n'), "{error}");
         }
     }
 
