@@ -30,9 +30,14 @@ impl CommandLine {
         let Some(mut start) = Start::of(&words) else {
             return Ok(Self { words, file: None });
         };
-        let Some(path) = value_of_flag(&words[start.flags_at..], "--config") else {
+        let Some((at, count, path)) = flag_with_value(&words[start.flags_at..], "--config") else {
             return Ok(Self { words, file: None });
         };
+        if words.iter().any(|word| word == "--help" || word == "-h") {
+            // Help is the same with every file, and without one.
+            words.drain(start.flags_at + at..start.flags_at + at + count);
+            return Ok(Self { words, file: None });
+        }
         let file = ConfigFile::read(Path::new(&path))?;
         let kind = match start.kind {
             Some(kind) => kind,
@@ -153,18 +158,15 @@ impl Start {
     }
 }
 
-fn value_of_flag(words: &[OsString], flag: &str) -> Option<OsString> {
-    let position = words.iter().position(|word| {
-        word == flag
-            || word
-                .to_str()
-                .is_some_and(|word| name_and_value(word) == (flag, true))
-    })?;
-    let word = words[position].to_str()?;
-    match word.split_once('=') {
-        Some((_, value)) => Some(value.into()),
-        None => words.get(position + 1).cloned(),
-    }
+/// Where a flag stands, in how many words, and its value.
+fn flag_with_value(words: &[OsString], flag: &str) -> Option<(usize, usize, OsString)> {
+    words.iter().enumerate().find_map(|(at, word)| {
+        if word == flag {
+            return words.get(at + 1).map(|value| (at, 2, value.clone()));
+        }
+        let (name, value) = word.to_str()?.split_once('=')?;
+        (name == flag).then(|| (at, 1, value.into()))
+    })
 }
 
 /// The name of a word, and whether a value stands in it too.
@@ -349,6 +351,19 @@ mod tests {
             ),
         ] {
             assert_eq!(expand(text, line).unwrap().join(" "), expected);
+        }
+    }
+
+    /// Goal: help is shown whatever the file is, and that of `serve` where nothing says which server.
+    #[test]
+    fn help_needs_no_file() {
+        for line in [
+            "serve --config /nowhere --help",
+            "serve plaintext --config=/nowhere -h",
+            "proxy --config /nowhere --help",
+        ] {
+            let error = expand("", line).unwrap_err();
+            assert!(error.contains("Usage: millpond "), "{line}: {error}");
         }
     }
 
