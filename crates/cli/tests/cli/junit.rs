@@ -107,8 +107,10 @@ fn the_workflow_s_commands_exist() {
         if !line.starts_with("millpond ") {
             continue;
         }
-        // Parsed from left to right, so that a wrong flag comes before the help.
-        let script = line.trim_end_matches('&').replacen("millpond", "\"$0\"", 1) + " --help";
+        // Parsed from left to right, so that a wrong flag comes before the help; what stands behind -- is
+        // another program's.
+        let (own, _) = line.split_once(" -- ").unwrap_or((line, ""));
+        let script = own.trim_end_matches('&').replacen("millpond", "\"$0\"", 1) + " --help";
         let words = ["-c", &script, env!("CARGO_BIN_EXE_millpond")];
         let finished = run(std::process::Command::new("sh")
             .args(words)
