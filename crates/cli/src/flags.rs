@@ -15,6 +15,7 @@ mod doctor;
 mod entity;
 mod expectations;
 mod find_max;
+mod help;
 mod junit;
 mod limits;
 mod load;
@@ -55,9 +56,8 @@ use std::sync::atomic::AtomicBool;
     version,
     about = "Which allocator gives a server the most throughput, the lowest latency, the least memory?",
     after_help = "Examples:
-  millpond compare
-  millpond allocators
   millpond doctor
+  millpond compare
   millpond compare --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf
   millpond serve entity --data ./data
   millpond proxy --upstream 127.0.0.1:8081
@@ -67,30 +67,36 @@ use std::sync::atomic::AtomicBool;
   millpond bench pools
   millpond report millpond-report/results.json
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 3 an objective was missed; 4 the measurement is not to be trusted;
-5 a condition of --abort ended the run;
-130 interrupted, with what was measured until then printed."
+Exit status:
+  0    done
+  1    failed
+  2    wrong usage
+  3    an objective was missed, or something became worse
+  4    the measurement is not to be trusted
+  5    a condition of --abort ended the run
+  130  interrupted; what was measured until then is printed"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+/// In the order in which somebody new reads of them: what this is for, what else there is, what helps.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Allocators(allocators::AllocatorsFlags),
-    Bench(bench::BenchFlags),
     Compare(compare::CompareFlags),
-    Config(config::ConfigFlags),
+    Load(merge::LoadJob),
+    Serve(serve::ServeFlags),
+    Proxy(Box<proxy::ProxyFlags>),
+    Profile(profile::ProfileFlags),
+    Bench(bench::BenchFlags),
+    Report(report::ReportFlags),
     Doctor(doctor::DoctorFlags),
+    Allocators(allocators::AllocatorsFlags),
+    Config(config::ConfigFlags),
     #[cfg(feature = "entity")]
     Entity(entity::EntityFlags),
-    Load(merge::LoadJob),
     Pages(pages::PagesFlags),
-    Profile(profile::ProfileFlags),
-    Proxy(Box<proxy::ProxyFlags>),
-    Report(report::ReportFlags),
-    Serve(serve::ServeFlags),
 }
 
 impl Cli {

@@ -4,12 +4,14 @@
 //! has seen enough (`| head`) is not an error. On a terminal, progress is one line that is written
 //! over; elsewhere it is plain lines, few enough for a log. `NO_COLOR` and `TERM=dumb` are obeyed.
 
+use clap::error::ErrorKind as Mistake;
 use millpond_http::log::{self, LogLevel};
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The exit statuses of every command.
@@ -81,7 +83,7 @@ pub(crate) fn report(failure: &Failure) -> Exit {
         Failure::Usage(sentence) => (sentence, Exit::Usage),
         Failure::Failed(sentence) => (sentence, Exit::Failed),
     };
-    log::write_last(sentence);
+    log::write_last(for_people(sentence));
     exit
 }
 
@@ -94,15 +96,74 @@ pub(crate) fn report_usage(error: &clap::Error) -> Exit {
         };
     }
     let text = error.render().to_string();
+    // Help in the place of a subcommand that is missing is no sentence.
+    let is_help = error.kind() == Mistake::DisplayHelpOnMissingArgumentOrSubcommand;
+    let sign = if is_help { "" } else { "millpond: " };
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     // A stderr that cannot be written to leaves nobody to tell.
-    let _ = write!(io::stderr(), "millpond: {text}");
+    let _ = write!(io::stderr(), "{sign}{text}");
     Exit::Usage
 }
 
 /// A line on stderr, signed.
 pub(crate) fn note(sentence: impl Display) {
-    log::write(LogLevel::Info, sentence);
+    log::write(LogLevel::Info, for_people(&sentence.to_string()));
+}
+
+/// What every line about what happens begins with.
+const SIGN: &str = "millpond: ";
+
+/// Set once `--log-format json` was read: lines are for a program then.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn log_is_json() {
+    IS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// A sentence as a terminal shows it well: broken between words, where the terminal would break within
+/// them. Elsewhere a sentence stays one line.
+fn for_people(sentence: &str) -> String {
+    let sentence = without_numbers(sentence);
+    match io::stderr().is_terminal() && !IS_JSON.load(Ordering::Relaxed) {
+        true => hanging(&sentence, width().min(LINE_MAX)),
+        false => sentence,
+    }
+}
+
+/// A longer line is hard to read.
+const LINE_MAX: usize = 100;
+
+/// Lines of `columns` at most, as far as words allow, each under the first letter behind the sign. What
+/// has lines of its own and is set in, as a program's last words are, stays as it is.
+fn hanging(sentence: &str, columns: usize) -> String {
+    let columns = columns.saturating_sub(SIGN.len()).max(20);
+    let lines: Vec<String> = sentence
+        .lines()
+        .flat_map(|line| match line.starts_with(' ') {
+            true => vec![line.to_owned()],
+            false => in_lines(line, columns).lines().map(str::to_owned).collect(),
+        })
+        .collect();
+    lines.join(&format!("\n{:width$}", "", width = SIGN.len()))
+}
+
+/// The kernel's words for what went wrong are enough: their number, which Rust puts behind them, tells a
+/// person nothing more.
+fn without_numbers(sentence: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut parts = sentence.split(BEFORE);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        match rest.strip_prefix(')') {
+            Some(rest) if rest.len() + 1 < part.len() => text.push_str(rest),
+            _ => {
+                text.push_str(BEFORE);
+                text.push_str(part);
+            }
+        }
+    }
+    text
 }
 
 /// Writes a result to stdout.
@@ -284,6 +345,32 @@ mod tests {
         assert!(error.contains("does not exist"), "{error}");
         assert!(JsonFile::parse(&directory.path().display().to_string()).is_err());
         assert!(JsonFile::parse("").is_err());
+    }
+
+    /// Goal: a sentence is broken between words and hangs behind its sign, what is set in stays, and
+    /// nothing of it is lost.
+    #[test]
+    fn sentences_hang_behind_their_sign() {
+        let text = hanging("one two three four five six seven\n    own lines stay", 30);
+        let expected = "one two three four\n          five six seven\n              own lines stay";
+        assert_eq!(text, expected);
+        let word = "w".repeat(90);
+        assert_eq!(hanging(&word, 80), word);
+    }
+
+    /// Goal: numbers of errors go, wherever they stand; what only looks like one stays.
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        for (sentence, expected) in [
+            ("a: No such file (os error 2)", "a: No such file"),
+            ("b (os error 111); try (os error 4)!", "b; try!"),
+            ("c (os error x)", "c (os error x)"),
+            ("d (os error )", "d (os error )"),
+            ("e (os error 12", "e (os error 12"),
+            ("f", "f"),
+        ] {
+            assert_eq!(without_numbers(sentence), expected);
+        }
     }
 
     /// Goal: a wait is never shown as shorter than it is, and reads as a person would say it.

@@ -97,7 +97,11 @@ pub enum DataDirError {
         source: std::io::Error,
     },
     /// The engine refused it.
-    #[error("the engine cannot open the data directory {path}: {cause}", path = path.display())]
+    #[error(
+        "the engine cannot open the data directory {path}: {cause}; if that is damage, `millpond entity \
+         restore` makes a new one from a backup",
+        path = path.display()
+    )]
     Engine {
         /// The directory asked for.
         path: PathBuf,

@@ -84,9 +84,13 @@ impl SubjectOptions {
         let allowed = millpond_io::allowed_cpus().unwrap_or_default();
         let wanted = self.server_cpus.iter().chain(&self.load_cpus).flatten();
         match wanted.into_iter().find(|cpu| !allowed.contains(cpu)) {
-            Some(cpu) => Err(LabError::Setting(format!(
-                "CPU {cpu} is none of those that this process may use ({allowed:?})"
-            ))),
+            Some(cpu) => {
+                let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+                Err(LabError::Setting(format!(
+                    "CPU {cpu} is none of those that this process may use: {}",
+                    allowed.join(", ")
+                )))
+            }
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ pub enum MergeError {
     #[error("no record was given")]
     Nothing,
     /// The record holds figures only.
-    #[error("the record holds no samples: write it with a millpond that has `histograms` in it")]
+    #[error("the record holds no samples: write it with `millpond load --json FILE`")]
     NoSamples,
     /// Rates of both kinds cannot be added.
     #[error("a closed loop and an open one are two measurements: merge each kind by itself")]

@@ -3,6 +3,7 @@
 //! On the path: the last station. Everything here only reads; no number is computed that is not in
 //! the record, so that two readers of one record cannot disagree.
 
+pub mod colour;
 pub mod terminal;
 pub mod html;
 pub mod wrk;

@@ -137,7 +137,7 @@ fn terminal_text_answers_first_and_fits() {
         colour: true,
         ..Default::default()
     };
-    assert!(terminal::render(&record, &coloured).contains("\x1b[32m"));
+    assert!(terminal::render(&record, &coloured).contains("\x1b[38;5;28m"));
     // An empty record (Ctrl-C before the first run ended) prints too.
     let empty = terminal::render(
         &ComparisonRecord::new("0"),

@@ -16,7 +16,7 @@ pub(super) struct ArrivalFlags {
     /// Requests per second of all connections together: 2000, 20k, 0.5/s, 120/m; a ramp over
     /// --duration: 100..2k; or steps: 1k@10s,1k..5k@30s,500. Without it each connection asks again
     /// as soon as it is answered
-    #[arg(short = 'R', long, value_name = "RATE", value_parser = parse_rate_steps)]
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = parse_rate_steps, allow_hyphen_values = true)]
     rate: Option<RateSteps>,
     /// How requests lie within the rate: evenly, as independent users come, or each moved by up to
     /// SHARE of a gap

@@ -36,12 +36,16 @@ enum What {
 #[command(after_help = "Examples:
   millpond bench pools
   millpond bench pools --quick
-  millpond bench pools --programs objects,churn --allocators glibc,jemalloc --json pools.json
+  millpond bench pools --programs objects,churn --allocators glibc,jemalloc \\
+    --json pools.json
   millpond bench pools --programs mixed --flamegraph mixed.svg
 
-An allocator is glibc, jemalloc, tcmalloc, mimalloc, or NAME=/path/to/library.so.
-Programs: objects, objects-vector, pair, pair-batch, pair-block, mixed, two-threads,
-producer-consumer, producer-consumer-mixed, churn, churn-scattered, connections.")]
+An allocator is one that `millpond allocators` lists, or your own:
+NAME=/path/to/library.so.
+
+Programs: objects, objects-vector, pair, pair-batch, pair-block, mixed,
+two-threads, producer-consumer, producer-consumer-mixed, churn, churn-scattered,
+connections.")]
 struct PoolsFlags {
     /// Programs to run [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]

@@ -151,12 +151,24 @@ fn check(path: PathBuf) -> Result<(), Failure> {
         Refusal::Words(error) => Failure::usage(error),
     };
     let matches = line.matches().map_err(refused)?;
+    // A certificate that cannot be read, say: for who checks a file, the file is wrong.
+    let in_file = |failure| match failure {
+        Failure::Usage(sentence) | Failure::Failed(sentence) => {
+            let begins = sentence.starts_with(&file.path.display().to_string());
+            let place = if begins {
+                String::new()
+            } else {
+                format!("{}: ", file.path.display())
+            };
+            Failure::usage(format!("{place}{sentence}"))
+        }
+    };
     let extra = match line.read().map_err(refused)?.command {
         Command::Serve(flags) => {
-            flags.check()?;
+            flags.check().map_err(in_file)?;
             Vec::new()
         }
-        Command::Proxy(flags) => flags.check()?,
+        Command::Proxy(flags) => flags.check().map_err(in_file)?,
         _ => Vec::new(),
     };
     output::print(listing::effective(&file, kind, &matches, &extra))

@@ -2,7 +2,7 @@
 
 use super::{parse_bytes, parse_count, parse_duration_ns};
 use clap::Args;
-use millpond_http::Limits;
+use millpond_http::{Limits, LimitsError};
 
 const CONNECTIONS: &str = "Limits on connections";
 const MESSAGES: &str = "Limits on messages";
@@ -102,6 +102,42 @@ impl LimitFlags {
     }
 }
 
+/// The library's sentence with the flag in the place of the field.
+pub(super) fn in_flags(error: &LimitsError) -> String {
+    let LimitsError::OutOfRange {
+        name,
+        value,
+        value_max,
+    } = error;
+    let flag = FLAGS.iter().find(|(field, _)| field == name);
+    let shown = flag.map_or(*name, |(_, flag)| *flag);
+    match *value_max {
+        u64::MAX => format!("{shown} {value}: use at least 1"),
+        value_max => format!("{shown} {value}: use a value from 1 to {value_max}"),
+    }
+}
+
+/// Where the two differ in more than the order of their words, nobody would guess one from the other.
+const FLAGS: [(&str, &str); 14] = [
+    ("request_line_bytes_max", "--max-request-line"),
+    ("head_bytes_max", "--max-head"),
+    ("fields_max", "--max-fields"),
+    ("trailer_bytes_max", "--max-trailer"),
+    ("pipelined_per_tick_max", "--max-pipelined"),
+    ("output_bytes_max", "--max-output"),
+    ("head_timeout_ns", "--head-timeout"),
+    ("idle_timeout_ns", "--idle-timeout"),
+    ("idle_timeout_min_ns", "--idle-timeout-min"),
+    ("body_rate_bytes_per_s_min", "--min-body-rate"),
+    ("write_stall_ns", "--write-stall"),
+    ("write_rate_bytes_per_s_min", "--min-write-rate"),
+    ("connections_max", "--max-connections"),
+    (
+        "connections_per_address_max",
+        "--max-connections-per-address",
+    ),
+];
+
 fn in_memory(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
@@ -158,5 +194,25 @@ mod tests {
             connections_per_address_max: 2,
         };
         assert_eq!(limits(line, 3), expected);
+    }
+
+    /// Goal: what the library refuses is told by the flag's name, with what to write.
+    #[test]
+    fn refusals_name_the_flag() {
+        let refused = |line| in_flags(&limits(line, 1).check().unwrap_err());
+        assert_eq!(
+            refused("--max-fields 500"),
+            "--max-fields 500: use a value from 1 to 128"
+        );
+        assert_eq!(
+            refused("--min-body-rate 0"),
+            "--min-body-rate 0: use at least 1"
+        );
+        for (field, flag) in FLAGS {
+            let arg = flag.trim_start_matches("--");
+            let command = <Line as clap::CommandFactory>::command();
+            let mut args = command.get_arguments();
+            assert!(args.any(|it| it.get_long() == Some(arg)), "{flag}: {field}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::output::whole_seconds;
 use millpond_load::{Progress, Second};
 use millpond_measure::histogram::LatencySummary;
 use millpond_measure::record::LoadErrors;
+use millpond_measure::report::colour::Colour;
 use millpond_measure::units::{format_count, format_duration_ns, format_rate};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -41,24 +42,6 @@ impl Screen {
             columns,
             rows,
             has_colour: !is_refused,
-        }
-    }
-}
-
-/// How a line is to look.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Tone {
-    Plain,
-    Quiet,
-    Alarm,
-}
-
-impl Tone {
-    const fn code(self) -> Option<&'static str> {
-        match self {
-            Self::Plain => None,
-            Self::Quiet => Some("\x1b[2m"),
-            Self::Alarm => Some("\x1b[31m"),
         }
     }
 }
@@ -104,8 +87,8 @@ impl Live {
         // Lines are cut at the right edge, not wrapped, so that each takes one row.
         text += "\x1b[?7l";
         for (line, tone) in &lines {
-            match tone.code().filter(|_| screen.has_colour) {
-                Some(code) => text += &format!("\x1b[K{code}{line}\x1b[0m\n"),
+            match tone.filter(|_| screen.has_colour) {
+                Some(colour) => text += &format!("\x1b[K{}\n", colour.paint(line)),
                 None => text += &format!("\x1b[K{line}\n"),
             }
         }
@@ -133,27 +116,27 @@ impl Live {
         }
     }
 
-    fn lines(&self, now: &Progress, screen: &Screen) -> Vec<(String, Tone)> {
-        let mut lines = vec![(head(now), Tone::Plain)];
+    fn lines(&self, now: &Progress, screen: &Screen) -> Vec<(String, Option<Colour>)> {
+        let mut lines = vec![(head(now), None)];
         if screen.rows >= ROWS_MIN {
             let curve_columns = screen.columns.saturating_sub(CURVE_START);
-            lines.insert(0, (self.title.clone(), Tone::Quiet));
+            lines.insert(0, (self.title.clone(), Some(Colour::Quiet)));
             let rate = format!("{:<10}{}", "rate", format_rate(now.rate_per_s));
-            lines.push((with_curve(&rate, &self.rates, curve_columns), Tone::Plain));
+            lines.push((with_curve(&rate, &self.rates, curve_columns), None));
             let (response, slip) = match &self.last {
                 None => ("-".to_owned(), "-".to_owned()),
                 Some((response, slip)) => (times(response), times(slip)),
             };
-            lines.push((format!("{:<10}{response}", "response"), Tone::Plain));
+            lines.push((format!("{:<10}{response}", "response"), None));
             let worst = self.p99s.iter().copied().fold(0.0, f64::max);
             let label = format!("{:<10}to {}", "  p99", format_duration_ns(worst));
-            lines.push((with_curve(&label, &self.p99s, curve_columns), Tone::Plain));
-            lines.push((format!("{:<10}{slip}", "slip"), Tone::Plain));
+            lines.push((with_curve(&label, &self.p99s, curve_columns), None));
+            lines.push((format!("{:<10}{slip}", "slip"), None));
         }
         let tone = if now.errors.total() > 0 {
-            Tone::Alarm
+            Some(Colour::Bad)
         } else {
-            Tone::Plain
+            None
         };
         lines.push((format!("{:<10}{}", "errors", errors(&now.errors)), tone));
         for (line, _) in &mut lines {
@@ -282,7 +265,7 @@ mod tests {
         }
     }
 
-    fn text(lines: &[(String, Tone)]) -> String {
+    fn text(lines: &[(String, Option<Colour>)]) -> String {
         let lines: Vec<&str> = lines.iter().map(|(line, _)| line.as_str()).collect();
         lines.join("\n")
     }
@@ -303,7 +286,7 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part}:\n{shown}");
         }
-        assert!(lines.iter().all(|(_, tone)| *tone != Tone::Alarm));
+        assert!(lines.iter().all(|(_, tone)| *tone != Some(Colour::Bad)));
     }
 
     /// Goal: no line is longer than the terminal is wide, however narrow, and a low one gets two.
@@ -340,7 +323,7 @@ mod tests {
         let (line, tone) = lines.last().unwrap();
         assert_eq!(
             (line.as_str(), *tone),
-            ("errors    timeout 3, content 1", Tone::Alarm)
+            ("errors    timeout 3, content 1", Some(Colour::Bad))
         );
         let shown = text(&lines);
         assert!(

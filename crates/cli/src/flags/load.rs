@@ -44,18 +44,20 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
 #[command(disable_version_flag = true, version = VERSION, after_help = "Examples:
   millpond load http://127.0.0.1:8080/plaintext
   millpond load -t 2 -c 64 -d 30s --latency http://127.0.0.1:8080/plaintext
-  millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/plaintext
-  millpond load -R 5k -c 64 -d 1m --slo 'p99<5ms,errors<0.1%' --junit junit.xml http://127.0.0.1:8080/
-  millpond load --find-max 'p99<5ms,errors<0.1%' -c 64 http://127.0.0.1:8080/plaintext
-  millpond load -R 1k..20k -c 64 -d 1m --arrivals poisson http://127.0.0.1:8080/plaintext
-  millpond load -s post.lua -t 2 -c 64 http://127.0.0.1:8080/ -- words for the script
-  millpond load --put --keys 100k --value-size 1KiB --requests 100k http://127.0.0.1:8080
-  millpond load --get --keys 100k --value-size 1KiB -c 64 -d 10s http://127.0.0.1:8080
+  millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/
+  millpond load -R 5k -c 64 --slo 'p99<5ms,errors<0.1%' --junit junit.xml \\
+    http://127.0.0.1:8080/
+  millpond load --find-max 'p99<5ms,errors<0.1%' -c 64 http://127.0.0.1:8080/
+  millpond load -R 1k..20k -d 1m --arrivals poisson http://127.0.0.1:8080/
+  millpond load -s post.lua -c 64 http://127.0.0.1:8080/ -- words for the script
+  millpond load --put --keys 100k --requests 100k http://127.0.0.1:8080
+  millpond load --get --keys 100k -c 64 -d 10s http://127.0.0.1:8080
   millpond load --ycsb b --keys 100k -c 64 -d 10s http://127.0.0.1:8080
-  millpond load 'http://127.0.0.1:8080/item/{rand:1:5000}' -H 'X-Request: {uuid}'
+  millpond load 'http://127.0.0.1:8080/item/{rand:1:5000}' -H 'X-Id: {uuid}'
 
---put and --get speak to `millpond serve entity`: --put writes each of --keys values once, in order,
-and again from the first; --get reads them in random order and checks every byte.")]
+--put and --get speak to `millpond serve entity`: --put writes each of --keys
+values once, in order, and again from the first; --get reads them in random
+order and checks every byte.")]
 pub(crate) struct LoadFlags {
     /// Threads [default: 2, or 1 with a single connection]
     #[arg(short, long, value_name = "N", value_parser = parse_count)]

@@ -1,5 +1,6 @@
 //! Flags of `millpond serve` for what it writes about requests and about itself.
 
+use crate::output;
 use clap::Args;
 use millpond_http::{AccessLogConfig, AccessLogFormat, AccessLogTarget, LogFormat, LogLevel};
 
@@ -30,6 +31,9 @@ pub(super) struct LogFlags {
 impl LogFlags {
     /// From here on stderr gets what was asked for.
     pub(super) fn configure(&self) {
+        if self.log_format == LogFormat::Json {
+            output::log_is_json();
+        }
         millpond_http::log::configure(self.log_format, self.log_level);
     }
 

@@ -67,8 +67,8 @@ impl FromArgMatches for LoadJob {
   millpond load merge one.json two.json
   millpond load merge *.json --print wrk2 -L --json all.json
 
-Records of --json and --print json hold everything. Files of --print hlog and v2 hold the counts and the
-three clocks.")]
+Records of --json and --print json hold everything. Files of --print hlog and v2
+hold the counts and the three clocks.")]
 pub(crate) struct MergeFlags {
     /// Files of --json, --print json, hlog or v2
     #[arg(value_name = "FILE", required = true)]

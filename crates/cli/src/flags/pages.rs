@@ -16,7 +16,9 @@ use std::path::PathBuf;
 #[command(
     hide = true,
     after_help = "Examples:
-  millpond pages share     makes share/man/man1, share/bash-completion and the like"
+  millpond pages share
+
+makes share/man/man1, share/bash-completion and the like."
 )]
 pub(crate) struct PagesFlags {
     /// Where to; what is missing of it is made

@@ -23,15 +23,18 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   millpond profile
   millpond profile --allocators glibc,jemalloc
-  millpond profile --url http://127.0.0.1:8081/ -- nginx -c /etc/nginx/mine.conf -g 'daemon off;'
+  millpond profile --url http://127.0.0.1:8081/ -- \\
+    nginx -c /etc/nginx/mine.conf -g 'daemon off;'
   millpond profile --no-cpu --sample-bytes 64K --url http://127.0.0.1:8000/ -- \\
     /usr/bin/python3 -m http.server --bind 127.0.0.1 8000
-  millpond profile --port 7777 --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
+  millpond profile --port 7777 \\
+    --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
     -- redis-server --port 7777 --save ''
   millpond profile --pid 4711 --duration 10s
 
-In --out: cpu.svg, alloc-bytes.svg and alloc-count.svg to look at, the same as .folded text, and
-cpu.pb.gz and alloc.pb.gz for `go tool pprof`. The CPU graph needs perf.")]
+In --out: cpu.svg, alloc-bytes.svg and alloc-count.svg to look at, the same as
+.folded text, and cpu.pb.gz and alloc.pb.gz for `go tool pprof`. The CPU graph
+needs perf.")]
 pub(crate) struct ProfileFlags {
     /// The allocator, or two whose difference is drawn [default: what the server has by itself]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]

@@ -22,9 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use upstream_name::UpstreamName;
 
-const BALANCE: &str =
-    "round-robin|least-requests|two-choices|hash:path|hash:header:NAME|hash:cookie:NAME";
-
 /// Pass requests on to other servers: a reverse proxy over a pool of connections
 ///
 /// Framing is written anew on both sides, fields about the connection are dropped, Via and Forwarded
@@ -33,12 +30,13 @@ const BALANCE: &str =
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond proxy --upstream 127.0.0.1:8081
-  millpond proxy --upstream 10.0.0.1:80,weight=3 --upstream 10.0.0.2:80 --balance least-requests
+  millpond proxy --upstream 10.0.0.1:80,weight=3 --upstream 10.0.0.2:80
   millpond proxy --upstream unix:/run/app.sock --health /health --upgrade
-  millpond proxy --upstream https://app.internal --upstream-ca ca.pem --listen 0.0.0.0:8080
-  millpond proxy --config proxy.toml     SIGHUP reads the file again; no request fails
+  millpond proxy --upstream https://app.internal --upstream-ca ca.pem
+  millpond proxy --config proxy.toml
 
-The file has the same settings, and those of the server under the names of its flags:
+The file has the same settings, and those of the server under the names of its
+flags; SIGHUP reads it again, and no request fails:
   listen = \"0.0.0.0:8080\"
   balance = \"two-choices\"
   [health]
@@ -48,21 +46,15 @@ The file has the same settings, and those of the server under the names of its f
   [[upstream]]
   address = \"10.0.0.1:80\"
   weight = 3
-Its keys: balance host forwarded trust upgrade connections pending tries retry-percent;
-[timeouts] connect write first-byte between-bytes total; [health] path interval timeout successes
-failures; [ejection] failures base longest; [tls] ca insecure cert key; [[upstream]] address weight
-proxy-protocol.")]
+Its keys: balance host forwarded trust upgrade connections pending tries
+retry-percent; [timeouts] connect write first-byte between-bytes total; [health]
+path interval timeout successes failures; [ejection] failures base longest;
+[tls] ca insecure cert key; [[upstream]] address weight proxy-protocol.
+`millpond config example proxy` prints them with their defaults.")]
 pub(crate) struct ProxyFlags {
-    #[command(flatten)]
-    common: CommonFlags,
     /// Read the upstreams and all that concerns them from this file (TOML), and settings of the server
     /// that are not given here
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Upstreams",
-        required_unless_present = "upstream"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
     config: Option<PathBuf>,
     #[command(flatten)]
     upstreams: UpstreamFlags,
@@ -70,6 +62,8 @@ pub(crate) struct ProxyFlags {
     health: HealthFlags,
     #[command(flatten)]
     tls: UpstreamTlsFlags,
+    #[command(flatten)]
+    common: CommonFlags,
 }
 
 /// Where requests go, and what goes along.
@@ -80,8 +74,9 @@ struct UpstreamFlags {
     /// the requests, e.g. 10.0.0.1:80,weight=3. May be given several times
     #[arg(long, value_name = "ADDR[,weight=N]", conflicts_with = "config")]
     upstream: Vec<UpstreamName>,
-    /// Which upstream a request goes to
-    #[arg(long, value_name = BALANCE, conflicts_with = "config")]
+    /// Which upstream a request goes to: round-robin, least-requests, two-choices, or always the same
+    /// for the same hash:path, hash:header:NAME or hash:cookie:NAME [default: round-robin]
+    #[arg(long, value_name = "HOW", conflicts_with = "config")]
     balance: Option<Balance>,
     /// What upstreams are told in Host [default: keep]
     #[arg(long, value_enum, conflicts_with = "config")]
@@ -112,7 +107,7 @@ struct UpstreamFlags {
     tries: Option<u32>,
     /// Tries beyond the first as a share of all requests, so that an outage does not double the load
     /// on what is left [default: 20]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100), conflicts_with = "config")]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "config")]
     retry_budget: Option<u32>,
     /// Until there is a connection to the upstream; 504 beyond it [default: 10s]
     #[arg(long, value_name = "TIME", conflicts_with = "config")]
@@ -187,6 +182,13 @@ fn parse_u32(text: &str) -> Result<u32, String> {
     u32::try_from(count).map_err(|_| format!("it can be at most {}", u32::MAX))
 }
 
+fn parse_percent(text: &str) -> Result<u32, String> {
+    let percent = text.trim_end_matches('%').parse::<u32>().ok();
+    percent
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| "write a percentage from 0 to 100".to_owned())
+}
+
 impl ProxyFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let mut config = self.common.config("proxy")?;
@@ -230,9 +232,19 @@ impl ProxyFlags {
 
     /// What the flags, or the file, say.
     fn settings(&self) -> Result<Settings, Failure> {
-        match &self.config {
-            Some(path) => Settings::read(path).map_err(Failure::usage),
-            None => Ok(self.of_flags()),
+        let settings = match &self.config {
+            Some(path) => Settings::read(path).map_err(Failure::usage)?,
+            None => self.of_flags(),
+        };
+        match (settings.upstream.is_empty(), &self.config) {
+            (false, _) => Ok(settings),
+            (true, Some(path)) => Err(Failure::usage(format!(
+                "{} names no upstream: write [[upstream]] and below it address = \"HOST:PORT\"",
+                path.display()
+            ))),
+            (true, None) => Err(Failure::usage(
+                "there is no upstream: write --upstream HOST:PORT, or --config FILE for one that names it",
+            )),
         }
     }
 
@@ -397,7 +409,6 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         for (line, part) in [
-            ("", "--config"),
             ("--upstream 8080", "HOST:PORT"),
             ("--upstream a:1 --balance random", "two-choices"),
             ("--upstream a:1 --config x", "--config"),

@@ -26,7 +26,7 @@ const YCSB_KEYS_DEFAULT: u64 = 1_000;
 #[command(next_help_heading = "Requests")]
 pub(super) struct RequestFlags {
     /// Where to ask, as in `http://127.0.0.1:8080/path`; several of one server are asked in turn
-    #[arg(value_name = "URL", required_unless_present = "urls")]
+    #[arg(value_name = "URL", required_unless_present = "urls", help_heading = None::<&'static str>)]
     url: Vec<String>,
     /// More URLs, a line each: `[WEIGHT] [METHOD] URL`, or a path of the server that URL names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]

@@ -31,7 +31,7 @@ pub(super) struct ScriptFlags {
     #[arg(long, value_name = "N", requires = "script")]
     lua_seed: Option<u64>,
     /// Words for the script's init(args)
-    #[arg(last = true, value_name = "ARG", requires = "script")]
+    #[arg(last = true, value_name = "ARG", requires = "script", help_heading = None::<&'static str>)]
     args: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ mod entity;
 mod without_entity;
 
 use super::config::ConfigFlag;
-use super::limits::LimitFlags;
+use super::limits::{LimitFlags, in_flags};
 use super::logs::LogFlags;
 use super::tls::TlsFlags;
 use super::{POOLS_VALUE, parse_busy_poll_ns, parse_bytes, parse_count, parse_pools};
@@ -35,8 +35,11 @@ use without_entity::EntityFlags;
   millpond serve entity --data ./data --listen 127.0.0.1:8080
   millpond serve files ./public
   millpond serve files ./public --tls-cert cert.pem --tls-key key.pem
-  millpond serve --config millpond.toml     the file says which: millpond config --help
-  curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
+  millpond serve --config millpond.toml
+  curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
+
+A file of --config says for which server it is; `millpond config example entity`
+begins one.")]
 pub(crate) struct ServeFlags {
     #[command(subcommand)]
     server: ServerFlags,
@@ -56,9 +59,9 @@ enum ServerFlags {
   millpond serve plaintext --listen 127.0.0.1:0 --shards 1 --pools off")]
 struct PlaintextFlags {
     #[command(flatten)]
-    common: CommonFlags,
-    #[command(flatten)]
     config: ConfigFlag,
+    #[command(flatten)]
+    common: CommonFlags,
 }
 
 /// Serve the files of a directory: GET and HEAD, ranges, ETag and Last-Modified with 304
@@ -68,14 +71,12 @@ struct PlaintextFlags {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond serve files ./public
-  millpond serve files ./public --listen 127.0.0.1:8080 --cache-control max-age=60
+  millpond serve files ./public --cache-control max-age=60
   curl -r 0-99 http://127.0.0.1:8080/index.html")]
 struct FilesFlags {
     /// The directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    #[command(flatten)]
-    common: CommonFlags,
     /// Memory for files of up to 31 KiB, shared out among the shards. They are looked at again once
     /// a second, so a change may take as long to show; 0 for no cache
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "64MiB")]
@@ -88,10 +89,14 @@ struct FilesFlags {
     no_links: bool,
     #[command(flatten)]
     config: ConfigFlag,
+    #[command(flatten)]
+    common: CommonFlags,
 }
 
 /// What every server takes.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Server")]
+// Behind what a server has for itself: clap puts what follows under the last of these headings.
 pub(super) struct CommonFlags {
     /// Where to listen; port 0 takes a free one, which is printed; systemd: the sockets that a systemd
     /// socket unit hands over
@@ -246,7 +251,9 @@ pub(super) fn announce(address: &Address, driver: DriverChoice) {
     let _ = output::print(format!("listening on {address}\n"));
     // It was chosen before, so this is what was found then.
     if let Ok(chosen) = driver.choose() {
-        output::note(chosen);
+        // Commas alone give a terminal nowhere to break the line.
+        let reason = chosen.reason.replace(", ", ",").replace(',', ", ");
+        output::note(format!("{} driver, {reason}", chosen.kind.name()));
     }
 }
 
@@ -287,7 +294,8 @@ impl CommonFlags {
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
         };
         let limits = self.limits.limits(shards);
-        limits.check().map_err(Failure::usage)?;
+        let checked = limits.check();
+        checked.map_err(|error| Failure::usage(in_flags(&error)))?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
         self.driver.choose().map_err(Failure::failed)?;
         let tls = self.tls.load(&limits)?;

@@ -166,6 +166,24 @@ const FAULTS: &[(&str, &[&str], &str, &str)] = &[
         ":2: trys: ",
         "retry-percent",
     ),
+    (
+        "server = \"proxy\"\n",
+        &["config", "check"],
+        " ",
+        "[[upstream]]",
+    ),
+    (
+        "server = \"files\"\n",
+        &["config", "check"],
+        ": <DIR> is missing",
+        "config example files",
+    ),
+    (
+        "server = \"files\"\ndirectory = \"/nowhere\"\n",
+        &["config", "check"],
+        ": ",
+        "/nowhere",
+    ),
 ];
 
 /// Goal: what is wrong in a file ends with 2 and one line that begins with file, line and key, whoever

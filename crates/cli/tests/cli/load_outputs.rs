@@ -339,7 +339,7 @@ fn a_terminal_gets_the_live_view() {
         "{text:?}"
     );
     assert!(
-        view.contains("\x1b[2mhttp://"),
+        view.contains("\x1b[38;5;243mhttp://"),
         "the title is quiet: {text:?}"
     );
     assert!(
@@ -353,7 +353,7 @@ fn a_terminal_gets_the_live_view() {
 
     let plain = on_a_terminal(&server, "-d 1s", "1").unwrap();
     assert!(
-        plain.contains("\x1b[7A") && !plain.contains("\x1b[2m"),
+        plain.contains("\x1b[7A") && !plain.contains("\x1b[38;5"),
         "{plain:?}"
     );
     let line = on_a_terminal(&server, "-d 1s --no-live", "").unwrap();

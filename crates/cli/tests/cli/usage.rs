@@ -29,6 +29,17 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
         (&["profile", "--", "true"], "--url"),
         (&["profile", "--pid", "1", "--", "true"], "cannot be used"),
         (&["profile", "--unwind", "lbr"], "dwarf"),
+        (&["proxy"], "--upstream HOST:PORT"),
+        (
+            &["proxy", "--upstream", "a:1", "--retry-budget", "101"],
+            "from 0 to 100",
+        ),
+        (
+            &["serve", "plaintext", "--max-fields", "500"],
+            "--max-fields 500: use a value from 1 to 128",
+        ),
+        (&["serve", "entity", "--max-value", "2GiB"], "at most 1GiB"),
+        (&["load", "-R", "-5", "http://127.0.0.1/"], "write 2000"),
         (&["bench"], "Usage"),
         (
             &["bench", "pools", "--programs", "grind"],
@@ -46,6 +57,23 @@ fn wrong_usage_ends_with_2_and_leaves_nothing_behind() {
         0,
         "something was written"
     );
+}
+
+/// Goal: who leaves out the second word is shown the help of the first, and not signed as if it were a
+/// sentence; a sentence is signed, and without the number that Rust puts behind the kernel's words.
+#[test]
+fn help_is_no_sentence() {
+    for words in [&[][..], &["serve"], &["bench"]] {
+        let finished = run(&mut millpond(words));
+        assert!(!finished.stderr.starts_with("millpond:"), "{finished:?}");
+        assert!(
+            finished.stderr.contains("\nUsage: millpond"),
+            "{finished:?}"
+        );
+    }
+    let finished = run(&mut millpond(&["report", "/nowhere.json"]));
+    let expected = "/nowhere.json: it cannot be read: No such file or directory";
+    assert_eq!(finished.sentence(), expected);
 }
 
 /// Goal: help and version are results: on stdout, with status 0.

@@ -3,6 +3,7 @@
 //! At most 100 columns: measures that do not fit are left to the HTML report. Colour only if asked
 //! for, and never as the only carrier of a meaning.
 
+use super::colour::Colour;
 use super::{MARKS, find, least_confidence, mark};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
@@ -237,18 +238,15 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
 }
 
 fn paint(cell: &str, verdict: Option<&Verdict>, colour: bool) -> String {
-    let code = match verdict {
+    let chosen = match verdict {
         _ if !colour => None,
-        Some(Verdict::Better) => Some("32"),
-        Some(Verdict::Worse) => Some("31"),
-        Some(Verdict::NotTrusted { .. }) => Some("33"),
-        Some(Verdict::Undecided { .. }) => Some("2"),
+        Some(Verdict::Better) => Some(Colour::Good),
+        Some(Verdict::Worse) => Some(Colour::Bad),
+        Some(Verdict::NotTrusted { .. }) => Some(Colour::Doubtful),
+        Some(Verdict::Undecided { .. }) => Some(Colour::Quiet),
         Some(Verdict::Equivalent) | None => None,
     };
-    code.map_or_else(
-        || cell.to_owned(),
-        |code| format!("\x1b[{code}m{cell}\x1b[0m"),
-    )
+    chosen.map_or_else(|| cell.to_owned(), |colour| colour.paint(cell))
 }
 
 /// The measures worth a column, the most important first; only those that were taken.

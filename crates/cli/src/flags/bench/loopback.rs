@@ -21,11 +21,13 @@ use millpond_measure::record::PoolSetting;
 #[command(after_help = "Examples:
   millpond bench loopback
   millpond bench loopback -c 500 -i 5000 --allocators glibc,tcmalloc,jemalloc
-  millpond bench loopback --pools on --threads 3 --repetitions 6 --json loopback.json
+  millpond bench loopback --pools on --threads 3 --repetitions 6 \\
+    --json loopback.json
 
 An allocator is one that `millpond allocators` lists; all of these: all; or your
-own: NAME=/path/to/library.so. Both sides run under it, and with --pools off both
-are without their pools. Server threads take the first CPUs, the client's the next.")]
+own: NAME=/path/to/library.so. Both sides run under it, and with --pools off
+both are without their pools. Server threads take the first CPUs, the client's
+the next.")]
 pub(super) struct LoopbackFlags {
     /// Connections
     #[arg(short, long, value_name = "N", value_parser = parse_connections, default_value = "500")]

@@ -2,9 +2,10 @@
 
 use super::file::{ConfigFile, Setting, Value};
 use super::{Cli, ServerKind};
+use crate::flags::help;
 use crate::output::Failure;
-use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, FromArgMatches};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -84,11 +85,11 @@ impl CommandLine {
     pub(in crate::flags) fn read(&self) -> Result<Cli, Refusal> {
         let mut matches = self.matches()?;
         Cli::from_arg_matches_mut(&mut matches)
-            .map_err(|error| self.explain(error.format(&mut Cli::command())))
+            .map_err(|error| self.explain(error.format(&mut help::command())))
     }
 
     pub(super) fn matches(&self) -> Result<ArgMatches, Refusal> {
-        let matches = Cli::command().try_get_matches_from(&self.words);
+        let matches = help::command().try_get_matches_from(&self.words);
         matches.map_err(|error| self.explain(error))
     }
 
@@ -105,9 +106,13 @@ impl CommandLine {
                 ContextValue::Strings(texts) => texts.clone(),
                 _ => Vec::new(),
             });
-        let mut keys = names.map(|name| key_of(&name).to_owned());
+        let names: Vec<String> = names.collect();
+        let mut keys = names.iter().map(|name| key_of(name));
         let setting = keys.find_map(|key| file.settings.iter().find(|one| one.key == key));
         match setting {
+            _ if error.kind() == ErrorKind::MissingRequiredArgument => {
+                Refusal::File(file.lacks(&names))
+            }
             Some(setting) => Refusal::File(file.fault(setting, first_paragraph(&error))),
             None => Refusal::Words(error),
         }
@@ -408,7 +413,7 @@ mod tests {
         (
             "\ntls-cert = \"a\"",
             "serve plaintext",
-            "words: ",
+            "FILE: ",
             "--tls-key",
         ),
         (

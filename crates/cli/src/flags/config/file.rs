@@ -114,6 +114,17 @@ impl ConfigFile {
         settings.filter(move |setting| all || is_server_flag(&setting.key))
     }
 
+    /// For what neither the file nor the command line says.
+    pub(super) fn lacks(&self, names: &[String]) -> Failure {
+        let kind = self.kind.map_or("SERVER", |(kind, _)| kind.name());
+        Failure::usage(format!(
+            "{}: {} is missing: write it into the file, as `millpond config example {kind}` shows it, or on \
+             the command line",
+            self.path.display(),
+            names.join(" and "),
+        ))
+    }
+
     pub(super) fn fault(&self, setting: &Setting, problem: impl Display) -> Failure {
         fault(&self.path, setting.line, &setting.key, problem)
     }

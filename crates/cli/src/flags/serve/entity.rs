@@ -19,12 +19,11 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   millpond serve entity --data ./data
   millpond serve entity --data ./data --sync interval:100 --memory 1GiB
-  millpond serve entity --store 'cassandra://10.0.0.1,10.0.0.2/entities?create=3'
+  millpond serve entity \\
+    --store 'cassandra://10.0.0.1,10.0.0.2/entities?create=3'
   curl -X PUT --data-binary hello 'http://127.0.0.1:8080/v0/entity?id=greeting'
   curl 'http://127.0.0.1:8080/v0/entity?id=greeting'")]
 pub(super) struct EntityFlags {
-    #[command(flatten)]
-    pub(super) common: CommonFlags,
     /// Where the data lives; the directory is made, the one it stands in has to exist
     #[arg(long, value_name = "DIR", default_value = "millpond-data")]
     data: PathBuf,
@@ -32,12 +31,16 @@ pub(super) struct EntityFlags {
     /// nodes, and a keyspace; takes a build with --features distributed
     ///
     /// Behind the keyspace, with ? before the first and & before the others:
+    ///
     /// create=COPIES: make the keyspace and its tables if they are missing, with so many copies.
+    ///
     /// buckets=N: make it with so many partitions, 64 by default; a range read asks them all. Reckon
     /// with one for every 100 MB to 1 GB of data. It stays so.
+    ///
     /// conditions=on: make it so that writes may depend on what is there (If-Match, If-None-Match). Then
     /// every write is a light-weight transaction, several times as slow. It stays so; without it such
     /// writes are answered with 501.
+    ///
     /// Every request says how many copies have to answer, by replicas=ACK/FROM; without it a quorum. What
     /// fewer answered is 504, and a write may then have been done or not. What else differs: the last
     /// write wins by the clocks of the servers, so keep them together; values have 1 MiB at most; a range
@@ -45,8 +48,7 @@ pub(super) struct EntityFlags {
     #[arg(
         long,
         value_name = "URL",
-        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "checkpoints", "compression"],
-        verbatim_doc_comment
+        conflicts_with_all = ["data", "sync", "cache", "memtable", "disk_reserve", "checkpoints", "compression"]
     )]
     store: Option<ClusterUrl>,
     /// When a write is acknowledged: after its sync, or before it, which loses the last MS (or more)
@@ -54,19 +56,17 @@ pub(super) struct EntityFlags {
     ///
     /// always: when its log is on the disk. Nothing that was acknowledged is lost, whatever fails but
     /// the disk itself. Writes that wait while a sync runs share the next one.
+    ///
     /// interval:MS: when the kernel has its log, which is synced MS milliseconds later at the most. The
     /// death of the server loses nothing; the loss of power, or a crash of the kernel, loses what was
     /// acknowledged in the last MS milliseconds and while the last sync ran.
+    ///
     /// off: when the kernel has its log. The death of the server loses nothing; the loss of power loses
     /// what the kernel had not yet written, by default up to half a minute.
+    ///
     /// Under all three a failed write or sync ends writing: they are refused with 503 until a restart,
     /// which reads back what is really there.
-    #[arg(
-        long,
-        value_name = "always|interval:MS|off",
-        default_value_t = SyncPolicy::Always,
-        verbatim_doc_comment
-    )]
+    #[arg(long, value_name = "always|interval:MS|off", default_value_t = SyncPolicy::Always)]
     sync: SyncPolicy,
     /// Memory for all of it, 16MiB or more; with the process itself 32 MiB more are resident
     ///
@@ -74,13 +74,7 @@ pub(super) struct EntityFlags {
     /// sixteenths for writes that are not yet in tables, an eighth for requests that wait for the store and
     /// large values on their way, and the rest for batches and range reads. What the engine takes for the
     /// longest value, up to 16 times its length, comes on top: --max-value should be a small part of it.
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_parser = parse_memory,
-        default_value = "256MiB",
-        verbatim_doc_comment
-    )]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, default_value = "256MiB")]
     memory: u64,
     /// Memory for values that are read, shared out among the shards, in place of half of --memory; a
     /// quarter of it more for the blocks and indexes of the engine
@@ -104,7 +98,7 @@ pub(super) struct EntityFlags {
     /// Who may write may read too. Everybody may read, unless --read-tokens is given. A token that
     /// crosses a network without TLS (--tls-cert) is everybody's. Of lines that begin with # and of
     /// empty ones nothing is taken; the file is read when the server starts.
-    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    #[arg(long, value_name = "FILE")]
     write_tokens: Option<PathBuf>,
     /// Only who sends one of these tokens, or one of --write-tokens, may read
     #[arg(long, value_name = "FILE", requires = "write_tokens")]
@@ -114,10 +108,12 @@ pub(super) struct EntityFlags {
     compression: Packing,
     /// Largest value; a larger one is answered with 413 [default: 64MiB; with --store 1MiB, which is also
     /// the most there]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_value_max)]
     max_value: Option<u64>,
     #[command(flatten)]
     config: ConfigFlag,
+    #[command(flatten)]
+    pub(super) common: CommonFlags,
 }
 
 /// The library's `Compression`, as it is written.
@@ -136,6 +132,16 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     match bytes >= MEMORY_BYTES_MIN {
         true => Ok(bytes),
         false => Err("the store needs 16MiB or more".to_owned()),
+    }
+}
+
+/// The engine's records hold 32-bit lengths.
+const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+fn parse_value_max(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes <= VALUE_BYTES_MAX => Ok(bytes),
+        _ => Err("it can be at most 1GiB".to_owned()),
     }
 }
 
