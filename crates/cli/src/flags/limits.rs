@@ -108,7 +108,10 @@ pub(super) fn in_flags(error: &LimitsError) -> String {
         name,
         value,
         value_max,
-    } = error;
+    } = error
+    else {
+        return error.to_string();
+    };
     let flag = FLAGS.iter().find(|(field, _)| field == name);
     let shown = flag.map_or(*name, |(_, flag)| *flag);
     match *value_max {
