@@ -1,68 +1,101 @@
-//! `serve entity`: reads against plaintext in interleaved pairs, and how many puts share a sync.
+//! `serve entity`: beside plaintext, beside other stores, and beside itself at rest.
+//!
+//! Each part fills a server of its own, in a directory that is gone afterwards. Rivals run on the same
+//! CPU and the same disk, in turns with ours. Absent on purpose: several machines (`cassandra` has its
+//! own verb), and memory (`entity-bounds`).
 
-use super::Bench;
+mod reads;
+mod latency;
+mod redis;
+mod etcd;
+mod compaction;
+mod restart;
+
 use super::command::{bounded, text_of, text_of_load};
 use super::figure::Figure;
-use super::generator::{CONNECTIONS, Generator};
-use super::pairs::interleave;
+use super::generator::CONNECTIONS;
 use super::server::Server;
+use super::{Bench, measure_parts};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time to write or read every key once.
 const PASS_MAX: Duration = Duration::from_secs(300);
 
-/// Fills a store under `--sync always`, then reads from it.
-pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
-    let data = bench.scratch.join("entity");
-    if data.exists() {
-        std::fs::remove_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
-    }
-    let words = [
-        "entity",
-        "--sync",
-        "always",
-        "--data",
-        &data.display().to_string(),
-    ];
-    let entity = Server::millpond(bench, &words, &[])?;
-    let puts_per_sync = fill(bench, &entity)?;
-    read_every_key(bench, &entity)?;
-    let plaintext = Server::millpond(bench, &["plaintext"], &[])?;
+type Part = fn(&Bench) -> Result<Vec<Figure>, String>;
 
-    // The same generator on both sides, or the ratio would be that of two generators.
-    let (read, constant) = (Generator::MillpondGet, Generator::Millpond);
-    let duration = bench.plan.run;
-    read.run(bench, &entity, duration)?;
-    constant.run(bench, &plaintext, duration)?;
-    let cold_before = entity.metric("millpond_entity_cold_reads_total")?;
-    let pairs = interleave(
-        bench.plan.pairs,
-        ["entity", "plaintext"],
-        || read.timed(bench, &entity, duration),
-        || constant.timed(bench, &plaintext, duration),
-    )?;
-    let cold_reads = entity.metric("millpond_entity_cold_reads_total")? - cold_before;
-    drop(entity);
-    std::fs::remove_dir_all(&data).map_err(|error| format!("{}: {error}", data.display()))?;
-    let throughput = pairs
-        .iter()
-        .map(|(entity, plain)| entity.requests_per_s / plain.requests_per_s);
-    let cpu = pairs
-        .iter()
-        .map(|(entity, plain)| entity.cpu_ns / plain.cpu_ns);
-    let gets_per_s = pairs.iter().map(|(entity, _)| entity.requests_per_s);
-    let ratio = "entity_get_over_plaintext_throughput_ratio";
-    Ok(vec![
-        Figure::median(ratio, throughput.collect()).at_least(0.8),
-        Figure::median("entity_puts_per_wal_sync", vec![puts_per_sync]).at_least(10.0),
-        Figure::median("entity_gets_per_s", gets_per_s.collect()),
-        Figure::median("entity_get_over_plaintext_cpu_ratio", cpu.collect()),
-        Figure::median("entity_cold_reads", vec![cold_reads]),
-    ])
+const PARTS: [(&str, Part); 6] = [
+    ("reads", reads::measure),
+    ("latency", latency::measure),
+    ("redis", redis::measure),
+    ("etcd", etcd::measure),
+    ("compaction", compaction::measure),
+    ("restart", restart::measure),
+];
+
+/// All of it.
+pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
+    let parts = PARTS.iter().map(|(name, part)| {
+        println!("--- {name}");
+        (*name, part(bench))
+    });
+    measure_parts(bench, "entity", parts)
 }
 
-/// Writes every key once with our own generator, which checks each answer; returns puts per sync.
-fn fill(bench: &Bench, server: &Server) -> Result<f64, String> {
+/// A directory below the benchmark's, empty at first and gone at last.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn make(bench: &Bench, name: &str) -> Result<Self, String> {
+        let path = bench.scratch.join(name);
+        // What an interrupted run left; it may not be there.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path)
+            .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server with its data; it stops before they go.
+struct EntityServer {
+    server: Server,
+    _data: Directory,
+}
+
+impl EntityServer {
+    /// With an empty store, behind the words of `words`.
+    fn start(bench: &Bench, name: &str, words: &[&str]) -> Result<Self, String> {
+        let data = Directory::make(bench, name)?;
+        Ok(Self {
+            server: serve(bench, &data.0, words)?,
+            _data: data,
+        })
+    }
+}
+
+impl Deref for EntityServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+fn serve(bench: &Bench, data: &Path, words: &[&str]) -> Result<Server, String> {
+    let data = data.display().to_string();
+    let words = [&["entity", "--data", &data][..], words].concat();
+    Server::millpond(bench, &words, &[])
+}
+
+/// Writes every key once with our own generator, which checks each answer.
+fn fill(bench: &Bench, server: &Server) -> Result<(), String> {
     let keys = bench.plan.keys.to_string();
     let mut command = bounded(bench.machine.generator_cpu, PASS_MAX);
     command
@@ -77,19 +110,7 @@ fn fill(bench: &Bench, server: &Server) -> Result<f64, String> {
         &keys,
     ]);
     command.arg(format!("http://{}/", server.address));
-    let puts = "millpond_entity_puts_total";
-    let syncs = "millpond_entity_wal_syncs_total";
-    let before = (server.metric(puts)?, server.metric(syncs)?);
-    text_of_load(&mut command)?;
-    let done = (
-        server.metric(puts)? - before.0,
-        server.metric(syncs)? - before.1,
-    );
-    if done.0 < bench.plan.keys as f64 {
-        return Err(format!("filling the store ended after {} puts", done.0));
-    }
-    println!("{} puts in {} syncs", done.0, done.1);
-    Ok(done.0 / done.1)
+    text_of_load(&mut command).map(drop)
 }
 
 /// Warms the cache: every key once, in order. Random reads would leave some cold for long.
@@ -100,5 +121,5 @@ fn read_every_key(bench: &Bench, server: &Server) -> Result<(), String> {
     command.args(["--output", "/dev/null"]);
     let ids = format!("k[000000000-{last:09}]");
     command.arg(format!("http://{}/v0/entity?id={ids}", server.address));
-    text_of(&mut command).map(|_| ())
+    text_of(&mut command).map(drop)
 }

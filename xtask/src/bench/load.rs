@@ -47,7 +47,7 @@ pub(super) fn run(bench: &Bench, words: &[&str]) -> Result<Value, String> {
 }
 
 /// The same, behind these words.
-fn run_behind(bench: &Bench, before: &[&str], words: &[&str]) -> Result<Value, String> {
+pub(super) fn run_behind(bench: &Bench, before: &[&str], words: &[&str]) -> Result<Value, String> {
     let file = bench.scratch.join("load.json");
     let _ = std::fs::remove_file(&file);
     let mut command = bounded(bench.machine.generator_cpu, Duration::from_secs(300));

@@ -45,6 +45,7 @@ impl Machine {
             "nginx": first_line("nginx", &["-v"]),
             "haproxy": first_line("haproxy", &["-v"]).or_else(|| first_line("/usr/sbin/haproxy", &["-v"])),
             "redis": first_line("redis-server", &["--version"]),
+            "etcd": first_line("etcd", &["--version"]),
             "valgrind": first_line("valgrind", &["--version"]),
             "server_cpu": self.server_cpu,
             "generator_cpu": self.generator_cpu,

@@ -158,9 +158,15 @@ impl Server {
                 let address = &server.address;
                 return Err(format!("{command:?} does not listen on {address}"));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(2));
         }
         Ok(server)
+    }
+
+    /// Ends it at once, as a failing machine does.
+    pub(super) fn kill(mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
     }
 
     /// The body of `GET path`.
