@@ -309,7 +309,7 @@ fn a_wrong_file_is_named() {
     for (text, part) in [
         ("tries = 2\nbalance = \"any\"", "proxy.toml:2: balance: "),
         ("[[upstream]]\nadress = \"a:1\"", "proxy.toml:2: adress: "),
-        ("", "0 upstreams"),
+        ("", "names no upstream: write [[upstream]]"),
         (
             "[[upstream]]\naddress=\"a:1\"\n[[upstream]]\naddress=\"a:1\"",
             "twice",
