@@ -20,10 +20,6 @@ impl EntityFlags {
         )))
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "every command is run by its flags"
-    )]
     pub(super) fn run(self) -> Result<Exit, Failure> {
         self.check().map(|()| Exit::Success)
     }
