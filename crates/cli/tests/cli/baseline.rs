@@ -5,10 +5,25 @@ use crate::synthetic::{nine_plans, record};
 use millpond_measure::record::{ComparisonRecord, Quantity};
 use std::path::Path;
 
-fn write(directory: &Path, name: &str, record: &ComparisonRecord) -> String {
+pub(crate) fn write(directory: &Path, name: &str, record: &ComparisonRecord) -> String {
     let file = directory.join(name);
     std::fs::write(&file, record.to_json().unwrap()).unwrap();
     file.display().to_string()
+}
+
+/// A record, and a later one in which one candidate has a fifth more memory after the work.
+pub(crate) fn with_a_regression() -> (ComparisonRecord, ComparisonRecord) {
+    let before = record(&nine_plans(), 10, 0.01, 3);
+    let mut after = before.clone();
+    for round in &mut after.candidates[7].rounds {
+        for (measure, value) in &mut round.measures {
+            if measure.quantity == Quantity::RssAfterWork {
+                *value *= 1.2;
+            }
+        }
+    }
+    after.analyse();
+    (before, after)
 }
 
 fn report(now: &str, earlier: &str, more: &[&str]) -> Finished {
@@ -20,16 +35,7 @@ fn report(now: &str, earlier: &str, more: &[&str]) -> Finished {
 #[test]
 fn a_regression_is_status_three() {
     let directory = tempfile::tempdir().unwrap();
-    let before = record(&nine_plans(), 10, 0.01, 3);
-    let mut after = before.clone();
-    for round in &mut after.candidates[7].rounds {
-        for (measure, value) in &mut round.measures {
-            if measure.quantity == Quantity::RssAfterWork {
-                *value *= 1.2;
-            }
-        }
-    }
-    after.analyse();
+    let (before, after) = with_a_regression();
     let earlier = write(directory.path(), "earlier.json", &before);
     let now = write(directory.path(), "results.json", &after);
     let checked = directory.path().join("checked.json").display().to_string();

@@ -1,9 +1,8 @@
 //! `--junit`: what a build server shows of a load and of a check against an earlier record; and the
 //! workflow that uses both.
 
+use crate::baseline::{with_a_regression, write};
 use crate::support::{Server, millpond, peer, run};
-use crate::synthetic::{nine_plans, record};
-use millpond_measure::record::Quantity;
 
 /// Python's own reader of XML: names and the outcomes of all cases, in order.
 fn cases(file: &str) -> Vec<String> {
@@ -63,20 +62,10 @@ fn objectives_are_cases() {
 #[test]
 fn candidates_are_cases() {
     let directory = tempfile::tempdir().unwrap();
-    let before = record(&nine_plans(), 10, 0.01, 3);
-    let mut after = before.clone();
-    for round in &mut after.candidates[7].rounds {
-        for (measure, value) in &mut round.measures {
-            if measure.quantity == Quantity::RssAfterWork {
-                *value *= 1.2;
-            }
-        }
-    }
-    after.analyse();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    std::fs::write(path("before.json"), before.to_json().unwrap()).unwrap();
-    std::fs::write(path("after.json"), after.to_json().unwrap()).unwrap();
-    let (earlier, now, file) = (path("before.json"), path("after.json"), path("junit.xml"));
+    let (before, after) = with_a_regression();
+    let earlier = write(directory.path(), "before.json", &before);
+    let now = write(directory.path(), "after.json", &after);
+    let file = directory.path().join("junit.xml").display().to_string();
     let words = ["report", &now, "--baseline", &earlier, "--junit", &file];
     let finished = run(&mut millpond(&words));
     assert_eq!(finished.code(), 3, "{finished:?}");
