@@ -11,7 +11,8 @@
 //! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
 //! A host that takes a CPU away for milliseconds decides a p99 by chance: requests under way meanwhile
-//! are left out of what is compared, and counted; where they are many nothing is judged; see `stalls`.
+//! are left out of what is compared, and counted, see `stalls`; where they are many another pair of
+//! turns is taken, and nothing is judged where there are not enough; see `pair`.
 //!
 //! Judged is the time from a request's real departure to the answer's arrival by the kernel's stamp:
 //! the attack shares the generator's CPU, and how late that one leaves or wakes is not the server's
@@ -25,6 +26,7 @@ mod payload;
 mod crowd;
 mod crowd_process;
 mod turn;
+mod pair;
 mod exchanges;
 pub(crate) mod stalls;
 mod attack;
@@ -38,9 +40,10 @@ use crate::bench::{self, Bench};
 use attack::{ATTACKS, Attack, Kind, LARGE_FILE};
 use crowd_process::CrowdProcess;
 use good::{Amount, CONNECTIONS, Experience, GoodClient};
+use pair::{Pair, Pairs};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use stalls::Watchers;
+use stalls::{CpuTicks, Watchers};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,7 +52,10 @@ use turn::Turn;
 
 /// How the well-behaved client asks, and how often the turns change.
 struct Plan {
+    /// To compare.
     pairs: usize,
+    /// What a restless machine may make of them; see [`pair`].
+    pairs_max: usize,
     amount: Amount,
     rate_per_s: u64,
     /// Of measuring, for each attack and driver.
@@ -69,8 +75,10 @@ impl Plan {
     fn full(seconds: u64) -> Self {
         let run = Duration::from_millis(800);
         let pairs = Duration::from_secs(seconds).as_millis() / (2 * run).as_millis();
+        let pairs = (pairs as usize).max(1);
         Self {
-            pairs: (pairs as usize).max(1),
+            pairs,
+            pairs_max: 4 * pairs,
             amount: Amount::Time(run),
             rate_per_s: 2000,
             seconds,
@@ -86,6 +94,7 @@ impl Plan {
     fn smoke() -> Self {
         Self {
             pairs: 1,
+            pairs_max: 1,
             seconds: 0,
             amount: Amount::Requests(200),
             rate_per_s: 2000,
@@ -314,32 +323,45 @@ impl<'a> Turns<'a> {
         // What the first requests take for ever is no attack's doing.
         check_good(&good.run(&subject)?)?;
         let normal = self.settled(&subject, None)?;
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
-        let watchers = self.watchers()?;
-        for _ in 0..self.plan.pairs {
-            alone.push(Turn {
-                standing: good.run(&subject)?,
-                newcomers: good.run_newcomers(&subject)?.into(),
-                crowd: None,
-            });
-            beside.push(self.attacked(attack, &subject, &good)?);
+        let mut pairs = Pairs::new(self.plan.pairs, self.plan.pairs_max);
+        while pairs.wants_more() {
+            pairs.push(self.pair(attack, &subject, &good)?);
             std::thread::sleep(self.plan.between);
         }
-        for turn in alone.iter().chain(&beside) {
-            check_good(&turn.standing)?;
-        }
-        let stalls = watchers.finish()?;
         let after = self.settled(&subject, Some(normal))?;
         let stopped = subject.stop()?;
         if stopped != 0 {
             return Err(format!("the server ended with status {stopped}"));
         }
-        Ok(turn::summary(
-            [attack.name, self.driver],
-            [&alone, &beside],
-            &stalls,
-            [normal, after],
-        ))
+        Ok(pairs.summary([attack.name, self.driver], [normal, after]))
+    }
+
+    /// The well-behaved client alone, then beside the attack.
+    fn pair(
+        &self,
+        attack: &Attack,
+        subject: &Subject,
+        good: &GoodClient<'_>,
+    ) -> Result<Pair, String> {
+        let watchers = self.watchers()?;
+        let alone = Turn {
+            standing: good.run(subject)?,
+            newcomers: good.run_newcomers(subject)?.into(),
+            crowd: None,
+        };
+        let before = CpuTicks::read();
+        let beside = self.attacked(attack, subject, good)?;
+        let steal = before.zip(CpuTicks::read());
+        check_good(&alone.standing)?;
+        check_good(&beside.standing)?;
+        let pair = Pair {
+            alone,
+            beside,
+            stalls: watchers.finish()?,
+            steal_share_beside: steal
+                .map_or(0.0, |(before, after)| after.steal_share_since(before)),
+        };
+        Ok(pair)
     }
 
     /// Of the machine's stalls; none where how long an answer takes is not judged.

@@ -87,6 +87,39 @@ fn unix_ns() -> u64 {
     since.unwrap_or_default().as_nanos() as u64
 }
 
+/// The machine's CPU time since it started, of all CPUs together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct CpuTicks {
+    total: u64,
+    /// Taken by the hypervisor while something of ours wanted to run.
+    steal: u64,
+}
+
+impl CpuTicks {
+    /// `None` where the system does not tell.
+    pub(super) fn read() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`: guests are part of
+    /// user and nice already.
+    fn parse(text: &str) -> Option<Self> {
+        let fields = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks = fields.split_ascii_whitespace().take(8).map(str::parse);
+        let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().ok()?;
+        Some(Self {
+            total: ticks.iter().sum(),
+            steal: *ticks.get(7)?,
+        })
+    }
+
+    /// The share that the hypervisor took since `before`.
+    pub(super) fn steal_share_since(self, before: Self) -> f64 {
+        let total = self.total.saturating_sub(before.total);
+        self.steal.saturating_sub(before.steal) as f64 / total.max(1) as f64
+    }
+}
+
 /// What the watchers saw.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
@@ -97,6 +130,11 @@ pub(super) struct Stalls {
 impl Stalls {
     pub(super) fn of_both(&self) -> Vec<Stall> {
         [&self.of_server[..], &self.of_generator].concat()
+    }
+
+    pub(super) fn extend(&mut self, later: Self) {
+        self.of_server.extend(later.of_server);
+        self.of_generator.extend(later.of_generator);
     }
 
     /// Those that are the machine's doing, by the shares of requests that stalls of the server's CPU
@@ -214,6 +252,25 @@ mod tests {
         assert_eq!(stalls.to_leave_out([0.01, 0.014]), [stall(1), stall(2)]);
         assert_eq!(stalls.to_leave_out([0.05, 0.0]), [stall(1), stall(2)]);
         assert_eq!(stalls.to_leave_out([0.01, 0.016]), [stall(2)]);
+    }
+
+    /// Goal: what was stolen is a share of all time, guests counted once; less than that is no answer.
+    #[test]
+    fn steal_is_a_share_of_all_cpu_time() {
+        let read = |text: &str| CpuTicks::parse(text);
+        let before = read("cpu  10 0 10 60 10 0 0 10 5 0\ncpu0 1\n").unwrap();
+        assert_eq!((before.total, before.steal), (100, 10));
+        let after = read("cpu  20 0 20 200 30 0 0 30 5 0\n").unwrap();
+        assert!((after.steal_share_since(before) - 0.1).abs() < 1e-9);
+        assert_eq!(before.steal_share_since(before), 0.0);
+        for text in [
+            "",
+            "cpu0 1 2 3 4 5 6 7 8",
+            "cpu  1 2 3 4 5 6 7",
+            "cpu  1 2 3 4 5 6 7 x",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
     }
 
     /// Goal: who is told that it is over looks no further, and lines are read as they are written.

@@ -7,9 +7,6 @@ use super::subject::Holdings;
 use crate::bench::figure::Figure;
 use serde_json::{Value, json};
 
-/// Alone, with more than this share of requests disturbed, the machine itself decides what a p99 is.
-const JUDGED_SHARE_MAX: f64 = 0.015;
-
 /// What was seen in one turn, alone or beside a crowd.
 pub(super) struct Turn {
     /// By the clients that have been there for a while.
@@ -41,7 +38,7 @@ impl Turn {
     }
 
     /// The share of requests that these disturbed.
-    fn disturbed_share(&self, stalls: &[Stall]) -> Option<f64> {
+    pub(super) fn disturbed_share(&self, stalls: &[Stall]) -> Option<f64> {
         Some(undisturbed(&self.standing.exchanges, stalls)?.disturbed_share)
     }
 }
@@ -110,25 +107,26 @@ pub(super) fn summary(
     turns: [&[Turn]; 2],
     stalls: &Stalls,
     [normal, after]: [Holdings; 2],
+    is_judged: bool,
 ) -> (Vec<Figure>, Value) {
     let [alone, beside] = turns;
     let shares = turns.map(|turns| disturbed_share(turns, &stalls.of_server));
     let left_out = stalls.to_leave_out(shares);
-    let is_judged = disturbed_share(alone, &stalls.of_both()) <= JUDGED_SHARE_MAX;
     let ratios = Ratios::of(&format!("{attack}_{driver}"), turns, &left_out, is_judged);
     let alone_ns = alone
         .iter()
         .filter_map(|turn| turn.kernel_p99_ns(&left_out));
     let percent = |turns: &[Turn], stalls: &[Stall]| disturbed_share(turns, stalls) * 100.0;
     println!(
-        "{attack:<34} {driver:<6} p99 {:>6.0} us alone, ratio {:>5.2}{}, response {:>5.2}; disturbed by \
+        "{attack:<34} {driver:<6} {} pairs, p99 {:>6.0} us alone, ratio {:>5.2}{}, response {:>5.2}; disturbed by \
          stalls of the server's CPU {:.1} % alone, {:.1} % beside, of the generator's {:.1} %, {:.1} %, \
          ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
+        alone.len(),
         Figure::median("", alone_ns.collect()).value / 1000.0,
         ratios.p99.value,
         match is_judged {
             true => "",
-            false => " (not judged: the machine stalls)",
+            false => " (not judged: the machine is restless)",
         },
         ratios.response.value,
         percent(alone, &stalls.of_server),
