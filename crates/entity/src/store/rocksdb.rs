@@ -15,6 +15,7 @@ use rocksdb::{
     WriteOptions,
 };
 
+use super::closing::Closing;
 use super::upgrade;
 use super::{
     CachedRead, Disk, Durability, Engine, EngineGauges, EngineInfo, Linkage, Snapshot, Store,
@@ -49,7 +50,7 @@ pub struct RocksDbOptions {
 
 /// An open data directory.
 pub struct RocksDbStore {
-    pub(super) db: DB,
+    pub(super) db: Closing<DB>,
     path: PathBuf,
     block_cache: Cache,
     disk_reserve_bytes: Option<u64>,
@@ -102,7 +103,7 @@ impl RocksDbStore {
         let mut write_synced = WriteOptions::default();
         write_synced.set_sync(true);
         Ok(Self {
-            db,
+            db: Closing::new(db),
             path: path.to_owned(),
             block_cache,
             disk_reserve_bytes: asked.disk_reserve_bytes,
