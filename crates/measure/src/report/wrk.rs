@@ -4,6 +4,7 @@
 //! the next one, hours never appear, values are padded by two blanks where letters are missing.
 
 use super::classes;
+use super::lines::wrapped;
 use crate::histogram::{LatencyHistogram, LatencySummary};
 use crate::record::{LoadCookies, LoadReport, LoadTls, LoadWarmUp};
 use crate::series::SampleSummary;
@@ -164,19 +165,7 @@ fn verdict_lines(report: &LoadReport) -> String {
     if !verdict.reasons.is_empty() {
         sentence += &format!(" ({})", verdict.reasons.join("; "));
     }
-    let (mut text, mut width) = (" ".to_owned(), 1);
-    for word in sentence.split(' ') {
-        let needed = word.chars().count() + 1;
-        if width + needed > WIDTH {
-            text += "\n   ";
-            width = 3;
-        }
-        text.push(' ');
-        text += word;
-        width += needed;
-    }
-    text.push('\n');
-    text
+    wrapped(&format!("  {sentence}"), WIDTH, "    ")
 }
 
 /// The table of the three clocks, and of the parts of slip and service that are known.

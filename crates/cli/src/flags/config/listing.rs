@@ -6,9 +6,9 @@ use super::ServerKind;
 use super::command_line::{argument, name_of, takes_value, value_name};
 use super::file::ConfigFile;
 use crate::flags::serve::is_server_flag;
-use crate::output;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
+use millpond_measure::report::lines::wrapped;
 use std::fmt::Write as _;
 
 const WIDTH: usize = 80;
@@ -104,7 +104,7 @@ pub(super) fn example(kind: ServerKind) -> String {
         }
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         text.push('\n');
-        for line in output::in_lines(&help.replace('\n', " "), WIDTH - 2).lines() {
+        for line in wrapped(&help, WIDTH - 2, "").lines() {
             let _ = writeln!(text, "# {line}");
         }
         let _ = writeln!(text, "# {} = {}", name_of(arg), default_of(arg));
