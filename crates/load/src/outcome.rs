@@ -238,6 +238,14 @@ impl Outcome {
         self.last_answer_ns = self.last_answer_ns.max(now_ns);
     }
 
+    /// Answers came after the timeout: as if they had never come.
+    #[cold]
+    pub(crate) fn too_late(&mut self, flight: &Flight, now_ns: u64) {
+        for _ in 0..flight.count {
+            self.failed(&flight.request, Phase::Timeout, now_ns);
+        }
+    }
+
     /// An arrival that was due is given up without having been written.
     pub(crate) fn never_sent(&mut self, intended_ns: u64, now_ns: u64) {
         self.never_sent_many(intended_ns, now_ns, 1);
