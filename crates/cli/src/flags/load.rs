@@ -146,7 +146,11 @@ impl LoadFlags {
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let target = Target {
             address: nowhere,
-            host: urls.first.host_field.clone(),
+            // A script finds the field in its table, and the URL's server beside it.
+            host: match self.script.is_given() {
+                true => urls.first.host_field.clone(),
+                false => self.asked.host_field(&urls)?,
+            },
             path: self.asked.target_path(&urls),
         };
         let stop = self.stop();
@@ -355,6 +359,28 @@ mod tests {
         assert_eq!(fields[..], [("Accept".to_owned(), "text/plain".to_owned())]);
     }
 
+    /// Goal: -H Host takes the place of the URL's server in the field and nowhere else, as in wrk and ab,
+    /// in requests of every kind.
+    #[test]
+    fn host_can_be_another_than_the_server() {
+        let host = "-H host:example.org";
+        for more in ["", "--put --keys 5", "--ycsb a --keys 5", "-H X:{seq}"] {
+            let line = format!("{host} {more} http://127.0.0.1:8080/");
+            let config = config(&line).unwrap();
+            assert_eq!(config.target.host, "example.org", "{line}");
+            assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+            let asked = format!("{:?}", config.workload).to_lowercase();
+            assert!(!asked.contains("\"host\""), "{line}: {asked}");
+        }
+        let twice = config(&format!("{host} {host} http://127.0.0.1:8080/")).unwrap_err();
+        assert!(twice.contains("once"), "{twice}");
+        let drawn = config("-H Host:{uuid} http://127.0.0.1:8080/").unwrap_err();
+        assert!(drawn.contains("no placeholder"), "{drawn}");
+        // What stands in the script's table is the server.
+        let scripted = config(&format!("{host} -s some.lua http://127.0.0.1:8080/")).unwrap();
+        assert_eq!(scripted.target.host, "127.0.0.1:8080");
+    }
+
     /// Goal: the defaults are wrk's, and one connection needs one thread.
     #[test]
     fn the_defaults_are_those_of_wrk() {
@@ -451,6 +477,11 @@ mod tests {
                 format!("--find-max p99<5ms --requests 5 {url}"),
                 "--requests",
             ),
+            (
+                format!("--find-max p99<5ms --report page.html {url}"),
+                "--report",
+            ),
+            (format!("--find-max p99<5ms -g rows.tsv {url}"), "-g"),
             (format!("--precision 2% {url}"), "--find-max"),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
