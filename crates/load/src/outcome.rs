@@ -151,6 +151,9 @@ impl Outcome {
         let count = *count as u64;
         if judgement == Judgement::Right && in_window {
             self.answered_in_window += count;
+            if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
+                class.answered_in_window += count;
+            }
         }
         if !request.counted {
             return self.answered_uncounted(flight, judgement, last_byte_ns);
