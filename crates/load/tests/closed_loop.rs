@@ -479,6 +479,13 @@ fn wrong_settings_are_refused_by_name() {
     };
     assert_eq!(refused(&|config| config.connections = 0), "connections");
     assert_eq!(refused(&|config| config.pipeline = 0), "pipeline");
+    // Memory for so many would end the process, or the machine.
+    assert_eq!(
+        refused(&|config| config.connections = 1_000_000_000),
+        "connections"
+    );
+    let threads = |config: &mut LoadConfig| (config.threads, config.connections) = (5_000, 5_000);
+    assert_eq!(refused(&threads), "threads");
     assert_eq!(refused(&|config| config.stop.duration_ns = None), "stop");
     assert_eq!(refused(&|config| config.stop.requests = Some(0)), "stop");
     assert_eq!(refused(&|config| config.timeout_ns = 0), "timeout");

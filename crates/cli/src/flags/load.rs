@@ -20,7 +20,8 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    Ended, LoadConfig, LoadRecord, Mode, Stop, Target, facts_of, run_observed, run_script,
+    Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target, facts_of, run_observed,
+    run_script,
 };
 use millpond_measure::record::LoadStatus;
 use millpond_measure::report::wrk;
@@ -180,7 +181,7 @@ impl LoadFlags {
             ..LoadConfig::new(target, workload)
         };
         self.expect.apply(&mut config);
-        config.check().map_err(Failure::usage)?;
+        config.check().map_err(|error| refused(&error))?;
         config.target.address = Address::resolve(&urls.first.authority).map_err(Failure::failed)?;
         Ok(config)
     }
@@ -273,6 +274,19 @@ impl LoadFlags {
             exit => exit,
         })
     }
+}
+
+/// The library's sentence, with the flag in the place of a setting of its name.
+fn refused(error: &LoadError) -> Failure {
+    let LoadError::Setting { name, problem } = error else {
+        return Failure::usage(error);
+    };
+    let flags = LoadFlags::augment_args(clap::Command::new("load"));
+    let is_flag = flags
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some(name));
+    let dashes = if is_flag { "--" } else { "" };
+    Failure::usage(format!("{dashes}{name}: {problem}"))
 }
 
 /// A record that says of itself that it is wrong must not look like success to a script.
@@ -494,7 +508,10 @@ mod tests {
             (format!("--put --get --keys 1 {url}"), "--get"),
             (format!("--keys 5 {url}"), "--keys is for --put"),
             (format!("--put --keys 5 --body x {url}"), "--body"),
-            (format!("--pipeline 99k {url}"), "pipeline"),
+            (format!("--pipeline 99k {url}"), "--pipeline: 99000"),
+            (format!("-c 1G {url}"), "--connections: 1000000000"),
+            (format!("-H Content-Length:1 {url}"), "--header: "),
+            (format!("{url}{{nothing}}"), "path: {nothing}"),
             (
                 format!("--json /nowhere/at/all.json {url}"),
                 "does not exist",
