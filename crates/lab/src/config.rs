@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millpond_measure::record::{PoolSetting, Settings};
-use millpond_measure::units::format_duration_ns;
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
@@ -244,9 +243,9 @@ impl CompareConfig {
         }
         let minutes = self.shortest(candidates).as_secs().div_ceil(60);
         Err(LabError::Setting(format!(
-            "--time-budget {} is over before {tried} candidates are tried out, which takes about {} s: \
+            "--time-budget {:?} is over before {tried} candidates are tried out, which takes about {} s: \
              give it {minutes}m, which is enough for a verdict, or compare fewer (--allocators, --pools)",
-            format_duration_ns(self.time_budget.as_nanos() as f64).replace(' ', ""),
+            self.time_budget,
             trying.as_secs_f64().ceil(),
         )))
     }

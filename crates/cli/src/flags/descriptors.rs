@@ -27,11 +27,12 @@ fn warning(connections: u64, each: u64, limit: Limit) -> Option<String> {
         return None;
     }
     let room = soft.saturating_sub(OTHER_FILES) / each.max(1);
-    let who = if hard >= needed { "" } else { "as root, " };
+    let who = if hard >= needed { "" } else { " as root" };
     Some(format!(
         "{soft} files may be open (ulimit -n), which is room for {room} of {connections} connections; \
-         beyond that a new one takes the place of the one idle for longest, or waits. Start it after {who}`ulimit -n {needed}`, with LimitNOFILE={needed} in its systemd unit, or \
-         with a smaller --max-connections"
+         beyond that a new one takes the place of the one idle for longest, or waits. \
+         `ulimit -n {needed}`{who} before it starts makes room, or LimitNOFILE={needed} in a systemd \
+         unit; or give a smaller --max-connections"
     ))
 }
 
@@ -50,14 +51,14 @@ mod tests {
         for part in [
             "1024 files",
             "room for 908 of 16384",
-            "after `ulimit -n 16500`",
+            "`ulimit -n 16500` before",
         ] {
             assert!(told.contains(part), "{told}");
         }
         let told = warning(16_384, 2, limit(100, 4096)).unwrap();
         for part in [
             "room for 0",
-            "as root, `ulimit -n 32884`",
+            "`ulimit -n 32884` as root",
             "LimitNOFILE=32884",
         ] {
             assert!(told.contains(part), "{told}");
