@@ -5,6 +5,7 @@
 use crate::candidate::{NO_ALLOCATION, POOL};
 use crate::record::{AllocatorRecord, BenchRecord, ProgramRecord, SpeedupRecord};
 use millpond_lab::allocator::{GLIBC, MEMPOOL};
+use millpond_measure::report::lines::wrapped;
 use millpond_measure::units::{format_bytes, format_three_digits};
 use std::fmt::Write;
 
@@ -325,20 +326,7 @@ pub(crate) fn count(value: Option<f64>) -> String {
     }
 }
 
-/// Wraps at blanks; continuation lines are indented.
+/// What stands between the tables, later lines of a sentence set in.
 pub(crate) fn paragraph(text: &mut String, width: usize, sentence: &str) {
-    let mut line = String::new();
-    for word in sentence.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            text.push_str(&line);
-            text.push('\n');
-            line = " ".to_owned();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    text.push_str(&line);
-    text.push('\n');
+    text.push_str(&wrapped(sentence, width, "  "));
 }

@@ -10,6 +10,7 @@ mod compatible;
 mod config;
 mod connections;
 mod cookies;
+mod descriptors;
 mod doctor;
 #[cfg(feature = "entity")]
 mod entity;

@@ -6,6 +6,7 @@
 
 use clap::error::ErrorKind as Mistake;
 use millpond_http::log::{self, LogLevel};
+use millpond_measure::report::lines::wrapped;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -110,6 +111,11 @@ pub(crate) fn note(sentence: impl Display) {
     log::write(LogLevel::Info, for_people(&sentence.to_string()));
 }
 
+/// The same of what somebody should do something about.
+pub(crate) fn warn(sentence: impl Display) {
+    log::write(LogLevel::Warn, for_people(&sentence.to_string()));
+}
+
 /// What every line about what happens begins with.
 const SIGN: &str = "millpond: ";
 
@@ -141,7 +147,10 @@ fn hanging(sentence: &str, columns: usize) -> String {
         .lines()
         .flat_map(|line| match line.starts_with(' ') {
             true => vec![line.to_owned()],
-            false => in_lines(line, columns).lines().map(str::to_owned).collect(),
+            false => wrapped(line, columns, "")
+                .lines()
+                .map(str::to_owned)
+                .collect(),
         })
         .collect();
     lines.join(&format!("\n{:width$}", "", width = SIGN.len()))
@@ -245,24 +254,6 @@ pub(crate) fn whole_seconds(duration_ns: u64) -> String {
 pub(crate) fn colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !refused && !is_dumb()
-}
-
-/// Breaks a sentence at blanks, into lines of `columns` at most where its words allow.
-pub(crate) fn in_lines(sentence: &str, columns: usize) -> String {
-    let mut text = String::new();
-    let mut width = 0;
-    for word in sentence.split(' ') {
-        let needed = word.chars().count() + usize::from(width > 0);
-        if width > 0 && width + needed > columns {
-            text.push('\n');
-            width = 0;
-        } else if width > 0 {
-            text.push(' ');
-        }
-        text.push_str(word);
-        width += needed;
-    }
-    text
 }
 
 /// Columns of the terminal; a result that goes elsewhere gets what reports are made for.

@@ -76,6 +76,7 @@ impl<'a> Lab<'a> {
         let lock = take_lock(config, &mut warnings)?;
         let allocators = config.chosen_allocators(&mut warnings)?;
         let candidates = matrix::candidates(&allocators, config.own_pools());
+        config.check_time(candidates.len())?;
         fs::create_dir_all(&config.out).map_err(|error| LabError::Output {
             path: config.out.clone(),
             error,

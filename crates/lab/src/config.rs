@@ -201,19 +201,7 @@ impl CompareConfig {
     /// All of `found`, or without the extra ones if comparing those as well would take longer than
     /// the user wants to wait.
     fn in_time(&self, found: Vec<Allocator>, warnings: &mut Vec<String>) -> Vec<Allocator> {
-        let candidates = matrix::candidates(&found, self.own_pools()).len();
-        // A load program of the user's is one phase.
-        let operations = match self.load_command {
-            Some(_) => 1,
-            None => self.target.operations().len(),
-        };
-        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let needed = plan::shortest(
-            narrow(candidates),
-            narrow(operations),
-            self.rounds,
-            self.idle,
-        );
+        let needed = self.shortest(matrix::candidates(&found, self.own_pools()).len());
         if needed <= self.time_budget {
             return found;
         }
@@ -228,6 +216,43 @@ impl CompareConfig {
         }
         usual
     }
+
+    /// The shortest comparison of so many candidates that can give a verdict, the second baseline
+    /// included.
+    fn shortest(&self, candidates: usize) -> Duration {
+        // A load program of the user's is one phase.
+        let operations = match self.load_command {
+            Some(_) => 1,
+            None => self.target.operations().len(),
+        };
+        plan::shortest(
+            narrow(candidates),
+            narrow(operations),
+            self.rounds,
+            self.idle,
+        )
+    }
+
+    /// Refuses a time that is over before so many candidates are tried out, the second baseline
+    /// included, which is not. Who names a number of rounds waits for them.
+    pub(crate) fn check_time(&self, candidates: usize) -> Result<(), LabError> {
+        let tried = candidates.saturating_sub(1);
+        let trying = plan::tried_out(narrow(tried));
+        if self.rounds.is_some() || trying <= self.time_budget {
+            return Ok(());
+        }
+        let minutes = self.shortest(candidates).as_secs().div_ceil(60);
+        Err(LabError::Setting(format!(
+            "--time-budget {:?} is over before {tried} candidates are tried out, which takes about {} s: \
+             give it {minutes}m, which is enough for a verdict, or compare fewer (--allocators, --pools)",
+            self.time_budget,
+            trying.as_secs_f64().ceil(),
+        )))
+    }
+}
+
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The file that a shell would run.
@@ -252,6 +277,34 @@ mod tests {
         let mut found = vec![Allocator::native(allocator::GLIBC)];
         found.extend(names.into_iter().chain(built).map(library));
         found
+    }
+
+    /// Goal: a budget in which nothing can be measured is refused with one that is enough, before
+    /// anything is started; a number of rounds that was asked for takes its time.
+    #[test]
+    fn a_budget_without_room_for_a_round_is_refused() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        assert!(config.check_time(11).is_ok());
+        config.time_budget = Duration::from_secs(1);
+        let told = config.check_time(11).unwrap_err().to_string();
+        for part in [
+            "--time-budget 1s",
+            "10 candidates",
+            "about 25 s",
+            "--allocators",
+        ] {
+            assert!(told.contains(part), "{told}");
+        }
+        let minutes = told.split_once("give it ").unwrap().1;
+        let minutes: u64 = minutes.split_once('m').unwrap().0.parse().unwrap();
+        config.time_budget = Duration::from_secs(minutes * 60);
+        assert!(config.shortest(11) <= config.time_budget);
+        config.time_budget = Duration::from_secs(1);
+        config.rounds = Some(2);
+        assert!(config.check_time(11).is_ok());
     }
 
     /// Goal: what was built from crates is compared when there is time for it, and otherwise named

@@ -14,7 +14,8 @@ mod measuring;
 mod comparing;
 
 pub use attempts::Attempts;
-pub use machine::Machine;
+pub use machine::{Limit, Machine};
+pub use serving::OTHER_FILES;
 
 use serde::Serialize;
 

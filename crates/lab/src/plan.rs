@@ -52,6 +52,12 @@ pub fn shortest(candidates: u32, operations: u32, rounds: Option<u32>, idle: Dur
     run * candidates * rounds + TRY_GUESS * candidates + REPORT_RESERVE
 }
 
+/// How long `candidates` are tried out, guessed before any of them was started.
+#[must_use]
+pub fn tried_out(candidates: u32) -> Duration {
+    TRY_GUESS * candidates
+}
+
 /// Below this many rounds no exact test can claim anything, however large the difference: all
 /// candidates but the baseline are compared with it at once.
 fn rounds_min(candidates: u32) -> u32 {

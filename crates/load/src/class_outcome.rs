@@ -14,6 +14,8 @@ pub(crate) struct ClassOutcome {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) errors: LoadErrors,
+    /// Right answers that arrived inside the window, whenever their requests left.
+    pub(crate) answered_in_window: u64,
 }
 
 impl ClassOutcome {
@@ -34,5 +36,6 @@ impl ClassOutcome {
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         add_errors(&mut self.errors, &other.errors);
+        self.answered_in_window += other.answered_in_window;
     }
 }

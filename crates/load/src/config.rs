@@ -17,6 +17,10 @@ use millpond_mempool::PoolMode;
 
 /// Most requests in flight on one connection.
 pub const PIPELINE_MAX: usize = 1_024;
+/// Most connections: the files that Linux lets a process open, unless root has raised that.
+const CONNECTIONS_MAX: usize = 1 << 20;
+/// More threads than any machine has CPUs is a slip of the finger, and each takes megabytes.
+const THREADS_MAX: usize = 1_024;
 /// Default of [`LoadConfig::timeout_ns`]: wrk's.
 pub const TIMEOUT_NS_DEFAULT: u64 = 2_000_000_000;
 
@@ -238,6 +242,21 @@ impl LoadConfig {
             return refuse(
                 "connections",
                 "at least one connection and one thread are needed".into(),
+            );
+        }
+        if self.connections > CONNECTIONS_MAX {
+            return refuse(
+                "connections",
+                format!("{} is more than {CONNECTIONS_MAX}", self.connections),
+            );
+        }
+        if self.threads > THREADS_MAX {
+            return refuse(
+                "threads",
+                format!(
+                    "{} is more than {THREADS_MAX}: one for each CPU does",
+                    self.threads
+                ),
             );
         }
         if self.pipeline == 0 || self.pipeline > PIPELINE_MAX {

@@ -87,6 +87,9 @@ impl LoadRecord {
             let figures = figures.find(|figures| figures.name == class.name);
             ClassRecord {
                 errors: figures.map(|figures| figures.errors).unwrap_or_default(),
+                answers: figures.map_or(0, |figures| {
+                    answers_of(figures.requests_per_s, report.duration_ns)
+                }),
                 name: class.name,
                 response: class.response,
                 service: class.service,
@@ -199,6 +202,7 @@ impl LoadRecord {
                 None => self.classes.push(class.clone()),
                 Some(sum) => {
                     add_errors(&mut sum.errors, &class.errors);
+                    sum.answers += class.answers;
                     sum.response.merge(&class.response);
                     sum.service.merge(&class.service);
                 }
@@ -251,7 +255,11 @@ fn known_driver(name: &str) -> &'static str {
 
 /// The numerator of a record's rate: all answers when a count ended it, else those in the window.
 fn window_answers(record: &LoadRecord) -> u64 {
-    (record.requests_per_s * record.duration_ns as f64 / 1e9).round() as u64
+    answers_of(record.requests_per_s, record.duration_ns)
+}
+
+fn answers_of(per_s: f64, duration_ns: u64) -> u64 {
+    (per_s * duration_ns as f64 / 1e9).round() as u64
 }
 
 fn sum_of(one: Option<u64>, two: Option<u64>) -> Option<u64> {
@@ -296,6 +304,7 @@ mod tests {
         for &(slip_ns, service_ns, is_right) in answers {
             let class = &mut record.classes[(service_ns % 2) as usize];
             if is_right {
+                class.answers += 1;
                 class.response.record(slip_ns + service_ns);
                 class.service.record(service_ns);
                 record.requests += 1;

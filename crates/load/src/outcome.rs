@@ -151,6 +151,9 @@ impl Outcome {
         let count = *count as u64;
         if judgement == Judgement::Right && in_window {
             self.answered_in_window += count;
+            if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
+                class.answered_in_window += count;
+            }
         }
         if !request.counted {
             return self.answered_uncounted(flight, judgement, last_byte_ns);
@@ -236,6 +239,14 @@ impl Outcome {
             count_phase(&mut class.errors, phase);
         }
         self.last_answer_ns = self.last_answer_ns.max(now_ns);
+    }
+
+    /// Answers came after the timeout: as if they had never come.
+    #[cold]
+    pub(crate) fn too_late(&mut self, flight: &Flight, now_ns: u64) {
+        for _ in 0..flight.count {
+            self.failed(&flight.request, Phase::Timeout, now_ns);
+        }
     }
 
     /// An arrival that was due is given up without having been written.

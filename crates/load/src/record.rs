@@ -159,6 +159,8 @@ pub struct LoadRecord {
 pub struct ClassRecord {
     /// As the workload names it.
     pub name: String,
+    /// Right answers that its rate is of: those inside the window, or all when a count ended it.
+    pub answers: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
     /// From the intended start to the last byte.
@@ -186,7 +188,7 @@ impl ClassRecord {
             requests_per_s: if duration_ns == 0 {
                 0.0
             } else {
-                requests as f64 / duration_s
+                self.answers as f64 / duration_s
             },
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),

@@ -5,8 +5,8 @@
 //! it. Between ticks the thread sleeps until its next arrival (see `pacing`).
 //! A thread with a free connection holds at most one arrival that is not due yet, so an arrival
 //! wakes one thread and not all of them.
-//! Absent on purpose: timers per request. Timeouts are found by a sweep: late by a sixteenth of
-//! the timeout at most, for nothing per request.
+//! Absent on purpose: timers per request. What is never answered is found by a sweep, late by up to a
+//! sixteenth of the timeout and a housekeeping; an answer that comes in between is too late all the same.
 mod connections;
 mod sending;
 mod listening;

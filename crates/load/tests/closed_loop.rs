@@ -322,6 +322,31 @@ fn a_silent_server_yields_timeouts() {
     assert_eq!(server.requests(), 6);
 }
 
+/// Goal: an answer that comes after the timeout is a timeout and no sample, also when it comes before
+/// anybody has looked for it; with a pipeline as without.
+#[test]
+fn an_answer_after_the_timeout_is_a_timeout() {
+    for pipeline in [1, 4] {
+        // Soon enough to be there before the next look, which is 20 ms away at most.
+        let server = TestServer::start(|_| Reply::ok(b"late").after(Duration::from_millis(62)));
+        let mut config = get(server.address);
+        config.connections = 5;
+        config.pipeline = pipeline;
+        config.timeout_ns = 60 * MS;
+        config.stop = Stop::after_requests(40);
+        let record = run(&config);
+        check_identities(&record);
+        assert_eq!(
+            (record.requests, record.errors.timeout),
+            (0, 40),
+            "{pipeline}"
+        );
+        assert_eq!(record.unanswered.count(), 40);
+        assert!(record.unanswered.min() >= 59 * MS);
+        assert_eq!((record.response.count(), record.answered_in_window), (0, 0));
+    }
+}
+
 /// Goal: nothing listens: one clear sentence, and no record that could be mistaken for a result.
 #[test]
 fn an_unreachable_target_is_one_clear_error() {
@@ -454,6 +479,13 @@ fn wrong_settings_are_refused_by_name() {
     };
     assert_eq!(refused(&|config| config.connections = 0), "connections");
     assert_eq!(refused(&|config| config.pipeline = 0), "pipeline");
+    // Memory for so many would end the process, or the machine.
+    assert_eq!(
+        refused(&|config| config.connections = 1_000_000_000),
+        "connections"
+    );
+    let threads = |config: &mut LoadConfig| (config.threads, config.connections) = (5_000, 5_000);
+    assert_eq!(refused(&threads), "threads");
     assert_eq!(refused(&|config| config.stop.duration_ns = None), "stop");
     assert_eq!(refused(&|config| config.stop.requests = Some(0)), "stop");
     assert_eq!(refused(&|config| config.timeout_ns = 0), "timeout");

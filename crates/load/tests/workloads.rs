@@ -118,6 +118,31 @@ fn classes_are_counted_apart() {
     assert_eq!(report.classes[1].requests, 100);
 }
 
+/// Goal: the rates of the classes add up to that of the whole, though answers come after the window.
+#[test]
+fn rates_of_classes_add_up() {
+    let slow = std::time::Duration::from_millis(300);
+    let server = TestServer::start(move |_| Reply::ok(b"fine").after(slow));
+    let mix = RequestMix::of(vec![get("one", 1, "/one"), get("two", 1, "/two")]);
+    let record = run(&LoadConfig {
+        connections: 4,
+        stop: Stop::after_ns(400_000_000),
+        ..config(&server, mix, 1)
+    });
+    check_identities(&record);
+    let report = record.to_report();
+    let rates = report.classes.iter().map(|class| class.requests_per_s);
+    let sum: f64 = rates.sum();
+    assert!(
+        (sum - record.requests_per_s).abs() < 0.001,
+        "{sum} {}",
+        record.requests_per_s
+    );
+    let requests: u64 = report.classes.iter().map(|class| class.requests).sum();
+    assert_eq!(requests, record.requests);
+    assert!(requests >= 4);
+}
+
 /// Goal: each kind of wrong answer is counted as what it is, and none of them as a request.
 #[test]
 fn wrong_answers_are_told_apart() {

@@ -4,6 +4,7 @@
 //! the record, so that two readers of one record cannot disagree.
 
 pub mod colour;
+pub mod lines;
 pub mod terminal;
 pub mod html;
 pub mod wrk;

@@ -3,6 +3,7 @@
 use crate::output::{self, Exit, Failure};
 use clap::Args;
 use millpond_lab::allocator::{self, CatalogueEntry, NOT_TO_BE_HAD};
+use millpond_measure::report::lines::wrapped;
 use std::fmt::Write as _;
 
 /// List the memory allocators that `millpond compare` can compare here
@@ -48,8 +49,8 @@ fn list(entries: &[CatalogueEntry]) -> String {
         }
     }
     line(format_args!(
-        "\nAny other: --allocators NAME=/path/to/library.so\n{}\n",
-        output::in_lines(&format!("{NOT_TO_BE_HAD}."), WIDTH)
+        "\nAny other: --allocators NAME=/path/to/library.so\n{}",
+        wrapped(&format!("{NOT_TO_BE_HAD}."), WIDTH, "")
     ));
     line(format_args!(
         "Settings, as in --allocators jemalloc:narenas=2,dirty_decay_ms=0; often used:"
@@ -61,15 +62,9 @@ fn list(entries: &[CatalogueEntry]) -> String {
         ));
         line(format_args!("{:<NAME_WIDTH$} by {}", "", entry.variable));
     }
-    line(format_args!(
-        "{}",
-        output::in_lines(
-            "Each allocator is asked before a comparison whether it takes a setting; what it would \
-             pass over is refused.",
-            WIDTH
-        )
-    ));
-    text
+    let rule = "Each allocator is asked before a comparison whether it takes a setting; what it would \
+                pass over is refused.";
+    text + &wrapped(rule, WIDTH, "")
 }
 
 /// The list is for a terminal of any width, and read in logs too.

@@ -65,7 +65,8 @@ pub(crate) struct CompareFlags {
     /// within the time budget]
     #[arg(long, value_name = "N", value_parser = parse_rounds)]
     rounds: Option<u32>,
-    /// Longest the whole comparison may take
+    /// Longest the whole comparison may take; the fewest rounds that can give a verdict, or --rounds,
+    /// take as long as they do
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "270s")]
     time_budget: u64,
     /// Connections of the load generator

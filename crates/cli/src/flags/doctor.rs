@@ -4,6 +4,7 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_lab::doctor::{Attempts, Finding, Machine, Section, State, examine};
 use millpond_measure::environment::Environment;
+use millpond_measure::report::lines::wrapped;
 use millpond_measure::units::format_bytes;
 use std::fmt::Write as _;
 
@@ -53,8 +54,7 @@ const WIDTH: usize = 80;
 const INDENT: usize = 2 + 8 + 16;
 
 fn page(environment: &Environment, findings: &[Finding]) -> String {
-    let mut text = output::in_lines(&title(environment), WIDTH);
-    text.push('\n');
+    let mut text = wrapped(&title(environment), WIDTH, "");
     for section in Section::ALL {
         // A String takes any text.
         let _ = write!(text, "\n{}\n", section.title());
@@ -94,7 +94,7 @@ fn lines_of(finding: &Finding) -> String {
         State::Missing => "MISSING",
     };
     let mut text = String::new();
-    let found = output::in_lines(&finding.found, WIDTH - INDENT);
+    let found = wrapped(&finding.found, WIDTH - INDENT, "");
     let name = finding.name;
     for (number, line) in found.lines().enumerate() {
         let _ = match number {
@@ -102,8 +102,10 @@ fn lines_of(finding: &Finding) -> String {
             _ => writeln!(text, "{:INDENT$}{line}", ""),
         };
     }
-    let remedy = finding.remedy.as_deref().unwrap_or_default();
-    let remedy = output::in_lines(remedy, WIDTH - INDENT - 2);
+    let Some(remedy) = &finding.remedy else {
+        return text;
+    };
+    let remedy = wrapped(remedy, WIDTH - INDENT - 2, "");
     for (number, line) in remedy.lines().enumerate() {
         let mark = if number == 0 { "> " } else { "  " };
         let _ = writeln!(text, "{:INDENT$}{mark}{line}", "");

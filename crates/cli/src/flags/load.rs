@@ -20,7 +20,8 @@ use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    Ended, LoadConfig, LoadRecord, Mode, Stop, Target, facts_of, run_observed, run_script,
+    Ended, LoadConfig, LoadError, LoadRecord, Mode, Stop, Target, facts_of, run_observed,
+    run_script,
 };
 use millpond_measure::record::LoadStatus;
 use millpond_measure::report::wrk;
@@ -146,7 +147,11 @@ impl LoadFlags {
         let nowhere = Address::from(SocketAddr::from(([127, 0, 0, 1], 1)));
         let target = Target {
             address: nowhere,
-            host: urls.first.host_field.clone(),
+            // A script finds the field in its table, and the URL's server beside it.
+            host: match self.script.is_given() {
+                true => urls.first.host_field.clone(),
+                false => self.asked.host_field(&urls)?,
+            },
             path: self.asked.target_path(&urls),
         };
         let stop = self.stop();
@@ -176,7 +181,7 @@ impl LoadFlags {
             ..LoadConfig::new(target, workload)
         };
         self.expect.apply(&mut config);
-        config.check().map_err(Failure::usage)?;
+        config.check().map_err(|error| refused(&error))?;
         config.target.address = Address::resolve(&urls.first.authority).map_err(Failure::failed)?;
         Ok(config)
     }
@@ -271,6 +276,19 @@ impl LoadFlags {
     }
 }
 
+/// The library's sentence, with the flag in the place of a setting of its name.
+fn refused(error: &LoadError) -> Failure {
+    let LoadError::Setting { name, problem } = error else {
+        return Failure::usage(error);
+    };
+    let flags = LoadFlags::augment_args(clap::Command::new("load"));
+    let is_flag = flags
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some(name));
+    let dashes = if is_flag { "--" } else { "" };
+    Failure::usage(format!("{dashes}{name}: {problem}"))
+}
+
 /// A record that says of itself that it is wrong must not look like success to a script.
 fn exit_of(record: &LoadRecord, is_slo_met: bool) -> Exit {
     match record.ended {
@@ -353,6 +371,28 @@ mod tests {
             unreachable!()
         };
         assert_eq!(fields[..], [("Accept".to_owned(), "text/plain".to_owned())]);
+    }
+
+    /// Goal: -H Host takes the place of the URL's server in the field and nowhere else, as in wrk and ab,
+    /// in requests of every kind.
+    #[test]
+    fn host_can_be_another_than_the_server() {
+        let host = "-H host:example.org";
+        for more in ["", "--put --keys 5", "--ycsb a --keys 5", "-H X:{seq}"] {
+            let line = format!("{host} {more} http://127.0.0.1:8080/");
+            let config = config(&line).unwrap();
+            assert_eq!(config.target.host, "example.org", "{line}");
+            assert_eq!(config.target.address.to_string(), "127.0.0.1:8080");
+            let asked = format!("{:?}", config.workload).to_lowercase();
+            assert!(!asked.contains("\"host\""), "{line}: {asked}");
+        }
+        let twice = config(&format!("{host} {host} http://127.0.0.1:8080/")).unwrap_err();
+        assert!(twice.contains("once"), "{twice}");
+        let drawn = config("-H Host:{uuid} http://127.0.0.1:8080/").unwrap_err();
+        assert!(drawn.contains("no placeholder"), "{drawn}");
+        // What stands in the script's table is the server.
+        let scripted = config(&format!("{host} -s some.lua http://127.0.0.1:8080/")).unwrap();
+        assert_eq!(scripted.target.host, "127.0.0.1:8080");
     }
 
     /// Goal: the defaults are wrk's, and one connection needs one thread.
@@ -451,6 +491,11 @@ mod tests {
                 format!("--find-max p99<5ms --requests 5 {url}"),
                 "--requests",
             ),
+            (
+                format!("--find-max p99<5ms --report page.html {url}"),
+                "--report",
+            ),
+            (format!("--find-max p99<5ms -g rows.tsv {url}"), "-g"),
             (format!("--precision 2% {url}"), "--find-max"),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
@@ -463,7 +508,10 @@ mod tests {
             (format!("--put --get --keys 1 {url}"), "--get"),
             (format!("--keys 5 {url}"), "--keys is for --put"),
             (format!("--put --keys 5 --body x {url}"), "--body"),
-            (format!("--pipeline 99k {url}"), "pipeline"),
+            (format!("--pipeline 99k {url}"), "--pipeline: 99000"),
+            (format!("-c 1G {url}"), "--connections: 1000000000"),
+            (format!("-H Content-Length:1 {url}"), "--header: "),
+            (format!("{url}{{nothing}}"), "path: {nothing}"),
             (
                 format!("--json /nowhere/at/all.json {url}"),
                 "does not exist",

@@ -148,7 +148,11 @@ fn read(file: &Path) -> Result<LoadReport, Failure> {
 
 /// The URLs, each once.
 fn urls(reports: &[LoadReport]) -> String {
-    let mut urls: Vec<&str> = reports.iter().map(|report| report.url.as_str()).collect();
-    urls.dedup();
+    let mut urls: Vec<&str> = Vec::new();
+    for report in reports {
+        if !urls.contains(&report.url.as_str()) {
+            urls.push(&report.url);
+        }
+    }
     urls.join(" and ")
 }

@@ -206,7 +206,7 @@ impl ProxyFlags {
         let limits = config.limits;
         let make = |start| Ok::<_, Infallible>(Proxy::new(&control, &start, limits));
         let report = millpond_http::serve(&config, make, |address: &Address| {
-            announce(address, config.driver);
+            announce(address, &config);
             let names: Vec<&str> = settings
                 .upstream
                 .iter()

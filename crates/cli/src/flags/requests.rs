@@ -31,7 +31,7 @@ pub(super) struct RequestFlags {
     /// More URLs, a line each: `[WEIGHT] [METHOD] URL`, or a path of the server that URL names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "get", "mix", "ycsb"])]
     urls: Option<PathBuf>,
-    /// A header field `Name: value`; may be given several times
+    /// A header field `Name: value`; may be given several times. Host takes the place of the URL's
     #[arg(short = 'H', long, value_name = "FIELD", value_parser = parse_header)]
     pub(super) header: Vec<(String, String)>,
     /// Method of the request
@@ -116,6 +116,10 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+fn is_host((name, _): &&(String, String)) -> bool {
+    name.eq_ignore_ascii_case("host")
+}
+
 /// `1KiB` or `100..4KiB`, both ends included.
 fn parse_sizes(text: &str) -> Result<RangeInclusive<usize>, String> {
     let size = |text: &str| {
@@ -173,6 +177,29 @@ impl RequestFlags {
         Ok(Urls { first, lines })
     }
 
+    /// The fields of requests, but for Host, which each has once.
+    fn fields(&self) -> Vec<(String, String)> {
+        let fields = self.header.iter().filter(|field| !is_host(field));
+        fields.cloned().collect()
+    }
+
+    /// What Host is to say: the URL's server, or as wrk and ab have it, what -H says.
+    pub(super) fn host_field(&self, urls: &Urls) -> Result<String, Failure> {
+        let mut given = self.header.iter().filter(|field| is_host(field));
+        match (given.next(), given.next()) {
+            (None, _) => Ok(urls.first.host_field.clone()),
+            (Some((_, host)), None) if self.no_templates || !is_template(host.as_bytes()) => {
+                Ok(host.clone())
+            }
+            (Some(_), None) => Err(Failure::usage(
+                "-H Host is the same in every request: it takes no placeholder",
+            )),
+            (Some(_), Some(_)) => Err(Failure::usage(
+                "a request has one Host field: give -H Host once",
+            )),
+        }
+    }
+
     /// The requests; `body` is that of [`Self::read_body`].
     pub(super) fn workload(
         &self,
@@ -191,7 +218,7 @@ impl RequestFlags {
         }
         let classes = match (&self.mix, &self.ycsb) {
             (Some(mix), _) | (None, Some(Ycsb { mix, .. })) => mix
-                .classes(entity_path, &self.header)
+                .classes(entity_path, &self.fields())
                 .map_err(Failure::usage)?,
             _ if self.put || self.get => {
                 if let Some(plain) = self.plain_entity_workload(seed) {
@@ -257,7 +284,7 @@ impl RequestFlags {
         let is_plain = self.key_distribution.is_none()
             && self.key_prefix == "k"
             && self.key_digits.is_none()
-            && self.header.is_empty()
+            && self.fields().is_empty()
             && self.value_size.start() == self.value_size.end();
         let (keys, value_bytes) = (self.keys.unwrap_or_default(), *self.value_size.start());
         match (is_plain, self.put) {
@@ -297,7 +324,7 @@ impl RequestFlags {
         }
         Ok(Some(Workload::Static {
             method: only.method.unwrap_or(self.method),
-            fields: self.header.clone(),
+            fields: self.fields(),
             body: body.to_vec(),
         }))
     }
@@ -306,7 +333,7 @@ impl RequestFlags {
         RequestClass {
             weight: line.weight,
             method: line.method.unwrap_or(self.method),
-            fields: self.header.clone(),
+            fields: self.fields(),
             body: match self.body_size {
                 Some(_) => RequestBody::Generated,
                 None => RequestBody::Template(body.to_vec()),
@@ -317,7 +344,7 @@ impl RequestFlags {
 
     fn entity_class(&self, path: &str) -> RequestClass {
         let class = RequestClass {
-            fields: self.header.clone(),
+            fields: self.fields(),
             ..RequestClass::get("get", &format!("{path}?id={{key}}"))
         };
         if self.put {

@@ -6,6 +6,7 @@ mod entity;
 mod without_entity;
 
 use super::config::ConfigFlag;
+use super::descriptors;
 use super::limits::{LimitFlags, in_flags};
 use super::logs::LogFlags;
 use super::tls::TlsFlags;
@@ -209,7 +210,7 @@ impl PlaintextFlags {
         self.config.announce();
         let config = self.common.config("plaintext")?;
         let make = |_| Ok::<_, Infallible>(Plaintext);
-        let announce = |address: &Address| announce(address, config.driver);
+        let announce = |address: &Address| announce(address, &config);
         let report = millpond_http::serve(&config, make, announce).map_err(Failure::failed)?;
         self.common.finish(&report)
     }
@@ -232,7 +233,7 @@ impl FilesFlags {
         let site = Arc::new(self.site(&config)?);
         let make = |start| Files::new(&site, &start);
         let report = millpond_http::serve(&config, make, |address| {
-            announce(address, config.driver);
+            announce(address, &config);
             let links = match site.follows_links() {
                 true => "links inside it are followed",
                 false => "links are not followed",
@@ -245,16 +246,17 @@ impl FilesFlags {
     }
 }
 
-/// The only line on stdout, so that a script can read the port from it; the driver goes to stderr.
-pub(super) fn announce(address: &Address, driver: DriverChoice) {
+/// The only line on stdout, so that a script can read the port from it; the rest goes to stderr.
+pub(super) fn announce(address: &Address, config: &ServeConfig) {
     // A script that has closed its end has lost interest in the line, not in the server.
     let _ = output::print(format!("listening on {address}\n"));
     // It was chosen before, so this is what was found then.
-    if let Ok(chosen) = driver.choose() {
+    if let Ok(chosen) = config.driver.choose() {
         // Commas alone give a terminal nowhere to break the line.
         let reason = chosen.reason.replace(", ", ",").replace(',', ", ");
         output::note(format!("{} driver, {reason}", chosen.kind.name()));
     }
+    descriptors::warn_if_few(config);
 }
 
 impl CommonFlags {

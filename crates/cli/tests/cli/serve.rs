@@ -111,6 +111,28 @@ fn an_entity_survives_a_restart() {
     assert_eq!(server.process.finish().code(), 0);
 }
 
+/// Goal: a server that may open fewer files than its connections take says with how many it would be
+/// well; one that has enough says nothing.
+#[test]
+fn too_few_descriptors_are_told_at_the_start() {
+    let script = "ulimit -n 300; exec \"$0\" \"$@\"";
+    for (connections, told) in [("1000", Some("ulimit -n 1116")), ("100", None)] {
+        let mut command = Command::new("bash");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_millpond")]);
+        command.args(["serve", "plaintext", "--listen", "127.0.0.1:0"]);
+        command.args(["--shards", "1", "--max-connections", connections]);
+        let mut server = Running::start(&mut command);
+        assert!(server.first_line().starts_with("listening on"));
+        server.signal("TERM");
+        let finished = server.finish();
+        assert_eq!(finished.code(), 0, "{finished:?}");
+        match told {
+            Some(told) => assert!(finished.stderr.contains(told), "{finished:?}"),
+            None => assert!(!finished.stderr.contains("ulimit"), "{finished:?}"),
+        }
+    }
+}
+
 /// Goal: a taken port is one sentence with the address in it.
 #[test]
 fn a_taken_port_is_named() {

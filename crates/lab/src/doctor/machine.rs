@@ -19,9 +19,11 @@ pub struct Machine {
 
 /// A limit of this process: what holds, and what it may raise that to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Limit {
-    pub(super) soft: u64,
-    pub(super) hard: u64,
+pub struct Limit {
+    /// What holds.
+    pub soft: u64,
+    /// What it may be raised to without being root.
+    pub hard: u64,
 }
 
 impl Machine {
@@ -46,8 +48,14 @@ impl Machine {
         self.text(path)?.parse().ok()
     }
 
+    /// How many files this process may have open.
+    #[must_use]
+    pub fn open_files(&self) -> Option<Limit> {
+        self.limit("Max open files")
+    }
+
     /// A line of `/proc/self/limits`.
-    pub(super) fn limit(&self, name: &str) -> Option<Limit> {
+    fn limit(&self, name: &str) -> Option<Limit> {
         let limits = self.text("proc/self/limits")?;
         let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
         let mut words = line.split_whitespace().map(|word| match word {
@@ -162,7 +170,7 @@ pub(super) mod tests {
             soft: 1024,
             hard: 524_288,
         };
-        assert_eq!(machine.limit("Max open files"), Some(files));
+        assert_eq!(machine.open_files(), Some(files));
         assert_eq!(machine.limit("Max locked memory").unwrap().hard, u64::MAX);
         assert_eq!(machine.limit("Max fun"), None);
         assert_eq!(machine.memory_bytes("MemAvailable"), Some(2 << 20));

@@ -6,8 +6,10 @@ use millpond_io::listener::BACKLOG;
 use millpond_io::{DriverFeature, DriverFeatures, IoError, UringUnavailable};
 use millpond_measure::units::format_bytes;
 
-/// The connections a server takes by default, and a handful of files of its own.
-const OPEN_FILES: u64 = 16_384 + 116;
+/// Files that a server has open besides its connections, with room for what is being opened.
+pub const OTHER_FILES: u64 = 116;
+/// The connections a server takes by default, and its other files.
+const OPEN_FILES: u64 = 16_384 + OTHER_FILES;
 /// With fewer not even a small server starts.
 const OPEN_FILES_MIN: u64 = 64;
 /// What the entity server takes by default, with the process itself.
@@ -16,7 +18,7 @@ const MEMORY_BYTES: u64 = 288 << 20;
 pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
     let mut findings = drivers(attempts);
     findings.push(loopback(attempts));
-    findings.extend(machine.limit("Max open files").map(open_files));
+    findings.extend(machine.open_files().map(open_files));
     findings.extend(backlog(machine));
     findings.push(cpus(machine));
     findings.extend(memory(machine));
@@ -122,7 +124,7 @@ fn open_files(limit: Limit) -> Finding {
     }
     let found = format!(
         "{soft} (ulimit -n): a server takes {} connections, and its default is 16384",
-        soft.saturating_sub(OPEN_FILES - 16_384)
+        soft.saturating_sub(OTHER_FILES)
     );
     let remedy = match hard >= OPEN_FILES {
         true => format!("ulimit -n {OPEN_FILES}"),

@@ -49,6 +49,7 @@ pub(super) fn assemble(
         ..LoadRecord::default()
     };
     record.warm_up = watched.warm_up;
+    let mut is_by_count = false;
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
         record.offered = schedule.offered_until(watched.end_ns);
@@ -57,8 +58,11 @@ pub(super) fn assemble(
         {
             count_unsent(schedule, offered, watched.end_ns, ends, &mut total);
         }
-        (record.duration_ns, record.requests_per_s) = window_of(schedule, watched, &total);
+        let window = Window::of(schedule, watched, &total);
+        (record.duration_ns, record.requests_per_s) = (window.duration_ns, window.rate_per_s);
+        is_by_count = window.is_by_count;
     }
+    record.classes = classes_of(config, &total, is_by_count);
     if let Pace::Open(arrivals) = &shared.pace {
         record.arrivals = Some(arrivals.to_string());
         record.rate_per_s = mean_rate(arrivals, &record);
@@ -77,7 +81,6 @@ pub(super) fn assemble(
     record.opening = total.opening.clone();
     record.tls = config.tls.as_ref().map(|_| total.tls);
     add_guests(&mut record, ends);
-    record.classes = classes_of(config, &total);
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
     add_phases(&mut record, &mut total);
@@ -159,8 +162,8 @@ fn unix_ns(at: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What each class came to, under its name.
-fn classes_of(config: &LoadConfig, total: &Outcome) -> Vec<ClassRecord> {
+/// What each class came to, under its name. `is_by_count`: a count ended the window.
+fn classes_of(config: &LoadConfig, total: &Outcome, is_by_count: bool) -> Vec<ClassRecord> {
     let Workload::Mix(mix) = &config.workload else {
         return Vec::new();
     };
@@ -169,6 +172,10 @@ fn classes_of(config: &LoadConfig, total: &Outcome) -> Vec<ClassRecord> {
         .map(|(class, outcome)| ClassRecord {
             name: class.name.clone(),
             errors: outcome.errors,
+            answers: match is_by_count {
+                true => outcome.response.count(),
+                false => outcome.answered_in_window,
+            },
             response: outcome.response.clone(),
             service: outcome.service.clone(),
         })
@@ -208,26 +215,38 @@ fn count_unsent(
     });
 }
 
-/// Length of the window and the rate of right answers in it.
-fn window_of(schedule: &Schedule, watched: &Watched, total: &Outcome) -> (u64, f64) {
-    let start_ns = schedule.window_start_ns();
-    let end_ns = watched
-        .end_ns
-        .min(schedule.window_end_ns().unwrap_or(u64::MAX));
-    let accounted = total.requests() + total.errors.total() - total.errors.connect;
-    let by_count = schedule
-        .requests_max()
-        .is_some_and(|requests_max| accounted >= requests_max);
-    let (end_ns, answers) = if by_count && total.last_answer_ns <= end_ns {
-        (total.last_answer_ns, total.requests())
-    } else {
-        (end_ns, total.answered_in_window)
-    };
-    let duration_ns = end_ns.saturating_sub(start_ns);
-    let rate_per_s = if duration_ns == 0 {
-        0.0
-    } else {
-        answers as f64 * 1e9 / duration_ns as f64
-    };
-    (duration_ns, rate_per_s)
+/// The window as it was, and the rate of right answers in it.
+struct Window {
+    duration_ns: u64,
+    rate_per_s: f64,
+    /// All requests that were asked for were accounted for before its time was up.
+    is_by_count: bool,
+}
+
+impl Window {
+    fn of(schedule: &Schedule, watched: &Watched, total: &Outcome) -> Self {
+        let start_ns = schedule.window_start_ns();
+        let end_ns = watched
+            .end_ns
+            .min(schedule.window_end_ns().unwrap_or(u64::MAX));
+        let accounted = total.requests() + total.errors.total() - total.errors.connect;
+        let is_by_count = total.last_answer_ns <= end_ns
+            && schedule
+                .requests_max()
+                .is_some_and(|requests_max| accounted >= requests_max);
+        let (end_ns, answers) = match is_by_count {
+            true => (total.last_answer_ns, total.requests()),
+            false => (end_ns, total.answered_in_window),
+        };
+        let duration_ns = end_ns.saturating_sub(start_ns);
+        let rate_per_s = match duration_ns {
+            0 => 0.0,
+            _ => answers as f64 * 1e9 / duration_ns as f64,
+        };
+        Self {
+            duration_ns,
+            rate_per_s,
+            is_by_count,
+        }
+    }
 }

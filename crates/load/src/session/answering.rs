@@ -105,12 +105,12 @@ impl Answering {
         }
         self.is_last |= !keep_alive;
         let connect_ns = self.connect_ns;
-        self.count(&flight, status, judgement, body_bytes, desk);
+        let is_in_time = self.count(&flight, status, judgement, body_bytes, desk);
         if let Some(listener) = &mut desk.listener {
             listener.answered(&Answered {
                 request: &request,
                 status,
-                is_right: judgement == Judgement::Right,
+                is_right: is_in_time && judgement == Judgement::Right,
                 connect_ns,
                 head_ns: self.head_ns,
                 now_ns: desk.now_ns,
@@ -135,7 +135,8 @@ impl Answering {
         }
     }
 
-    /// Answers to requests that were written together are complete, all now.
+    /// Answers to requests that were written together are complete, all now. False: too late, whether
+    /// or not anybody had looked for them in the meantime.
     #[inline]
     fn count(
         &mut self,
@@ -144,9 +145,14 @@ impl Answering {
         judgement: Judgement,
         body_bytes: u64,
         desk: &mut Desk<'_>,
-    ) {
+    ) -> bool {
         let (now_ns, in_window) = (desk.now_ns, desk.in_window);
         let outcome = &mut *desk.outcome;
+        self.has_answered = true;
+        if now_ns.saturating_sub(flight.request.written_ns) >= desk.shared.config.timeout_ns {
+            outcome.too_late(flight, now_ns);
+            return false;
+        }
         outcome.answered(flight, status, judgement, now_ns, in_window);
         if flight.request.counted {
             outcome.phases.bodies(body_bytes, flight.count as u64);
@@ -159,6 +165,6 @@ impl Answering {
                 phases.exception(&flight.request, connect_ns, self.head_ns, now_ns);
             }
         }
-        self.has_answered = true;
+        true
     }
 }

@@ -4,6 +4,7 @@
 //! for, and never as the only carrier of a meaning.
 
 use super::colour::Colour;
+use super::lines::wrapped;
 use super::{MARKS, find, least_confidence, mark};
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
@@ -39,26 +40,26 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     let mut text = String::new();
     let verdicts = &record.analysis.verdicts;
     for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
-        text += &wrap(&question.sentence, width, "  ");
+        text += &wrapped(&question.sentence, width, "  ");
         if !question.resolution.is_empty() {
             let mut shown = question.resolution.trim_end_matches('.').to_owned();
             if let Some(least) = least_confidence(&question.comparisons) {
                 shown += &format!("; intervals of {}", format_confidence(least));
             }
-            text += &wrap(&format!("  ({shown})"), width, "   ");
+            text += &wrapped(&format!("  ({shown})"), width, "   ");
         }
     }
     let recommendation = &record.analysis.recommendation;
     if !recommendation.sentence.is_empty() {
         text += "\nRecommendation:\n";
         for sentence in [&recommendation.sentence, &recommendation.caution] {
-            text += &wrap(&format!("  {sentence}"), width, "    ");
+            text += &wrapped(&format!("  {sentence}"), width, "    ");
         }
     }
     if !record.analysis.pools_effect.is_empty() {
         text += "\nWhat memory pools change (pools on against pools off):\n";
         for effect in &record.analysis.pools_effect {
-            text += &wrap(&format!("  {}", effect.sentence), width, "    ");
+            text += &wrapped(&format!("  {}", effect.sentence), width, "    ");
         }
     }
     if let Some(regression) = &record.regression {
@@ -66,16 +67,16 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     }
     text.push('\n');
     if !record.analysis.self_check.is_empty() {
-        text += &wrap(&record.analysis.self_check, width, "  ");
+        text += &wrapped(&record.analysis.self_check, width, "  ");
     }
-    text += &wrap(&circumstances(record), width, "  ");
+    text += &wrapped(&circumstances(record), width, "  ");
     text.push('\n');
     text += &table(record, width, options.colour);
-    text += &wrap(&legend(record), width, "  ");
+    text += &wrapped(&legend(record), width, "  ");
     if !record.analysis.warnings.is_empty() {
         text += "\nWarnings:\n";
         for warning in &record.analysis.warnings {
-            text += &wrap(&format!("- {warning}"), width, "  ");
+            text += &wrapped(&format!("- {warning}"), width, "  ");
         }
     }
     if let Some(path) = &options.report_path {
@@ -91,11 +92,11 @@ fn against_earlier(regression: &Regression, width: usize) -> String {
         format_utc(regression.earlier_started_unix_s),
         regression.earlier_version
     );
-    text += &wrap(&format!("  {}", regression.sentence), width, "    ");
+    text += &wrapped(&format!("  {}", regression.sentence), width, "    ");
     for question in &regression.questions {
         for one in &question.comparisons {
             if one.verdict.is_difference() || matches!(one.verdict, Verdict::Undecided { .. }) {
-                text += &wrap(
+                text += &wrapped(
                     &format!("  {} {}", mark(&one.verdict), one.sentence),
                     width,
                     "    ",
@@ -104,7 +105,7 @@ fn against_earlier(regression: &Regression, width: usize) -> String {
         }
     }
     for warning in &regression.warnings {
-        text += &wrap(&format!("  - {warning}"), width, "    ");
+        text += &wrapped(&format!("  - {warning}"), width, "    ");
     }
     text
 }
@@ -371,42 +372,5 @@ fn short(measure: Measure, value: f64) -> String {
         Unit::Nanoseconds => format_duration_ns(value).replace(' ', ""),
         Unit::Bytes => format_bytes(value).replace(' ', "").replace("iB", ""),
         Unit::Ratio | Unit::Custom(_) => format_count(value),
-    }
-}
-
-/// Breaks at blanks so that no line is longer than `width`; later lines start with `indent`.
-fn wrap(sentence: &str, width: usize, indent: &str) -> String {
-    let own_indent = &sentence[..sentence.len() - sentence.trim_start().len()];
-    let mut text = String::new();
-    let mut line = own_indent.to_owned();
-    let mut empty = true;
-    // A number and its percent sign stay together.
-    let glued = sentence.replace(" %", "\u{a0}%");
-    for word in glued.split([' ', '\n']).filter(|word| !word.is_empty()) {
-        if !empty && line.chars().count() + 1 + word.chars().count() > width {
-            text += &line;
-            text.push('\n');
-            line = indent.to_owned();
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line += word;
-        empty = false;
-    }
-    (text + &line + "\n").replace('\u{a0}', " ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wraps_at_blanks() {
-        assert_eq!(wrap("one two three", 8, "  "), "one two\n  three\n");
-        assert_eq!(wrap("  a b", 80, "    "), "  a b\n");
-        assert_eq!(wrap("unbreakablylong x", 5, ""), "unbreakablylong\nx\n");
-        assert_eq!(wrap("", 5, ""), "\n");
     }
 }

@@ -4,6 +4,7 @@
 //! the next one, hours never appear, values are padded by two blanks where letters are missing.
 
 use super::classes;
+use super::lines::wrapped;
 use crate::histogram::{LatencyHistogram, LatencySummary};
 use crate::record::{LoadCookies, LoadReport, LoadTls, LoadWarmUp};
 use crate::series::SampleSummary;
@@ -147,15 +148,24 @@ pub fn clocks(report: &LoadReport) -> String {
             "  Cookies: set {set}, deleted {deleted}, without room {overflowed}, unusable {unusable}\n"
         );
     }
-    text += &format!("  Verdict: {}", report.verdict.status.label());
-    if !report.verdict.reasons.is_empty() {
-        text += &format!(" ({})", report.verdict.reasons.join("; "));
-    }
-    text.push('\n');
+    text += &verdict_lines(report);
     if report.interrupted {
         text += "  Interrupted: these are the results so far.\n";
     }
     text
+}
+
+/// Columns of a terminal; the table of the clocks is made for as many.
+const WIDTH: usize = 80;
+
+/// The verdict with its reasons, in lines that a terminal need not break.
+fn verdict_lines(report: &LoadReport) -> String {
+    let verdict = &report.verdict;
+    let mut sentence = format!("Verdict: {}", verdict.status.label());
+    if !verdict.reasons.is_empty() {
+        sentence += &format!(" ({})", verdict.reasons.join("; "));
+    }
+    wrapped(&format!("  {sentence}"), WIDTH, "    ")
 }
 
 /// The table of the three clocks, and of the parts of slip and service that are known.
@@ -165,39 +175,19 @@ fn clock_rows(report: &LoadReport) -> String {
         "Clocks", "50%", "90%", "99%", "99.9%", "max"
     );
     let parts = [
-        (
-            "Late",
-            &report.client_late_ns,
-            "of slip: the generator's own",
-        ),
-        (
-            "Blocked",
-            &report.no_connection_ns,
-            "of slip: no connection was free",
-        ),
-        (
-            "Wake",
-            &report.wake_delay_ns,
-            "of service: arrived, and not read yet",
-        ),
-        (
-            "Kernel",
-            &report.kernel_service_ns,
-            "of service: from the send to its arrival",
-        ),
+        ("Late", &report.client_late_ns, "slip: generator"),
+        ("Blocked", &report.no_connection_ns, "slip: none free"),
+        ("Wake", &report.wake_delay_ns, "service: unread"),
+        ("Kernel", &report.kernel_service_ns, "service: outside"),
     ];
     let clocks = [
-        ("Response", &report.response_ns, "from the intended start"),
-        ("Service", &report.service_ns, "from the actual send"),
-        ("Slip", &report.slip_ns, "sent later than intended"),
+        ("Response", &report.response_ns, "since it was due"),
+        ("Service", &report.service_ns, "since it left"),
+        ("Slip", &report.slip_ns, "before it left"),
     ];
     // Connections that stay are opened once, which says little.
     let has_churn = report.opening_ns.count > u64::from(report.connections) || report.tls.is_some();
-    let connect = has_churn.then_some((
-        "Connect",
-        &report.opening_ns,
-        "of connections, in none of the above",
-    ));
+    let connect = has_churn.then_some(("Connect", &report.opening_ns, "apart: opening"));
     let connect = connect.into_iter().chain(given(handshakes_of(report)));
     let parts = given(batches_of(report)).chain(given(parts));
     for (name, clock, what) in clocks.into_iter().chain(parts).chain(connect) {
@@ -224,24 +214,16 @@ type ClockRow<'a, Figures> = (&'static str, &'a Figures, &'static str);
 /// The parts of connecting over TLS.
 const fn handshakes_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySummary>>; 2] {
     [
-        ("TCP", &report.transport_ns, "of Connect: until TCP stood"),
-        ("TLS", &report.handshake_ns, "of Connect: the handshake"),
+        ("TCP", &report.transport_ns, "Connect: TCP"),
+        ("TLS", &report.handshake_ns, "Connect: TLS"),
     ]
 }
 
 /// The clock of batches.
 const fn batches_of(report: &LoadReport) -> [ClockRow<'_, Option<LatencySummary>>; 2] {
     [
-        (
-            "Batch",
-            &report.batch_response_ns,
-            "of whole batches, from the intended start",
-        ),
-        (
-            "B. sent",
-            &report.batch_service_ns,
-            "of whole batches, from the actual send",
-        ),
+        ("Batch", &report.batch_response_ns, "batch, since due"),
+        ("B. sent", &report.batch_service_ns, "batch, since out"),
     ]
 }
 
@@ -457,6 +439,39 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Wrong content in answers: 2"), "{text}");
-        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    }
+
+    /// Goal: every row of the clocks and a verdict with much to say fit a terminal of 80 columns.
+    #[test]
+    fn everything_fits_80_columns() {
+        let some = Some(LatencySummary::default());
+        let why = "the generator sent late: p99 of its lateness is above the median response";
+        let report = LoadReport {
+            client_late_ns: some,
+            no_connection_ns: some,
+            wake_delay_ns: some,
+            kernel_service_ns: some,
+            transport_ns: some,
+            handshake_ns: some,
+            batch_response_ns: some,
+            batch_service_ns: some,
+            opening_ns: LatencySummary {
+                count: 5,
+                ..LatencySummary::default()
+            },
+            verdict: LoadVerdict {
+                status: LoadStatus::Suspect,
+                reasons: vec![why.to_owned(), why.to_owned()],
+            },
+            ..LoadReport::default()
+        };
+        let text = clocks(&report);
+        for name in ["Kernel", "Connect", "TLS", "B. sent"] {
+            assert!(text.contains(&format!("    {name:<8}")), "{name}: {text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("SUSPECT ({why}; {why})")), "{text}");
     }
 }

@@ -1,8 +1,8 @@
 //! What the five earlier benchmarks published, and how far it can be set beside ours.
 
 use millpond_measure::record::{CandidateRounds, ComparisonRecord, Measure, Operation, Quantity};
+use millpond_measure::report::lines::wrapped;
 use millpond_measure::units::format_duration_ns;
-use std::fmt::Write as _;
 
 /// One published figure.
 struct Figure {
@@ -80,10 +80,7 @@ const ALL: [Earlier; 4] = [
             figure("malloc", "7,347,393/s", RATE, "glibc"),
             figure("tcmalloc", "9,493,995/s", RATE, "tcmalloc"),
             figure("jemalloc", "9,244,076/s", RATE, "jemalloc"),
-            alone(
-                "lockless",
-                "9,440,641/s, 166.0 MB (in no registry; --allocators lockless=FILE)",
-            ),
+            alone("lockless", "9,440,641/s, 166.0 MB"),
             figure("malloc, memory", "64.2 MB", RSS, "glibc"),
             figure("tcmalloc, memory", "85.0 MB", RSS, "tcmalloc"),
             figure("jemalloc, memory", "70.4 MB", RSS, "jemalloc"),
@@ -94,7 +91,8 @@ const ALL: [Earlier; 4] = [
                          heap calls per request, our server with its pools off makes far fewer, so an \
                          allocator moves it less. Latency was published as plots only (at 3,000,000/s); \
                          p50 and p99 here are of the constant rate that follows the pipelined run. \
-                         Memory there is one look at top.",
+                         Memory there is one look at top. lockless is in no registry: build it and name \
+                         it with --allocators lockless=FILE.",
     },
     Earlier {
         name: "network-pool",
@@ -170,36 +168,35 @@ const ALL: [Earlier; 4] = [
     },
 ];
 
-/// The table of one benchmark, and what may be made of it.
-pub(super) fn beside(name: &str, record: &ComparisonRecord) -> String {
+/// The table of one benchmark, and what may be made of it, for so many columns.
+pub(super) fn beside(name: &str, record: &ComparisonRecord, width: usize) -> String {
     let Some(earlier) = ALL.iter().find(|one| one.name == name) else {
         return String::new();
     };
-    let mut text = String::new();
-    let mut line = |words: &str| {
-        // A String takes any text.
-        let _ = writeln!(text, "{words}");
-    };
-    line("\nThe earlier figure beside ours");
-    line(&wrapped(earlier.title));
-    line(&format!("  {:<22}{:<28}ours", "", "then"));
+    let mut text = "\nThe earlier figure beside ours\n".to_owned();
+    text += &wrapped(earlier.title, width, INDENT);
+    text += &row("", "then", "ours");
     for figure in earlier.figures {
-        line(&format!(
-            "  {:<22}{:<28}{}",
-            figure.what,
-            figure.earlier,
-            figure.ours.map_or_else(
-                || "-".to_owned(),
-                |(measure, allocator)| ours(record, measure, allocator)
-            )
-        ));
+        let ours = figure.ours.map_or_else(
+            || "-".to_owned(),
+            |(measure, allocator)| ours(record, measure, allocator),
+        );
+        text += &row(figure.what, figure.earlier, &ours);
     }
-    line(&wrapped(&format!("Comparable: {}", earlier.comparable)));
-    line(&wrapped(&format!(
-        "Not comparable: {}",
-        earlier.not_comparable
-    )));
-    text
+    let Earlier {
+        comparable,
+        not_comparable,
+        ..
+    } = earlier;
+    text += &wrapped(&format!("Comparable: {comparable}"), width, INDENT);
+    text + &wrapped(&format!("Not comparable: {not_comparable}"), width, INDENT)
+}
+
+/// Of all lines but the first of a sentence.
+const INDENT: &str = "  ";
+
+fn row(what: &str, then: &str, ours: &str) -> String {
+    format!("{INDENT}{what:<22}{then:<28}{ours}\n")
 }
 
 /// The median of the candidate of that allocator, and its ratio to the baseline.
@@ -226,7 +223,7 @@ fn ours(record: &ComparisonRecord, measure: Measure, allocator: &str) -> String 
 }
 
 /// The same for the micro-benchmark.
-pub(super) fn beside_pools(record: &serde_json::Value) -> String {
+pub(super) fn beside_pools(record: &serde_json::Value, width: usize) -> String {
     let medians = pool_medians(record);
     let ours = |name: &str| {
         let mut found = medians.iter();
@@ -236,29 +233,23 @@ pub(super) fn beside_pools(record: &serde_json::Value) -> String {
             |(_, median_ns)| format_duration_ns(*median_ns),
         )
     };
-    format!(
-        "\nThe earlier figure beside ours\n{}\n  {:<22}{:<28}ours\n  {:<22}{:<28}{}\n  {:<22}{:<28}{}\n{}\n{}\n",
-        wrapped(
-            "memory_pool, 2024-06-29: an iteration of 140 objects of 56 bytes made and destroyed, and 16 \
-             times a vector that grows; 100,000 iterations, 5 repetitions"
-        ),
-        "",
-        "then",
-        "pool",
-        "0.005 ms (5,000 ns)",
-        ours("pool"),
-        "malloc",
-        "0.007 ms (7,000 ns)",
-        ours("glibc"),
-        wrapped(
-            "Comparable: the program, its objects and their number, iterations and repetitions; the ratio \
-             of the pool to malloc, 0.71x then."
-        ),
-        wrapped(
-            "Not comparable: nanoseconds, on another processor (4 x 2.7 GHz there). The earlier pool was \
-             measured with one thread and one size only: `millpond bench pools` has the other programs."
-        )
-    )
+    let title = "memory_pool, 2024-06-29: an iteration of 140 objects of 56 bytes made and destroyed, \
+                 and 16 times a vector that grows; 100,000 iterations, 5 repetitions";
+    let comparable = "Comparable: the program, its objects and their number, iterations and \
+                      repetitions; the ratio of the pool to malloc, 0.71x then.";
+    let not_comparable = "Not comparable: nanoseconds, on another processor (4 x 2.7 GHz there). The \
+                          earlier pool was measured with one thread and one size only: `millpond \
+                          bench pools` has the other programs.";
+    [
+        "\nThe earlier figure beside ours\n".to_owned(),
+        wrapped(title, width, INDENT),
+        row("", "then", "ours"),
+        row("pool", "0.005 ms (5,000 ns)", &ours("pool")),
+        row("malloc", "0.007 ms (7,000 ns)", &ours("glibc")),
+        wrapped(comparable, width, INDENT),
+        wrapped(not_comparable, width, INDENT),
+    ]
+    .concat()
 }
 
 fn pool_medians(record: &serde_json::Value) -> Vec<(String, f64)> {
@@ -273,23 +264,6 @@ fn pool_medians(record: &serde_json::Value) -> Vec<(String, f64)> {
         }
     }
     found
-}
-
-/// Lines of a hundred columns.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        if lines[last].len() + word.len() + 1 > 98 {
-            lines.push("  ".to_owned());
-        }
-        let last = lines.len() - 1;
-        if !lines[last].trim().is_empty() {
-            lines[last].push(' ');
-        }
-        lines[last].push_str(word);
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -313,19 +287,19 @@ mod tests {
         }];
         for name in Preset::all_names() {
             let text = if name == "mempool" {
-                beside_pools(&serde_json::Value::Null)
+                beside_pools(&serde_json::Value::Null, 80)
             } else {
-                beside(&name, &record)
+                beside(&name, &record, 80)
             };
             for part in ["beside ours", "Comparable: ", "Not comparable: ", "then"] {
                 assert!(text.contains(part), "{name}: {text}");
             }
             assert!(
-                text.lines().all(|line| line.chars().count() <= 130),
+                text.lines().all(|line| line.chars().count() <= 80),
                 "{text}"
             );
         }
-        let text = beside("haywire", &record);
+        let text = beside("haywire", &record, 80);
         assert!(
             text.contains("500k/s glibc") && text.contains("tcmalloc was not compared"),
             "{text}"

@@ -210,12 +210,14 @@ impl Preset {
 
     /// What was published, beside what was found.
     pub(super) fn print(self, record: &ComparisonRecord) -> Result<(), Failure> {
-        output::print(figures::beside(&self.name(), record))
+        let width = output::width().clamp(40, 100);
+        output::print(figures::beside(&self.name(), record, width))
     }
 
     /// The same for the micro-benchmark.
     pub(super) fn print_pools(record: &serde_json::Value) -> Result<(), Failure> {
-        output::print(figures::beside_pools(record))
+        let width = output::width().clamp(40, 100);
+        output::print(figures::beside_pools(record, width))
     }
 
     /// The name of the figures.

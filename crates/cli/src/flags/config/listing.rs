@@ -6,9 +6,9 @@ use super::ServerKind;
 use super::command_line::{argument, name_of, takes_value, value_name};
 use super::file::ConfigFile;
 use crate::flags::serve::is_server_flag;
-use crate::output;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
+use millpond_measure::report::lines::wrapped;
 use std::fmt::Write as _;
 
 const WIDTH: usize = 80;
@@ -87,13 +87,12 @@ fn quoted(text: &str) -> String {
 /// All that a file may set, with help, none of it set.
 pub(super) fn example(kind: ServerKind) -> String {
     let words = kind.words().join(" ");
-    let mut text = format!(
-        "# Settings of `millpond {words}`: the names of its flags, and their defaults.\n\
-         # Take the # away in front of what is to be another. `millpond config check FILE`\n\
-         # reads it as the server will; a flag on the command line wins over it.\n\
-         server = \"{}\"\n",
-        kind.name()
-    );
+    let mut text = comment(&format!(
+        "Settings of `millpond {words}`: the names of its flags, and their defaults. Take the # away in \
+         front of what is to be another. `millpond config check FILE` reads it as the server will; a \
+         flag on the command line wins over it."
+    ));
+    let _ = writeln!(text, "server = \"{}\"", kind.name());
     let command = kind.command();
     let mut heading = None;
     for arg in settable(&command, kind) {
@@ -104,15 +103,19 @@ pub(super) fn example(kind: ServerKind) -> String {
         }
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         text.push('\n');
-        for line in output::in_lines(&help.replace('\n', " "), WIDTH - 2).lines() {
-            let _ = writeln!(text, "# {line}");
-        }
+        text += &comment(&help);
         let _ = writeln!(text, "# {} = {}", name_of(arg), default_of(arg));
     }
     if kind == ServerKind::Proxy {
         text.push_str(PROXY_EXAMPLE);
     }
     text
+}
+
+/// A sentence in lines that no setting is read from.
+fn comment(sentence: &str) -> String {
+    let lines = wrapped(sentence, WIDTH - 2, "");
+    lines.lines().map(|line| format!("# {line}\n")).collect()
 }
 
 fn default_of(arg: &Arg) -> String {
@@ -219,7 +222,7 @@ mod tests {
             assert_eq!(shown.contains(&"directory"), kind == ServerKind::Files);
             assert!(!shown.contains(&"config"));
             let widest = text.lines().map(|line| line.chars().count()).max();
-            assert!(widest <= Some(WIDTH + 8), "{widest:?}: {text}");
+            assert!(widest <= Some(WIDTH), "{widest:?}: {text}");
         }
     }
 

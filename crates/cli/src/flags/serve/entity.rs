@@ -197,7 +197,7 @@ impl EntityFlags {
             return self.common.finish(&report);
         }
         let report = millpond_entity::serve(&entity, &config, |address, engine| {
-            announce(address, config.driver);
+            announce(address, &config);
             let (name, version, linkage) = (engine.name, &engine.version, engine.linkage);
             output::note(format!(
                 "{name} {version} ({linkage}) keeps the data in {}",

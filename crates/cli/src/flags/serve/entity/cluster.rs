@@ -25,7 +25,7 @@ pub(super) fn serve(
     let engine = std::sync::Arc::new(ClusterEngine::connect(url).map_err(Failure::failed)?);
     let (copies, conditions) = (engine.replicas(), engine.judges_conditions());
     serve_cluster(&engine, entity, http, |address, engine| {
-        announce(address, http.driver);
+        announce(address, http);
         let (name, version) = (engine.name, &engine.version);
         let conditions = if conditions { "with" } else { "without" };
         output::note(format!(

@@ -1,0 +1,57 @@
+//! Sentences in lines that a terminal need not break.
+//!
+//! On the path: every text that people read, here and in the crates above. Absent on purpose: the
+//! width of a terminal, which only its program knows.
+
+/// Breaks `sentence` at blanks into lines, each with its end, that are no longer than `width` as far as
+/// words allow. The first keeps the blanks that the sentence begins with, the others begin with `indent`.
+pub fn wrapped(sentence: &str, width: usize, indent: &str) -> String {
+    let own_indent = &sentence[..sentence.len() - sentence.trim_start().len()];
+    let mut text = String::new();
+    let mut line = own_indent.to_owned();
+    let mut is_empty = true;
+    // A number and its percent sign stay together.
+    let glued = sentence.trim_start().replace(" %", "\u{a0}%");
+    for word in glued.split([' ', '\n']) {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            text += line.trim_end();
+            text.push('\n');
+            line = indent.to_owned();
+            is_empty = true;
+        }
+        // Blanks within a line stay, as in a path or a command that is quoted.
+        if !is_empty {
+            line.push(' ');
+        }
+        line += word;
+        is_empty &= word.is_empty();
+    }
+    (text + line.trim_end() + "\n").replace('\u{a0}', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: lines end before the width, later ones are set in, and nothing is lost but blanks at a
+    /// line's end.
+    #[test]
+    fn wraps_at_blanks() {
+        for (sentence, width, indent, lines) in [
+            ("one two three", 8, "  ", "one two\n  three\n"),
+            ("  a b", 80, "    ", "  a b\n"),
+            ("unbreakablylong x", 5, "", "unbreakablylong\nx\n"),
+            ("it is 4 %", 7, "", "it is\n4 %\n"),
+            (
+                "in 'two  blanks' there",
+                20,
+                "",
+                "in 'two  blanks'\nthere\n",
+            ),
+            ("four  five", 5, " ", "four\n five\n"),
+            ("", 5, "", "\n"),
+        ] {
+            assert_eq!(wrapped(sentence, width, indent), lines);
+        }
+    }
+}
