@@ -142,7 +142,12 @@ impl Edge {
             (Quantity::PageFaults, Some(faults)),
             (Quantity::MinorFaults, Some(process.minor_faults)),
             (Quantity::MajorFaults, Some(process.major_faults)),
-            (Quantity::ContextSwitches, Some(switches)),
+            // Those of `/proc` are of living threads: a server with a thread for each connection would
+            // have none.
+            (
+                Quantity::ContextSwitches,
+                Some(counted.context_switches.unwrap_or(switches)),
+            ),
             (
                 Quantity::Migrations,
                 counted.migrations.or(process.migrations),
@@ -180,5 +185,39 @@ fn note(values: &[(Quantity, Option<u64>)], measures: &mut RoundMeasures) {
         if let Some(bytes) = value {
             measures.set(Measure::whole(quantity), bytes as f64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: switches of threads that have ended count. `/proc` has those of living threads, whose sum
+    /// shrinks as threads end, which made it zero; it stands in where the kernel counts nothing else.
+    #[test]
+    fn switches_of_ended_threads_count() {
+        let edge = |voluntary_switches, context_switches| Edge {
+            process: ProcessSample {
+                voluntary_switches,
+                ..ProcessSample::default()
+            },
+            counters: CounterValues {
+                context_switches,
+                ..CounterValues::default()
+            },
+            cgroup: CgroupSample::default(),
+            machine: None,
+            own_cpu_ns: 0,
+        };
+        let per_request = |before: &Edge, after: &Edge| {
+            let mut round = RoundMeasures::default();
+            after.note_costs(before, Operation::Request, 100, &mut round);
+            round.get(Measure::of(Operation::Request, Quantity::ContextSwitches))
+        };
+        assert_eq!(
+            per_request(&edge(900, Some(1_000)), &edge(50, Some(1_700))),
+            Some(7.0)
+        );
+        assert_eq!(per_request(&edge(900, None), &edge(1_200, None)), Some(3.0));
     }
 }

@@ -38,7 +38,7 @@ pub enum LabError {
         /// Why each other candidate was left out.
         reasons: Vec<String>,
     },
-    /// Every candidate of a round failed.
+    /// Every candidate of a round failed, and nothing was measured before it.
     #[error("every run of round {round} failed; the first one: {first}")]
     RoundFailed {
         /// Counted from 1.

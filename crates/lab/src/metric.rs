@@ -92,8 +92,13 @@ impl Meaning {
             None => ("", ""),
         };
         let known = match name {
-            "requests" => return Ok(Self::Requests),
-            "throughput" => Some((Quantity::Throughput, 1.0)),
+            "requests" if unit.is_empty() => return Ok(Self::Requests),
+            "requests" => {
+                return Err(format!(
+                    "requests are counted one by one, not in {unit:?}: write requests=..."
+                ));
+            }
+            "throughput" => Some((Quantity::Throughput, per_second(unit)?)),
             "p50" => Some((Quantity::ResponseP50, nanoseconds(name, unit)?)),
             "p99" => Some((Quantity::ResponseP99, nanoseconds(name, unit)?)),
             _ => None,
@@ -137,6 +142,41 @@ fn nanoseconds(name: &str, unit: &str) -> Result<f64, String> {
             "{name} needs its unit (ns, us, ms or s), as in {name}[ms]=..."
         )),
     }
+}
+
+/// What a throughput may be counted in: each a word for one answer.
+const ANSWERS: [&str; 16] = [
+    "",
+    "1",
+    "r",
+    "req",
+    "reqs",
+    "requests",
+    "op",
+    "ops",
+    "operations",
+    "q",
+    "queries",
+    "t",
+    "tx",
+    "transactions",
+    "msgs",
+    "messages",
+];
+
+/// Answers per second, neither in thousands nor per minute.
+fn per_second(unit: &str) -> Result<f64, String> {
+    let counted = unit
+        .strip_suffix("/s")
+        .or_else(|| unit.strip_suffix("/sec"))
+        .or_else(|| unit.strip_suffix("ps").filter(|word| !word.is_empty()));
+    if unit.is_empty() || counted.is_some_and(|counted| ANSWERS.contains(&counted)) {
+        return Ok(1.0);
+    }
+    Err(format!(
+        "throughput is in answers per second, as in throughput[req/s]=...; give what is in {unit:?} \
+         another name"
+    ))
 }
 
 impl Source {
@@ -258,6 +298,19 @@ mod tests {
         assert!(why("p99=regex:x").contains("p99[ms]"));
         assert!(why("p95[ms]=regex:x").contains("p95[ms,lower]"));
         assert!(why("throughput[1/s,lower]=regex:x").contains("another name"));
+        // Once the unit was passed over, and thousands a second were taken for ones.
+        for unit in ["kreq/s", "k/s", "req/min", "MiB/s", "krps"] {
+            assert!(
+                why(&format!("throughput[{unit}]=regex:x")).contains("answers per second"),
+                "{unit}"
+            );
+        }
+        for unit in ["1/s", "/s", "req/s", "ops/sec", "rps", "qps"] {
+            let metric = Metric::parse(&format!("throughput[{unit}]=regex:x"));
+            let ones = Meaning::Measure(Quantity::Throughput, 1.0);
+            assert_eq!(metric.map(|metric| metric.meaning), Ok(ones), "{unit}");
+        }
+        assert!(why("requests[k]=regex:x").contains("one by one"));
         assert!(why("throughput=regex:(").contains("is none"));
         assert!(why("throughput=1000").contains("only requests=N"));
         assert!(why("throughput=file:x").contains("neither"));

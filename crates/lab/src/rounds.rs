@@ -88,6 +88,9 @@ impl Rounds {
             }
             self.begun = round + 1;
             self.one_round(round, order, course, workshop, events)?;
+            if !self.stopped.is_empty() {
+                break;
+            }
             if course.stop.load(Ordering::Relaxed) {
                 if self.runs_done == 0 {
                     return Err(LabError::InterruptedEarly);
@@ -166,11 +169,28 @@ impl Rounds {
         if done > 0 || course.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
+        self.end_by_failure(round + 1, failed_before, events)
+    }
+
+    /// A round in which nobody ended is the last one. What was measured before it still is an answer: an
+    /// hour's rounds are not thrown away for one; without any there is none to give.
+    fn end_by_failure(
+        &mut self,
+        round: u32,
+        failed_before: usize,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<(), LabError> {
         let first = self.failures.get(failed_before).or(self.failures.last());
-        Err(LabError::RoundFailed {
-            round: round + 1,
+        let error = LabError::RoundFailed {
+            round,
             first: first.cloned().unwrap_or_default(),
-        })
+        };
+        if self.runs_done == 0 {
+            return Err(error);
+        }
+        self.stopped = error.to_string();
+        events(&LabEvent::Note(self.stopped.clone()));
+        Ok(())
     }
 
     /// True if it gave a result. A candidate that keeps failing is passed over.
@@ -311,6 +331,33 @@ mod tests {
         }
         rounds.begun = begun;
         rounds
+    }
+
+    /// Goal: a round that fails altogether ends the comparison with what was measured before it. It once
+    /// threw all rounds away; only of the first one there is nothing to keep.
+    #[test]
+    fn a_failed_round_keeps_the_ones_before() {
+        let found = [
+            Allocator::native("glibc"),
+            Allocator::preloaded("x", "/lib/x.so".into()),
+        ];
+        let candidates = matrix::candidates(&found, &[]);
+        let fail = |runs_done| {
+            let mut rounds = after(6, &candidates, 1.1, 0.0);
+            rounds.runs_done = runs_done;
+            let earlier = "glibc, round 2: no answer".to_owned();
+            rounds.failures = vec![earlier, "x, round 7: the disk is full".to_owned()];
+            let mut notes = 0;
+            let end = rounds.end_by_failure(7, 1, &mut |_| notes += 1);
+            (
+                end.map_err(|error| error.to_string()),
+                rounds.stopped,
+                notes,
+            )
+        };
+        let words = "every run of round 7 failed; the first one: x, round 7: the disk is full";
+        assert_eq!(fail(18), (Ok(()), words.to_owned(), 1));
+        assert_eq!(fail(0), (Err(words.to_owned()), String::new(), 0));
     }
 
     /// Goal: a look ends the rounds when the answer is there and not before, whatever is asked of it;

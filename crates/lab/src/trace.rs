@@ -60,13 +60,15 @@ impl HeapCalls {
 impl Sub for HeapCalls {
     type Output = Self;
 
+    /// A thread in the middle of a call has counted in one place and not yet in the other, so that what
+    /// is derived from both may be less than before by one.
     fn sub(self, earlier: Self) -> Self {
         Self {
-            allocations: self.allocations - earlier.allocations,
-            reallocations: self.reallocations - earlier.reallocations,
-            frees: self.frees - earlier.frees,
-            requested_bytes: self.requested_bytes - earlier.requested_bytes,
-            processes: self.processes - earlier.processes,
+            allocations: self.allocations.saturating_sub(earlier.allocations),
+            reallocations: self.reallocations.saturating_sub(earlier.reallocations),
+            frees: self.frees.saturating_sub(earlier.frees),
+            requested_bytes: self.requested_bytes.saturating_sub(earlier.requested_bytes),
+            processes: self.processes.saturating_sub(earlier.processes),
         }
     }
 }

@@ -143,9 +143,11 @@ fn few_rounds_warning(field: &Field<'_>) -> Option<String> {
             .filter(|round| !round.measures.is_empty())
             .count()
     };
-    let rounds = field.all().map(complete).min()?;
+    // The most that any comparison has: who died early is not judged, and costs the others nothing.
+    let others = field.others.iter().map(|one| complete(one)).max()?;
+    let rounds = others.min(complete(field.baseline));
     let smallest = smallest_rounds(field.others.len() * field.looks.count());
-    (rounds < smallest && !field.others.is_empty()).then(|| {
+    (rounds < smallest).then(|| {
         let word = if rounds == 1 { "round" } else { "rounds" };
         format!(
             "{rounds} {word} of {} candidates: no difference can be claimed below {smallest} rounds",

@@ -114,7 +114,7 @@ impl CounterValues {
 /// The counters of one process and of everything it starts after they were attached.
 #[derive(Debug)]
 pub struct CounterSet {
-    counters: Vec<(CounterKind, Counter)>,
+    counters: Vec<(CounterKind, Counter, Sum)>,
     missing: Vec<(CounterKind, Missing)>,
 }
 
@@ -138,7 +138,7 @@ impl CounterSet {
                 continue;
             }
             match open(kind) {
-                Ok(counter) => set.counters.push((kind, counter)),
+                Ok(counter) => set.counters.push((kind, counter, Sum::default())),
                 Err(error) => set.missing.push((kind, Missing::of(&error))),
             }
         }
@@ -148,7 +148,7 @@ impl CounterSet {
     /// True if `kind` is counted.
     #[must_use]
     pub fn counts(&self, kind: CounterKind) -> bool {
-        self.counters.iter().any(|(counted, _)| *counted == kind)
+        self.counters.iter().any(|(counted, ..)| *counted == kind)
     }
 
     /// True if instructions in user mode are counted.
@@ -158,14 +158,18 @@ impl CounterSet {
     }
 
     /// Reads all counters. A counter that cannot be read, or that never got its turn on the
-    /// processor, has no value.
+    /// processor since the last reading, has no value.
     pub fn read(&mut self) -> CounterValues {
         let mut values = CounterValues::default();
-        for (kind, counter) in &mut self.counters {
+        for (kind, counter, sum) in &mut self.counters {
             let Ok(reading) = counter.read_count_and_time() else {
                 continue;
             };
-            let scaled = Scaled::of(reading.count, reading.time_enabled, reading.time_running);
+            let scaled = sum.add(Reading {
+                count: reading.count,
+                enabled: reading.time_enabled,
+                running: reading.time_running,
+            });
             values.scaled |= u32::from(scaled.multiplexed) << *kind as u32;
             *values.slot(*kind) = scaled.count;
         }
@@ -242,6 +246,46 @@ impl Scaled {
     }
 }
 
+/// What a counter says: its count, and for how long it was to count and did, since it was attached.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    count: u64,
+    enabled: u64,
+    running: u64,
+}
+
+/// What a counter has counted, scaled up stretch by stretch between two readings. Scaled as a whole, a
+/// phase would get a part of what start and warm-up were scaled by: the less it did itself, the more.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    last: Reading,
+    count: u64,
+    multiplexed: bool,
+}
+
+impl Sum {
+    /// The sum with what happened until `now`. A stretch in which the counter had no turn has no value,
+    /// and the next one begins where it did.
+    fn add(&mut self, now: Reading) -> Scaled {
+        let last = self.last;
+        let stretch = Scaled::of(
+            now.count.saturating_sub(last.count),
+            now.enabled.saturating_sub(last.enabled),
+            now.running.saturating_sub(last.running),
+        );
+        self.multiplexed |= stretch.multiplexed;
+        let count = stretch.count.map(|count| {
+            self.last = now;
+            self.count = self.count.saturating_add(count);
+            self.count
+        });
+        Scaled {
+            count,
+            multiplexed: self.multiplexed,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +316,29 @@ mod tests {
             }
         );
         assert_eq!(Scaled::of(u64::MAX, 1_000, 1).count, Some(u64::MAX));
+    }
+
+    /// Goal: a phase is scaled by its own share of the counter. A start that was counted in full and had
+    /// ten times the misses of a second of the phase once made four times as many of the phase's.
+    #[test]
+    fn a_phase_is_scaled_by_itself() {
+        let at = |count, enabled, running| Reading {
+            count,
+            enabled,
+            running,
+        };
+        let mut sum = Sum::default();
+        assert_eq!(sum.add(at(0, 0, 0)).count, Some(0));
+        let start = sum.add(at(1_000, 10_000, 10_000));
+        assert_eq!((start.count, start.multiplexed), (Some(1_000), false));
+        // Half of the time, 50 of 100.
+        let phase = sum.add(at(1_050, 20_000, 15_000));
+        assert_eq!((phase.count, phase.multiplexed), (Some(1_100), true));
+        // Nothing happened at all: that is known.
+        assert_eq!(sum.add(at(1_050, 20_000, 15_000)).count, Some(1_100));
+        // Something did, and the counter had no turn: that is not zero, and comes with the next stretch.
+        assert_eq!(sum.add(at(1_050, 30_000, 15_000)).count, None);
+        assert_eq!(sum.add(at(1_075, 40_000, 20_000)).count, Some(1_200));
     }
 
     #[test]
@@ -311,7 +378,7 @@ mod tests {
         for (kind, missing) in &counters.missing {
             eprintln!("{kind:?} missing: {missing:?}");
         }
-        for (kind, _) in &counters.counters {
+        for (kind, ..) in &counters.counters {
             // So short a program may well stay on its CPU.
             let may_be_zero = *kind == CounterKind::Migrations;
             assert!(

@@ -85,7 +85,25 @@ impl ProcessSample {
     /// # Errors
     /// [`ProcessError`]; a zombie counts as gone.
     pub fn read(pid: u32) -> Result<Self, ProcessError> {
+        Self::read_with(pid, &read_stat(pid)?)
+    }
+
+    /// The same with the faults and the CPU time of its children that have ended and were waited for, and
+    /// of theirs: in a sum over a tree they would be lost, and the sum would shrink.
+    fn read_with_ended(pid: u32) -> Result<Self, ProcessError> {
         let stat = read_stat(pid)?;
+        let own = Self::read_with(pid, &stat)?;
+        let ended = stat.ended;
+        Ok(Self {
+            minor_faults: own.minor_faults + ended.minor_faults,
+            major_faults: own.major_faults + ended.major_faults,
+            user_cpu_ns: own.user_cpu_ns + ticks_to_ns(ended.user_ticks),
+            system_cpu_ns: own.system_cpu_ns + ticks_to_ns(ended.system_ticks),
+            ..own
+        })
+    }
+
+    fn read_with(pid: u32, stat: &parse::Stat) -> Result<Self, ProcessError> {
         if matches!(stat.state, 'Z' | 'X') {
             return Err(ProcessError::Gone { pid });
         }
@@ -198,7 +216,7 @@ pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
 pub fn cpu_ns_with_children(pid: u32) -> Result<u64, ProcessError> {
     let stat = read_stat(pid)?;
     Ok(ticks_to_ns(
-        stat.user_ticks + stat.system_ticks + stat.children_ticks,
+        stat.user_ticks + stat.system_ticks + stat.ended.user_ticks + stat.ended.system_ticks,
     ))
 }
 

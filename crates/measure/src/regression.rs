@@ -368,6 +368,14 @@ fn sentence(regression: &Regression) -> String {
         return format!("Regression: {}.", worse.join("; "));
     }
     if !regression.is_judged() {
+        let blind = all().filter(|one| is_blind(one)).count();
+        if blind > 0 {
+            return format!(
+                "Regression check: no answer: {blind} of {} comparisons with the earlier record have too \
+                 few rounds to show any difference, however large.",
+                all().count()
+            );
+        }
         let reason = all().find_map(|one| match &one.verdict {
             Verdict::NotTrusted { reason } => Some(reason.as_str()),
             _ => None,
@@ -382,18 +390,44 @@ fn sentence(regression: &Regression) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, label)| format!("{count} {label}"))
         .collect();
-    let seen = all().filter_map(|one| one.detectable).fold(0.0, f64::max);
-    let seen = if seen > 0.0 {
-        format!(
-            "; one of {} would have shown everywhere",
-            format_percent(seen)
-        )
-    } else {
-        String::new()
+    let blind = all().filter(|one| is_blind(one)).count();
+    let blind = match blind {
+        0 => String::new(),
+        _ => format!("; {blind} of them have too few rounds to show any difference"),
     };
+    let seen = would_have_shown(all());
     format!(
-        "No regression beyond the margins: of {} comparisons with the earlier record {}{seen}.",
+        "No regression beyond the margins: of {} comparisons with the earlier record {}{blind}{seen}.",
         all().count(),
         parts.join(", ")
     )
+}
+
+/// Undecided, and no difference of so few rounds would have been one.
+fn is_blind(one: &Comparison) -> bool {
+    matches!(one.verdict, Verdict::Undecided { .. }) && one.detectable.is_none()
+}
+
+/// What would have been seen: by the coarsest of those that could see anything, and whether all could.
+/// Empty if none could.
+fn would_have_shown<'a>(all: impl Iterator<Item = &'a Comparison>) -> String {
+    let (mut seen, mut is_everywhere): (Option<f64>, bool) = (None, true);
+    for one in all {
+        let is_believed = !matches!(one.verdict, Verdict::NotTrusted { .. });
+        match one.detectable.filter(|_| is_believed) {
+            Some(share) => seen = Some(seen.map_or(share, |most| most.max(share))),
+            None => is_everywhere = false,
+        }
+    }
+    let place = match is_everywhere {
+        true => "everywhere",
+        false => "in those that could be judged",
+    };
+    seen.filter(|share| *share > 0.0)
+        .map_or_else(String::new, |share| {
+            format!(
+                "; one of {} would have shown {place}",
+                format_percent(share)
+            )
+        })
 }

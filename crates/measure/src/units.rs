@@ -66,15 +66,27 @@ fn scaled(
 /// Reads a count: `400`, `10k`, `1.5M`, `2G` (powers of 1000, as in wrk).
 ///
 /// # Errors
-/// [`UnitError`] names the text and shows a correct one.
+/// [`UnitError`] names the text and shows a correct one; half a request is none.
 pub fn parse_count(text: &str) -> Result<u64, UnitError> {
-    scaled(text, "a count", "400, 10k or 1M", |suffix| match suffix {
+    let (what, example) = ("a count", "400, 10k or 1M");
+    let scale_of = |suffix: &str| match suffix {
         "" => Some(1.0),
         "k" | "K" => Some(1e3),
         "m" | "M" => Some(1e6),
         "g" | "G" => Some(1e9),
         _ => None,
-    })
+    };
+    let count = scaled(text, what, example, scale_of)?;
+    let exact = split(text).and_then(|(value, suffix)| Some(value * scale_of(suffix)?));
+    // 1.1k is 1100 on paper, and a hair more in binary.
+    if exact.is_some_and(|exact| (exact - count as f64).abs() > 1e-9 * exact.max(1.0)) {
+        return Err(UnitError::Unreadable {
+            text: text.to_owned(),
+            what,
+            example,
+        });
+    }
+    Ok(count)
 }
 
 /// Reads a duration in nanoseconds: `30s`, `5m`, `2h`, `250ms`, `50us`; a bare number is seconds.
@@ -247,6 +259,17 @@ mod tests {
         assert_eq!(parse_bytes("64KiB"), Ok(65_536));
         assert_eq!(parse_bytes("1kB"), Ok(1_000));
         assert_eq!(parse_bytes("2G"), Ok(2_147_483_648));
+    }
+
+    /// Goal: a rate of 2.5 is not one of 3: what cannot be done is refused instead of rounded.
+    #[test]
+    fn half_a_request_is_none() {
+        for text in ["0.4", "0.5", "2.5", "1.0005k"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_count("1.1k"), Ok(1_100));
+        assert_eq!(parse_count("0.000001M"), Ok(1));
+        assert_eq!(parse_count("1.234567G"), Ok(1_234_567_000));
     }
 
     /// Goal: nonsense is refused with the text and a correct example in the sentence.

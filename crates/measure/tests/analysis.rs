@@ -6,7 +6,7 @@ mod synthetic;
 use millpond_measure::analysis::analyse;
 use millpond_measure::record::{
     CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, PoolSetting, Quantity, Role,
-    RoundStatus,
+    RoundMeasures, RoundStatus,
 };
 use millpond_measure::statistics::{Comparison, Verdict};
 use synthetic::{Plan, candidates, nine_plans};
@@ -121,6 +121,95 @@ fn failed_runs() {
             .warnings
             .iter()
             .any(|w| w.contains("1 of 10 runs failed: the server died"))
+    );
+}
+
+/// Three candidates beside the baseline, whose throughput differs from its by these factors, each with a
+/// scatter of its own.
+fn scattered(of_each: [(f64, f64); 3], seed: u64) -> Vec<CandidateRounds> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let names = ["glibc", "mimalloc", "jemalloc", "tcmalloc"];
+    let candidate = |(name, (factor, scatter)): (&str, (f64, f64))| {
+        let run = |round| {
+            let jitter = (scatter * (2.0 * random.f64() - 1.0)).exp();
+            let mut run = RoundMeasures {
+                round,
+                ..RoundMeasures::default()
+            };
+            let measure = Measure::of(Operation::Request, Quantity::Throughput);
+            run.set(measure, 1_000.0 * factor * jitter);
+            run
+        };
+        CandidateRounds {
+            name: name.to_owned(),
+            allocator: name.to_owned(),
+            role: match name {
+                "glibc" => Role::Baseline,
+                _ => Role::Candidate,
+            },
+            rounds: (0..10).map(run).collect(),
+            ..CandidateRounds::default()
+        }
+    };
+    let factors = std::iter::once((1.0, 0.0)).chain(of_each);
+    names.into_iter().zip(factors).map(candidate).collect()
+}
+
+/// Goal: no answer contradicts a comparison with the baseline that it rests on. Where the candidate with
+/// the best estimate scattered much, others that were proved faster than the baseline, or slower, made no
+/// difference to the answer: "no difference that 10 rounds can show", with all of them among the best.
+#[test]
+fn an_answer_contradicts_no_comparison() {
+    let beaten = [(1.13, 0.25), (1.10, 0.01), (1.10, 0.01)];
+    let slower = [(1.01, 0.3), (0.9, 0.01), (1.0, 0.01)];
+    let mut scattering_leads = 0;
+    for (field, seed) in [beaten, slower]
+        .into_iter()
+        .flat_map(|field| (0..40).map(move |seed| (field, seed)))
+    {
+        let found = analyse(&scattered(field, seed)).verdicts.throughput;
+        let said = format!("{seed}: {} {:?}", found.sentence, found.best);
+        let is = |one: &Comparison, verdict| one.verdict == verdict;
+        let mut proved = found.comparisons.iter();
+        if proved.any(|one| is(one, Verdict::Better)) {
+            assert!(!found.best.contains(&"glibc".to_owned()), "{said}");
+        }
+        for one in &found.comparisons {
+            let is_best = found.best.contains(&one.candidate);
+            assert!(!(is(one, Verdict::Worse) && is_best), "{said}");
+            assert!(!(one.verdict.is_difference() && said.contains("no difference")));
+        }
+        let leads = found.best.first().is_some_and(|name| name == "mimalloc");
+        scattering_leads += u32::from(leads);
+    }
+    assert!(scattering_leads > 20, "{scattering_leads}");
+}
+
+/// Goal: a candidate that died at once is not among "all the same", and the rounds of the others are not
+/// called too few because it has none.
+#[test]
+fn who_was_not_judged_is_left_out_by_name() {
+    let mut all = scattered([(1.001, 0.005), (1.0, 0.005), (1.2, 0.01)], 7);
+    for round in &mut all[3].rounds {
+        round.measures.clear();
+        round.status = RoundStatus::Failed {
+            reason: "the server died".to_owned(),
+        };
+    }
+    let same = analyse(&all);
+    assert_eq!(
+        same.verdicts.throughput.sentence,
+        "Throughput: all the same within 2 %; tcmalloc could not be judged."
+    );
+    let few = |warning: &String| warning.contains("no difference can be claimed");
+    assert!(!same.warnings.iter().any(few), "{:?}", same.warnings);
+    all.iter_mut().for_each(|one| one.rounds.truncate(3));
+    let warnings = analyse(&all).warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.starts_with("3 rounds of 4 candidates")),
+        "{warnings:?}"
     );
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -150,6 +150,44 @@ fn workers_belong_to_the_tree() {
     };
     assert!(matches!(error, ProcessError::Gone { pid } if pid == root));
     assert!(tree.resident_bytes().is_err());
+}
+
+/// Goal: what a worker did is not lost when it ends. A server with a process for each connection once had
+/// fewer page faults after a phase than before it, which was reported as none.
+#[test]
+fn ended_workers_still_count() {
+    let workers = 40;
+    let script = format!(
+        "echo ready; read go; i=0; while [ $i -lt {workers} ]; do /bin/true; i=$((i+1)); done; \
+         echo done; cat"
+    );
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let (root, tree) = (child.id(), ProcessTree::new(child.id()));
+    let look = || {
+        (
+            tree.sample().unwrap().total,
+            ProcessSample::read(root).unwrap(),
+        )
+    };
+    let before = look();
+    child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\ndone\n");
+    let after = look();
+    let (all, own) = (after.0.since(&before.0), after.1.since(&before.1));
+    let of_workers = all.minor_faults - own.minor_faults;
+    // A program that is loaded faults in more pages than twenty.
+    assert!(of_workers > workers * 20, "{of_workers}: {all:?}");
+    finish(child);
 }
 
 /// Goal: a zombie, and a process that never was, are gone; never a sample full of zeros.

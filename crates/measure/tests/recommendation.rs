@@ -341,6 +341,49 @@ fn equal_costs_explain_nothing() {
     assert!(!found.sentence.contains("because"));
 }
 
+/// Goal: more cost is no reason for more speed. An allocator that waits less for locks answers more
+/// requests with more CPU for each; it was once recommended "because it needs 10 % more cycles".
+#[test]
+fn a_dearer_request_is_no_reason() {
+    let mut all = field(&[("mimalloc", 1.2, 1.0, 1.0)], 0.005);
+    plant(&mut all, Quantity::Cycles, 10_000.0, &[1.1]);
+    plant(&mut all, Quantity::Instructions, 10_000.0, &[1.1]);
+    let text = advice(&all).sentence;
+    assert!(!text.contains("because"), "{text}");
+    assert!(
+        text.contains(", although it needs 10 % more cycles per request"),
+        "{text}"
+    );
+    without(&mut all, &COUNTED);
+    plant(&mut all, Quantity::CpuTime, 10_000.0, &[1.1]);
+    let text = advice(&all).sentence;
+    assert!(
+        text.contains(", although it needs 10 % more CPU time per request"),
+        "{text}"
+    );
+}
+
+/// Goal: the cost of a request is user mode and kernel together. Page faults that a candidate spares are
+/// its reason though nothing changes in user mode; and fewer cycles there are none, if the kernel's
+/// eat them up again.
+#[test]
+fn the_kernel_is_a_reason_too() {
+    let mut all = field(&[("mimalloc", 1.2, 1.0, 1.0)], 0.005);
+    plant(&mut all, Quantity::Cycles, 10_000.0, &[1.0]);
+    plant(&mut all, Quantity::Instructions, 10_000.0, &[1.0]);
+    plant(&mut all, Quantity::KernelCycles, 10_000.0, &[0.6]);
+    let text = advice(&all).sentence;
+    assert!(
+        text.contains("because it needs 20 % fewer cycles per request: 20 % less in the kernel"),
+        "{text}"
+    );
+    plant(&mut all, Quantity::Cycles, 10_000.0, &[0.9]);
+    plant(&mut all, Quantity::Instructions, 10_000.0, &[0.9]);
+    plant(&mut all, Quantity::KernelCycles, 10_000.0, &[1.1]);
+    let text = advice(&all).sentence;
+    assert!(text.contains("; why, the rounds do not tell"), "{text}");
+}
+
 /// Goal: a gain in memory is explained by fragmentation, once counted, and by nothing before.
 #[test]
 fn memory_has_its_own_reason() {

@@ -222,6 +222,39 @@ fn few_rounds_are_undecided() {
     assert!(question.iter().all(|one| one.detectable.is_none()));
 }
 
+/// Goal: the sentence claims no more sight than there was. Of rounds that can convict nobody it once said
+/// "no regression", and of a session of which half was not to be trusted that a regression "would have
+/// shown everywhere".
+#[test]
+fn the_sentence_claims_no_sight_it_has_not() {
+    let plans = nine_plans();
+    // Three rounds can call something the same, and nothing different.
+    let some = by_ratio(&session(&plans, 3, 41), &session(&plans, 3, 42)).sentence;
+    assert!(some.contains("of them have too few rounds"), "{some}");
+    let found = by_ratio(&session(&plans, 2, 41), &session(&plans, 2, 42));
+    assert!(!found.regressed && !found.is_judged(), "{}", found.sentence);
+    assert!(
+        found.sentence.starts_with("Regression check: no answer: ")
+            && found.sentence.contains("too few rounds"),
+        "{}",
+        found.sentence
+    );
+    let (earlier, mut now) = (session(&plans, 10, 61), session(&plans, 10, 62));
+    let sees = by_ratio(&now, &earlier).sentence;
+    assert!(sees.contains("would have shown everywhere"), "{sees}");
+    for round in now.candidates.iter_mut().flat_map(|one| &mut one.rounds) {
+        round.noise.push(NoiseFlag {
+            kind: NoiseKind::ForeignCpu,
+            value: 0.5,
+            limit: 0.05,
+            phase: None,
+        });
+    }
+    let sees = by_ratio(&now, &earlier).sentence;
+    assert!(!sees.contains("everywhere"), "{sees}");
+    assert!(sees.contains("in those that could be judged"), "{sees}");
+}
+
 /// Goal: records of another subject, machine, layout or load are refused with what differs; what may
 /// have changed is a warning; candidates that are missing are named.
 #[test]

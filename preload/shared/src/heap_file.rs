@@ -14,7 +14,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU64};
 
 /// First word of the file; the last letter grows with the layout.
-pub const MAGIC: u64 = u64::from_ne_bytes(*b"mpTrace2");
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"mpTrace3");
 /// Threads that can be counted each on its own at any time; more share the first record.
 pub const THREADS: usize = 1024;
 /// Processes whose blocks can be told apart; later ones are counted, but not sampled.
@@ -29,8 +29,9 @@ pub const FILTER_ENTRIES: usize = 1 << 14;
 pub const BUCKETS: usize = 1 << 13;
 /// Samples in one group.
 pub const BUCKET_ENTRIES: usize = 16;
-/// Weights are written in so many parts of one.
-pub const WEIGHT_PARTS: u64 = 16;
+/// Weights are written in so many parts of one: a large block weighs hardly more than one, and what is
+/// cut off must not add up over millions.
+pub const WEIGHT_PARTS: u64 = 1 << 16;
 
 /// The whole file.
 #[repr(C)]

@@ -240,6 +240,33 @@ mod tests {
         assert_eq!((crossed, blocks), (WEIGHT_PARTS, 2 * WEIGHT_PARTS));
     }
 
+    /// Goal: what is noted of a sample is its weight, whatever its size, so that sums have the right
+    /// expectation. In sixteenths, a block of three times the mean lost 5 % of its weight.
+    #[test]
+    fn no_weight_is_lost_in_writing() {
+        let mean_bytes = 8192;
+        for size_bytes in [1, 100, 8192, 3 * 8192, 10 * 8192] {
+            let file = file(mean_bytes);
+            let samples = Samples {
+                file: &file,
+                process: 1,
+            };
+            samples.note_end(sample(size_bytes), 3);
+            let noted: u64 = file
+                .lifetimes
+                .blocks
+                .iter()
+                .map(|word| word.load(Ordering::Relaxed))
+                .sum();
+            let noted = noted as f64 / WEIGHT_PARTS as f64;
+            let exact = weight(size_bytes, mean_bytes);
+            assert!(
+                (noted / exact - 1.0).abs() < 1e-4,
+                "{size_bytes}: {noted} of {exact}"
+            );
+        }
+    }
+
     /// Goal: a forked process does not take out its parent's samples, although the addresses are the
     /// same; an address handed out twice is one sample.
     #[test]

@@ -225,6 +225,21 @@ mod tests {
         bytes
     }
 
+    /// Goal: a realloc that is under way while the lab reads takes nothing from the allocations of a
+    /// server that makes none. It once made eighteen quintillion of them.
+    #[test]
+    fn a_call_under_way_is_no_overflow() {
+        let thread = offset_of!(HeapFile, threads) + size_of::<Thread>();
+        let size = thread + offset_of!(Thread, sizes) + 24 * WORD_BYTES;
+        let reallocations = thread + offset_of!(Thread, reallocations);
+        let read = |bytes: &[u8]| HeapReading::parse(bytes, &|_| true).unwrap();
+        let before = read(&file(&[(size, 5)]));
+        // Counted as a reallocation, and not yet by its size.
+        let during = read(&file(&[(size, 5), (reallocations, 1)]));
+        let profile = during.profile_since(&before, 10, None);
+        assert_eq!((profile.allocations, profile.reallocations), (0, 1));
+    }
+
     /// Goal: the lab reads every word where the object writes it, adds threads up, and leaves out what
     /// a dead process held.
     #[test]

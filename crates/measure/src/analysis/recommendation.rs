@@ -191,7 +191,14 @@ impl Advisor<'_, '_> {
                 continue;
             };
             if winners.first() == Some(winner) {
-                sentence += &self.why(&evidence, &evidence.words(&difference), gains);
+                let words = evidence.words(&difference);
+                // Who is faster and dearer is not faster because it is dearer.
+                let link = match difference.change < 0.0 {
+                    true => "because",
+                    false => "although",
+                };
+                let words = words.map(|words| format!("{link} {words}"));
+                sentence += &self.why(&evidence, &words, gains);
             }
             differences.push(difference);
         }
@@ -245,7 +252,7 @@ impl Advisor<'_, '_> {
         });
         if wins_time {
             return match words {
-                Some(words) => format!(", because {words}"),
+                Some(words) => format!(", {words}"),
                 None => {
                     "; why, the rounds do not tell: the cost of a request is not decided, or the \
                          same"

@@ -10,9 +10,18 @@ pub(super) struct Stat {
     pub(super) major_faults: u64,
     pub(super) user_ticks: u64,
     pub(super) system_ticks: u64,
-    /// Of children that have ended and were waited for, user mode and kernel together.
-    pub(super) children_ticks: u64,
+    /// Of children that have ended and were waited for, and of theirs.
+    pub(super) ended: Ended,
     pub(super) threads: u64,
+}
+
+/// What a process has inherited from children that it waited for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Ended {
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) user_ticks: u64,
+    pub(super) system_ticks: u64,
 }
 
 impl Stat {
@@ -32,7 +41,12 @@ impl Stat {
             major_faults: number(12)?,
             user_ticks: number(14)?,
             system_ticks: number(15)?,
-            children_ticks: number(16)?.checked_add(number(17)?)?,
+            ended: Ended {
+                minor_faults: number(11)?,
+                major_faults: number(13)?,
+                user_ticks: number(16)?,
+                system_ticks: number(17)?,
+            },
             threads: number(20)?,
         })
     }
@@ -100,7 +114,12 @@ mod tests {
             major_faults: 9,
             user_ticks: 12,
             system_ticks: 34,
-            children_ticks: 300,
+            ended: Ended {
+                minor_faults: 5,
+                major_faults: 6,
+                user_ticks: 100,
+                system_ticks: 200,
+            },
             threads: 3,
         };
         assert_eq!(stat, expected);

@@ -1,4 +1,7 @@
 //! A process and everything it started: nginx's workers count as nginx.
+//!
+//! Faults and CPU time of those that have ended are in their parent's sums once it has waited for them.
+//! Absent: what nobody in the tree waited for. Where there is a control group, it knows their CPU time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +30,7 @@ pub struct ProcessTree {
 pub struct TreeSample {
     /// All processes together.
     pub total: ProcessSample,
-    /// Each process by id.
+    /// Each process by id, with what its ended children did.
     pub processes: BTreeMap<u32, ProcessSample>,
 }
 
@@ -83,7 +86,7 @@ impl ProcessTree {
 fn read_all(members: &[u32]) -> Result<Option<TreeSample>, ProcessError> {
     let mut processes = BTreeMap::new();
     for &pid in members {
-        match ProcessSample::read(pid) {
+        match ProcessSample::read_with_ended(pid) {
             Ok(one) => {
                 processes.insert(pid, one);
             }
@@ -149,7 +152,7 @@ mod tests {
             major_faults: 0,
             user_ticks: 0,
             system_ticks: 0,
-            children_ticks: 0,
+            ended: super::super::parse::Ended::default(),
             threads: 1,
         }
     }

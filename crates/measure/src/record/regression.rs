@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use crate::statistics::Comparison;
+use crate::statistics::{Comparison, Verdict};
 
 /// What of two sessions is put side by side.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -66,10 +66,15 @@ impl Regression {
         }
     }
 
-    /// Whether anything could be judged at all.
+    /// Whether anything could be judged at all. What is undecided because no number of that many rounds
+    /// could have convicted anybody was not: a check of three rounds passes nothing.
     #[must_use]
     pub fn is_judged(&self) -> bool {
         let mut comparisons = self.questions.iter().flat_map(|one| &one.comparisons);
-        comparisons.any(|one| !matches!(one.verdict, crate::statistics::Verdict::NotTrusted { .. }))
+        comparisons.any(|one| match one.verdict {
+            Verdict::NotTrusted { .. } => false,
+            Verdict::Undecided { .. } => one.detectable.is_some(),
+            Verdict::Better | Verdict::Worse | Verdict::Equivalent => true,
+        })
     }
 }

@@ -119,15 +119,12 @@ impl<'a, 'b> Evidence<'a, 'b> {
         Some(sum(empty, parts))
     }
 
-    /// The words for it, after "because": `None` if it tells nothing.
+    /// The words for it, after "because" or "although": `None` if it tells nothing, or nothing certain.
     pub(super) fn words(&self, difference: &CostDifference) -> Option<String> {
         let in_cycles = difference.unit == Quantity::Cycles.key();
-        let whole = self.comparison(if in_cycles {
-            Quantity::Cycles
-        } else {
-            Quantity::CpuTime
-        })?;
-        if !whole.verdict.is_difference() {
+        if difference.change.abs() < PART_MIN
+            || self.proved(difference, in_cycles) * difference.change <= 0.0
+        {
             return None;
         }
         let (amount, more) = amount(difference.change);
@@ -158,6 +155,26 @@ impl<'a, 'b> Evidence<'a, 'b> {
                      apart";
         }
         Some(text)
+    }
+
+    /// The change of what is certainly different. Cycles in user mode and in the kernel are judged each on
+    /// its own; CPU time has a verdict as a whole.
+    fn proved(&self, difference: &CostDifference, in_cycles: bool) -> f64 {
+        let certain = |quantity| {
+            self.comparison(quantity)
+                .filter(|one| one.verdict.is_difference())
+        };
+        if !in_cycles {
+            let ratio = certain(Quantity::CpuTime).and_then(|one| one.ratio);
+            return ratio.map_or(0.0, |ratio| ratio - 1.0);
+        }
+        let user = certain(Quantity::Cycles).is_some();
+        let kernel = certain(Quantity::KernelCycles).is_some();
+        let parts = difference.parts.iter();
+        parts
+            .filter(|part| if part.part == "kernel" { kernel } else { user })
+            .map(|part| part.change)
+            .sum()
     }
 
     fn part_words(&self, part: &CostPart) -> String {
