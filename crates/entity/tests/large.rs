@@ -6,9 +6,16 @@ mod support;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use millpond_entity::Store as _;
+use millpond_entity::record::{Head, Version, encode};
+use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
 use millpond_entity::store::memory::MemoryStore;
+use millpond_entity::store::{Durability, Write};
+use millpond_http::{BodyBudget, RequestToken};
+use millpond_io::{Driver as _, EpollDriver};
+use millpond_mempool::{BlockPool, Buffer, PoolMode};
 use support::{Client, TestServer, request, request_with, target};
 
 const LARGE_BYTES_MAX: u64 = 1 << 20;
@@ -202,4 +209,67 @@ fn readers_wait_for_one_that_does_not_read() {
             assert!(chunks[0].ends_with(&body) && chunks[1] == *b"small\nvalue");
         });
     }
+}
+
+/// The place of a range read that waits for memory outlived the read: nobody else who waited was looked at
+/// before there was room for it, and whoever asked and left again and again made the list grow.
+///
+/// Goal: one that was given up makes nobody wait.
+#[test]
+fn a_range_that_was_given_up_makes_nobody_wait() {
+    const LONG: usize = 500 << 10;
+    const SHORT: usize = 150 << 10;
+    let store = Arc::new(MemoryStore::new());
+    for (key, len) in [(b"long ", LONG), (b"short", SHORT)] {
+        let head = Head {
+            version: Version(1),
+            expires_ms: 0,
+            content_type: b"",
+        };
+        let record = encode(&head, &vec![7; len]);
+        let write = Write::Put {
+            key,
+            head: b"",
+            value: &record,
+        };
+        store
+            .commit([write].into_iter(), 0, Durability::Synced)
+            .unwrap();
+    }
+    let budget = BodyBudget::new(2 << 20);
+    let others = budget.take((2 << 20) - (400 << 10)).unwrap();
+    let another = budget.take(400 << 10).unwrap();
+    let scanner = Scanner::start(&store, 1, 4, budget, PoolMode::On).unwrap();
+    // Only its waker is used; waking it is harmless.
+    let driver = EpollDriver::new(PoolMode::On).unwrap();
+    let mut link = scanner.link(0, driver.waker());
+    let blocks = BlockPool::new("test", PoolMode::On);
+    let open = |link: &mut ScanLink, task: u64, start: &[u8]| {
+        let mut id = Buffer::with_capacity(&blocks, start.len()).unwrap();
+        id.append_within_capacity(start);
+        let ask = Ask::Open {
+            start: id,
+            end: None,
+            acks: 1,
+        };
+        link.ask(task, RequestToken::from_bits(task), ask);
+    };
+    open(&mut link, 1, b"long ");
+    open(&mut link, 2, b"short");
+    link.ask(1, RequestToken::from_bits(1), Ask::Close);
+    // There is room for the short one now, and not for the long one.
+    drop(another);
+    let patience = Instant::now() + Duration::from_secs(10);
+    let mut answers: Vec<ScanAnswer> = Vec::new();
+    while answers.is_empty() {
+        assert!(Instant::now() < patience, "nobody looked at the second");
+        std::thread::sleep(Duration::from_millis(1));
+        link.take_answers(&mut answers);
+    }
+    assert_eq!(answers[0].task, 2);
+    let Turn::Records { records, .. } = &answers[0].turn else {
+        panic!("{:?}", answers[0].turn);
+    };
+    assert!(records.len() > SHORT);
+    drop(others);
 }
