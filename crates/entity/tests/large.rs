@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millpond_entity::Store as _;
+use millpond_entity::access::{Access, Tokens};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
 use millpond_entity::store::memory::MemoryStore;
@@ -272,4 +273,36 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
     };
     assert!(records.len() > SHORT);
     drop(others);
+}
+
+/// What is refused whatever its body is was taken into memory first, from strangers too: a few of them, who
+/// send slowly, left none to those who have a token.
+///
+/// Goal: where tokens are given, only what may be kept is waited for.
+#[test]
+fn what_is_refused_anyway_takes_no_memory() {
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
+        config.access = Access::limited(Tokens::parse("writer-0123456789").unwrap(), None);
+    });
+    for (method, target, status) in [
+        ("PUT", "/v0/entity", 400),
+        ("POST", "/v0/entity?id=a", 405),
+        ("PUT", "/elsewhere", 400),
+        ("PUT", "/v0/entities?start=a", 405),
+        ("GET", "/v0/status", 200),
+        ("GET", "/openapi.json", 200),
+        ("PUT", "/v0/entity?id=a", 401),
+    ] {
+        let mut client = server.connect();
+        let whole = request(method, target, &[0; 200_000]);
+        client.send(&whole[..1000]).unwrap();
+        let patience = Some(Duration::from_secs(5));
+        client.stream.set_read_timeout(patience).unwrap();
+        let reply = client.read_reply(false).unwrap().unwrap();
+        assert_eq!(reply.status, status, "{method} {target}");
+    }
+    // What is short is passed over, and the connection goes on.
+    let mut client = server.connect();
+    assert_eq!(client.request("POST", "/v0/entity", b"short").status, 405);
+    assert_eq!(client.request("GET", "/v0/status", b"short").status, 200);
 }
