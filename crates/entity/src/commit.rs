@@ -190,10 +190,13 @@ impl<S: Store> Committer<S> {
         }
         self.make_sure_of_room(batch);
         judge(&*self.store, batch);
-        if batch.iter().all(|job| job.refusal.is_some()) {
+        let done = batch.iter().filter(|job| job.refusal.is_none());
+        let (done_count, batch_bytes) = done.fold((0, 0), |(count, bytes), job| {
+            (count + 1, bytes + job.bytes())
+        });
+        if done_count == 0 {
             return Outcome::Written;
         }
-        let batch_bytes = batch.iter().map(Job::bytes).sum();
         let durability = match self.policy {
             SyncPolicy::Always => Durability::Synced,
             SyncPolicy::Interval { .. } | SyncPolicy::Off => Durability::Written,
@@ -206,7 +209,7 @@ impl<S: Store> Committer<S> {
             return Outcome::Refused;
         }
         self.stamps.finish(batch);
-        self.counters.count_commit(batch.len(), batch_bytes);
+        self.counters.count_commit(done_count, batch_bytes);
         match durability {
             Durability::Synced => self.counters.count_sync(),
             Durability::Written => {

@@ -212,6 +212,35 @@ pub fn check_new(path: &Path) -> Result<(), DataDirError> {
     }
 }
 
+/// Whether the engine may remove what has that name: nothing, or what is left of a copy that was cut off
+/// before it was whole.
+///
+/// # Errors
+/// [`DataDirError::NotNew`], if it is anything else.
+pub(crate) fn check_left_over(path: &Path) -> Result<(), DataDirError> {
+    if check_new(path).is_ok() {
+        return Ok(());
+    }
+    let not_new = || DataDirError::NotNew {
+        path: path.to_owned(),
+    };
+    for entry in fs::read_dir(path).map_err(|_| not_new())? {
+        let name = entry.map_err(|_| not_new())?.file_name();
+        if !name.to_str().is_some_and(is_of_a_copy) {
+            return Err(not_new());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the engine gives files of a copy that name. What is whole has a mark beside them, and a database
+/// a lock.
+fn is_of_a_copy(name: &str) -> bool {
+    let starts = ["MANIFEST-", "OPTIONS-", "CURRENT"];
+    let ends = [".sst", ".log", ".dbtmp"];
+    starts.iter().any(|start| name.starts_with(start)) || ends.iter().any(|end| name.ends_with(end))
+}
+
 /// Makes sure that `path` is an empty directory: creates it, if need be.
 ///
 /// # Errors

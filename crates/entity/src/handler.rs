@@ -276,9 +276,14 @@ impl<S: Engine> Service for EntityService<S> {
         Flow::Done
     }
 
-    /// Of whoever may not send it, so that it is not taken into memory: `call` then refuses.
+    /// Of whoever may not send it, and what nothing is done with, so that it is not taken into memory: `call`
+    /// then refuses, or answers at once.
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
-        self.access.limits_writes() && self.check_access(&route(request), request).is_err()
+        if !self.access.limits_writes() {
+            return false;
+        }
+        let route = route(request);
+        route.right().is_none() || self.check_access(&route, request).is_err()
     }
 
     fn stream(

@@ -299,7 +299,9 @@ fn run<S: Store>(shared: &Shared, store: &S, blocks: &BlockPool, large: &BodyBud
                     None => continue,
                 },
                 Ask::Close => {
-                    scans.remove(&name);
+                    if scans.remove(&name).is_some() {
+                        waiting.retain(|(job, _)| (job.shard_index, job.task) != name);
+                    }
                     continue;
                 }
             };

@@ -93,6 +93,47 @@ fn checkpoint_of_an_open_store_is_one_moment() {
     assert_eq!(value(&store, b"after"), Some(b"2".to_vec()));
 }
 
+/// The engine makes a copy under its name and `.tmp`, and begins by removing what has that name: a backup
+/// was gone when one was made beside it, and both had been called complete.
+///
+/// Goal: a copy takes nothing away but what is left of one that was cut off.
+#[test]
+fn copies_leave_their_neighbours_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let store = open_at(&path("data")).unwrap();
+    put(&store, b"key", b"value", 0);
+    store.checkpoint(&path("monday.tmp")).unwrap();
+    fs::create_dir(path("letters.tmp")).unwrap();
+    fs::write(path("letters.tmp").join("letter"), "text").unwrap();
+    fs::write(path("file.tmp"), "text").unwrap();
+    for name in ["monday", "letters", "letters/", "file"] {
+        let error = store.checkpoint(&path(name)).unwrap_err();
+        assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
+        assert!(error.to_string().contains(".tmp"), "{error}");
+        assert!(!path(name).exists());
+    }
+    assert!(path("letters.tmp").join("letter").exists() && path("file.tmp").exists());
+    admin::restore(&path("monday.tmp"), &path("copy")).unwrap();
+    assert_eq!(
+        value(&open_at(&path("copy")).unwrap(), b"key"),
+        Some(b"value".to_vec())
+    );
+
+    fs::create_dir(path("part.tmp")).unwrap();
+    for left in [
+        "000012.sst",
+        "MANIFEST-000004",
+        "CURRENT",
+        "OPTIONS-000007",
+        "000009.log",
+    ] {
+        fs::write(path("part.tmp").join(left), "cut off").unwrap();
+    }
+    store.checkpoint(&path("part")).unwrap();
+    admin::restore(&path("part"), &path("whole")).unwrap();
+}
+
 /// Goal: nothing is overwritten, served or taken for a backup that should not be, and each refusal
 /// leaves everything as it was.
 #[test]
@@ -106,6 +147,9 @@ fn wrong_directories_are_refused() {
     assert!(matches!(error, DataDirError::IsBackup { .. }), "{error}");
     let error = admin::backup(&path("data"), &path("backup")).unwrap_err();
     assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
+    // It was said that the data cannot be opened, and may be damaged.
+    let error = admin::backup(&path("data"), &path("missing").join("backup")).unwrap_err();
+    assert!(matches!(error, DataDirError::Io { .. }), "{error}");
     let error = admin::restore(&path("backup"), &path("data")).unwrap_err();
     assert!(matches!(error, DataDirError::NotNew { .. }), "{error}");
     let error = admin::restore(&path("data"), &path("new")).unwrap_err();

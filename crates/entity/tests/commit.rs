@@ -12,6 +12,7 @@ use millpond_entity::commit::{Committer, Job, JobKind, Outcome};
 use millpond_entity::condition::Condition;
 use millpond_entity::counters::CommitCounters;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
+use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::stamps::Stamps;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
@@ -416,6 +417,41 @@ fn shards_share_commits_but_not_answers() {
     assert!(contents.values().all(|value| value == b"49"));
     assert_eq!(store.after_power_loss(), contents);
     assert_eq!(executor.commit_counters().batch_jobs.value(), 4000);
+}
+
+/// A batch was counted with what it refused: under clients that race for one id most of its figures were
+/// of writes that never were.
+///
+/// Goal: counters are of what was written.
+#[test]
+fn refused_writes_are_not_counted() {
+    let blocks = BlockPool::new("test", PoolMode::On);
+    let counters = Arc::new(CommitCounters::default());
+    let (_stamps, stamp_writer) = Stamps::new(8);
+    let store = Arc::new(MemoryStore::new());
+    let mut committer = Committer::new(
+        store,
+        SyncPolicy::Always,
+        Arc::clone(&counters),
+        stamp_writer,
+    );
+    let head = Head {
+        version: Version(1),
+        expires_ms: 0,
+        content_type: b"",
+    };
+    let change = (b"key".to_vec(), Some(encode(&head, b"value")));
+    let mut batch: Vec<Job> = (0..3).map(|n| job(&blocks, n, &change)).collect();
+    for late in &mut batch[1..] {
+        late.condition.add_field(false, b"*").unwrap();
+    }
+    assert_eq!(committer.commit(&mut batch), Outcome::Written);
+    let refused = Some(Outcome::PreconditionFailed);
+    let refusals: Vec<_> = batch.iter().map(|job| job.refusal).collect();
+    assert_eq!(refusals, [None, refused, refused]);
+    assert_eq!(counters.batch_jobs.value(), 1);
+    assert_eq!(counters.batch_jobs_max.value(), 1);
+    assert_eq!(counters.batch_bytes.value(), batch[0].bytes() as u64);
 }
 
 /// Goal: the failed commit and everything queued behind it is refused, also from other shards.

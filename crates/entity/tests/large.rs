@@ -6,9 +6,17 @@ mod support;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use millpond_entity::Store as _;
+use millpond_entity::access::{Access, Tokens};
+use millpond_entity::record::{Head, Version, encode};
+use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
 use millpond_entity::store::memory::MemoryStore;
+use millpond_entity::store::{Durability, Write};
+use millpond_http::{BodyBudget, RequestToken};
+use millpond_io::{Driver as _, EpollDriver};
+use millpond_mempool::{BlockPool, Buffer, PoolMode};
 use support::{Client, TestServer, request, request_with, target};
 
 const LARGE_BYTES_MAX: u64 = 1 << 20;
@@ -202,4 +210,99 @@ fn readers_wait_for_one_that_does_not_read() {
             assert!(chunks[0].ends_with(&body) && chunks[1] == *b"small\nvalue");
         });
     }
+}
+
+/// The place of a range read that waits for memory outlived the read: nobody else who waited was looked at
+/// before there was room for it, and whoever asked and left again and again made the list grow.
+///
+/// Goal: one that was given up makes nobody wait.
+#[test]
+fn a_range_that_was_given_up_makes_nobody_wait() {
+    const LONG: usize = 500 << 10;
+    const SHORT: usize = 150 << 10;
+    let store = Arc::new(MemoryStore::new());
+    for (key, len) in [(b"long ", LONG), (b"short", SHORT)] {
+        let head = Head {
+            version: Version(1),
+            expires_ms: 0,
+            content_type: b"",
+        };
+        let record = encode(&head, &vec![7; len]);
+        let write = Write::Put {
+            key,
+            head: b"",
+            value: &record,
+        };
+        store
+            .commit([write].into_iter(), 0, Durability::Synced)
+            .unwrap();
+    }
+    let budget = BodyBudget::new(2 << 20);
+    let others = budget.take((2 << 20) - (400 << 10)).unwrap();
+    let another = budget.take(400 << 10).unwrap();
+    let scanner = Scanner::start(&store, 1, 4, budget, PoolMode::On).unwrap();
+    // Only its waker is used; waking it is harmless.
+    let driver = EpollDriver::new(PoolMode::On).unwrap();
+    let mut link = scanner.link(0, driver.waker());
+    let blocks = BlockPool::new("test", PoolMode::On);
+    let open = |link: &mut ScanLink, task: u64, start: &[u8]| {
+        let mut id = Buffer::with_capacity(&blocks, start.len()).unwrap();
+        id.append_within_capacity(start);
+        let ask = Ask::Open {
+            start: id,
+            end: None,
+            acks: 1,
+        };
+        link.ask(task, RequestToken::from_bits(task), ask);
+    };
+    open(&mut link, 1, b"long ");
+    open(&mut link, 2, b"short");
+    link.ask(1, RequestToken::from_bits(1), Ask::Close);
+    // There is room for the short one now, and not for the long one.
+    drop(another);
+    let patience = Instant::now() + Duration::from_secs(10);
+    let mut answers: Vec<ScanAnswer> = Vec::new();
+    while answers.is_empty() {
+        assert!(Instant::now() < patience, "nobody looked at the second");
+        std::thread::sleep(Duration::from_millis(1));
+        link.take_answers(&mut answers);
+    }
+    assert_eq!(answers[0].task, 2);
+    let Turn::Records { records, .. } = &answers[0].turn else {
+        panic!("{:?}", answers[0].turn);
+    };
+    assert!(records.len() > SHORT);
+    drop(others);
+}
+
+/// What is refused whatever its body is was taken into memory first, from strangers too: a few of them, who
+/// send slowly, left none to those who have a token.
+///
+/// Goal: where tokens are given, only what may be kept is waited for.
+#[test]
+fn what_is_refused_anyway_takes_no_memory() {
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
+        config.access = Access::limited(Tokens::parse("writer-0123456789").unwrap(), None);
+    });
+    for (method, target, status) in [
+        ("PUT", "/v0/entity", 400),
+        ("POST", "/v0/entity?id=a", 405),
+        ("PUT", "/elsewhere", 400),
+        ("PUT", "/v0/entities?start=a", 405),
+        ("GET", "/v0/status", 200),
+        ("GET", "/openapi.json", 200),
+        ("PUT", "/v0/entity?id=a", 401),
+    ] {
+        let mut client = server.connect();
+        let whole = request(method, target, &[0; 200_000]);
+        client.send(&whole[..1000]).unwrap();
+        let patience = Some(Duration::from_secs(5));
+        client.stream.set_read_timeout(patience).unwrap();
+        let reply = client.read_reply(false).unwrap().unwrap();
+        assert_eq!(reply.status, status, "{method} {target}");
+    }
+    // What is short is passed over, and the connection goes on.
+    let mut client = server.connect();
+    assert_eq!(client.request("POST", "/v0/entity", b"short").status, 405);
+    assert_eq!(client.request("GET", "/v0/status", b"short").status, 200);
 }

@@ -19,14 +19,17 @@ use super::failure::Failure;
 use super::level::Level;
 use super::plan::{Listed, Slice, plan};
 use super::worker::Cluster;
+use crate::key::ID_BYTES_MAX;
 use crate::scanner::{Page, Turn, cut_short};
 
 /// Records that a scan reads at once and keeps, or one if that is larger.
 const READ_BYTES_MAX: u64 = 512 << 10;
 
-/// Ids that a partition lists: few at first, for short ranges, then more each time.
+/// Ids that a partition lists: few at first, for short ranges, then more each time, as long as those of all
+/// partitions take no more than so much.
 const LIST_FIRST: i32 = 16;
 const LIST_MAX: i32 = 256;
+const LIST_BYTES_MAX: usize = 1 << 20;
 
 /// An id and its record.
 type Found = (Vec<u8>, Vec<u8>);
@@ -42,13 +45,13 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    pub(super) fn new(level: Level, start: &[u8], end: Option<&[u8]>) -> Self {
+    pub(super) fn new(level: Level, buckets: u16, start: &[u8], end: Option<&[u8]>) -> Self {
         let is_empty = end.is_some_and(|end| end <= start);
         Self {
             level,
             from: (!is_empty).then(|| start.to_vec()),
             end: end.map(<[u8]>::to_vec),
-            list: LIST_FIRST,
+            list: LIST_FIRST.min(list_max(buckets, ID_BYTES_MAX)),
             records: VecDeque::new(),
         }
     }
@@ -94,7 +97,10 @@ impl Scan {
             let (cluster, bounds) = (Rc::clone(cluster), Rc::clone(&bounds));
             async move { list_ids(&cluster, level, bucket, &bounds, list).await }
         });
-        let plan = plan(&listed.await?, READ_BYTES_MAX);
+        let listed = listed.await?;
+        let plan = plan(&listed, READ_BYTES_MAX);
+        self.list = list_next(self.list, &listed);
+        drop(listed);
         let read = of_each(plan.slices, |slice| {
             let cluster = Rc::clone(cluster);
             async move { read_records(&cluster, level, slice).await }
@@ -103,9 +109,26 @@ impl Scan {
         found.sort_unstable();
         self.records = found.into();
         self.from = plan.next;
-        self.list = (self.list * 4).min(LIST_MAX);
         Ok(())
     }
+}
+
+/// How many ids each partition lists the next time, if they are as long as those that it just did.
+fn list_next(list: i32, listed: &[Listed]) -> i32 {
+    let ids = listed.iter().flat_map(|listed| &listed.ids);
+    let (count, bytes) = ids.fold((0, 0), |(count, bytes), (id, _)| {
+        (count + 1, bytes + id.len())
+    });
+    let id_bytes = bytes.div_ceil(count.max(1));
+    let partitions = u16::try_from(listed.len()).unwrap_or(u16::MAX);
+    (list * 4).min(list_max(partitions, id_bytes))
+}
+
+/// How many ids of that length each of so many partitions may list.
+fn list_max(partitions: u16, id_bytes: usize) -> i32 {
+    let each = usize::from(partitions.max(1)) * (id_bytes + size_of::<(Vec<u8>, u64)>());
+    let fits = i32::try_from(LIST_BYTES_MAX / each).unwrap_or(LIST_MAX);
+    fits.clamp(1, LIST_MAX)
 }
 
 /// Asks for all of them at once; the answers in their order.
@@ -196,4 +219,41 @@ fn each<'a, R: scylla::deserialize::row::DeserializeRow<'a, 'a>, T>(
     let rows = rows.rows::<R>().map_err(|error| unreadable(&error))?;
     rows.map(|row| row.map(&convert).map_err(|error| unreadable(&error)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(partitions: usize, list: i32, id_bytes: usize) -> Vec<Listed> {
+        let ids = vec![(vec![0; id_bytes], 10); list as usize];
+        let is_whole = false;
+        vec![Listed { ids, is_whole }; partitions]
+    }
+
+    /// All partitions listed 256 ids whatever their length: of the longest 16 MiB for a single range read,
+    /// and where there are most partitions a GiB.
+    ///
+    /// Goal: what is listed stays small, however long ids are and however many partitions there are, unless
+    /// each lists a single one; short ids of few partitions are listed by the hundred.
+    #[test]
+    fn lists_stay_small() {
+        for partitions in [1, 3, 64, 256, 1024, 4096] {
+            for id_bytes in [1, 20, 100, ID_BYTES_MAX] {
+                let mut list = LIST_FIRST.min(list_max(partitions, ID_BYTES_MAX));
+                for _ in 0..5 {
+                    let bytes = usize::from(partitions) * list as usize * id_bytes;
+                    assert!(
+                        bytes <= LIST_BYTES_MAX || list == 1,
+                        "{partitions}, {id_bytes}: {list}"
+                    );
+                    list = list_next(list, &listed(partitions.into(), list, id_bytes));
+                    assert!((1..=LIST_MAX).contains(&list));
+                }
+            }
+        }
+        assert_eq!(LIST_FIRST.min(list_max(16, ID_BYTES_MAX)), LIST_FIRST);
+        assert_eq!(list_next(64, &listed(64, 64, 20)), LIST_MAX);
+        assert_eq!(list_next(64, &[]), LIST_MAX);
+    }
 }

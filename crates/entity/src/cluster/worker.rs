@@ -328,7 +328,8 @@ fn do_scan(cluster: &Rc<Cluster>, scans: &Rc<ScanQueue>, open: &Rc<RefCell<Scans
     let mut slots = open.borrow_mut();
     let scan = match job.ask {
         Ask::Open { start, end, acks } => {
-            Box::new(Scan::new(cluster.level(acks), &start, end.as_deref()))
+            let level = cluster.level(acks);
+            Box::new(Scan::new(level, cluster.buckets, &start, end.as_deref()))
         }
         Ask::Next => match slots.remove(&name) {
             Some(Slot::Idle(scan)) => scan,

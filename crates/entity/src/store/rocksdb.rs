@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, CompactionDecision, DB, DBCompressionType,
-    ErrorKind, LogLevel, Options, ReadOptions, ReadTier, SnapshotWithThreadMode, WriteBatch,
-    WriteOptions,
+    DBRecoveryMode, ErrorKind, LogLevel, Options, ReadOptions, ReadTier, SnapshotWithThreadMode,
+    WriteBatch, WriteOptions,
 };
+
+use millpond_http::log::{self, LogLevel as Severity};
 
 use super::closing::Closing;
 use super::upgrade;
@@ -77,7 +79,7 @@ impl RocksDbStore {
         let refused = |error| open_error(path, &error, written_by.as_deref());
         if found != Found::Current {
             // No filter yet: it would take values of the older format for records.
-            let db = DB::open(&database_options(asked, &block_cache), path).map_err(refused)?;
+            let db = open_logged(database_options(asked, &block_cache), path).map_err(refused)?;
             upgrade::run(&db, path, found)?;
         }
         let mut options = database_options(asked, &block_cache);
@@ -87,7 +89,7 @@ impl RocksDbStore {
                 false => CompactionDecision::Keep,
             }
         });
-        let db = DB::open(&options, path).map_err(refused)?;
+        let db = open_logged(options, path).map_err(refused)?;
         upgrade::clean_up(&db, path)?;
         let engine = EngineInfo {
             name: "rocksdb",
@@ -114,6 +116,42 @@ impl RocksDbStore {
             write_unsynced: WriteOptions::default(),
             engine,
         })
+    }
+}
+
+/// Opens it, and says so if its log could not be read to the end.
+fn open_logged(options: Options, path: &Path) -> Result<DB, rocksdb::Error> {
+    let (db, damage) = open_with_damage(options, path)?;
+    if let Some(cause) = damage {
+        log::write(
+            Severity::Warn,
+            format_args!(
+                "the write-ahead log of {} cannot be read to its end ({cause}), and what stood behind is \
+                 gone: after a crash that is what nobody was promised; if there was none, the disk has \
+                 lost acknowledged writes, and a backup has them",
+                path.display()
+            ),
+        );
+    }
+    Ok(db)
+}
+
+/// Opens it, and tells what of its log cannot be read. Behind such a place the engine reads nothing more.
+/// A log ends like that when a crash comes in the middle of a write, which was promised to nobody. But its
+/// middle is like that when the disk has lost it, and then what stood behind was promised. The engine
+/// cannot tell one from the other, and says nothing of its own: it has to be told to refuse first.
+fn open_with_damage(
+    mut options: Options,
+    path: &Path,
+) -> Result<(DB, Option<String>), rocksdb::Error> {
+    options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
+    match DB::open(&options, path) {
+        Ok(db) => Ok((db, None)),
+        Err(refusal) if refusal.kind() == ErrorKind::Corruption => {
+            options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+            Ok((DB::open(&options, path)?, Some(refusal.into_string())))
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -449,6 +487,58 @@ fn version_of(text: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn options() -> Options {
+        let asked = RocksDbOptions {
+            block_cache_bytes: 1 << 20,
+            memtable_bytes: 3 << 20,
+            disk_reserve_bytes: Some(0),
+            compression: Compression::None,
+        };
+        database_options(asked, &Cache::new_lru_cache(1 << 20))
+    }
+
+    /// Entities of a directory whose log was changed, and what its opening said.
+    fn after(change: impl FnOnce(&mut Vec<u8>)) -> (usize, Option<String>) {
+        let data = tempfile::tempdir().unwrap();
+        let (db, damage) = open_with_damage(options(), data.path()).unwrap();
+        assert_eq!(damage, None, "new");
+        for key in 0..100_u8 {
+            db.put([key], [key; 100]).unwrap();
+        }
+        db.flush_wal(true).unwrap();
+        drop(db);
+        let files = fs::read_dir(data.path()).unwrap();
+        let mut paths = files.map(|entry| entry.unwrap().path());
+        let log = paths.find(|path| path.extension().is_some_and(|kind| kind == "log"));
+        let log = log.unwrap();
+        let mut bytes = fs::read(&log).unwrap();
+        change(&mut bytes);
+        fs::write(&log, bytes).unwrap();
+        let (db, damage) = open_with_damage(options(), data.path()).unwrap();
+        let left = db.iterator(rocksdb::IteratorMode::Start).count();
+        drop(db);
+        let (_, again) = open_with_damage(options(), data.path()).unwrap();
+        assert_eq!(again, None, "it is said once");
+        (left, damage)
+    }
+
+    /// A log that the disk had damaged was read up to there: half of what had been acknowledged was gone, and
+    /// nobody was told.
+    ///
+    /// Goal: what is lost is said, and what is whole is opened without a word.
+    #[test]
+    fn damage_within_the_log_is_said() {
+        assert_eq!(after(|_| {}), (100, None));
+        let (left, damage) = after(|log| log.truncate(log.len() - 10));
+        assert_eq!((left, damage.is_some()), (99, true));
+        let (left, damage) = after(|log| {
+            let middle = log.len() / 2;
+            log[middle] ^= 0xff;
+        });
+        assert!((40..60).contains(&left), "{left}");
+        assert!(damage.is_some());
+    }
 
     /// Goal: who asks at the same time is answered too. The directory was named by the process alone, and
     /// of two threads one took data of a later engine for damage, in one test run of sixty.

@@ -4,7 +4,7 @@
 //! Absent on purpose: repair. What is damaged is restored from a backup.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{BottommostLevelCompaction, CompactOptions};
@@ -104,12 +104,23 @@ impl RocksDbStore {
     /// [`DataDirError`]; what is there then can be removed.
     pub(super) fn copy_to(&self, path: &Path) -> Result<(), DataDirError> {
         data_dir::check_new(path)?;
+        // There the engine makes it, and begins by removing what it finds.
+        data_dir::check_left_over(&unfinished(path))?;
         Checkpoint::new(&self.db)
             .and_then(|checkpoint| checkpoint.create_checkpoint(path))
-            .map_err(|error| DataDirError::Engine {
+            .map_err(|error| DataDirError::Io {
                 path: path.to_owned(),
-                cause: error.into_string(),
+                operation: "copy into",
+                source: std::io::Error::other(error.into_string()),
             })?;
         data_dir::mark_backup(path)
     }
+}
+
+/// Where the engine makes a copy until it is whole.
+fn unfinished(path: &Path) -> PathBuf {
+    // Without a slash at the end.
+    let mut name = path.components().as_path().as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
 }
