@@ -127,8 +127,12 @@ impl Health {
     }
 
     /// A request met with no answer; true when the upstream should be ejected for it, if it can be
-    /// spared: then [`Self::eject`].
-    pub(super) fn failed(&mut self, policy: &EjectionPolicy) -> bool {
+    /// spared: then [`Self::eject`]. While it is ejected only requests fail that were under way by then,
+    /// or had nobody else: what they say of it is known.
+    pub(super) fn failed(&mut self, now_ns: u64, policy: &EjectionPolicy) -> bool {
+        if now_ns < self.ejected_until_ns {
+            return false;
+        }
         self.failures_in_row = self.failures_in_row.saturating_add(1);
         policy.failures_max > 0
             && (self.is_on_probation || self.failures_in_row >= policy.failures_max)
@@ -166,19 +170,19 @@ mod tests {
     #[test]
     fn ejections_grow_and_are_forgiven() {
         let (policy, mut health, mut now_ns) = (policy(), Health::default(), 0);
-        assert!(!health.failed(&policy) && !health.failed(&policy));
+        assert!(!health.failed(now_ns, &policy) && !health.failed(now_ns, &policy));
         health.succeeded();
-        assert!(!health.failed(&policy) && !health.failed(&policy));
-        assert!(health.failed(&policy));
+        assert!(!health.failed(now_ns, &policy) && !health.failed(now_ns, &policy));
+        assert!(health.failed(now_ns, &policy));
         for seconds in [1, 2, 4, 8, 10, 10] {
             let until_ns = health.eject(now_ns, &policy);
             assert_eq!(until_ns - now_ns, seconds * SECOND_NS);
             assert!(!health.is_usable(until_ns - 1) && health.is_usable(until_ns));
             now_ns = until_ns;
-            assert!(health.failed(&policy), "on probation");
+            assert!(health.failed(now_ns, &policy), "on probation");
         }
         health.succeeded();
-        assert!(!health.failed(&policy), "its probation is over");
+        assert!(!health.failed(now_ns, &policy), "its probation is over");
         assert_eq!(
             health.eject(0, &policy),
             8 * SECOND_NS,
@@ -188,7 +192,24 @@ mod tests {
             failures_max: 0,
             ..policy
         };
-        assert!((0..100).all(|_| !health.failed(&never)));
+        assert!((0..100).all(|_| !health.failed(now_ns, &never)));
+    }
+
+    /// An upstream that broke a hundred requests at once was ejected for each of them but the first few,
+    /// twice as long each time: for a minute, in the place of a second. Goal: what was under way when it
+    /// was ejected counts for one failure together, and the first request of its probation for the next.
+    #[test]
+    fn one_outage_is_one_ejection() {
+        let (policy, mut health) = (policy(), Health::default());
+        let mut until_ns = 0;
+        for _ in 0..100 {
+            if health.failed(0, &policy) {
+                until_ns = health.eject(0, &policy);
+            }
+        }
+        assert_eq!(until_ns, SECOND_NS);
+        assert!(health.failed(until_ns, &policy), "on probation");
+        assert_eq!(health.eject(until_ns, &policy) - until_ns, 2 * SECOND_NS);
     }
 
     /// Goal: probes need their number in a row in both directions, and a return clears an ejection.
@@ -227,7 +248,7 @@ mod tests {
                 match step {
                     0 => health.succeeded(),
                     1 => {
-                        if health.failed(&policy) {
+                        if health.failed(now_ns, &policy) {
                             let length_ns = health.eject(now_ns, &policy) - now_ns;
                             prop_assert!((policy.base_ns..=policy.longest_ns).contains(&length_ns));
                         }

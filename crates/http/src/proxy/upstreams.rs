@@ -388,7 +388,7 @@ impl Upstreams {
             _ => Cell::FailedLocal,
         });
         let is_its_fault = failure.side() == Side::Upstream && !is_stale;
-        let should_go = is_its_fault && upstream.health.failed(&ejection);
+        let should_go = is_its_fault && upstream.health.failed(now_ns, &ejection);
         if should_go {
             upstream.health.eject(now_ns, &ejection);
             upstream.counters.count(Cell::Ejections);
