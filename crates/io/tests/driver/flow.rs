@@ -6,6 +6,9 @@ use crate::harness::{
 use crate::world::{Remote, World};
 use millpond_io::{Address, Driver, Event, ListenOptions, Listener, Peer, SendOutcome};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 /// Goal: what a peer sends reaches the handler, and what the handler sends reaches the peer.
 pub(crate) fn bytes_come_back_in_order<W: World>(world: &W) {
@@ -538,3 +541,45 @@ fn pour(peers: &mut [impl Remote], bytes: &[u8]) {
         while peer.write(bytes).is_ok() {}
     }
 }
+
+/// Goal: after a file went out from the kernel's memory, until that was full, a send is told so at once,
+/// as before it, and all bytes come in their order. The ring's driver left the socket such that calls wait: the
+/// next send that found the kernel full stopped the shard until its peer read.
+pub(crate) fn a_file_makes_no_later_send_wait<W: World<Remote: Send>>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    let bytes = pattern(16 << 20);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let mut at = 0;
+    while let Some(sent) = pond
+        .driver
+        .send_file(socket, file.as_fd(), at..bytes.len() as u64)
+    {
+        at += sent;
+    }
+    if at == 0 {
+        // A kernel or a file system that cannot tell what is in memory.
+        return;
+    }
+    let (done, is_done) = channel::<()>();
+    let reader = std::thread::scope(|scope| {
+        // Who waits for a peer that does not read gets one that is gone.
+        let peer = scope.spawn(move || match is_done.recv_timeout(HANGS) {
+            Err(RecvTimeoutError::Timeout) => None,
+            _ => Some(peer),
+        });
+        assert_eq!(
+            pond.send(socket, &bytes[..1 << 20]),
+            SendOutcome::Blocked,
+            "after {at} bytes"
+        );
+        drop(done);
+        peer.join().unwrap()
+    });
+    peer = reader.expect("the send waited for its peer");
+    let expected = [&bytes[..at as usize], &bytes[..1 << 20]].concat();
+    assert!(pond.peer_receives(&mut peer, expected.len()) == expected);
+}
+
+/// Only a send that hangs meets it.
+const HANGS: Duration = Duration::from_secs(20);

@@ -22,7 +22,7 @@ use crate::pools::ShardPools;
 use io_uring::{cqueue, opcode, squeue, types};
 use millpond_mempool::Buffer;
 use rustix::fd::BorrowedFd;
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::Errno;
 use std::ops::Range;
 
 /// More than this goes out at once: the system call is small beside copying so much, and its
@@ -103,15 +103,9 @@ impl UringDriver {
         {
             return None;
         }
-        // The call cannot be told not to wait but by the socket's own flag, which would make some
-        // kernels end receives that wait. So it is set for the call alone: nothing else is asked of
-        // the kernel meanwhile.
-        ioctl_fionbio(socket.fd(), true).ok()?;
-        let sent = send_file_now(socket.fd(), file, range);
-        if let Err(error) = ioctl_fionbio(socket.fd(), false) {
-            self.fail_later(id, error);
-        }
-        let sent = sent?;
+        // The call cannot be told not to wait but by the socket's own flag. Every socket has it from its
+        // first moment on and keeps it: system calls here count on it.
+        let sent = send_file_now(socket.fd(), file, range)?;
         self.counters.file_sends += 1;
         self.counters.sent_bytes += sent;
         Some(sent)
