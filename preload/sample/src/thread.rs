@@ -8,15 +8,9 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use core::ffi::c_int;
-
 use crate::file::{self, State};
 use crate::{next, unwind};
 use millpond_preload_shared::sampling;
-
-unsafe extern "C" {
-    fn __errno_location() -> *mut c_int;
-}
 
 /// So soon is looked again whether the file is there: only what runs before the constructor waits.
 const EARLY_BYTES: i64 = 64 * 1024;
@@ -151,8 +145,7 @@ fn due(thread: &mut Thread, size_bytes: i64) {
     }
     thread.busy = 1;
     // A call that succeeds leaves errno as it was; the unwinder need not.
-    // SAFETY: libc returns a valid pointer to this thread's errno.
-    let errno = unsafe { *__errno_location() };
+    let errno = next::errno();
     let mut stack = unwind::Stack::new();
     stack.take();
     file::write(size_bytes as u64, pid, &stack);

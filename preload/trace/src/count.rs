@@ -17,11 +17,15 @@ use millpond_preload_shared::heap_file::{
 use millpond_preload_shared::sampling::{gap_bytes, next_random, seed};
 
 use crate::mapping;
+use crate::next;
 use crate::samples::{Sample, Samples, now_ns};
 use crate::thread_slot;
 
 const PATH_VARIABLE: &CStr = c"MILLPOND_TRACE_FILE";
 const FILE_BYTES: usize = size_of::<HeapFile>();
+
+/// No such process.
+const ESRCH: c_int = 3;
 
 /// In the place of a thread's record: it counts into the shared one from now on.
 const SHARED_FROM_NOW_ON: usize = 1;
@@ -245,9 +249,7 @@ fn claim() -> bool {
         // Processes that were killed gave nothing back.
         records().find(|thread| {
             let holder = thread.taken.load(Ordering::Relaxed);
-            // SAFETY: signal 0 only asks whether the process is there.
-            let is_gone = holder != 0 && unsafe { kill(holder as c_int, 0) } != 0;
-            is_gone && take(thread, holder)
+            holder != 0 && is_gone(holder) && take(thread, holder)
         })
     });
     let Some(thread) = found else {
@@ -264,6 +266,17 @@ fn claim() -> bool {
     thread_slot::set(record);
     thread_slot::watch(record);
     true
+}
+
+/// Whether no process has this number. One of another user, as a server's first process that workers
+/// gave up their rights to, may not be signalled, and is there.
+fn is_gone(pid: u64) -> bool {
+    // A call that succeeds leaves errno as it was.
+    let errno = next::errno();
+    // SAFETY: signal 0 only asks whether the process is there.
+    let is_gone = unsafe { kill(pid as c_int, 0) } != 0 && next::errno() == ESRCH;
+    next::set_errno(errno);
+    is_gone
 }
 
 /// A thread ends: another may have its record, whose counts stay.
@@ -351,4 +364,36 @@ fn map_file() -> Option<*mut HeapFile> {
     let known = header.magic.load(Ordering::Relaxed) == MAGIC
         && header.file_bytes.load(Ordering::Relaxed) == FILE_BYTES as u64;
     known.then_some(mapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ffi::c_long;
+
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+
+    /// Goal: a thread of one user takes no record from a living process of another's, which would count
+    /// into it at the same time: calls of both would be lost.
+    #[test]
+    fn a_process_of_another_user_is_there() {
+        const SETRESUID: c_long = if cfg!(target_arch = "x86_64") {
+            117
+        } else {
+            147
+        };
+        let nobody: c_long = 65_534;
+        let asked = std::thread::spawn(move || {
+            // SAFETY: the system call itself changes the calling thread only, which ends; without the
+            // right to it this thread is another user than the first process already.
+            unsafe { syscall(SETRESUID, nobody, nobody, nobody) };
+            is_gone(1)
+        });
+        assert!(!asked.join().unwrap());
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        assert!(is_gone(ended.id().into()));
+    }
 }

@@ -24,6 +24,12 @@ unsafe extern "C" {
     pub(crate) fn abort() -> !;
 }
 
+/// The calling thread's `errno`.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: libc returns a valid pointer to this thread's errno.
+    unsafe { __errno_location().read() }
+}
+
 /// Sets the calling thread's `errno`.
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: libc returns a valid pointer to this thread's errno.

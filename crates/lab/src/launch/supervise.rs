@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, kill_process_group, pidfd_open,
-    set_child_subreaper, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpid, kill_process, kill_process_group,
+    pidfd_open, set_child_subreaper, wait,
 };
 
 use super::{LaunchSpec, StopSignal};
@@ -154,23 +154,40 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Signals the target's group, if it is still its. Once the first process was collected its number is
+    /// the kernel's to give away, to a stranger's group too, unless one of ours holds on to it. Says
+    /// whether it did.
+    fn signal_group(&self, signal: Signal) -> bool {
+        let is_in_group = |pid: i32| getpgid(Pid::from_raw(pid)) == Ok(self.target);
+        if self.ended.is_none() && !children_of(own_pid()).into_iter().any(is_in_group) {
+            return false;
+        }
+        // ESRCH is fine: the group may have ended by itself.
+        let _ = kill_process_group(self.target, signal);
+        true
+    }
+
     /// Ends every process of the target: asked first, killed after `grace`.
     fn stop(mut self, grace: Duration) -> io::Result<()> {
         drop(self.go.take());
-        // ESRCH is fine in both: the group may have ended by itself.
         let signal = self.stop_signal.signal();
-        let _ = kill_process_group(self.target, signal);
+        self.signal_group(signal);
         let deadline = Instant::now() + grace;
         let mut forced = false;
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) => continue,
+                Ok(Some((pid, _))) => {
+                    if pid == self.target {
+                        self.ended = None;
+                    }
+                    continue;
+                }
                 Err(Errno::CHILD) => break,
                 Ok(None) | Err(_) => {}
             }
             if Instant::now() >= deadline {
                 forced = true;
-                let _ = kill_process_group(self.target, Signal::KILL);
+                self.signal_group(Signal::KILL);
                 // Those that left the group; their own children become ours and fall next time.
                 for pid in children_of(own_pid()) {
                     if let Some(pid) = Pid::from_raw(pid) {
@@ -219,4 +236,58 @@ fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_tree::is_alive;
+
+    /// A process that leads a group of its own: a child of this one, or nobody's.
+    fn leader(is_ours: bool) -> (i32, Option<Child>) {
+        let script = if is_ours {
+            "echo $$; exec sleep 1000"
+        } else {
+            "setsid sleep 1000 >/dev/null & echo $!"
+        };
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).unwrap();
+        let pid: i32 = line.trim().parse().unwrap();
+        if is_ours {
+            return (pid, Some(child));
+        }
+        child.wait().unwrap();
+        while getpgid(Pid::from_raw(pid)) != Ok(Pid::from_raw(pid).unwrap()) {
+            thread::yield_now();
+        }
+        (pid, None)
+    }
+
+    /// Goal: a number that the kernel gave to somebody else after the target's end is left alone. The
+    /// group of that number was signalled, as root whoever's it was.
+    #[test]
+    fn a_strangers_group_is_left_alone() {
+        let collected = |pid| Supervisor {
+            target: Pid::from_raw(pid).unwrap(),
+            ended: None,
+            go: None,
+            stop_signal: StopSignal::Term,
+            partial: Vec::new(),
+        };
+        let (stranger, _) = leader(false);
+        assert!(!collected(stranger).signal_group(Signal::TERM));
+        assert!(is_alive(stranger));
+        kill_process(Pid::from_raw(stranger).unwrap(), Signal::KILL).unwrap();
+        // One of ours in the group: the number is not free.
+        let (ours, child) = leader(true);
+        assert!(collected(ours).signal_group(Signal::TERM));
+        child.unwrap().wait().unwrap();
+    }
 }
