@@ -548,20 +548,42 @@ mod tests {
         bench.class.begin_sweep();
         let mut limit = SweepLimit { calls: 2, looks: 1 };
         bench.class.sweep_on(&mut limit);
-        // The chunk that is looked at next is filled up, then emptied, then all others are wanted.
-        let taken: Vec<_> = (0..70).map(|_| bench.take()).collect();
+        let check = |class: &BlockClass| {
+            let next = class.unswept;
+            assert!(next.is_none_or(|next| class.roomy.iter().any(|header| header == next)));
+            assert!(class.leaving_count <= class.idle.len());
+        };
+        // Chunks are filled up, the one that is looked at next too, and then all others are wanted; others
+        // fall idle and leave by another way.
+        let mut taken = Vec::new();
+        for count in [3, 1, 40, 26] {
+            taken.extend((0..count).map(|_| bench.take()));
+            check(&bench.class);
+        }
         assert_eq!(bench.class.chunk_count(), 20, "nothing new was needed");
-        taken.iter().for_each(|block| bench.put(*block));
-        bench.spill();
+        for block in taken {
+            bench.put(block);
+            bench.spill();
+            check(&bench.class);
+        }
         while bench.class.is_sweeping() {
             let mut limit = SweepLimit { calls: 1, looks: 1 };
             bench.class.sweep_on(&mut limit);
         }
         assert_eq!(bench.class.chunk_count(), 20, "all were in use in between");
         assert_eq!(bench.class.out_count(), 10);
-        (0..10).for_each(|index| bench.put(blocks[4 * index]));
-        bench.spill();
-        assert_eq!(bench.class.release_idle(GiveBack::Now), 20);
+        // Those with one block each, and a sweep that is about to look at them when they fall idle.
+        bench.class.sweep();
+        bench.class.begin_sweep();
+        assert!(bench.class.unswept.is_some());
+        for index in 0..10 {
+            bench.put(blocks[4 * index]);
+            bench.spill();
+            check(&bench.class);
+            bench.class.release_idle(GiveBack::Now);
+            check(&bench.class);
+        }
+        assert_eq!(bench.class.chunk_count(), 0);
         assert!(!bench.class.is_sweeping());
     }
 
