@@ -31,6 +31,7 @@ const NEVER_BYTES: u64 = i64::MAX as u64;
 unsafe extern "C" {
     fn getpid() -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn __errno_location() -> *mut c_int;
     fn pthread_atfork(
         before: Option<extern "C" fn()>,
         in_parent: Option<extern "C" fn()>,
@@ -245,9 +246,7 @@ fn claim() -> bool {
         // Processes that were killed gave nothing back.
         records().find(|thread| {
             let holder = thread.taken.load(Ordering::Relaxed);
-            // SAFETY: signal 0 only asks whether the process is there.
-            let is_gone = holder != 0 && unsafe { kill(holder as c_int, 0) } != 0;
-            is_gone && take(thread, holder)
+            holder != 0 && is_gone(holder) && take(thread, holder)
         })
     });
     let Some(thread) = found else {
@@ -264,6 +263,14 @@ fn claim() -> bool {
     thread_slot::set(record);
     thread_slot::watch(record);
     true
+}
+
+/// Whether there is no such process. One that may not be asked, as after its or our change to another
+/// user, is there: its thread counts on in a record that nobody else may write.
+fn is_gone(pid: u64) -> bool {
+    const ESRCH: c_int = 3;
+    // SAFETY: signal 0 only asks whether the process is there; errno is this thread's, always valid.
+    unsafe { kill(pid as c_int, 0) != 0 && *__errno_location() == ESRCH }
 }
 
 /// A thread ends: another may have its record, whose counts stay.
@@ -351,4 +358,41 @@ fn map_file() -> Option<*mut HeapFile> {
     let known = header.magic.load(Ordering::Relaxed) == MAGIC
         && header.file_bytes.load(Ordering::Relaxed) == FILE_BYTES as u64;
     known.then_some(mapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ffi::c_long;
+
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+
+    /// Goal: who is gone is told from who may not be asked. A worker that had given up its rights took the
+    /// records of its parent's threads for free ones, and both counted into them.
+    #[test]
+    fn who_may_not_be_asked_is_there() {
+        const SYS_SETRESUID: c_long = if cfg!(target_arch = "x86_64") {
+            117
+        } else {
+            147
+        };
+        const NOBODY: c_long = 65_534;
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let child_pid = u64::from(child.id());
+        assert!(!is_gone(child_pid), "not waited for yet");
+        child.wait().unwrap();
+        assert!(is_gone(child_pid));
+        assert!(!is_gone(u64::from(std::process::id())));
+        let of_init = std::thread::spawn(|| {
+            // SAFETY: by number it changes the user of this thread alone, which ends soon; who has no
+            // right to it may not ask the first process either.
+            unsafe { syscall(SYS_SETRESUID, NOBODY, NOBODY, NOBODY) };
+            // SAFETY: as in `is_gone`.
+            let is_refused = unsafe { kill(1, 0) } != 0;
+            (is_refused, is_gone(1))
+        });
+        assert_eq!(of_init.join().unwrap(), (true, false));
+    }
 }
