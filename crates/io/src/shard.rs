@@ -281,7 +281,11 @@ impl<D: Driver> Shard<D> {
         let planned_ns = plan
             .deadline_ns
             .map(|deadline_ns| deadline_ns.saturating_sub(plan.spin_ns));
-        let wait_until_ns = earlier(planned_ns, self.timers.next_deadline_ns());
+        let wait_until_ns = match self.pools.blocks.go_on_trimming() {
+            // It is to be done soon, but not at once.
+            true => Some(0),
+            false => earlier(planned_ns, self.timers.next_deadline_ns()),
+        };
         let Self {
             config,
             driver,

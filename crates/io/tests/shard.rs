@@ -54,7 +54,8 @@ macro_rules! tests_on_every_driver {
 tests_on_every_driver!(an_idle_shard_stops a_graceful_stop_waits_for_connections
     an_abort_does_not_wait a_connection_that_waited_is_served_after_the_stop
     an_impossible_cpu_is_named timers_drive_an_idle_shard
-    a_wait_plan_sleeps_first_and_spins_last);
+    a_wait_plan_sleeps_first_and_spins_last
+    what_a_crowd_leaves_goes_back_over_many_ticks);
 
 fn config() -> ShardConfig {
     ShardConfig {
@@ -288,6 +289,89 @@ fn paced<D: MakeDriver>(
     let driver = D::make(PoolMode::On).unwrap();
     let report = Shard::new(config(), driver).run(&mut paced).unwrap();
     (paced, report)
+}
+
+/// Holds blocks as a crowd does, lets them go, and trims at each of its timers.
+struct Crowded {
+    crowd: Vec<Buffer>,
+    timer: Option<TimerId>,
+    trims: usize,
+    trimmed_bytes: usize,
+    /// At the end of each tick.
+    reserved_bytes: Vec<u64>,
+}
+
+impl<D: Driver> Protocol<D> for Crowded {
+    fn started(&mut self, shard: &mut ShardContext<'_, D>) -> Result<(), IoError> {
+        let block = |_| Buffer::with_capacity(&shard.pools.blocks, 32 << 10).unwrap();
+        self.crowd = (0..2 * 200).map(block).collect();
+        let timer = shard.timers.create(1);
+        shard.timers.set(timer, shard.now_ns);
+        self.timer = Some(timer);
+        Ok(())
+    }
+
+    fn event(&mut self, _shard: &mut ShardContext<'_, D>, event: Event<'_>) {
+        panic!("{event:?}");
+    }
+
+    fn timer_expired(&mut self, shard: &mut ShardContext<'_, D>, _user: u64) {
+        self.crowd.clear();
+        self.trims += 1;
+        self.trimmed_bytes += shard.pools.trim();
+        if let Some(timer) = self.timer
+            && !self.is_over()
+        {
+            // Far enough for what the trim has left to be done by the shard alone.
+            shard.timers.set(timer, shard.now_ns + 100_000_000);
+        }
+    }
+
+    fn tick_ended(&mut self, shard: &mut ShardContext<'_, D>) {
+        let stats = shard.pools.blocks.stats();
+        self.reserved_bytes.push(stats.reserved_bytes);
+    }
+
+    fn stop_requested(&mut self, _shard: &mut ShardContext<'_, D>) {}
+
+    fn finished(&self) -> bool {
+        self.is_over()
+    }
+}
+
+impl Crowded {
+    /// All is given back, or never will be.
+    fn is_over(&self) -> bool {
+        self.reserved_bytes.last() == Some(&0) || self.trims == 100
+    }
+}
+
+/// Goal: memory that a crowd leaves goes back to the system a little in each tick, and without an event
+/// that would wake the shard for it. All at once it took 2 ms, in which nobody was served.
+fn what_a_crowd_leaves_goes_back_over_many_ticks<D: MakeDriver>() {
+    const PART_BYTES_MAX: u64 = 4 << 16;
+    let mut crowded = Crowded {
+        crowd: Vec::new(),
+        timer: None,
+        trims: 0,
+        trimmed_bytes: 0,
+        reserved_bytes: Vec::new(),
+    };
+    let driver = D::make(PoolMode::On).unwrap();
+    Shard::new(config(), driver).run(&mut crowded).unwrap();
+    for pair in crowded.reserved_bytes.windows(2) {
+        // A tick goes on with one trim and may begin the next.
+        assert!(pair[0] - pair[1] <= 2 * PART_BYTES_MAX, "{pair:?}");
+    }
+    assert_eq!(crowded.reserved_bytes.first(), Some(&(200 << 16)));
+    assert_eq!(crowded.reserved_bytes.last(), Some(&0));
+    // Nine halve it away. A part at each alone would take fifty.
+    assert!(crowded.trims < 40, "{}", crowded.trims);
+    assert!(
+        crowded.trimmed_bytes >= 199 << 16,
+        "{}",
+        crowded.trimmed_bytes
+    );
 }
 
 /// Goal: timers wake a shard that waits for nothing else, never before their time, and a shard

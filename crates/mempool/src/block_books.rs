@@ -4,6 +4,7 @@
 //! Absent on purpose: atomics. What other threads free is counted when it comes home.
 #![allow(unsafe_code)]
 use crate::batch::ReturnedBlocks;
+use crate::block_class::SweepLimit;
 use crate::block_pool::ClassStats;
 use crate::chunk_store::GiveBack;
 use crate::direct_memory::DirectMemory;
@@ -29,7 +30,15 @@ pub(crate) struct BlockBooks {
     /// Why the last request that was refused was.
     pub(crate) refusal: PoolError,
     blocks: LocalPool<CLASS_COUNT>,
+    /// Bytes that the trim under way gave back and nobody was told of.
+    trimmed_late_bytes: usize,
 }
+
+/// What of a trim is done at once: less than a tenth of a millisecond.
+const TRIM_PART: SweepLimit = SweepLimit {
+    calls: 4,
+    looks: 256,
+};
 
 impl BlockBooks {
     pub(crate) fn new(limit_bytes: usize) -> Self {
@@ -42,6 +51,7 @@ impl BlockBooks {
             direct_remote_frees: 0,
             refusal: PoolError::OutOfMemory { requested_bytes: 0 },
             blocks: LocalPool::new(&BLOCK_BYTES, limit_bytes),
+            trimmed_late_bytes: 0,
         }
     }
 
@@ -156,6 +166,23 @@ impl BlockBooks {
     /// Gives back half of what was idle since the last sweep; returns how many bytes.
     pub(crate) fn sweep(&mut self) -> usize {
         self.blocks.sweep()
+    }
+
+    /// Begins a sweep, or goes on with the one under way; returns how many bytes were given back since
+    /// the last time this was called.
+    pub(crate) fn begin_trim(&mut self) -> usize {
+        self.blocks.begin_sweep();
+        self.go_on_trimming();
+        std::mem::take(&mut self.trimmed_late_bytes)
+    }
+
+    /// Goes on with the sweep under way; whether there is more to do.
+    pub(crate) fn go_on_trimming(&mut self) -> bool {
+        if self.blocks.is_sweeping() {
+            let mut limit = TRIM_PART;
+            self.trimmed_late_bytes += self.blocks.sweep_on(&mut limit);
+        }
+        self.blocks.is_sweeping()
     }
 
     fn live_count(&self) -> usize {

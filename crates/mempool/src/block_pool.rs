@@ -186,6 +186,23 @@ impl BlockPool {
         self.handle.local().sweep()
     }
 
+    /// The first part of what [`trim`](Self::trim) does, at most a few system calls;
+    /// [`go_on_trimming`](Self::go_on_trimming) does the rest. After a crowd a whole trim takes
+    /// milliseconds, in which nobody is served. Returns how many bytes both gave back since the last call
+    /// of this. Where one is under way still, goes on with that.
+    pub fn begin_trim(&self) -> usize {
+        self.handle.settle();
+        self.handle.get().direct.trim();
+        self.handle.local().begin_trim()
+    }
+
+    /// A part of the trim that was begun, as long as the first; whether more is to be done. Call it once
+    /// per tick: a comparison when there is nothing to do.
+    #[inline]
+    pub fn go_on_trimming(&self) -> bool {
+        self.handle.local().go_on_trimming()
+    }
+
     /// In [`PoolMode::Checked`] looks at all memory of the pool for what should not have been
     /// written to. Nothing in other modes. O(blocks).
     ///

@@ -106,8 +106,16 @@ impl Drop for Chunk {
 /// # Safety
 /// The range is whole pages of a chunk whose holder calls, and nobody needs what is in it.
 pub(crate) unsafe fn discard(start: NonNull<u8>, size_bytes: usize) -> bool {
+    #[cfg(test)]
+    DISCARDS.set(DISCARDS.get() + 1);
     // SAFETY: the caller's promise.
     unsafe { pages::discard(start, size_bytes) }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often the calling thread called `discard`.
+    pub(crate) static DISCARDS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 fn map_pages(size_bytes: usize) -> Result<NonNull<u8>, PoolError> {

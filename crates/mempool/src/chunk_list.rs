@@ -97,6 +97,23 @@ impl ChunkList {
         }
     }
 
+    /// The first chunk.
+    pub(crate) fn first(&self) -> Option<NonNull<ChunkHeader>> {
+        self.first
+    }
+
+    /// The chunk behind one of this list.
+    ///
+    /// # Safety
+    /// The chunk is in this list.
+    pub(crate) unsafe fn behind(
+        &self,
+        header: NonNull<ChunkHeader>,
+    ) -> Option<NonNull<ChunkHeader>> {
+        // SAFETY: listed chunks are the owner's, who calls.
+        unsafe { ChunkHeader::place(header).next }
+    }
+
     /// The chunks, first to last. They must stay in the list while this runs.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<ChunkHeader>> {
         std::iter::successors(self.first, |header| {

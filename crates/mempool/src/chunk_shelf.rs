@@ -144,12 +144,11 @@ impl ChunkShelf {
     }
 
     /// Gives back half, rounded up, of the pages that were idle all the time since the last sweep,
-    /// and sees which are idle now; returns how many bytes that were. Walks the chunk's free blocks
-    /// only when pages go.
+    /// and sees which are idle now. Walks the chunk's free blocks only when pages go.
     ///
     /// # Safety
     /// As for `fill`; `layout` is that of the chunk's blocks.
-    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, layout: &PageLayout) -> usize {
+    pub(crate) unsafe fn sweep(&mut self, start: NonNull<u8>, layout: &PageLayout) -> SweptPages {
         let leaving = upper_half(self.idle);
         if leaving != 0 {
             self.idle &= !leaving;
@@ -160,7 +159,10 @@ impl ChunkShelf {
             self.has_news = false;
             self.idle = self.pages_without_live(layout);
         }
-        leaving.count_ones() as usize * PAGE_BYTES
+        SweptPages {
+            bytes: leaving.count_ones() as usize * PAGE_BYTES,
+            runs: (leaving & !(leaving << 1)).count_ones(),
+        }
     }
 
     /// Whether the last sweep saw pages idle that the next may give back.
@@ -230,6 +232,14 @@ impl ChunkShelf {
         }
         idle & !self.absent
     }
+}
+
+/// What a sweep of one chunk gave back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct SweptPages {
+    pub(crate) bytes: usize,
+    /// Each of them a system call.
+    pub(crate) runs: u32,
 }
 
 /// How blocks of one size lie on the pages of a chunk.

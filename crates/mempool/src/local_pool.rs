@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 use crate::PoolError;
 use crate::batch::ReturnedBlocks;
-use crate::block_class::BlockClass;
+use crate::block_class::{BlockClass, SweepLimit};
 use crate::budget::Budget;
 use crate::chunk::CHUNK_BYTES;
 use crate::chunk_header::ChunkHeader;
@@ -35,6 +35,8 @@ pub(crate) struct LocalPool<const CLASSES: usize> {
     held: ReturnedBlocks,
     /// Blocks that came home from other threads and went into the front lists, ever.
     remote_frees: u64,
+    /// Of the sweep under way, the class whose turn it is; `CLASSES` when there is none.
+    next_swept: usize,
 }
 
 /// What came home from other threads: how many blocks, and the sum of their tags.
@@ -56,6 +58,7 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
             budget: Budget::new(limit_bytes),
             held: ReturnedBlocks::NONE,
             remote_frees: 0,
+            next_swept: CLASSES,
         }
     }
 
@@ -187,12 +190,39 @@ impl<const CLASSES: usize> LocalPool<CLASSES> {
     /// Counts every ready block at its chunk and gives back half of the chunks, and of the pages of
     /// others, that were idle since the last sweep; returns how many bytes. O(ready blocks).
     pub(crate) fn sweep(&mut self) -> usize {
+        let rest_bytes = self.sweep_on(&mut SweepLimit::none());
+        self.begin_sweep();
+        rest_bytes + self.sweep_on(&mut SweepLimit::none())
+    }
+
+    /// Counts every ready block at its chunk and begins a sweep, when none is under way. O(ready blocks
+    /// and chunks with room).
+    pub(crate) fn begin_sweep(&mut self) {
+        if self.is_sweeping() {
+            return;
+        }
         self.spill_all();
+        self.classes.iter_mut().for_each(BlockClass::begin_sweep);
+        self.next_swept = 0;
+    }
+
+    /// Whether a sweep is under way.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.next_swept < CLASSES
+    }
+
+    /// Goes on with the sweep under way as far as the limit lets it; returns how many bytes that gave
+    /// back.
+    pub(crate) fn sweep_on(&mut self, limit: &mut SweepLimit) -> usize {
         let mut given_back_bytes = 0;
-        for class in &mut self.classes {
-            let swept = class.sweep();
+        while let Some(class) = self.classes.get_mut(self.next_swept) {
+            let swept = class.sweep_on(limit);
             self.budget.give_back(swept.chunk_count * CHUNK_BYTES);
             given_back_bytes += swept.chunk_count * CHUNK_BYTES + swept.page_bytes;
+            if class.is_sweeping() {
+                break;
+            }
+            self.next_swept += 1;
         }
         given_back_bytes
     }

@@ -197,6 +197,45 @@ fn trim_halves_idle_memory() {
     assert_eq!(pool.allocate(1000).unwrap().capacity(), 1024);
 }
 
+/// Goal: a trim in parts gives back in the end what a whole one does, never much at a time, and tells the
+/// next one what came after its first part; a pool that has nothing to give is done at once.
+#[test]
+fn a_trim_in_parts_is_the_same_trim() {
+    const PART_BYTES_MAX: u64 = 4 * CHUNK_BYTES;
+    let [whole, in_parts] = [0, 1].map(|_| {
+        let pool = BlockPool::new("trim", PoolMode::On);
+        assert!(!pool.go_on_trimming());
+        let crowd: Vec<Block> = (0..2 * 300)
+            .map(|_| pool.allocate(32_768).unwrap())
+            .collect();
+        drop(crowd);
+        assert_eq!(pool.trim(), 0, "it was in use just now");
+        pool
+    });
+    let mut told_bytes = 0;
+    let mut given_back_bytes = 0;
+    for _ in 0..12 {
+        given_back_bytes += whole.trim();
+        let mut before = in_parts.stats().reserved_bytes;
+        told_bytes += in_parts.begin_trim();
+        loop {
+            let is_under_way = in_parts.go_on_trimming();
+            let after = in_parts.stats().reserved_bytes;
+            assert!(before - after <= 2 * PART_BYTES_MAX, "{before} to {after}");
+            before = after;
+            if !is_under_way {
+                break;
+            }
+        }
+        assert_eq!(before, whole.stats().reserved_bytes);
+    }
+    assert_eq!(in_parts.stats().reserved_bytes, 0);
+    assert_eq!(told_bytes + in_parts.begin_trim(), given_back_bytes);
+    let off = BlockPool::new("off", PoolMode::Off);
+    drop(off.allocate(1000).unwrap());
+    assert_eq!((off.begin_trim(), off.go_on_trimming()), (0, false));
+}
+
 /// Goal: class figures add up to the pool's, and name only classes that were used.
 #[test]
 fn class_figures_add_up() {

@@ -33,16 +33,20 @@ enum BlockOperation {
     FreeElsewhere(prop::sample::Index),
     Drain,
     Trim,
+    BeginTrim,
+    GoOnTrimming,
 }
 
 fn block_operation() -> impl Strategy<Value = BlockOperation> {
-    use BlockOperation::{Allocate, Drain, Free, FreeElsewhere, Trim};
+    use BlockOperation::{Allocate, BeginTrim, Drain, Free, FreeElsewhere, GoOnTrimming, Trim};
     prop_oneof![
         8 => size_bytes().prop_map(Allocate),
         5 => any::<prop::sample::Index>().prop_map(Free),
         1 => any::<prop::sample::Index>().prop_map(FreeElsewhere),
         1 => Just(Drain),
         1 => Just(Trim),
+        1 => Just(BeginTrim),
+        1 => Just(GoOnTrimming),
     ]
 }
 
@@ -111,6 +115,11 @@ proptest! {
                     pool.trim();
                     away = (0, 0);
                 }
+                BlockOperation::BeginTrim => {
+                    pool.begin_trim();
+                    away = (0, 0);
+                }
+                BlockOperation::GoOnTrimming => _ = pool.go_on_trimming(),
                 BlockOperation::Free(_) | BlockOperation::FreeElsewhere(_) => {}
             }
             let stats = pool.stats();

@@ -226,10 +226,11 @@ impl<'a> Worker<'a> {
             90 | 91 => flush_remote_frees(),
             92..=95 => {
                 self.blocks.drain_remote();
+                self.blocks.go_on_trimming();
                 self.objects.drain_remote();
             }
             96 => {
-                self.blocks.trim();
+                self.blocks.begin_trim();
                 self.objects.trim();
             }
             97 => {

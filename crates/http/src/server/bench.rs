@@ -64,7 +64,8 @@ impl Bench {
         self.act(|server, shard| server.event(shard, event));
     }
 
-    /// Ends a tick, then lets time pass until the beat; `false` when none is to come.
+    /// Ends a tick, then lets time pass until the beat, and does what the shard would in the ticks after
+    /// it; `false` when none is to come.
     pub(super) fn beat(&mut self) -> bool {
         self.act(Server::tick_ended);
         let Some(due_ns) = self.timers.next_deadline_ns() else {
@@ -76,6 +77,8 @@ impl Bench {
         };
         assert_eq!(user, HEARTBEAT_TIMER);
         self.act(|server, shard| server.timer_expired(shard, user));
+        while self.pools.blocks.go_on_trimming() {}
+        self.act(Server::publish);
         true
     }
 

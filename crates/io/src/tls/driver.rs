@@ -301,11 +301,12 @@ impl<D: Driver> Driver for Tls<D> {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let Self { inner, layer, .. } = self;
-        let wait_until_ns = if layer.queue.is_empty() {
+        let must_look_only = layer.blocks.go_on_trimming() || !layer.queue.is_empty();
+        let wait_until_ns = if must_look_only {
+            Some(0)
+        } else {
             let own_ns = layer.deadlines.next_deadline_ns();
             deadline_ns.into_iter().chain(own_ns).min()
-        } else {
-            Some(0)
         };
         inner.tick(wait_until_ns, pools, |inner, _, event| {
             layer.note(inner, &event);

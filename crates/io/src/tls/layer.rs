@@ -377,7 +377,7 @@ impl Layer {
             self.queue.shrink_to(KEPT_COUNT);
         }
         let of_heads = self.awaited.as_deref_mut().map_or(0, Awaited::trim);
-        self.sessions.trim() + self.blocks.trim() + of_heads
+        self.sessions.trim() + self.blocks.begin_trim() + of_heads
     }
 
     /// See [`Driver::visit_pool_stats`].
