@@ -167,7 +167,7 @@ impl Proxy {
         }
     }
 
-    /// 100 Continue lets the client go on; others are passed on to who knows of them.
+    /// 100 Continue lets the client go on; others are passed on to who knows of them and reads them.
     pub(super) fn take_informational(
         &mut self,
         handle: Handle<Proxied>,
@@ -183,7 +183,9 @@ impl Proxy {
                 proxied.body_state = BodyState::Passing;
                 completions.proceed(proxied.token, |_, _| Flow::Stream(proxied.wants()));
             }
-        } else if proxied.is_new_version {
+        } else if proxied.is_new_version && !completions.is_full(proxied.token) {
+            // Before its answer no upstream is paused: what a client that reads nothing has no room for is
+            // left out, or an upstream decided how much is kept for it.
             completions.proceed(proxied.token, |response, _| {
                 // One that cannot be passed on is no loss: the answer is still to come.
                 let _ = forward_informational(response, answer);

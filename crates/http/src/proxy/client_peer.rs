@@ -8,7 +8,7 @@ use millpond_io::Peer;
 use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::fmt::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// Addresses whose `Forwarded` and `X-Forwarded-*` are passed on: a network, or all unix sockets.
@@ -165,6 +165,17 @@ impl ClientPeer {
                 destination,
             }),
         }
+    }
+
+    /// Whether its word is taken now that these are trusted.
+    #[cold]
+    pub(super) fn judge(&mut self, trusted: &[TrustedPeers]) {
+        let text = std::str::from_utf8(self.text()).unwrap_or_default();
+        let peer = match text.parse::<IpAddr>() {
+            Ok(address) => Peer::Inet(SocketAddr::new(address, 0)),
+            Err(_) => Peer::Unix,
+        };
+        self.is_trusted = trusted.iter().any(|it| it.has(peer));
     }
 
     /// The head of the PROXY protocol for a connection in its name.

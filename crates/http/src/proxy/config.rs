@@ -173,7 +173,7 @@ impl ProxyControl {
     }
 
     /// From now on this holds. Requests under way end as they began; upstreams that stay keep their
-    /// connections and what is known of their health.
+    /// connections and what is known of their health, but what probes have found if there are none now.
     pub fn replace(&self, config: ProxyConfig) -> Result<(), ProxyConfigError> {
         config.check()?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);

@@ -3,7 +3,7 @@
 //! On the path: `upstreams` tells the outcome of every try and probe, and asks before each choice.
 //!
 //! ```text
-//! probes:     Unprobed/Up --failures in a row--> Down --successes in a row--> Up
+//! probes:     Unprobed/Up --failures in a row--> Down --successes in a row, or no probes any more--> Up
 //! requests:   in use --failures in a row--> ejected for base * 2^n --> in use, on probation
 //!                                              ^                          | one failure
 //!                                              +--------------------------+
@@ -114,6 +114,12 @@ impl Health {
             self.ejected_until_ns = 0;
         }
         true
+    }
+
+    /// Nobody probes it any more, so that nobody could find that it is up again.
+    pub(super) fn is_not_probed(&mut self) {
+        self.is_down = false;
+        self.contrary_probes = 0;
     }
 
     /// A request was answered, whatever the answer.

@@ -134,6 +134,10 @@ impl Proxy {
         if generation != self.generation {
             self.generation = generation;
             self.config = self.control.current();
+            // Also of those who are connected: a client may stay for days.
+            for peer in self.peers.iter_mut().flatten() {
+                peer.judge(&self.config.trusted);
+            }
             self.budget = RetryBudget::new(self.config.retry_percent);
             self.configure(now_ns);
         }

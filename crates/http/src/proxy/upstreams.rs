@@ -185,6 +185,11 @@ impl Upstreams {
                 self.leaving.push(upstream);
             }
         }
+        if config.probe.is_none() {
+            for upstream in &mut self.list {
+                upstream.health.is_not_probed();
+            }
+        }
         self.ejection = config.ejection;
         self.host = config.host;
         let most = config.connections_max.saturating_add(config.pending_max);

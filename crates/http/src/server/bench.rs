@@ -5,6 +5,7 @@ use crate::body_budget::BodyBudget;
 use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::plaintext::Plaintext;
+use crate::service::Service;
 use millpond_io::{EpollDriver, Event, Protocol, ShardContext, ShardPools, TimerWheel};
 use millpond_mempool::{PoolMode, PoolStats};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 
 /// A server whose events and beats come from a test, over a driver that is never ticked. The
 /// sockets do not exist, which a driver takes as closed in the meantime.
-pub(super) struct Bench {
-    pub(super) server: Server<Plaintext>,
+pub(super) struct Bench<S = Plaintext> {
+    pub(super) server: Server<S>,
     driver: EpollDriver,
     timers: TimerWheel,
     pools: ShardPools,
@@ -23,20 +24,27 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new() -> Self {
+        Self::with(Plaintext, u64::MAX)
+    }
+}
+
+impl<S: Service> Bench<S> {
+    /// One of this service, with so much memory for large bodies.
+    pub(super) fn with(service: S, bodies_bytes_max: u64) -> Self {
         let pool_mode = PoolMode::On;
         let pools = ShardPools::new(pool_mode);
         let parts = ServerParts {
             limits: Limits::default(),
             pool_mode,
             blocks: pools.blocks.clone(),
-            bodies: BodyBudget::new(u64::MAX),
+            bodies: BodyBudget::new(bodies_bytes_max),
             snapshots: Arc::new(Snapshots::new(1)),
             build_labels: Arc::new([]),
             is_handing_over: Arc::default(),
             access_log: None,
         };
         let mut bench = Self {
-            server: Server::new(Plaintext, parts),
+            server: Server::new(service, parts),
             driver: EpollDriver::new(pool_mode).unwrap(),
             timers: TimerWheel::new(0),
             pools,
@@ -48,7 +56,7 @@ impl Bench {
 
     pub(super) fn act<T>(
         &mut self,
-        act: impl FnOnce(&mut Server<Plaintext>, &mut ShardContext<'_, EpollDriver>) -> T,
+        act: impl FnOnce(&mut Server<S>, &mut ShardContext<'_, EpollDriver>) -> T,
     ) -> T {
         let mut shard = ShardContext {
             driver: &mut self.driver,
@@ -62,6 +70,11 @@ impl Bench {
 
     pub(super) fn event(&mut self, event: Event<'_>) {
         self.act(|server, shard| server.event(shard, event));
+    }
+
+    /// Lets so much time pass, and nothing happen.
+    pub(super) fn wait(&mut self, time_ns: u64) {
+        self.now_ns += time_ns;
     }
 
     /// Ends a tick, then lets time pass until the beat, and does what the shard would in the ticks after

@@ -98,7 +98,9 @@ impl<S: Service> Server<S> {
         {
             let has_room = self.exchange.bodies.has_room_for(bytes);
             let is_overdue = shard.now_ns.saturating_sub(since_ns) >= WAIT_MAX_NS;
-            if !has_room && !is_overdue {
+            // Whoever has gone needs no room, and holds nobody up.
+            let is_there = self.connections.get_mut(socket).is_some();
+            if is_there && !has_room && !is_overdue {
                 return;
             }
             self.exchange.body_queue.waiting.pop_front();
@@ -108,7 +110,8 @@ impl<S: Service> Server<S> {
             connection.is_backlogged = false;
             if !has_room {
                 self.exchange.standing_lines.refresh(shard.now_ns);
-                self.exchange.refuse(connection, Refusal::Bodies, false);
+                let is_head = connection.is_head_request();
+                self.exchange.refuse(connection, Refusal::Bodies, is_head);
                 continue;
             }
             self.exchange.body_queue.turn = Some(socket);
@@ -124,6 +127,90 @@ impl<S: Service> Server<S> {
         if let Some(mut again) = waiting.pop_back_if(|last| last.socket == socket) {
             again.since_ns = since_ns;
             waiting.push_front(again);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Request;
+    use crate::response::Response;
+    use crate::server::bench::Bench;
+    use crate::service::{Flow, ServiceContext};
+    use millpond_io::{Errno, Event, Protocol};
+
+    const SHARE: u64 = 1 << 20;
+
+    /// Takes bodies whole, of which none comes here.
+    struct Gatherer;
+
+    impl Service for Gatherer {
+        fn call(
+            &mut self,
+            _request: &mut Request<'_>,
+            _response: &mut Response<'_>,
+            _context: &mut ServiceContext<'_>,
+        ) -> Flow {
+            Flow::Done
+        }
+    }
+
+    fn socket(slot: u64) -> SocketId {
+        SocketId::from_bits(slot | 1 << 32)
+    }
+
+    /// Another connection, that announces a body and sends none of it.
+    fn announce(bench: &mut Bench<Gatherer>, slot: u64, method: &str, body_bytes: u64) {
+        let socket = socket(slot);
+        bench.event(Event::Accepted { socket });
+        let head =
+            format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: {body_bytes}\r\n\r\n");
+        let bytes = head.as_bytes();
+        bench.event(Event::Received { socket, bytes });
+    }
+
+    fn connection(bench: &mut Bench<Gatherer>, slot: u64) -> &mut Connection {
+        bench.server.connections.get_mut(socket(slot)).unwrap()
+    }
+
+    /// A client that announced a large body and was reset while it waited kept its place: those behind
+    /// it, for whose bodies there was memory, waited for its five seconds. Goal: who has gone is passed
+    /// over at once, who is there is not.
+    #[test]
+    fn who_has_gone_holds_nobody_up() {
+        let mut bench = Bench::with(Gatherer, 2 * SHARE);
+        announce(&mut bench, 0, "PUT", SHARE);
+        announce(&mut bench, 1, "PUT", 2 * SHARE);
+        announce(&mut bench, 2, "PUT", SHARE / 2);
+        bench.act(Server::tick_ended);
+        let begun = [0, 1, 2].map(|slot| connection(&mut bench, slot).gathering.is_some());
+        assert_eq!(
+            begun,
+            [true, false, false],
+            "the second waits, and the third behind it"
+        );
+        let (socket, error) = (socket(1), Errno::CONNRESET);
+        bench.event(Event::Failed { socket, error });
+        bench.act(Server::tick_ended);
+        assert!(connection(&mut bench, 2).gathering.is_some());
+    }
+
+    /// Behind the head of the refusal of a HEAD request stood its sentence. Goal: HEAD gets no body, here
+    /// as elsewhere.
+    #[test]
+    fn a_refused_head_request_gets_no_body() {
+        let mut bench = Bench::with(Gatherer, SHARE);
+        announce(&mut bench, 0, "PUT", SHARE);
+        announce(&mut bench, 1, "HEAD", SHARE);
+        announce(&mut bench, 2, "PUT", SHARE);
+        bench.wait(WAIT_MAX_NS);
+        bench.act(Server::serve_body_queue);
+        for (slot, has_body) in [(1, false), (2, true)] {
+            let output = connection(&mut bench, slot).output.to_vec();
+            let text = String::from_utf8(output).unwrap();
+            assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+            assert_eq!(text.ends_with("\r\n\r\n"), !has_body, "{text}");
         }
     }
 }

@@ -32,7 +32,10 @@ impl<S: Service> Listener for Hearing<'_, S> {
         user: u64,
         event: ExchangeEvent<'_>,
     ) {
-        let may_go_on = matches!(event, ExchangeEvent::Head(_) | ExchangeEvent::Body(_));
+        let may_go_on = matches!(
+            event,
+            ExchangeEvent::Informational(_) | ExchangeEvent::Head(_) | ExchangeEvent::Body(_)
+        );
         let completions = &mut Completions {
             connections: self.connections,
             exchange: self.exchange,

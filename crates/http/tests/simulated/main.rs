@@ -19,6 +19,7 @@ mod storm;
 mod relayed;
 mod proxied;
 mod broken_off;
+mod informed;
 mod trailers;
 mod deadlines;
 mod regressions;

@@ -265,6 +265,66 @@ fn probes_take_upstreams_out_and_bring_them_back() {
     }
 }
 
+/// Health checks that asked for a wrong path took all upstreams out, and whoever put that right by leaving
+/// the checks out of the file found the proxy answering 503 until it was started again: nobody looked any
+/// more, so nobody found them up. Goal: what probes have found ends with the probes.
+#[test]
+fn what_probes_found_ends_with_them() {
+    let upstream = RawUpstream::start(|peer, _| {
+        while let Some(head) = peer.head() {
+            let status = match head.starts_with("GET /wrong ") {
+                true => "404 Not Found",
+                false => "200 OK",
+            };
+            peer.send(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
+        }
+    });
+    let (server, control) = proxy(&[upstream.address], Limits::default(), |config| {
+        let mut probe = millpond_http::proxy::ProbePolicy::new("/wrong");
+        probe.interval_ns = 5_000_000;
+        config.probe = Some(probe);
+    });
+    let mut client = server.connect();
+    let mut status = || client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status;
+    let started = std::time::Instant::now();
+    while status() != 503 {
+        assert!(started.elapsed() < crate::support::PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let without_probes = ProxyConfig::new(vec![super::upstream(upstream.address)]);
+    control.replace(without_probes).unwrap();
+    assert_eq!(status(), 200);
+}
+
+/// Whom a proxy no longer trusts after a reload could go on to speak for others, as long as it kept its
+/// connection. Goal: a reload counts for the next request of whoever is connected, both ways.
+#[test]
+fn a_reload_changes_whose_word_is_taken() {
+    let upstream = RawUpstream::start(|peer, _| {
+        while let Some(head) = peer.head() {
+            let length = head.len();
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{head}"
+            ));
+        }
+    });
+    let (server, control) = proxy(&[upstream.address], Limits::default(), |_| {});
+    let mut client = server.connect();
+    for network in ["192.0.2.0/24", "127.0.0.0/8", "192.0.2.0/24"] {
+        let mut config = ProxyConfig::new(vec![super::upstream(upstream.address)]);
+        config.trusted = vec![network.parse().unwrap()];
+        control.replace(config).unwrap();
+        let asked = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n";
+        let told = client.ask(asked).text();
+        assert_eq!(
+            told.contains("203.0.113.5"),
+            network.starts_with("127."),
+            "{told}"
+        );
+        assert!(told.contains("127.0.0.1\r\n"), "{told}");
+    }
+}
+
 /// Goal: after 101 both sides' bytes pass as they are, until one of them closes; without leave the
 /// upstream is not asked to change.
 #[test]
