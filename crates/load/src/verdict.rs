@@ -16,7 +16,7 @@ const MISSED_SHARE_MAX: f64 = 0.005;
 /// Above this, the offered rate was not the one measured at all.
 const MISSED_SHARE_INVALID: f64 = 0.05;
 /// Share of failures above which the right answers are a selection.
-const ERROR_SHARE_INVALID: f64 = 0.05;
+pub(crate) const ERROR_SHARE_INVALID: f64 = 0.05;
 /// Share of the machine's time withheld by the hypervisor.
 const STEAL_SHARE_MAX: f64 = 0.02;
 /// Above this, the machine was not there to be measured.

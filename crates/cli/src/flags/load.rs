@@ -284,7 +284,7 @@ fn refused(error: &LoadError) -> Failure {
     let flags = LoadFlags::augment_args(clap::Command::new("load"));
     let is_flag = flags
         .get_arguments()
-        .any(|arg| arg.get_long() == Some(name));
+        .any(|arg| arg.get_long() == Some(*name));
     let dashes = if is_flag { "--" } else { "" };
     Failure::usage(format!("{dashes}{name}: {problem}"))
 }

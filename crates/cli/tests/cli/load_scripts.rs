@@ -267,7 +267,7 @@ fn batches_are_the_latency_of_wrk2_with_its_flag() {
         assert!([0, 4].contains(&finished.code()), "{finished:?}");
         let total = format!("Total count    = {count:12}]");
         assert!(finished.stdout.contains(&total), "{finished:?}");
-        let has_row = finished.stdout.contains("of whole batches");
+        let has_row = finished.stdout.contains("batch, since due");
         assert_eq!(has_row, count == 10, "{finished:?}");
         assert!(finished.stdout.contains("30 requests in"), "{finished:?}");
     }

@@ -4,7 +4,7 @@
 //! generator was busy, since lateness of its own is inside the response time. One that misses them
 //! counts against the target only if the generator had room to spare.
 use crate::record::LoadRecord;
-use crate::verdict::{CPU_SHARE_MAX, STEAL_SHARE_INVALID, facts_of};
+use crate::verdict::{CPU_SHARE_MAX, ERROR_SHARE_INVALID, STEAL_SHARE_INVALID, facts_of};
 use millpond_measure::record::StepOutcome;
 use millpond_measure::slo::Slo;
 use millpond_measure::units::{format_duration_ns, format_percent};
@@ -25,6 +25,7 @@ pub(super) fn judge(record: &LoadRecord, slo: &Slo, warm_up_ns: u64) -> (StepOut
         .filter(|outcome| !outcome.is_met)
         .map(|outcome| format!("{}: {}", outcome.objective, outcome.measured))
         .collect();
+    reasons.extend(failures(record, slo));
     reasons.extend(missed_rate(record).or_else(|| growing_backlog(record, warm_up_ns)));
     if reasons.is_empty() {
         return (StepOutcome::Met, reasons);
@@ -33,6 +34,23 @@ pub(super) fn judge(record: &LoadRecord, slo: &Slo, warm_up_ns: u64) -> (StepOut
         Some(reason) => (StepOutcome::Rejected, vec![reason]),
         None => (StepOutcome::Missed, reasons),
     }
+}
+
+/// Without this, objectives about time alone would hold at any rate at which a target refuses what it
+/// has no time for: a refusal is no answer, and has no latency.
+fn failures(record: &LoadRecord, slo: &Slo) -> Option<String> {
+    let failed = record.errors.total();
+    let share = failed as f64 / (record.requests + failed).max(1) as f64;
+    let is_asked = slo
+        .in_words()
+        .iter()
+        .any(|words| words.starts_with("errors"));
+    (share > ERROR_SHARE_INVALID && !is_asked).then(|| {
+        format!(
+            "{} of the requests failed; how many may is said with errors<SHARE",
+            format_percent(share)
+        )
+    })
 }
 
 /// Without this, objectives about errors alone would hold at any rate: a backlog is no error.
@@ -176,7 +194,32 @@ mod tests {
             record.answered_in_window = 900;
             record.errors.status = 97;
         };
-        assert_eq!(outcome("p99<5ms", failed).0, StepOutcome::Met);
+        assert_eq!(outcome("p99<5ms,errors<10%", failed).0, StepOutcome::Met);
+    }
+
+    /// Goal: a rate at which a target answers a tenth with a refusal, at once, does not hold, unless
+    /// the user has said how many may fail.
+    #[test]
+    fn refusals_are_a_miss() {
+        let refused = |count: u64| {
+            move |record: &mut LoadRecord| {
+                record.requests = 1_000 - count;
+                record.answered_in_window = 1_000 - count;
+                record.errors.status = count;
+            }
+        };
+        let (missed, reason) = outcome("p99<5ms", refused(100));
+        assert_eq!(missed, StepOutcome::Missed);
+        assert!(reason.contains("10 % of the requests failed"), "{reason}");
+        assert_eq!(outcome("p99<5ms", refused(50)).0, StepOutcome::Met);
+        assert_eq!(
+            outcome("p99<5ms,errors<20%", refused(100)).0,
+            StepOutcome::Met
+        );
+        assert_eq!(
+            outcome("p99<5ms,errors<9%", refused(100)).0,
+            StepOutcome::Missed
+        );
     }
 
     /// Goal: what the generator or the machine may have caused is not held against the target, and

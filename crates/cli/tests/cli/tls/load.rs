@@ -169,7 +169,7 @@ fn scripts_run_over_tls() {
         ] {
             assert!(finished.stdout.contains(part), "{part}: {finished:?}");
         }
-        for part in ["of Connect: until TCP stood", "of Connect: the handshake"] {
+        for part in ["Connect: TCP", "Connect: TLS"] {
             assert!(finished.stdout.contains(part), "{part}: {finished:?}");
         }
         let record: serde_json::Value =
