@@ -53,9 +53,27 @@ impl HandedOver {
     }
 
     fn from_fd(first: RawFd, count: i32) -> Result<Self, IoError> {
-        let sockets = (first..first + count).map(Socket::of);
+        Self::of((first..first + count).collect())
+    }
+
+    /// All of one address: what is decided by it, as what a stranger may ask for, holds for each.
+    fn of(numbers: Vec<RawFd>) -> Result<Self, IoError> {
+        let sockets = numbers.iter().copied().map(Socket::of);
+        let sockets: Vec<Socket> = sockets.collect::<Result<_, _>>()?;
+        for (number, socket) in numbers.iter().zip(&sockets) {
+            if socket.address != sockets[0].address {
+                return Err(IoError::HandedOverUnusable {
+                    number: *number,
+                    problem: format!(
+                        "it listens on {}, the first one on {}, and a server has one address: put a \
+                         proxy on the other, or a second server",
+                        socket.address, sockets[0].address
+                    ),
+                });
+            }
+        }
         Ok(Self {
-            sockets: Arc::new(sockets.collect::<Result<_, _>>()?),
+            sockets: Arc::new(sockets),
         })
     }
 
@@ -214,13 +232,7 @@ mod tests {
                 "{error}"
             );
         }
-        let both = HandedOver {
-            sockets: Arc::new(
-                [&listener, &listener]
-                    .map(|one| Socket::of(one.as_raw_fd()).unwrap())
-                    .into(),
-            ),
-        };
+        let both = HandedOver::of(vec![listener.as_raw_fd(); 2]).unwrap();
         let error = both.listeners(1).unwrap_err();
         assert_eq!(
             error,
@@ -230,5 +242,16 @@ mod tests {
             }
         );
         assert_eq!(both.listeners(2).unwrap().len(), 2);
+    }
+
+    /// Goal: sockets of two addresses are refused. Only the first was asked whether strangers reach it, and
+    /// one behind a loopback address let anybody make checkpoints.
+    #[test]
+    fn two_addresses_are_refused() {
+        let [one, other] = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| TcpListener::bind(at).unwrap());
+        let numbers = vec![one.as_raw_fd(), one.as_raw_fd(), other.as_raw_fd()];
+        let error = HandedOver::of(numbers).unwrap_err().to_string();
+        let [one, other] = [one, other].map(|at| at.local_addr().unwrap().to_string());
+        assert!(error.contains(&one) && error.contains(&other), "{error}");
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn forwards_left(request: &Request<'_>) -> Option<u32> {
         return None;
     }
     let text = std::str::from_utf8(request.header("max-forwards")?).ok()?;
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // A larger one than fits is as good as the largest.
     is_number.then(|| text.parse().unwrap_or(u32::MAX))
 }
@@ -100,6 +100,7 @@ mod tests {
             ("GET", "0", None),
             ("TRACE", "x", None),
             ("TRACE", "99999999999", Some(u32::MAX)),
+            ("TRACE", "", None),
         ] {
             let text = format!("{method} / HTTP/1.1\r\nHost: h\r\nMax-Forwards: {value}\r\n\r\n");
             assert_eq!(with(&text, forwards_left), expected, "{method} {value}");
