@@ -13,6 +13,7 @@ use std::path::Path;
 use crate::data_dir::DataDirError;
 
 pub mod rocksdb;
+mod opening;
 mod closing;
 mod upgrade;
 pub mod upkeep;
