@@ -244,21 +244,7 @@ impl LoadConfig {
                 "at least one connection and one thread are needed".into(),
             );
         }
-        if self.connections > CONNECTIONS_MAX {
-            return refuse(
-                "connections",
-                format!("{} is more than {CONNECTIONS_MAX}", self.connections),
-            );
-        }
-        if self.threads > THREADS_MAX {
-            return refuse(
-                "threads",
-                format!(
-                    "{} is more than {THREADS_MAX}: one for each CPU does",
-                    self.threads
-                ),
-            );
-        }
+        self.check_room()?;
         if self.pipeline == 0 || self.pipeline > PIPELINE_MAX {
             return refuse(
                 "pipeline",
@@ -320,6 +306,21 @@ impl LoadConfig {
                 .or_else(|problem| refuse("cookies", problem))?;
         }
         self.check_request()
+    }
+
+    /// Refuses what memory has no room for.
+    fn check_room(&self) -> Result<(), LoadError> {
+        let refuse = |name, problem| Err(LoadError::Setting { name, problem });
+        let (connections, threads) = (self.connections, self.threads);
+        if connections > CONNECTIONS_MAX {
+            let problem = format!("{connections} is more than {CONNECTIONS_MAX}");
+            return refuse("connections", problem);
+        }
+        if threads > THREADS_MAX {
+            let problem = format!("{threads} is more than {THREADS_MAX}: one for each CPU does");
+            return refuse("threads", problem);
+        }
+        Ok(())
     }
 
     fn check_warm_up(&self) -> Result<(), LoadError> {
