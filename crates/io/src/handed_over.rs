@@ -53,11 +53,12 @@ impl HandedOver {
     }
 
     fn from_fd(first: RawFd, count: i32) -> Result<Self, IoError> {
-        Self::of((first..first + count).collect())
+        let numbers: Vec<RawFd> = (first..first + count).collect();
+        Self::of(&numbers)
     }
 
     /// All of one address: what is decided by it, as what a stranger may ask for, holds for each.
-    fn of(numbers: Vec<RawFd>) -> Result<Self, IoError> {
+    fn of(numbers: &[RawFd]) -> Result<Self, IoError> {
         let sockets = numbers.iter().copied().map(Socket::of);
         let sockets: Vec<Socket> = sockets.collect::<Result<_, _>>()?;
         for (number, socket) in numbers.iter().zip(&sockets) {
@@ -232,7 +233,7 @@ mod tests {
                 "{error}"
             );
         }
-        let both = HandedOver::of(vec![listener.as_raw_fd(); 2]).unwrap();
+        let both = HandedOver::of(&[listener.as_raw_fd(); 2]).unwrap();
         let error = both.listeners(1).unwrap_err();
         assert_eq!(
             error,
@@ -249,8 +250,8 @@ mod tests {
     #[test]
     fn two_addresses_are_refused() {
         let [one, other] = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| TcpListener::bind(at).unwrap());
-        let numbers = vec![one.as_raw_fd(), one.as_raw_fd(), other.as_raw_fd()];
-        let error = HandedOver::of(numbers).unwrap_err().to_string();
+        let numbers = [one.as_raw_fd(), one.as_raw_fd(), other.as_raw_fd()];
+        let error = HandedOver::of(&numbers).unwrap_err().to_string();
         let [one, other] = [one, other].map(|at| at.local_addr().unwrap().to_string());
         assert!(error.contains(&one) && error.contains(&other), "{error}");
     }
