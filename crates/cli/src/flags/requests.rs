@@ -185,7 +185,7 @@ impl RequestFlags {
 
     /// What Host is to say: the URL's server, or as wrk and ab have it, what -H says.
     pub(super) fn host_field(&self, urls: &Urls) -> Result<String, Failure> {
-        let mut given = self.header.iter().filter(|field| is_host(field));
+        let mut given = self.header.iter().filter(is_host);
         match (given.next(), given.next()) {
             (None, _) => Ok(urls.first.host_field.clone()),
             (Some((_, host)), None) if self.no_templates || !is_template(host.as_bytes()) => {
