@@ -25,10 +25,12 @@ const START_MAX: Duration = Duration::from_secs(30);
 /// A token that may write, so that everything is answered.
 const TOKEN: &str = "schemathesis-0123456789";
 
-/// What no description can say. A date's day has to be that of its week; a request whose condition does
+/// What no description can say. A date's day has to be that of its week; a server on one machine has one
+/// copy, and a cluster as many as its keyspace; a request whose condition does
 /// not hold is a good one (412), and one whose target is too long a bad one (414).
 const SETTINGS: &str = r#"[parameters]
 "header.Expires" = "Fri, 06 Nov 2093 08:49:37 GMT"
+"query.replicas" = "1/1"
 
 [checks.negative_data_rejection]
 expected-statuses = ["400", "401", "403", "404", "405", "412", "413", "414", "5xx"]
