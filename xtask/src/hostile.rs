@@ -43,7 +43,7 @@ use good::{Amount, CONNECTIONS, Experience, GoodClient};
 use pair::{Pair, Pairs};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use stalls::{CpuTicks, Watchers};
+use stalls::{CpuTicks, Stood, Watchers};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -349,19 +349,29 @@ impl<'a> Turns<'a> {
             newcomers: good.run_newcomers(subject)?.into(),
             crowd: None,
         };
-        let before = CpuTicks::read();
+        let cpus = [
+            self.bench.machine.server_cpu,
+            self.bench.machine.generator_cpu,
+        ];
+        let (begun_unix_ns, before) = (stalls::unix_ns(), cpus.map(CpuTicks::read));
         let beside = self.attacked(attack, subject, good)?;
-        let steal = before.zip(CpuTicks::read());
+        let after = cpus.map(CpuTicks::read);
         check_good(&alone.standing)?;
         check_good(&beside.standing)?;
-        let pair = Pair {
+        let stalls = watchers.finish()?;
+        let steal = [0, 1].map(|place| before[place].zip(after[place]));
+        let share = |(before, after): (CpuTicks, CpuTicks)| after.steal_share_since(before);
+        let stolen_ns = steal[0].map(|(before, after)| after.steal_ns_since(before));
+        Ok(Pair {
             alone,
             beside,
-            stalls: watchers.finish()?,
-            steal_share_beside: steal
-                .map_or(0.0, |(before, after)| after.steal_share_since(before)),
-        };
-        Ok(pair)
+            steal_share_beside: steal.iter().flatten().copied().map(share).sum::<f64>() / 2.0,
+            stood_beside: Stood {
+                seen_ns: stalls.of_server_since(begun_unix_ns),
+                stolen_ns: stolen_ns.unwrap_or(0),
+            },
+            stalls,
+        })
     }
 
     /// Of the machine's stalls; none where how long an answer takes is not judged.

@@ -7,7 +7,7 @@
 //!
 //! Where there are too few of them all pairs are printed and recorded, and nothing is judged.
 
-use super::stalls::Stalls;
+use super::stalls::{Stalls, Stood};
 use super::subject::Holdings;
 use super::turn::{self, Turn};
 use crate::bench::figure::Figure;
@@ -16,15 +16,16 @@ use serde_json::Value;
 /// Of the requests of a turn alone, disturbed by stalls: with more of them the machine itself decides
 /// what a p99 is.
 const DISTURBED_SHARE_MAX: f64 = 0.015;
-/// Of the time of all CPUs, taken by the hypervisor beside an attack.
+/// Of the time of both CPUs, taken by the hypervisor beside an attack.
 const STEAL_SHARE_MAX: f64 = 0.01;
 
 pub(super) struct Pair {
     pub(super) alone: Turn,
     pub(super) beside: Turn,
     pub(super) stalls: Stalls,
-    /// 0 where the system does not tell.
+    /// Of the server's CPU and the generator's; 0 where the system does not tell.
     pub(super) steal_share_beside: f64,
+    pub(super) stood_beside: Stood,
 }
 
 impl Pair {
@@ -78,17 +79,18 @@ impl Pairs {
             true => self.quiet,
             false => self.quiet.into_iter().chain(self.restless).collect(),
         };
-        let mut stalls = Stalls::default();
+        let (mut stalls, mut stood) = (Stalls::default(), Stood::default());
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
         for pair in compared {
             stalls.extend(pair.stalls);
+            stood += pair.stood_beside;
             alone.push(pair.alone);
             beside.push(pair.beside);
         }
         let (figures, mut detail) = turn::summary(
             [attack, driver],
             [&alone, &beside],
-            &stalls,
+            (&stalls, stood),
             holdings,
             is_judged,
         );
@@ -121,6 +123,7 @@ mod tests {
             beside: turn(),
             stalls: Stalls::default(),
             steal_share_beside,
+            stood_beside: Stood::default(),
         }
     }
 

@@ -7,8 +7,9 @@
 //! in a stall, or while what it left was worked off, are not compared.
 //!
 //! A kernel that is not preempted in its own work holds a watcher up as well: a server's long system
-//! call, or its closing of what is large, is no stall of the machine. So where more is left out for
-//! the server's CPU beside an attack than alone, its stalls are left in; see [`Stalls::to_leave_out`].
+//! call, or its closing of what is large, is no stall of the machine. So where more would be left out for
+//! the server's CPU beside an attack than alone, and the hypervisor does not own up to it, its stalls are
+//! left in; see [`Stalls::to_leave_out`].
 //! The other CPU is the generator's and the attack's: what happens there is never the server's doing.
 //!
 //! Absent on purpose: silence about it. How many requests were left out is recorded. Where real-time
@@ -30,6 +31,9 @@ const STEP: Duration = Duration::from_millis(1);
 const LATE_MIN_NS: u64 = 300_000;
 /// How much larger the share of disturbed requests may be by chance: half of what a p99 leaves out.
 const EXCESS_MAX: f64 = 0.005;
+
+/// Of /proc/stat on every system that this runs on.
+const TICK_NS: u64 = 10_000_000;
 
 /// A time in which a CPU did not run what was ready, in nanoseconds since the epoch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,12 +86,12 @@ fn watch(is_over: &AtomicBool) -> Vec<Stall> {
     stalls
 }
 
-fn unix_ns() -> u64 {
+pub(super) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_nanos() as u64
 }
 
-/// The machine's CPU time since it started, of all CPUs together.
+/// A CPU's time since the machine started.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct CpuTicks {
     total: u64,
@@ -97,14 +101,15 @@ pub(super) struct CpuTicks {
 
 impl CpuTicks {
     /// `None` where the system does not tell.
-    pub(super) fn read() -> Option<Self> {
-        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    pub(super) fn read(cpu: usize) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?, cpu)
     }
 
-    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`: guests are part of
+    /// `cpu0 user nice system idle iowait irq softirq steal guest guest_nice`: guests are part of
     /// user and nice already.
-    fn parse(text: &str) -> Option<Self> {
-        let fields = text.lines().next()?.strip_prefix("cpu ")?;
+    fn parse(text: &str, cpu: usize) -> Option<Self> {
+        let name = format!("cpu{cpu} ");
+        let fields = text.lines().find_map(|line| line.strip_prefix(&name))?;
         let ticks = fields.split_ascii_whitespace().take(8).map(str::parse);
         let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().ok()?;
         Some(Self {
@@ -117,6 +122,34 @@ impl CpuTicks {
     pub(super) fn steal_share_since(self, before: Self) -> f64 {
         let total = self.total.saturating_sub(before.total);
         self.steal.saturating_sub(before.steal) as f64 / total.max(1) as f64
+    }
+
+    /// What the hypervisor took since `before`, give or take a tick.
+    pub(super) fn steal_ns_since(self, before: Self) -> u64 {
+        self.steal.saturating_sub(before.steal) * TICK_NS
+    }
+}
+
+/// How long the server's CPU stood still beside an attack, as a watcher saw it, and how long of that
+/// the hypervisor says it had taken it away.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Stood {
+    pub(super) seen_ns: u64,
+    pub(super) stolen_ns: u64,
+}
+
+impl Stood {
+    /// Whether nothing is left for the server to have done. Each look at the hypervisor's clock is a tick
+    /// out at most, half of them too much, so that of many one is left.
+    fn is_stolen(self) -> bool {
+        self.seen_ns <= self.stolen_ns + TICK_NS
+    }
+}
+
+impl std::ops::AddAssign for Stood {
+    fn add_assign(&mut self, other: Self) {
+        self.seen_ns += other.seen_ns;
+        self.stolen_ns += other.stolen_ns;
     }
 }
 
@@ -137,10 +170,19 @@ impl Stalls {
         self.of_generator.extend(later.of_generator);
     }
 
-    /// Those that are the machine's doing, by the shares of requests that stalls of the server's CPU
-    /// disturbed alone and beside an attack.
-    pub(super) fn to_leave_out(&self, [alone, beside]: [f64; 2]) -> Vec<Stall> {
-        match beside <= alone + EXCESS_MAX {
+    /// How long the server's CPU stood still in all from then on.
+    pub(super) fn of_server_since(&self, unix_ns: u64) -> u64 {
+        let since = self
+            .of_server
+            .iter()
+            .filter(|stall| stall.start_ns >= unix_ns);
+        since.map(|stall| stall.end_ns - stall.start_ns).sum()
+    }
+
+    /// Those that are the machine's doing: by the shares of requests that stalls of the server's CPU
+    /// disturbed alone and beside an attack, or because the hypervisor says that it took all that time.
+    pub(super) fn to_leave_out(&self, [alone, beside]: [f64; 2], beside_ns: Stood) -> Vec<Stall> {
+        match beside <= alone + EXCESS_MAX || beside_ns.is_stolen() {
             true => self.of_both(),
             false => self.of_generator.clone(),
         }
@@ -249,25 +291,37 @@ mod tests {
             of_server: vec![stall(1)],
             of_generator: vec![stall(2)],
         };
-        assert_eq!(stalls.to_leave_out([0.01, 0.014]), [stall(1), stall(2)]);
-        assert_eq!(stalls.to_leave_out([0.05, 0.0]), [stall(1), stall(2)]);
-        assert_eq!(stalls.to_leave_out([0.01, 0.016]), [stall(2)]);
+        let own = Stood {
+            seen_ns: TICK_NS + 2,
+            stolen_ns: 1,
+        };
+        let left_out = |shares| stalls.to_leave_out(shares, own);
+        assert_eq!(left_out([0.01, 0.014]), [stall(1), stall(2)]);
+        assert_eq!(left_out([0.05, 0.0]), [stall(1), stall(2)]);
+        assert_eq!(left_out([0.01, 0.016]), [stall(2)]);
+        let mut taken = Stood::default();
+        taken += own;
+        taken.stolen_ns += 1;
+        let left_out = stalls.to_leave_out([0.01, 0.9], taken);
+        assert_eq!(left_out, [stall(1), stall(2)]);
+        assert_eq!([0, 2].map(|from| stalls.of_server_since(from)), [1, 0]);
     }
 
     /// Goal: what was stolen is a share of all time, guests counted once; less than that is no answer.
     #[test]
-    fn steal_is_a_share_of_all_cpu_time() {
-        let read = |text: &str| CpuTicks::parse(text);
-        let before = read("cpu  10 0 10 60 10 0 0 10 5 0\ncpu0 1\n").unwrap();
+    fn steal_is_a_share_of_a_cpus_time() {
+        let read = |text: &str| CpuTicks::parse(text, 1);
+        let before = read("cpu  1 2 3\ncpu0 1\ncpu1 10 0 10 60 10 0 0 10 5 0\ncpu10 3\n").unwrap();
         assert_eq!((before.total, before.steal), (100, 10));
-        let after = read("cpu  20 0 20 200 30 0 0 30 5 0\n").unwrap();
+        let after = read("cpu1 20 0 20 200 30 0 0 30 5 0\n").unwrap();
         assert!((after.steal_share_since(before) - 0.1).abs() < 1e-9);
+        assert_eq!(after.steal_ns_since(before), 200_000_000);
         assert_eq!(before.steal_share_since(before), 0.0);
         for text in [
             "",
             "cpu0 1 2 3 4 5 6 7 8",
-            "cpu  1 2 3 4 5 6 7",
-            "cpu  1 2 3 4 5 6 7 x",
+            "cpu1 1 2 3 4 5 6 7",
+            "cpu1 1 2 3 4 5 6 7 x",
         ] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -2,7 +2,7 @@
 
 use super::exchanges::undisturbed;
 use super::good::Experience;
-use super::stalls::{Stall, Stalls};
+use super::stalls::{Stall, Stalls, Stood};
 use super::subject::Holdings;
 use crate::bench::figure::Figure;
 use serde_json::{Value, json};
@@ -105,13 +105,13 @@ impl Ratios {
 pub(super) fn summary(
     [attack, driver]: [&str; 2],
     turns: [&[Turn]; 2],
-    stalls: &Stalls,
+    (stalls, stood): (&Stalls, Stood),
     [normal, after]: [Holdings; 2],
     is_judged: bool,
 ) -> (Vec<Figure>, Value) {
     let [alone, beside] = turns;
     let shares = turns.map(|turns| disturbed_share(turns, &stalls.of_server));
-    let left_out = stalls.to_leave_out(shares);
+    let left_out = stalls.to_leave_out(shares, stood);
     let ratios = Ratios::of(&format!("{attack}_{driver}"), turns, &left_out, is_judged);
     let alone_ns = alone
         .iter()
@@ -151,6 +151,7 @@ pub(super) fn summary(
         "driver": driver,
         "is_judged": is_judged,
         "disturbed_share_of_server_cpu": { "alone": shares[0], "beside": shares[1] },
+        "server_cpu_stood_beside_ns": { "seen": stood.seen_ns, "stolen": stood.stolen_ns },
         "alone": shown(alone),
         "beside": shown(beside),
         "normal": { "resident_bytes": normal.resident_bytes, "descriptors": normal.descriptors },
