@@ -1,15 +1,10 @@
 //! An upstream that breaks off in the middle of an answer whose client is slow to read.
 
-use crate::proxied::{configured, limits};
+use crate::proxied::before_one;
 use crate::stage::MILLISECOND_NS;
-use millpond_http::proxy::{Proxy, ProxyControl};
-use millpond_http::{ServeConfig, ShardServer, ShardStart};
-use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
+use millpond_io::driver::sim::{Network, PeerRead, SimPeer, Turn};
 use millpond_io::{Address, StopHandle};
-use millpond_mempool::PoolMode;
 use std::cell::{Cell, RefCell};
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 const BODY_BYTES: usize = 500_000;
@@ -90,23 +85,11 @@ fn client(
 #[test]
 fn what_was_received_arrives_before_the_cut() {
     for is_chunked in [false, true] {
-        let network = Network::new(1, FaultPlan::none());
-        network.set_tick_limit(1_000_000);
-        let mut driver = network.driver(PoolMode::On).unwrap();
-        driver.listen_anywhere().unwrap();
-        let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 9001)));
-        let control =
-            ProxyControl::new(configured(std::slice::from_ref(&address)), false, None).unwrap();
-        let config = ServeConfig {
-            limits: limits(),
-            ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())
-        };
-        let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
-        let mut server = ShardServer::new(&config, driver, make).unwrap();
         let (taken, heard) = (Rc::default(), Rc::default());
-        upstream(&network, &address, is_chunked, &taken);
-        client(&network, &taken, &heard, server.stop_handle());
-        server.run().unwrap();
+        before_one(|network, address, stop| {
+            upstream(network, address, is_chunked, &taken);
+            client(network, &taken, &heard, stop);
+        });
         let heard = heard.borrow();
         let letters = heard.iter().filter(|&&byte| byte == b'z').count() as u64;
         let taken: Option<u64> = taken.get();

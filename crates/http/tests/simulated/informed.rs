@@ -1,15 +1,10 @@
 //! An upstream that has much to say before its answer, to a client that reads nothing of it.
 
-use crate::proxied::{configured, limits};
+use crate::proxied::before_one;
 use crate::stage::MILLISECOND_NS;
-use millpond_http::proxy::{Proxy, ProxyControl};
-use millpond_http::{ServeConfig, ShardServer, ShardStart};
-use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
+use millpond_io::driver::sim::{Network, PeerRead, SimPeer, Turn};
 use millpond_io::{Address, StopHandle};
-use millpond_mempool::PoolMode;
 use std::cell::{Cell, RefCell};
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 const HINT: &str = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload; as=style\r\n\r\n";
@@ -70,23 +65,11 @@ fn client(
 
 /// What such a client hears behind so many hints.
 fn heard(hints: usize) -> String {
-    let network = Network::new(1, FaultPlan::none());
-    network.set_tick_limit(1_000_000);
-    let mut driver = network.driver(PoolMode::On).unwrap();
-    driver.listen_anywhere().unwrap();
-    let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 9001)));
-    let control =
-        ProxyControl::new(configured(std::slice::from_ref(&address)), false, None).unwrap();
-    let config = ServeConfig {
-        limits: limits(),
-        ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())
-    };
-    let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
-    let mut server = ShardServer::new(&config, driver, make).unwrap();
     let (is_said, heard) = (Rc::default(), Rc::<RefCell<Vec<u8>>>::default());
-    upstream(&network, &address, hints, &is_said);
-    client(&network, &is_said, &heard, server.stop_handle());
-    server.run().unwrap();
+    before_one(|network, address, stop| {
+        upstream(network, address, hints, &is_said);
+        client(network, &is_said, &heard, stop);
+    });
     String::from_utf8(heard.take()).unwrap()
 }
 

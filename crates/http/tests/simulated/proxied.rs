@@ -12,7 +12,7 @@ use millpond_http::{Limits, ServeConfig, ShardServer, ShardStart};
 use millpond_io::connection_pool::Place;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
 use millpond_io::tls::Tls;
-use millpond_io::{Address, Driver};
+use millpond_io::{Address, Driver, StopHandle};
 use millpond_mempool::PoolMode;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -306,6 +306,26 @@ pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {
     config.timeouts.between_bytes_ns = SECOND_NS;
     config.timeouts.total_ns = 8 * SECOND_NS;
     config
+}
+
+/// Runs a proxy over a network without faults, in front of the one upstream that `stage` puts there, beside a
+/// client.
+pub(crate) fn before_one(stage: impl FnOnce(&Network, &Address, StopHandle)) {
+    let network = Network::new(1, FaultPlan::none());
+    network.set_tick_limit(1_000_000);
+    let mut driver = network.driver(PoolMode::On).unwrap();
+    driver.listen_anywhere().unwrap();
+    let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 9001)));
+    let control =
+        ProxyControl::new(configured(std::slice::from_ref(&address)), false, None).unwrap();
+    let config = ServeConfig {
+        limits: limits(),
+        ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())
+    };
+    let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
+    let mut server = ShardServer::new(&config, driver, make).unwrap();
+    stage(&network, &address, server.stop_handle());
+    server.run().unwrap();
 }
 
 /// Who speaks TLS: clients, upstreams, both or nobody.

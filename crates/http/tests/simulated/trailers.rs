@@ -1,15 +1,10 @@
 //! Trailers through the proxy, cut anywhere: on their way to the upstream and on their way back.
 
-use crate::proxied::{configured, limits};
+use crate::proxied::before_one;
 use crate::stage::MILLISECOND_NS;
-use millpond_http::proxy::{Proxy, ProxyControl};
-use millpond_http::{ServeConfig, ShardServer, ShardStart};
-use millpond_io::driver::sim::{Cuts, FaultPlan, Network, PeerRead, SimPeer, Turn};
+use millpond_io::driver::sim::{Cuts, Network, PeerRead, SimPeer, Turn};
 use millpond_io::{Address, StopHandle};
-use millpond_mempool::PoolMode;
 use std::cell::RefCell;
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 const REQUEST: &str = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -65,23 +60,11 @@ fn client(network: &Network, heard: &Heard, cuts: Cuts, stop: StopHandle) {
 
 /// What the upstream and the client heard behind the heads.
 fn play(request_cuts: Cuts, answer_cuts: &Cuts) -> [String; 2] {
-    let network = Network::new(1, FaultPlan::none());
-    network.set_tick_limit(1_000_000);
-    let mut driver = network.driver(PoolMode::On).unwrap();
-    driver.listen_anywhere().unwrap();
-    let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 9001)));
-    let control =
-        ProxyControl::new(configured(std::slice::from_ref(&address)), false, None).unwrap();
-    let config = ServeConfig {
-        limits: limits(),
-        ..ServeConfig::new("proxy", SocketAddr::from(([127, 0, 0, 1], 80)).into())
-    };
-    let make = |start: ShardStart| Ok::<_, Infallible>(Proxy::new(&control, &start, limits()));
-    let mut server = ShardServer::new(&config, driver, make).unwrap();
     let heard = [Heard::default(), Heard::default()];
-    upstream(&network, &address, &heard[0], answer_cuts);
-    client(&network, &heard[1], request_cuts, server.stop_handle());
-    server.run().unwrap();
+    before_one(|network, address, stop| {
+        upstream(network, address, &heard[0], answer_cuts);
+        client(network, &heard[1], request_cuts, stop);
+    });
     heard.map(|heard| {
         let text = String::from_utf8(heard.take()).unwrap();
         let (_, body) = text.split_once("\r\n\r\n").expect("a head");
