@@ -98,6 +98,13 @@ impl Slo {
         (beyond as f64 / rest).ceil() as u64
     }
 
+    /// Whether it says how many requests may fail.
+    #[must_use]
+    pub fn limits_errors(&self) -> bool {
+        let mut objectives = self.0.iter();
+        objectives.any(|objective| objective.subject == Subject::Errors)
+    }
+
     /// Compares a run with every objective, in their order.
     #[must_use]
     pub fn judge(&self, facts: &SloFacts<'_>) -> Vec<SloOutcome> {

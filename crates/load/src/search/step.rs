@@ -41,11 +41,7 @@ pub(super) fn judge(record: &LoadRecord, slo: &Slo, warm_up_ns: u64) -> (StepOut
 fn failures(record: &LoadRecord, slo: &Slo) -> Option<String> {
     let failed = record.errors.total();
     let share = failed as f64 / (record.requests + failed).max(1) as f64;
-    let is_asked = slo
-        .in_words()
-        .iter()
-        .any(|words| words.starts_with("errors"));
-    (share > ERROR_SHARE_INVALID && !is_asked).then(|| {
+    (share > ERROR_SHARE_INVALID && !slo.limits_errors()).then(|| {
         format!(
             "{} of the requests failed; how many may is said with errors<SHARE",
             format_percent(share)
