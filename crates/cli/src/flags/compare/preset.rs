@@ -210,14 +210,12 @@ impl Preset {
 
     /// What was published, beside what was found.
     pub(super) fn print(self, record: &ComparisonRecord) -> Result<(), Failure> {
-        let width = output::width().clamp(40, 100);
-        output::print(figures::beside(&self.name(), record, width))
+        output::print(figures::beside(&self.name(), record, columns()))
     }
 
     /// The same for the micro-benchmark.
     pub(super) fn print_pools(record: &serde_json::Value) -> Result<(), Failure> {
-        let width = output::width().clamp(40, 100);
-        output::print(figures::beside_pools(record, width))
+        output::print(figures::beside_pools(record, columns()))
     }
 
     /// The name of the figures.
@@ -228,6 +226,11 @@ impl Preset {
             .map(|one| one.name())
             .collect()
     }
+}
+
+/// For prose and its table: a terminal's, if that is neither too narrow for words nor too wide to read.
+fn columns() -> usize {
+    output::width().clamp(40, 100)
 }
 
 /// A port that no outgoing connection can take before the server does: below the kernel's own range.
