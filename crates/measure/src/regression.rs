@@ -367,8 +367,8 @@ fn sentence(regression: &Regression) -> String {
     if !worse.is_empty() {
         return format!("Regression: {}.", worse.join("; "));
     }
+    let blind = all().filter(|one| one.is_blind()).count();
     if !regression.is_judged() {
-        let blind = all().filter(|one| is_blind(one)).count();
         if blind > 0 {
             return format!(
                 "Regression check: no answer: {blind} of {} comparisons with the earlier record have too \
@@ -390,7 +390,6 @@ fn sentence(regression: &Regression) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, label)| format!("{count} {label}"))
         .collect();
-    let blind = all().filter(|one| is_blind(one)).count();
     let blind = match blind {
         0 => String::new(),
         _ => format!("; {blind} of them have too few rounds to show any difference"),
@@ -401,11 +400,6 @@ fn sentence(regression: &Regression) -> String {
         all().count(),
         parts.join(", ")
     )
-}
-
-/// Undecided, and no difference of so few rounds would have been one.
-fn is_blind(one: &Comparison) -> bool {
-    matches!(one.verdict, Verdict::Undecided { .. }) && one.detectable.is_none()
 }
 
 /// What would have been seen: by the coarsest of those that could see anything, and whether all could.

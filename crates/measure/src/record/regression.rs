@@ -71,10 +71,6 @@ impl Regression {
     #[must_use]
     pub fn is_judged(&self) -> bool {
         let mut comparisons = self.questions.iter().flat_map(|one| &one.comparisons);
-        comparisons.any(|one| match one.verdict {
-            Verdict::NotTrusted { .. } => false,
-            Verdict::Undecided { .. } => one.detectable.is_some(),
-            Verdict::Better | Verdict::Worse | Verdict::Equivalent => true,
-        })
+        comparisons.any(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }) && !one.is_blind())
     }
 }

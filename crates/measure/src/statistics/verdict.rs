@@ -105,6 +105,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Whether it is undecided because no difference of so few rounds could have been one, however large.
+    #[must_use]
+    pub fn is_blind(&self) -> bool {
+        matches!(self.verdict, Verdict::Undecided { .. }) && self.detectable.is_none()
+    }
+
     /// The ratio with its interval, if it was measured.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
