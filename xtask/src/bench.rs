@@ -6,6 +6,7 @@
 //! pairs, so that a machine that slows down slows both. Absent on purpose: any verdict that fails a
 //! build; a figure that misses its target is printed as such and recorded.
 
+mod awake;
 pub(crate) mod machine;
 pub(crate) mod command;
 pub(crate) mod server;
@@ -93,12 +94,15 @@ type Measure = fn(&Bench) -> Result<Vec<Figure>, String>;
 const ALL: [(&str, Measure); 7] = [
     ("plaintext", plaintext::measure),
     ("entity", entity::measure),
-    ("server", serving::measure),
+    (SERVER, serving::measure),
     ("proxy", proxying::measure),
     ("load", load::measure),
     ("pools", pools::measure),
     (REDIS, redis::measure),
 ];
+
+/// The one that measures what polling saves over CPUs that sleep.
+const SERVER: &str = "server";
 
 /// The one that measures a program of somebody else's.
 const REDIS: &str = "redis";
@@ -115,11 +119,13 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         ));
     }
     let needs_millpond = chosen.iter().any(|(name, _)| *name != REDIS);
-    let bench = prepare(plan, needs_millpond)?;
+    let mut bench = prepare(plan, needs_millpond)?;
     let mut figures = Vec::new();
     let mut failures = Vec::new();
     for (name, measure) in chosen {
         println!("\n--- {name}");
+        let may_sleep = bench.plan.smoke || *name == SERVER;
+        bench.machine.keep_awake(!may_sleep);
         match measure(&bench) {
             Ok(found) => {
                 if !bench.plan.smoke && !found.is_empty() {

@@ -8,7 +8,8 @@
 //!
 //! Server and generator have a CPU each; the attack shares the generator's, behind it. Where the
 //! system lets us, server and generator run at a real-time priority, so that other programs on the
-//! machine are not measured. The hostile side is plain sockets, nothing of ours: see `crowd`.
+//! machine are not measured, and idle CPUs stay awake, so that the host is not: see `bench::awake`.
+//! The hostile side is plain sockets, nothing of ours: see `crowd`.
 //!
 //! A host that takes a CPU away for milliseconds decides a p99 by chance: requests under way meanwhile
 //! are left out of what is compared, and counted, see `stalls`; where they are many another pair of
@@ -135,7 +136,8 @@ pub(crate) fn run(name: Option<&str>, seconds: u64) -> Result<(), String> {
         })?],
     };
     let plan = Plan::full(seconds);
-    let bench = bench::prepare(bench::Plan::full(), true)?;
+    let mut bench = bench::prepare(bench::Plan::full(), true)?;
+    bench.machine.keep_awake(true);
     let (figures, details) = turns_of_all(&bench, &plan, &chosen)?;
     print!("\n{}", table(&figures));
     if name.is_none() {
@@ -156,7 +158,8 @@ pub(crate) fn run_apart(name: &str, driver: &str, seconds: &str, file: &str) -> 
     let attack = attack::named(name).ok_or("no such attack")?;
     let seconds = seconds.parse();
     let plan = Plan::full(seconds.map_err(|error| format!("that is no number: {error}"))?);
-    let bench = bench::prepare(bench::Plan::full(), true)?;
+    let mut bench = bench::prepare(bench::Plan::full(), true)?;
+    bench.machine.keep_awake(true);
     let site = Site::make(&bench)?;
     let turns = Turns::new(&bench, &plan, &site, driver)?;
     let (figures, detail) = turns.take(attack)?;

@@ -1,5 +1,6 @@
 //! What the figures were measured on, and which CPU does what.
 
+use super::awake::Awake;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -9,6 +10,7 @@ pub(crate) struct Machine {
     pub(crate) server_cpu: usize,
     /// The generator's CPU.
     pub(crate) generator_cpu: usize,
+    awake: Option<Awake>,
 }
 
 impl Machine {
@@ -24,7 +26,16 @@ impl Machine {
         Ok(Self {
             server_cpu,
             generator_cpu,
+            awake: None,
         })
+    }
+
+    /// Idle CPUs stay awake from now on, or sleep as the system has it; see [`super::awake`].
+    pub(crate) fn keep_awake(&mut self, is_wanted: bool) {
+        self.awake = if is_wanted { Awake::ask() } else { None };
+        if is_wanted && self.awake.is_none() {
+            println!("idle CPUs sleep: /dev/cpu_dma_latency needs root, and a kernel that has it");
+        }
     }
 
     /// For the record.
@@ -49,6 +60,7 @@ impl Machine {
             "valgrind": first_line("valgrind", &["--version"]),
             "server_cpu": self.server_cpu,
             "generator_cpu": self.generator_cpu,
+            "idle_cpus": if self.awake.is_some() { "stay awake" } else { "sleep as the system has it" },
         })
     }
 }
