@@ -15,6 +15,7 @@
 
 use crate::address::Address;
 use crate::error::IoError;
+use crate::inherited;
 use crate::listener::Listener;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags};
@@ -139,7 +140,7 @@ impl Socket {
         rustix::io::ioctl_fionbio(fd, true).map_err(failed)?;
         let address = address_of(fd).map_err(failed)?;
         if address.inet().is_some() {
-            sockopt::set_tcp_nodelay(fd, true).map_err(failed)?;
+            inherited::set(fd).map_err(failed)?;
         }
         let fd = fd
             .try_clone_to_owned()

@@ -27,6 +27,7 @@
 #![warn(missing_debug_implementations)]
 
 pub mod address;
+mod inherited;
 pub mod listener;
 pub mod port_share;
 pub mod handed_over;

@@ -1,14 +1,15 @@
 //! Accepting sockets, one per shard.
 //!
 //! On the path: the first stop of every connection. Shards listen side by side on one port
-//! (`SO_REUSEPORT`) and the kernel spreads connections over them. `TCP_NODELAY` is set once here:
-//! accepted sockets inherit it.
+//! (`SO_REUSEPORT`) and the kernel spreads connections over them. What accepted sockets inherit is set
+//! once here.
 //!
 //! Absent on purpose: deferred accept (a silent peer must be seen, to be timed out) and sharing
 //! one TCP listener between shards (a herd wakes for each connection).
 
 use crate::address::Address;
 use crate::error::IoError;
+use crate::inherited;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -176,7 +177,7 @@ impl Listener {
         let wanted = Address::Inet(inet);
         let fd = bound_inet(&wanted, options)?;
         let failed = |error| listen_error(&wanted, error);
-        sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
+        inherited::set(&fd).map_err(failed)?;
         listen(&fd, options.backlog).map_err(failed)?;
         let local = getsockname(&fd)
             .and_then(SocketAddr::try_from)
