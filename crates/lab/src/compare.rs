@@ -16,6 +16,7 @@ use millpond_measure::regression::check_circumstances;
 use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_duration_ns;
 
+use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::config::CompareConfig;
 use crate::drive::Driver;
@@ -64,8 +65,12 @@ struct Lab<'a> {
     workshop: Workshop,
     candidates: Vec<Candidate>,
     warnings: Vec<String>,
+    /// As it was when the comparison began.
+    environment: Environment,
     /// Held to the end.
     _lock: Option<MachineLock>,
+    /// The same.
+    _awake: Option<Awake>,
 }
 
 impl<'a> Lab<'a> {
@@ -74,6 +79,9 @@ impl<'a> Lab<'a> {
         config.check()?;
         let mut warnings = Vec::new();
         let lock = take_lock(config, &mut warnings)?;
+        let mut environment = Environment::capture();
+        let awake = Awake::hold(config.options.idle_cpus, &environment)?;
+        environment.idle_cpus_awake = Some(awake.is_some());
         let allocators = config.chosen_allocators(&mut warnings)?;
         let candidates = matrix::candidates(&allocators, config.own_pools());
         config.check_time(candidates.len())?;
@@ -123,7 +131,9 @@ impl<'a> Lab<'a> {
             workshop,
             candidates,
             warnings,
+            environment,
             _lock: lock,
+            _awake: awake,
         };
         lab.refuse_another_question()?;
         lab.workshop.prepare()?;
@@ -140,7 +150,7 @@ impl<'a> Lab<'a> {
         let mut now = ComparisonRecord::new(&self.config.version);
         now.subject = self.subject_record(&Findings::default());
         now.settings = self.load_settings();
-        now.environment = Environment::capture();
+        now.environment.clone_from(&self.environment);
         Ok(check_circumstances(&now, &earlier.record)?)
     }
 
@@ -148,7 +158,6 @@ impl<'a> Lab<'a> {
         for warning in &self.warnings {
             events(&LabEvent::Note(warning.clone()));
         }
-        let environment = Environment::capture();
         let patience = self.config.time_budget / STEADYING_SHARE;
         let findings = preflight::run(
             &mut self.workshop,
@@ -196,7 +205,7 @@ impl<'a> Lab<'a> {
             rounds.collection.add_once(index, costs);
             rounds.collection.add_heap(index, costs.profile.as_ref());
         }
-        let mut record = self.record(&findings, &plan, &schedule, environment);
+        let mut record = self.record(&findings, &plan, &schedule);
         record.settings.schedule.truncate(rounds.begun as usize);
         record.settings.looks.done = rounds.looked_after;
         record.settings.looks.stopped = rounds.stopped;
@@ -314,7 +323,6 @@ impl<'a> Lab<'a> {
         findings: &Findings,
         plan: &Plan,
         schedule: &[Vec<usize>],
-        environment: Environment,
     ) -> ComparisonRecord {
         let mut record = ComparisonRecord::new(&self.config.version);
         record.commit.clone_from(&self.config.commit);
@@ -322,7 +330,7 @@ impl<'a> Lab<'a> {
         record.started_unix_s = self.started_unix_s;
         record.subject = self.subject_record(findings);
         record.settings = self.settings(plan, schedule);
-        record.environment = environment;
+        record.environment.clone_from(&self.environment);
         record.counters.clone_from(&findings.counters);
         record.analysis.warnings.clone_from(&self.warnings);
         let left_out = findings.left_out.iter();

@@ -48,6 +48,7 @@ pub mod repeat;
 mod preflight;
 mod warm_up;
 mod lock;
+mod awake;
 mod session;
 pub mod launch;
 pub mod subject;
@@ -76,6 +77,7 @@ pub mod doctor;
 pub mod event;
 pub mod error;
 
+pub use awake::IdleCpus;
 pub use compare::compare;
 pub use config::CompareConfig;
 pub use error::{LabError, RunError};

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::awake::IdleCpus;
 use crate::error::LabError;
 use crate::identity::Identity;
 use crate::launch::StopSignal;
@@ -28,6 +29,8 @@ pub struct SubjectOptions {
     pub server_cpus: Option<Vec<usize>>,
     /// The generator's CPUs.
     pub load_cpus: Option<Vec<usize>>,
+    /// What processors do that have nothing to do.
+    pub idle_cpus: IdleCpus,
     /// What asks it to end.
     pub stop_signal: StopSignal,
     /// When it is killed.
@@ -46,6 +49,7 @@ impl Default for SubjectOptions {
             ready: Ready::default(),
             server_cpus: None,
             load_cpus: None,
+            idle_cpus: IdleCpus::default(),
             stop_signal: StopSignal::default(),
             stop_grace: STOP_GRACE,
             check: None,

@@ -7,6 +7,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+const VIRTUAL_MACHINE: &str = "virtual machine";
+
 /// What is known of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -27,6 +29,8 @@ pub struct Environment {
     pub governor: Option<String>,
     /// Whether turbo frequencies are allowed.
     pub turbo: Option<bool>,
+    /// Whether idle processors were kept from sleeping; `None`: nobody said.
+    pub idle_cpus_awake: Option<bool>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
     /// Address space randomisation: 0, 1 or 2.
@@ -57,6 +61,7 @@ impl Environment {
             turbo: read("/sys/devices/system/cpu/intel_pstate/no_turbo")
                 .map(|text| text == "0")
                 .or_else(|| read("/sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1")),
+            idle_cpus_awake: None,
             transparent_huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| bracketed(&text)),
             address_randomisation: read("/proc/sys/kernel/randomize_va_space")
@@ -67,6 +72,13 @@ impl Environment {
             load_average: read("/proc/loadavg")
                 .and_then(|text| text.split(' ').next()?.parse().ok()),
         }
+    }
+
+    /// Whether this is a virtual machine, as far as visible.
+    #[must_use]
+    pub fn is_virtual_machine(&self) -> bool {
+        let seen = self.virtualisation.as_ref();
+        seen.is_some_and(|text| text.contains(VIRTUAL_MACHINE))
     }
 
     /// The lines of the report's environment table: name and value.
@@ -103,6 +115,13 @@ impl Environment {
             ),
             ("transparent huge pages", text(&self.transparent_huge_pages)),
         ];
+        if let Some(awake) = self.idle_cpus_awake {
+            let state = match awake {
+                true => "kept awake",
+                false => "sleep as the system has it",
+            };
+            lines.push(("idle processors", state.to_owned()));
+        }
         if let Some(turbo) = self.turbo {
             lines.push(("turbo", if turbo { "on" } else { "off" }.to_owned()));
         }
@@ -149,8 +168,8 @@ fn virtualisation(cpu_info: &str) -> Option<String> {
         .split(' ')
         .any(|flag| flag == "hypervisor")
         .then(|| match vendor {
-            Some(vendor) => format!("virtual machine ({vendor})"),
-            None => "virtual machine".to_owned(),
+            Some(vendor) => format!("{VIRTUAL_MACHINE} ({vendor})"),
+            None => VIRTUAL_MACHINE.to_owned(),
         });
     let container = (fs::exists("/.dockerenv").unwrap_or(false)
         || fs::exists("/run/.containerenv").unwrap_or(false))

@@ -1,6 +1,7 @@
 //! What no file tells: it has to be tried.
 
 use crate::allocator::{CatalogueEntry, catalogue};
+use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::embedded::PrivateDirectory;
 use millpond_io::{DriverChoice, DriverFeatures, IoError};
@@ -25,6 +26,8 @@ pub struct Attempts {
     pub(super) temporary: Result<(), String>,
     /// Making a control group for a target.
     pub(super) control_group: Result<String, String>,
+    /// Keeping idle CPUs awake.
+    pub(super) awake: Result<(), String>,
     /// Looking for allocators.
     pub(super) allocators: Vec<CatalogueEntry>,
 }
@@ -54,6 +57,7 @@ impl Attempts {
                 .map(drop)
                 .map_err(|error| error.to_string()),
             control_group: CgroupRoot::find().map(|root| root.describe()),
+            awake: Awake::ask().map(drop).map_err(|error| error.to_string()),
             allocators: catalogue(),
         }
     }
@@ -103,6 +107,7 @@ impl Attempts {
             is_root: true,
             temporary: Ok(()),
             control_group: Ok("a group".to_owned()),
+            awake: Ok(()),
             allocators: ["glibc", "mempool", "jemalloc", "tcmalloc"]
                 .map(here)
                 .into(),

@@ -12,6 +12,7 @@ pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
     findings.extend(exact_memory(machine));
     findings.push(governor(machine));
     findings.extend(turbo(machine));
+    findings.extend(idle_cpus(machine, attempts));
     findings.extend(huge_pages(machine));
     findings.extend(ports(machine));
     findings.extend(neighbours(machine));
@@ -94,6 +95,27 @@ fn turbo(machine: &Machine) -> Option<Finding> {
             "on: how fast a CPU is depends on its heat and on the others",
         )
         .remedy(remedy),
+    })
+}
+
+/// Said only where they sleep: without a driver they spin or halt as they always did.
+fn idle_cpus(machine: &Machine, attempts: &Attempts) -> Option<Finding> {
+    const NAME: &str = "idle CPUs";
+    let driver = machine.text("sys/devices/system/cpu/cpuidle/current_driver")?;
+    Some(match &attempts.awake {
+        _ if driver == "none" => return None,
+        Ok(()) => ok(
+            NAME,
+            format!("sleep ({driver}); compare and profile can keep them awake (--idle-cpus)"),
+        ),
+        Err(error) => weak(
+            NAME,
+            format!(
+                "sleep ({driver}), and cannot be kept awake (/dev/cpu_dma_latency: {error}): in a virtual \
+                 machine latencies are the host's at rates below the most"
+            ),
+        )
+        .remedy("run as root"),
     })
 }
 
@@ -237,6 +259,23 @@ mod tests {
                 "{finding:?}"
             );
         }
+    }
+
+    /// Goal: idle CPUs that sleep and cannot be kept awake are said; those of a machine that has no driver
+    /// for them are not.
+    #[test]
+    fn sleep_that_cannot_be_kept_off_is_said() {
+        const DRIVER: &str = "sys/devices/system/cpu/cpuidle/current_driver";
+        let mut attempts = Attempts::well();
+        let state = |driver, attempts: &Attempts| {
+            let (_root, machine) = planted(&[(DRIVER, driver)]);
+            idle_cpus(&machine, attempts).map(|finding| finding.state)
+        };
+        assert_eq!(state("haltpoll", &attempts), Some(State::Ok));
+        assert_eq!(state("none", &attempts), None);
+        attempts.awake = Err("Permission denied".to_owned());
+        assert_eq!(state("haltpoll", &attempts), Some(State::Weak));
+        assert_eq!(state("none", &attempts), None);
     }
 
     /// Goal: a kernel without exact counts and a single CPU are said; a machine with neither is not

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use millpond_measure::environment::Environment;
 use millpond_measure::record::{CandidateRounds, Operation, Role};
 
 use super::arm::{Arm, Instruments, Task, equal_work};
@@ -11,6 +12,7 @@ use super::outcome::{self, Gathered};
 use super::perf::Perf;
 use super::{ProfileConfig, ProfileOutcome};
 use crate::allocator::Allocator;
+use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::drive::{Driver, Load};
 use crate::error::{LabError, RunError};
@@ -43,6 +45,7 @@ struct Studio<'a> {
     instruments: Instruments,
     notes: Vec<String>,
     seed: u64,
+    _awake: Option<Awake>,
 }
 
 impl<'a> Studio<'a> {
@@ -78,6 +81,7 @@ impl<'a> Studio<'a> {
             random: fastrand::Rng::with_seed(seed),
         };
         workshop.prepare()?;
+        let awake = Awake::hold(config.options.idle_cpus, &Environment::capture())?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Self {
             config,
@@ -89,6 +93,7 @@ impl<'a> Studio<'a> {
             instruments,
             notes,
             seed,
+            _awake: awake,
         })
     }
 

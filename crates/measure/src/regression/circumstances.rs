@@ -202,6 +202,10 @@ pub(super) fn warnings(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Ve
             ("the frequency governor", shown(machine.governor.as_ref())),
             ("turbo", shown(machine.turbo.as_ref())),
             (
+                "whether idle processors were kept awake",
+                shown(machine.idle_cpus_awake.as_ref()),
+            ),
+            (
                 "transparent huge pages",
                 shown(machine.transparent_huge_pages.as_ref()),
             ),

@@ -3,10 +3,10 @@
 use crate::flags::parse_duration_ns;
 use crate::output::Failure;
 use clap::Args;
-use millpond_lab::SubjectOptions;
 use millpond_lab::identity::Identity;
 use millpond_lab::launch::StopSignal;
 use millpond_lab::readiness::Ready;
+use millpond_lab::{IdleCpus, SubjectOptions};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +37,10 @@ pub(in crate::flags) struct SubjectFlags {
     /// The load's CPUs [default: the last quarter, at least one]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     load_cpus: Option<Cpus>,
+    /// What CPUs do that have nothing to do: awake, asleep as the system has it, or auto: awake in a
+    /// virtual machine, where the host takes those that sleep; needs root
+    #[arg(long, value_name = "STATE", value_parser = parse_idle_cpus, default_value = "auto")]
+    idle_cpus: IdleCpus,
     /// What asks it to end: TERM, INT, QUIT, HUP, USR1 or USR2
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal, default_value = "TERM")]
     stop_signal: StopSignal,
@@ -73,6 +77,7 @@ impl SubjectFlags {
             ready,
             server_cpus: self.server_cpus.clone().map(|cpus| cpus.0),
             load_cpus: self.load_cpus.clone().map(|cpus| cpus.0),
+            idle_cpus: self.idle_cpus,
             stop_signal: self.stop_signal,
             stop_grace: Duration::from_nanos(self.stop_within),
             check: self.check_cmd.clone(),
@@ -89,6 +94,15 @@ fn parse_pair(text: &str) -> Result<(OsString, OsString), String> {
 
 fn parse_signal(text: &str) -> Result<StopSignal, String> {
     StopSignal::named(text).ok_or_else(|| "write TERM, INT, QUIT, HUP, USR1 or USR2".to_owned())
+}
+
+fn parse_idle_cpus(text: &str) -> Result<IdleCpus, String> {
+    match text {
+        "auto" => Ok(IdleCpus::Auto),
+        "awake" => Ok(IdleCpus::Awake),
+        "asleep" => Ok(IdleCpus::Asleep),
+        _ => Err("write auto, awake or asleep".to_owned()),
+    }
 }
 
 /// `0,2-3`.
@@ -123,5 +137,7 @@ mod tests {
         assert_eq!(parse_pair("A=b=c"), Ok(("A".into(), "b=c".into())));
         assert!(parse_pair("=x").is_err() && parse_pair("x").is_err());
         assert!(parse_signal("KILL").is_err());
+        assert_eq!(parse_idle_cpus("awake"), Ok(IdleCpus::Awake));
+        assert!(parse_idle_cpus("tired").is_err());
     }
 }
