@@ -28,8 +28,8 @@ const BYTES_PER_PLACE: usize = 256;
 /// An entry may take this part of the cache at most; a larger one would empty it for one reader.
 const ENTRY_SHARE: usize = 8;
 
-/// What an entry costs besides its key and its value.
-const ENTRY_BYTES: usize = size_of::<Option<Entry>>();
+/// What a slot costs, filled or free: the list of slots never shrinks.
+const SLOT_BYTES: usize = size_of::<Option<Entry>>() + size_of::<u32>();
 
 /// One value and what it takes to prove it.
 struct Entry {
@@ -42,15 +42,17 @@ struct Entry {
 }
 
 impl Entry {
-    fn bytes(&self) -> usize {
-        ENTRY_BYTES + self.key.capacity() + self.value.capacity()
+    /// What goes with the entry; its slot stays.
+    fn buffer_bytes(&self) -> usize {
+        self.key.capacity() + self.value.capacity()
     }
 }
 
 /// The cache of one shard.
 ///
 /// Invariant: the index holds each occupied slot once, under its entry's hash, and no key twice;
-/// `used_bytes` is the sum of `Entry::bytes` and at most `limit_bytes`.
+/// `used_bytes` is the sum of `Entry::buffer_bytes` and of `SLOT_BYTES` for each slot, and at most
+/// `limit_bytes`.
 pub struct ValueCache {
     stamps: Arc<Stamps>,
     counters: Arc<ShardCounters>,
@@ -118,7 +120,7 @@ impl ValueCache {
         if !self.stamps.is_current(missed.hash, stamp) {
             return;
         }
-        if ENTRY_BYTES + key.len() + value.len() > self.entry_bytes_max() {
+        if SLOT_BYTES + key.len() + value.len() > self.entry_bytes_max() {
             return;
         }
         // Without memory for a copy there is none: the answer does not depend on it.
@@ -154,13 +156,13 @@ impl ValueCache {
         }
     }
 
-    /// Bytes that entries hold.
+    /// Bytes that entries and the slots for them hold.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }
 
-    /// What entries may hold.
+    /// What entries and the slots for them may hold.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
@@ -189,11 +191,7 @@ impl ValueCache {
             stamp,
             referenced: false,
         };
-        let bytes = entry.bytes();
-        if bytes <= self.entry_bytes_max() {
-            while self.used_bytes + bytes > self.limit_bytes {
-                self.evict();
-            }
+        if self.make_room(entry.buffer_bytes()) {
             let slot = self.place(entry);
             if !self.index.insert(hash, slot) {
                 self.evict_neighbour(hash);
@@ -204,9 +202,24 @@ impl ValueCache {
         self.publish();
     }
 
+    /// Whether an entry with these buffers may come in; others have left for it.
+    fn make_room(&mut self, buffer_bytes: usize) -> bool {
+        if SLOT_BYTES + buffer_bytes > self.entry_bytes_max() {
+            return false;
+        }
+        while self.used_bytes + self.next_slot_bytes() + buffer_bytes > self.limit_bytes {
+            // Only a cache of a few hundred bytes can be full of free slots.
+            if self.is_empty() {
+                return false;
+            }
+            self.evict();
+        }
+        true
+    }
+
     /// Puts an entry into a free slot. It is in the index as soon as the caller has entered it.
     fn place(&mut self, entry: Entry) -> u32 {
-        self.used_bytes += entry.bytes();
+        self.used_bytes += self.next_slot_bytes() + entry.buffer_bytes();
         if let Some(slot) = self.free_slots.pop() {
             self.slots[slot as usize] = Some(entry);
             return slot;
@@ -214,6 +227,14 @@ impl ValueCache {
         self.slots.push(Some(entry));
         // The index bounds the entries, and has fewer than 2^32 places.
         (self.slots.len() - 1) as u32
+    }
+
+    /// What the slot of the next entry adds: nothing while one is free.
+    fn next_slot_bytes(&self) -> usize {
+        match self.free_slots.is_empty() {
+            true => SLOT_BYTES,
+            false => 0,
+        }
     }
 
     /// The hand goes on to the first entry that was not read since it last passed.
@@ -248,7 +269,7 @@ impl ValueCache {
     fn remove_slot(&mut self, slot: u32) {
         if let Some(entry) = self.slots[slot as usize].take() {
             self.index.remove(entry.hash, slot);
-            self.used_bytes -= entry.bytes();
+            self.used_bytes -= entry.buffer_bytes();
             self.free_slots.push(slot);
         }
     }

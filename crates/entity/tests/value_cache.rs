@@ -122,7 +122,8 @@ fn memory_is_bounded_and_comes_back() {
             bench.cache.remove(&n.to_le_bytes());
         }
         assert!(bench.cache.is_empty());
-        assert_eq!(bench.cache.used_bytes(), 0);
+        // What is left are the slots: under 100 bytes for each place of the index.
+        assert!(bench.cache.used_bytes() <= (1 << 20) / 256 * 100);
         assert_eq!(bench.blocks.stats().live_objects, 0);
     }
 }
@@ -141,6 +142,40 @@ fn full_buckets_evict_instead_of_growing() {
     }
     assert!(bench.cache.len() <= (64 << 10) / 256);
     assert!(bench.cache.len() > 64);
+}
+
+/// Goal: the slots of many tiny values count after these have gone, so that large ones do not come
+/// on top of them: it was a third more than the limit.
+#[test]
+fn slots_count_for_as_long_as_they_are_there() {
+    let mut bench = Bench::new(1 << 20, 1 << 16, PoolMode::On);
+    for n in 0..20_000_u32 {
+        bench.fill(&n.to_le_bytes(), b"");
+    }
+    let slots = bench.cache.len();
+    for n in 20_000..25_000_u32 {
+        bench.fill(&n.to_le_bytes(), &[3; 4_000]);
+    }
+    assert!(
+        bench.cache.len() < slots / 8,
+        "large values took their place"
+    );
+    let live_bytes = bench.blocks.stats().live_bytes as usize;
+    let slot_bytes = slots * 64;
+    assert!(live_bytes + slot_bytes <= bench.cache.limit_bytes());
+    assert!(live_bytes > bench.cache.limit_bytes() / 2);
+}
+
+/// Goal: a cache of any size, even one that its own slots could fill, ends each call.
+#[test]
+fn caches_of_a_few_hundred_bytes() {
+    for memory_bytes in 0..3_000 {
+        let mut bench = Bench::new(memory_bytes, 16, PoolMode::On);
+        for n in 0..40_u32 {
+            bench.fill(&n.to_le_bytes(), &vec![1; n as usize]);
+            assert!(bench.cache.used_bytes() <= bench.cache.limit_bytes());
+        }
+    }
 }
 
 /// Goal: what is read between two rounds of the hand stays; what is not goes.
