@@ -112,8 +112,9 @@ pub trait Protocol<D: Driver> {
 }
 
 /// Timers that fire in one tick. A crowd's deadlines pass together, and what each of them causes
-/// is some 25 us in a server; the rest fires in the next ticks, which do not sleep.
-const TIMERS_PER_TICK_MAX: usize = 4;
+/// is some 25 us in a server: more of them would be what a regular client waits for. The rest fires in
+/// the next ticks, which do not sleep.
+const TIMERS_PER_TICK_MAX: usize = 2;
 
 const RUNNING: u8 = 0;
 const STOPPING: u8 = 1;

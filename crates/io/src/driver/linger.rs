@@ -12,4 +12,4 @@ pub(super) const DISCARD_BYTES_MAX: u32 = 4 << 20;
 
 /// Sockets whose time to close is over that are closed in one tick: a crowd's is over at once, and
 /// closing one is some 10 us.
-pub(super) const CLOSED_LATE_PER_TICK_MAX: usize = 4;
+pub(super) const CLOSED_LATE_PER_TICK_MAX: usize = 2;
