@@ -208,6 +208,9 @@ impl<S: Service> Server<S> {
                 exchange.lend_room(connection);
             }
             let goes_on = exchange.serve_plain(service, connection, bytes, &mut served, shard);
+            if served.is_load() {
+                shard.driver.put_behind(socket);
+            }
             if goes_on && served.bytes == bytes.len() {
                 return exchange.settle_plain(connection, shard);
             }
@@ -236,6 +239,7 @@ impl<S: Service> Server<S> {
         if connection.must_wait() && served.request_count == 0 {
             self.exchange.keep(connection, bytes);
             shard.driver.pause_receive(socket);
+            shard.driver.put_behind(socket);
             connection.is_paused = true;
         } else if connection.input.is_none() {
             let consumed_bytes =
@@ -292,6 +296,7 @@ impl<S: Service> Server<S> {
                 .advance_stream(&mut self.service, connection, shard);
         }
         if !connection.must_wait() && connection.input.is_some() {
+            shard.driver.put_behind(socket);
             self.exchange
                 .serve_kept(&mut self.service, connection, shard);
         }
@@ -330,7 +335,10 @@ impl<S: Service> Server<S> {
         if connection.is_closing || !connection.output.is_empty() {
             self.exchange.marks.mark_dirty(connection);
         }
-        if !connection.is_closing {
+        if connection.input.is_some() && connection.stream.is_none() {
+            // It sends faster than it reads, and the kernel has room again for many of its kind at once.
+            self.exchange.marks.mark_backlogged(connection);
+        } else if !connection.is_closing {
             self.go_on(shard, socket);
         }
     }

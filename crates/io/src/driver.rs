@@ -310,6 +310,16 @@ pub trait Driver: Sized {
     /// Ends [`Self::pause_receive`].
     fn resume_receive(&mut self, socket: SocketId);
 
+    /// What came last was many requests, however short it was, or came before the answers to others: it
+    /// costs more than its bytes tell. Until it has asked and waited again, the socket's events come
+    /// behind those of clients that do. Said before the answers are sent.
+    fn put_behind(&mut self, _socket: SocketId) {}
+
+    /// Whether clients that ask and wait for the answer are about, so that others have to wait.
+    fn has_regulars(&self) -> bool {
+        false
+    }
+
     /// Closes now; bytes not sent yet are dropped, but not those of sends that were
     /// [`SendOutcome::Done`] and of which no [`Event::SendBlocked`] told otherwise: the socket
     /// counts as closing while they go out. No event of this socket follows.

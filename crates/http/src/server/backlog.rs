@@ -10,14 +10,27 @@ use millpond_io::{Driver, ShardContext};
 
 /// Connections that go on in one tick: a share is 64 requests, some ten microseconds.
 const TURNS_PER_TICK_MAX: usize = 8;
+/// The same while clients ask and wait for each answer: all of it is what they wait for.
+const TURNS_BESIDE_REGULARS: usize = 2;
+/// And what a share is then.
+const REQUESTS_BESIDE_REGULARS: usize = 16;
 /// What the next part of an answer counts for: 32 KiB that are read, and copied to the kernel.
 const STREAM_TURNS: usize = 4;
 
 impl<S: Service> Server<S> {
     pub(super) fn serve_backlog<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
         let mut due = std::mem::take(&mut self.backlog_due);
+        let requests_max = self.exchange.limits.pipelined_per_tick_max;
+        let (turns_max, requests) = match shard.driver.has_regulars() {
+            true => (
+                TURNS_BESIDE_REGULARS,
+                requests_max.min(REQUESTS_BESIDE_REGULARS),
+            ),
+            false => (TURNS_PER_TICK_MAX, requests_max),
+        };
+        self.exchange.requests_per_turn = requests;
         let (mut turns, mut had_turn) = (0, 0);
-        while turns < TURNS_PER_TICK_MAX && had_turn < due.len() {
+        while turns < turns_max && had_turn < due.len() {
             let socket = due[had_turn];
             had_turn += 1;
             if let Some(connection) = self.connections.get_mut(socket) {

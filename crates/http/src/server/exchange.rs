@@ -32,6 +32,8 @@ enum Served {
 /// All a shard's exchanges share; everything of a server but its connections and its service.
 pub(crate) struct Exchange {
     pub(super) limits: Limits,
+    /// Requests of one connection in one turn: as many as the limit says, or fewer; see `backlog`.
+    pub(super) requests_per_turn: usize,
     pub(crate) blocks: BlockPool,
     pub(crate) counters: HttpCounters,
     pub(crate) marks: Marks,
@@ -72,6 +74,7 @@ impl Exchange {
     ) -> Self {
         Self {
             limits,
+            requests_per_turn: limits.pipelined_per_tick_max,
             blocks,
             counters: HttpCounters::default(),
             marks: Marks::default(),
@@ -122,7 +125,7 @@ impl Exchange {
                 self.put_off(connection, Limit::Output);
                 break;
             }
-            if served.request_count == self.limits.pipelined_per_tick_max {
+            if served.request_count >= self.requests_per_turn {
                 self.put_off(connection, Limit::Pipelined);
                 break;
             }
@@ -139,6 +142,9 @@ impl Exchange {
                 Served::Part => {}
                 Served::NeedMore => break,
             }
+        }
+        if served.is_load() {
+            shard.driver.put_behind(connection.socket);
         }
         let mut at = served.bytes;
         if connection.is_closing {

@@ -19,6 +19,18 @@ pub(super) struct Progress {
     pub(super) request_count: usize,
 }
 
+/// A client that pipelines more than this is not one that asks and waits: a hundred requests are 4 KiB and
+/// 50 us, and a crowd's of whom each had so many held a regular client up for half a millisecond.
+const REQUESTS_OF_A_MESSAGE: usize = 8;
+
+impl Progress {
+    /// See [`Driver::put_behind`].
+    #[inline]
+    pub(super) fn is_load(self) -> bool {
+        self.request_count > REQUESTS_OF_A_MESSAGE
+    }
+}
+
 impl Exchange {
     /// Serves requests behind those that were, as long as they are whole and answered at once.
     /// Whether all were: then the connection is as plain as before. What was answered is in its
@@ -35,7 +47,7 @@ impl Exchange {
         let mut whole = Whole::new();
         while served.bytes < bytes.len()
             && connection.output.len() < self.limits.output_bytes_max
-            && served.request_count < self.limits.pipelined_per_tick_max
+            && served.request_count < self.requests_per_turn
             && let Some(body) = whole.read(&bytes[served.bytes..], &self.limits, &mut self.fields)
         {
             let (head, head_bytes) = (whole.head(), whole.head_bytes);

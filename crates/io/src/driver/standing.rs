@@ -30,6 +30,9 @@ const MESSAGE_BYTES_MAX: u16 = 4 << 10;
 /// too. More pieces than this are dribbled.
 const MESSAGE_PIECES_MAX: u8 = 4;
 
+/// How often who brought many requests at once has to ask and wait before it is a regular.
+const TIMES_TO_FORGET: u8 = 8;
+
 /// How long after a regular's last message the others are still put off: regulars come back.
 const REGULARS_NS: u64 = 100_000_000;
 
@@ -44,11 +47,20 @@ pub(super) enum Standing {
     Regular,
     /// A regular's next message, of which so much came in so many pieces, and that is not answered yet.
     AskingAgain { pieces: u8, bytes: u16 },
+    /// It brought many requests at once, and has to ask and wait so many times more before that is
+    /// forgotten: the end of a flood's message is short too, and is answered.
+    Behind { times: u8 },
+    /// One of these times, not answered yet.
+    AskingBehind { times: u8 },
     /// We connected it.
     Ours,
 }
 
 impl Standing {
+    const BEHIND: Self = Self::Behind {
+        times: TIMES_TO_FORGET,
+    };
+
     #[inline]
     pub(super) fn received(&mut self, bytes: usize) {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -57,6 +69,13 @@ impl Standing {
             Self::Regular => (0, 0),
             Self::AskingAgain { pieces, bytes } => (pieces, bytes),
             Self::Unknown | Self::Asking => (MESSAGE_PIECES_MAX, 0),
+            Self::Behind { times } | Self::AskingBehind { times } => {
+                *self = match bytes {
+                    0..=MESSAGE_BYTES_MAX => Self::AskingBehind { times },
+                    _ => Self::BEHIND,
+                };
+                return;
+            }
         };
         let bytes = bytes.saturating_add(before);
         *self = match (bytes, pieces) {
@@ -69,11 +88,30 @@ impl Standing {
         };
     }
 
+    /// Its last message was short, but not so what it asked for.
+    pub(super) fn brought_many(&mut self) {
+        if *self != Self::Ours {
+            *self = Self::BEHIND;
+        }
+    }
+
+    /// Nothing is known of it but that it sends much.
+    pub(super) fn is_flooding(self) -> bool {
+        matches!(
+            self,
+            Self::Unknown | Self::Behind { .. } | Self::AskingBehind { .. }
+        )
+    }
+
     #[inline]
     pub(super) fn sent(&mut self) {
-        if matches!(self, Self::Asking | Self::AskingAgain { .. }) {
-            *self = Self::Regular;
-        }
+        *self = match *self {
+            Self::Asking | Self::AskingAgain { .. } | Self::AskingBehind { times: 0 } => {
+                Self::Regular
+            }
+            Self::AskingBehind { times } => Self::Behind { times: times - 1 },
+            as_before => as_before,
+        };
     }
 }
 
@@ -107,7 +145,10 @@ impl Regulars {
                 true
             }
             Standing::Ours => true,
-            Standing::Unknown | Standing::Asking => !self.are_about,
+            Standing::Unknown
+            | Standing::Asking
+            | Standing::Behind { .. }
+            | Standing::AskingBehind { .. } => !self.are_about,
         }
     }
 
@@ -267,6 +308,35 @@ mod tests {
         let mut ours = Standing::Ours;
         ours.received(1 << 20);
         ours.sent();
+        assert_eq!(ours, Standing::Ours);
+    }
+
+    /// A crowd whose messages were a hundred requests each was served before everybody, since the last
+    /// piece of each message was short and was answered. Goal: who floods is a regular after having
+    /// been one for a while, and not after a message's end.
+    #[test]
+    fn a_flood_is_not_forgotten_at_its_end() {
+        let mut flooding = served();
+        for _ in 0..3 {
+            flooding.received(4_000);
+            flooding.brought_many();
+            flooding.sent();
+            flooding.received(200);
+            flooding.sent();
+            assert!(!is_first(flooding), "{flooding:?}");
+            assert!(flooding.is_flooding());
+        }
+        for time in 1..=TIMES_TO_FORGET {
+            assert!(!is_first(flooding), "{time}");
+            flooding.received(200);
+            flooding.sent();
+        }
+        assert_eq!(flooding, Standing::Regular);
+        flooding.brought_many();
+        flooding.received(1 << 20);
+        assert_eq!(flooding, Standing::BEHIND);
+        let mut ours = Standing::Ours;
+        ours.brought_many();
         assert_eq!(ours, Standing::Ours);
     }
 

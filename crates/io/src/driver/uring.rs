@@ -384,6 +384,16 @@ impl Driver for UringDriver {
         self.pause(socket);
     }
 
+    fn put_behind(&mut self, socket: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(handle_of(socket)) {
+            socket.standing.brought_many();
+        }
+    }
+
+    fn has_regulars(&self) -> bool {
+        self.regulars.are_about()
+    }
+
     fn resume_receive(&mut self, socket: SocketId) {
         self.resume(socket);
     }

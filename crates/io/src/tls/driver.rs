@@ -248,6 +248,14 @@ impl<D: Driver> Driver for Tls<D> {
         }
     }
 
+    fn put_behind(&mut self, socket: SocketId) {
+        self.inner.put_behind(socket);
+    }
+
+    fn has_regulars(&self) -> bool {
+        self.inner.has_regulars()
+    }
+
     fn resume_receive(&mut self, socket: SocketId) {
         let Some(session) = self.layer.session(socket) else {
             return;

@@ -22,7 +22,7 @@ use super::socket::{ReceiveOperation, Stage};
 use super::{Event, SocketId, UringDriver, handle_of};
 use crate::driver::features::DriverFeature;
 use crate::driver::receiving::Receiving;
-use crate::driver::standing::{Standing, Turn};
+use crate::driver::standing::Turn;
 use crate::op::close::pending_error;
 use crate::pools::ShardPools;
 use io_uring::{cqueue, opcode, types};
@@ -60,9 +60,8 @@ impl UringDriver {
             return;
         }
         // Who sends much takes all buffers, and all the time to put it off, if nothing bounds it.
-        let is_flooding = socket.stage == Stage::Open
-            && socket.is_lasting
-            && socket.standing == Standing::Unknown;
+        let is_flooding =
+            socket.stage == Stage::Open && socket.is_lasting && socket.standing.is_flooding();
         if is_flooding && self.regulars.are_about() {
             return self.wait_for_turn(id, Place::Last);
         }
