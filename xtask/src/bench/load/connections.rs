@@ -11,7 +11,7 @@ use std::time::Duration;
 const FEW: usize = 100;
 
 pub(super) fn measure(bench: &Bench, target: &TargetProgram<'_>) -> Result<Vec<Figure>, String> {
-    let many = if bench.plan.smoke { 300 } else { 10_000 };
+    let many = if bench.plan.smoke { 1_000 } else { 10_000 };
     let (few_bytes, _) = hold(bench, target, FEW)?;
     let (many_bytes, opened) = hold(bench, target, many)?;
     let each = (many_bytes - few_bytes) / (many - FEW) as f64;

@@ -36,7 +36,8 @@ pub(super) fn measure(bench: &Bench, _: &TargetProgram<'_>) -> Result<Vec<Figure
 
 fn millpond(bench: &Bench, server: &Server, depth: &str) -> Result<f64, String> {
     let url = format!("http://{}/twelve", server.address);
-    let thousands: u64 = if bench.plan.smoke { 1 } else { 20 };
+    // Each run is many times what is under way at once, or how full its batches happen to be decides.
+    let thousands: u64 = if bench.plan.smoke { 10 } else { 20 };
     let count = |thousands: u64| {
         let requests = (thousands * 1_000).to_string();
         // --driver: valgrind does not follow a ring's completions.
@@ -80,7 +81,12 @@ fn wrk(bench: &Bench, server: &Server) -> Result<f64, String> {
         ];
         callgrind::of_wrk(bench, &words)
     };
-    let (short, few) = count("2s")?;
-    let (long, many) = count(if bench.plan.smoke { "3s" } else { "8s" })?;
+    let (short, few) = count(if bench.plan.smoke { "1s" } else { "2s" })?;
+    let (long, many) = count(if bench.plan.smoke { "4s" } else { "8s" })?;
+    if many <= few {
+        return Err(format!(
+            "wrk made {few} requests in its short run and {many} in its long one"
+        ));
+    }
     Ok((long - short) / (many - few))
 }

@@ -12,7 +12,7 @@ pub(super) fn measure(bench: &Bench, target: &TargetProgram<'_>) -> Result<Vec<F
     let server = target.start(0)?;
     let mut figures = Vec::new();
     for (driver, limit) in [("uring", 0.3), ("epoll", 2.1)] {
-        let thousands: u32 = if bench.plan.smoke { 1 } else { 20 };
+        let thousands: u32 = if bench.plan.smoke { 5 } else { 20 };
         let few = count(bench, &server, driver, thousands * 1_000)?;
         let many = count(bench, &server, driver, thousands * 3_000)?;
         let value = (many - few) / f64::from(thousands * 2_000);
