@@ -92,7 +92,10 @@ impl Condition {
             *tags = Tags::Any;
             return Ok(());
         }
-        let mut rest = value.trim_ascii();
+        let mut rest = skip_empty(value);
+        if rest.is_empty() && !value.trim_ascii().is_empty() {
+            return Err(ConditionError::Malformed);
+        }
         while !rest.is_empty() {
             let (is_weak, quoted) = match rest.strip_prefix(b"W/") {
                 Some(quoted) => (true, quoted),
@@ -110,11 +113,10 @@ impl Condition {
                 tags.add(version)?;
             }
             rest = opaque[end + 1..].trim_ascii_start();
-            rest = match rest.strip_prefix(b",") {
-                Some(rest) => rest.trim_ascii_start(),
-                None if rest.is_empty() => rest,
-                None => return Err(ConditionError::Malformed),
-            };
+            if !rest.is_empty() && !rest.starts_with(b",") {
+                return Err(ConditionError::Malformed);
+            }
+            rest = skip_empty(rest);
         }
         Ok(())
     }
@@ -154,6 +156,14 @@ pub fn tag(version: Version) -> [u8; TAG_BYTES] {
         *digit = b"0123456789abcdef"[(version.0 >> (60 - 4 * index) & 0xf) as usize];
     }
     tag
+}
+
+/// Behind blanks and elements that are empty, which a list may have (RFC 9110 5.6.1.2).
+fn skip_empty(mut rest: &[u8]) -> &[u8] {
+    while let [b',' | b' ' | b'\t', behind @ ..] = rest {
+        rest = behind;
+    }
+    rest.trim_ascii_end()
 }
 
 fn version_of(opaque: &[u8]) -> Option<Version> {
@@ -204,7 +214,7 @@ mod tests {
     #[test]
     fn writes_depend_on_what_is_there() {
         let (here, weak) = (text(7), format!("W/{}", text(7)));
-        let list = format!("\"x,y\" , {}, {here}", text(9));
+        let list = format!(", \"x,y\" ,, {}, , {here} ,", text(9));
         for (if_match, if_none_match, on_same, on_other, on_none) in [
             (None, None, true, true, true),
             (Some("*"), None, true, true, false),
@@ -246,7 +256,7 @@ mod tests {
     #[test]
     fn bad_fields_are_refused() {
         let of = |value: &str| Condition::default().add_field(false, value.as_bytes());
-        for bad in ["7", "\"", "\"a", "\"a\" \"b\"", "w/\"a\"", "*, \"a\""] {
+        for bad in ["7", "\"", "\"a", "\"a\" \"b\"", "w/\"a\"", "*, \"a\"", ","] {
             assert_eq!(of(bad), Err(ConditionError::Malformed), "{bad}");
         }
         let four = [text(1), text(2), text(3), text(4)].join(",");

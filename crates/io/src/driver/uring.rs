@@ -301,7 +301,7 @@ impl UringDriver {
             Operation::Receive => self.receive_completed(id, completion, pools, handler),
             Operation::Accept => self.accept_completed(completion, pools, handler),
             Operation::SendQueued => self.queued_send_completed(id, completion, pools, handler),
-            Operation::Connect => self.connect_completed(id, pools, handler),
+            Operation::Connect => self.connect_completed(id, completion, pools, handler),
             Operation::Watch => self.watch_completed(id, completion, pools, handler),
             Operation::Wake => {
                 if !cqueue::more(completion.flags()) {

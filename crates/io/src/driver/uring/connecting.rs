@@ -9,7 +9,7 @@ use crate::driver::standing::Standing;
 use crate::error::IoError;
 use crate::op::connect::{connect_outcome, connect_start};
 use crate::pools::ShardPools;
-use io_uring::{opcode, types};
+use io_uring::{cqueue, opcode, types};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
@@ -56,6 +56,7 @@ impl UringDriver {
     pub(super) fn connect_completed<H>(
         &mut self,
         id: SocketId,
+        completion: &cqueue::Entry,
         pools: &mut ShardPools,
         handler: &mut H,
     ) where
@@ -71,7 +72,12 @@ impl UringDriver {
             Stage::Connecting => {}
             _ => return,
         }
-        if let Err(error) = connect_outcome(socket.fd()) {
+        // A poll that failed has seen nothing: the socket then knows of no error, and is not connected.
+        let outcome = match completion.result() {
+            0.. => connect_outcome(socket.fd()),
+            negative => Err(Errno::from_raw_os_error(-negative)),
+        };
+        if let Err(error) = outcome {
             return self.remove_failed(id, error, pools, handler);
         }
         socket.stage = Stage::Open;
