@@ -15,6 +15,7 @@ use crate::data_dir::DataDirError;
 pub mod rocksdb;
 mod opening;
 mod closing;
+mod merger;
 mod upgrade;
 pub mod upkeep;
 pub mod memory;

@@ -45,6 +45,7 @@ pub mod timer_wheel;
 pub mod mailbox;
 pub mod waker;
 pub mod affinity;
+mod time_slice;
 pub mod clock;
 pub mod error;
 

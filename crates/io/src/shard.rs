@@ -11,6 +11,7 @@ use crate::clock::earlier;
 use crate::driver::{Driver, DriverCounters, Event};
 use crate::error::IoError;
 use crate::pools::ShardPools;
+use crate::time_slice;
 use crate::timer_wheel::TimerWheel;
 use crate::waker::Waker;
 use millpond_mempool::{PoolMode, PoolStats, flush_remote_frees};
@@ -115,6 +116,9 @@ pub trait Protocol<D: Driver> {
 /// is some 25 us in a server: more of them would be what a regular client waits for. The rest fires in
 /// the next ticks, which do not sleep.
 const TIMERS_PER_TICK_MAX: usize = 2;
+
+/// The shortest that the kernel gives: a shard that has been woken is to run before whoever computes.
+const TIME_SLICE_NS: u64 = 100_000;
 
 const RUNNING: u8 = 0;
 const STOPPING: u8 = 1;
@@ -237,6 +241,8 @@ impl<D: Driver> Shard<D> {
         // The default slack lets the kernel wake a thread 50 us late, which pacing would feel.
         // Refusal only means that default.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
+        // Refused, or not known to the kernel: threads of other work on this CPU are waited for longer.
+        let _ = time_slice::ask_for(TIME_SLICE_NS);
         let start_ns = self.driver.clock_ns();
         protocol.started(&mut self.context(start_ns))?;
         let aborted = self.serve(protocol)?;
