@@ -117,7 +117,8 @@ impl Plan {
         );
         let rounds = looks.last().copied().unwrap_or(1);
         let phase = phase_for(rounds).clamp(PHASE_MIN, PHASE_MAX);
-        let count = |per_s: &f64| (per_s * phase.as_secs_f64()).ceil().max(1.0) as u64;
+        let (throughput_phase, latency_phase) = Self::divide(known, phase);
+        let count = |per_s: &f64| (per_s * throughput_phase.as_secs_f64()).ceil().max(1.0) as u64;
         Self {
             rounds,
             looks,
@@ -128,14 +129,24 @@ impl Plan {
                 .iter()
                 .map(|&per_s| known.rate_per_s(per_s))
                 .collect(),
-            throughput_phase: phase,
-            latency_phase: phase,
+            throughput_phase,
+            latency_phase,
             run: fixed + phase * phases,
             over_budget: phase_for(rounds) < PHASE_MIN,
             warm_up_is_cut: warm_up_requests != known.warm_up_requests,
             warm_up_requests,
             idle: known.idle,
         }
+    }
+
+    /// The two phases that there is time for, as long as each other; unless a longer one at the constant
+    /// rate has the answers for a p99 that an equal part lacks. Throughput is known sooner.
+    fn divide(known: &Known, phase: Duration) -> (Duration, Duration) {
+        let both = phase * 2;
+        let wanted = known.p99_phase();
+        let is_worth_it = wanted > phase && wanted.saturating_add(PHASE_MIN) <= both;
+        let latency = if is_worth_it { wanted } else { phase };
+        (both - latency, latency)
     }
 
     /// One phase in each run, as long as the user's program takes: only rounds can be given up.
@@ -322,6 +333,36 @@ mod tests {
             lines.iter().any(|line| line.contains("--time-budget")),
             "{lines:?}"
         );
+    }
+
+    /// Goal: a p99 that only lacks a few answers is measured, in the time of both phases; where it lacks
+    /// many, or none, they stay as long as each other.
+    #[test]
+    fn the_constant_rate_lasts_for_a_p99() {
+        let plan = |per_s, seconds| {
+            Plan::make(&Known {
+                candidates: 3,
+                left: Duration::from_secs(seconds),
+                slowest_per_s: vec![per_s],
+                warm_up_requests: vec![0],
+                ..known()
+            })
+        };
+        let answers = |plan: &Plan| plan.rate_per_s[0] * plan.latency_phase.as_secs_f64();
+        for (per_s, seconds) in [(40_000.0, 43), (20_000.0, 57)] {
+            let plan = plan(per_s, seconds);
+            assert!(answers(&plan) >= 10_000.0, "{plan:?}");
+            assert!(
+                plan.throughput_phase >= PHASE_MIN && plan.throughput_phase < plan.latency_phase
+            );
+            assert!(plan.duration(3) <= Duration::from_secs(seconds));
+            let work = per_s * plan.throughput_phase.as_secs_f64();
+            assert_eq!(plan.requests, [work.ceil() as u64]);
+        }
+        for (per_s, seconds) in [(100_000.0, 43), (3_000.0, 57), (40_000.0, 5)] {
+            let plan = plan(per_s, seconds);
+            assert_eq!(plan.throughput_phase, plan.latency_phase, "{plan:?}");
+        }
     }
 
     /// Goal: what the user insists on is done, and its price said.

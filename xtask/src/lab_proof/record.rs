@@ -1,6 +1,6 @@
 //! What a comparison found, read from `results.json` as anybody would.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// One comparison.
@@ -41,6 +41,17 @@ impl Comparison {
     #[cfg(test)]
     pub(crate) fn of_record(record: Value) -> Self {
         Self { record }
+    }
+
+    /// How long it took, how many rounds and how long phases that allowed, for the record.
+    pub(crate) fn course(&self) -> Value {
+        let settings = &self.record["settings"];
+        json!({
+            "duration_ns": self.record["duration_ns"],
+            "rounds": settings["rounds_done"],
+            "latency_phase_ns": settings["latency_phase_ns"],
+            "rate_per_s": settings["rate_per_s"],
+        })
     }
 
     /// The median of the baseline's rounds.

@@ -56,10 +56,13 @@ impl Known {
 
     /// How long phases should be before more rounds are worth more: long enough for a p99, too.
     pub(super) fn phase_wanted(&self) -> Duration {
+        self.p99_phase().clamp(PHASE_WANTED, PHASE_MAX)
+    }
+
+    /// How long the constant rate of every operation takes to let a run have a p99.
+    pub(super) fn p99_phase(&self) -> Duration {
         let slowest = self.slowest_per_s.iter().copied().reduce(f64::min);
         let seconds = slowest.map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
-        Duration::try_from_secs_f64(seconds)
-            .unwrap_or(PHASE_MAX)
-            .clamp(PHASE_WANTED, PHASE_MAX)
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 }
