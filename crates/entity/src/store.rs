@@ -15,7 +15,6 @@ use crate::data_dir::DataDirError;
 pub mod rocksdb;
 mod opening;
 mod closing;
-mod merger;
 mod upgrade;
 pub mod upkeep;
 pub mod memory;

@@ -14,7 +14,6 @@ use rocksdb::{
 };
 
 use super::closing::Closing;
-use super::merger;
 use super::opening::{newest_options_version, open_error, open_logged};
 use super::upgrade;
 use super::{
@@ -82,7 +81,6 @@ impl RocksDbStore {
         }
         let mut options = database_options(asked, &block_cache);
         options.set_compaction_filter("expired records", |_level, key: &[u8], record: &[u8]| {
-            merger::stand_back();
             match is_expired(key, record) {
                 true => CompactionDecision::Remove,
                 false => CompactionDecision::Keep,
