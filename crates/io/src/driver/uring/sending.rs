@@ -39,6 +39,8 @@ impl UringDriver {
         match socket.stage {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open | Stage::Connecting => return self.queue_send(id, data),
+            // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
+            Stage::Failing(_) => return SendOutcome::Blocked,
             _ => return SendOutcome::Done,
         }
         match socket.send {
