@@ -14,11 +14,27 @@ const TURNS_PER_TICK_MAX: usize = 8;
 const TURNS_BESIDE_REGULARS: usize = 2;
 /// And what a share is then.
 const REQUESTS_BESIDE_REGULARS: usize = 16;
+/// A tick that has taken so long already when the backlog would have its turn is long enough for them:
+/// the backlog's is the next one.
+const TICK_NS_BEFORE_BACKLOG: u64 = 30_000;
 /// What the next part of an answer counts for: 32 KiB that are read, and copied to the kernel.
 const STREAM_TURNS: usize = 4;
 
 impl<S: Service> Server<S> {
+    /// Whether the tick was long and somebody waits for its end. Never twice in a row: a crowd that makes
+    /// every tick long would leave no turn.
+    fn is_late<D: Driver>(&mut self, shard: &ShardContext<'_, D>) -> bool {
+        self.is_backlog_late = !self.is_backlog_late
+            && shard.driver.has_regulars()
+            && shard.driver.clock_ns().saturating_sub(shard.now_ns) > TICK_NS_BEFORE_BACKLOG;
+        self.is_backlog_late
+    }
+
     pub(super) fn serve_backlog<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>) {
+        if !self.backlog_due.is_empty() && self.is_late(shard) {
+            self.backlog_due.append(&mut self.exchange.marks.backlogged);
+            return;
+        }
         let mut due = std::mem::take(&mut self.backlog_due);
         let requests_max = self.exchange.limits.pipelined_per_tick_max;
         let (turns_max, requests) = match shard.driver.has_regulars() {

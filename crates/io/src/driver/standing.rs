@@ -20,8 +20,15 @@ const TURN_OF_OTHERS_EVENTS: usize = 3;
 /// hundreds would wait for twenty rounds of theirs.
 const REGULARS_FOR_ONE: usize = 8;
 
-/// A turn is over earlier when handling them alone takes so long: heads that are 16 KiB long do.
-const TURN_OF_OTHERS_NS: u64 = 50_000;
+/// A turn is over earlier when handling them alone takes so long: a head of 16 KiB does, or a file that is
+/// opened, and as much again may be to come when the tick ends.
+const TURN_OF_OTHERS_NS: u64 = 10_000;
+
+/// For each regular that was served the others may take so much longer, as they may have more events.
+const TURN_NS_PER_REGULAR: u64 = 1_000;
+
+/// But no longer than this.
+const TURN_OF_OTHERS_NS_MAX: u64 = 50_000;
 
 /// More than this is not a message but a load.
 const MESSAGE_BYTES_MAX: u16 = 4 << 10;
@@ -163,19 +170,41 @@ impl Regulars {
         self.are_about
     }
 
-    /// How many of the others receive in one tick, which is no more than have their turn in it: those
-    /// of whom something is held come first. One always does, or a crowd that is held keeps it out.
+    /// How many of the others that send much receive in one tick, which is no more than have their turn
+    /// in it: those of whom something is held come first. One always does, or a crowd that is held keeps
+    /// it out; and beside few regulars no more, since each may bring a whole buffer, which is copied before
+    /// anybody has looked at it.
     pub(super) fn receives_of_others(self, held: usize) -> usize {
         match self.are_about {
-            true => self.events_of_others().saturating_sub(held).max(1),
+            true => (self.served_lately() / REGULARS_FOR_ONE)
+                .saturating_sub(held)
+                .max(1),
+            false => usize::MAX,
+        }
+    }
+
+    /// How many of those are ended in one tick whose time is over, or that failed: each is a close, 10 to
+    /// 30 us with what the kernel has of it, and a crowd's are over at once.
+    #[inline]
+    pub(super) fn ends_per_tick(self) -> usize {
+        match self.are_about {
+            true => 1,
             false => usize::MAX,
         }
     }
 
     /// Of two ticks, since of those with regulars every second is theirs alone.
+    fn served_lately(self) -> usize {
+        self.served.max(self.served_before)
+    }
+
     fn events_of_others(self) -> usize {
-        let served = self.served.max(self.served_before);
-        TURN_OF_OTHERS_EVENTS.max(served / REGULARS_FOR_ONE)
+        TURN_OF_OTHERS_EVENTS.max(self.served_lately() / REGULARS_FOR_ONE)
+    }
+
+    fn turn_of_others_ns(self) -> u64 {
+        (self.served_lately() as u64 * TURN_NS_PER_REGULAR)
+            .clamp(TURN_OF_OTHERS_NS, TURN_OF_OTHERS_NS_MAX)
     }
 
     /// How long the others may go on, once all regulars of the tick were handled. What those are
@@ -193,6 +222,7 @@ impl Regulars {
             } else {
                 0
             },
+            length_ns: self.turn_of_others_ns(),
             end_ns: None,
         }
     }
@@ -204,6 +234,7 @@ pub(super) struct Turn {
     /// A newcomer is let in whatever is left.
     owes_newcomer: bool,
     left: usize,
+    length_ns: u64,
     /// Known once the first of them comes: most ticks have none, and need no clock.
     end_ns: Option<u64>,
 }
@@ -214,6 +245,7 @@ impl Turn {
         Self {
             owes_newcomer: false,
             left: usize::MAX,
+            length_ns: 0,
             end_ns: Some(u64::MAX),
         }
     }
@@ -240,7 +272,7 @@ impl Turn {
             Some(u64::MAX) => true,
             Some(end_ns) => monotonic_ns() < end_ns,
             None => {
-                self.end_ns = Some(monotonic_ns() + TURN_OF_OTHERS_NS);
+                self.end_ns = Some(monotonic_ns() + self.length_ns);
                 true
             }
         }
@@ -383,7 +415,15 @@ mod tests {
     #[test]
     fn the_turn_of_others_grows_with_the_regulars() {
         let now_ns = monotonic_ns();
-        for (served, expected) in [(1, 3), (24, 3), (32, 4), (80, 10), (800, 100)] {
+        let turns = [
+            (1, 3, 1, 10_000),
+            (12, 3, 1, 12_000),
+            (24, 3, 3, 24_000),
+            (32, 4, 4, 32_000),
+            (80, 10, 10, 50_000),
+            (800, 100, 100, 50_000),
+        ];
+        for (served, expected, receives, length_ns) in turns {
             let mut regulars = Regulars::default();
             regulars.is_first(Standing::Regular, now_ns);
             regulars.begin_tick(now_ns);
@@ -394,7 +434,8 @@ mod tests {
             assert_eq!(left(&regulars.turn_of_others()), 0, "{served}");
             regulars.begin_tick(now_ns);
             assert_eq!(left(&regulars.turn_of_others()), expected, "{served}");
-            assert_eq!(regulars.receives_of_others(0), expected, "{served}");
+            assert_eq!(regulars.turn_of_others_ns(), length_ns, "{served}");
+            assert_eq!(regulars.receives_of_others(0), receives, "{served}");
             assert_eq!(regulars.receives_of_others(expected), 1, "{served}");
             regulars.begin_tick(now_ns);
             assert_eq!(left(&regulars.turn_of_others()), 3, "{served}");

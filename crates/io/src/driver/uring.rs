@@ -318,7 +318,7 @@ impl UringDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
-        let count = self.failing.len();
+        let count = self.failing.len().min(self.regulars.ends_per_tick());
         for index in 0..count {
             let id = self.failing[index];
             if let Some(Stage::Failing(error)) = self.known(id).map(|socket| socket.stage) {

@@ -519,6 +519,50 @@ pub(crate) fn who_leaves_waits_for_a_turn<W: World>(world: &W) {
     assert_eq!(pond.driver.socket_count(), 1);
 }
 
+/// A crowd that resets its connections had all of them closed in one tick by the driver that hears of that
+/// from the kernel. Goal: a few end per tick, beside a regular that is served, and all end.
+pub(crate) fn who_resets_waits_for_a_turn<W: World>(world: &W) {
+    const RESETTING: usize = 60;
+    const ROUNDS: usize = 10;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut most_per_tick = Vec::new();
+    for _ in 0..ROUNDS {
+        let resetting: Vec<_> = (0..RESETTING)
+            .map(|_| {
+                let other = world.connect(&address).unwrap();
+                pond.accept();
+                other
+            })
+            .collect();
+        for _ in 0..2 {
+            pond.answers(&mut peer, regular);
+        }
+        resetting.into_iter().for_each(Remote::reset);
+        peer.write_all(b"hello").unwrap();
+        let (mut is_heard, mut ended, mut most) = (false, 0, 0);
+        while !is_heard || ended < RESETTING {
+            let ended_before = ended;
+            pond.tick(0, &mut |driver, _, event| match event {
+                Event::Received { socket, .. } if *socket == regular => is_heard = true,
+                // A unix socket has no reset, only an end.
+                Event::PeerFinished { socket } => {
+                    ended += 1;
+                    driver.close(*socket);
+                }
+                Event::Failed { .. } => ended += 1,
+                _ => {}
+            });
+            most = most.max(ended - ended_before);
+        }
+        most_per_tick.push(most);
+    }
+    let good_rounds = most_per_tick.iter().filter(|most| **most <= 12).count();
+    assert!(good_rounds >= ROUNDS / 2, "{most_per_tick:?}");
+    assert_eq!(pond.driver.socket_count(), 1);
+}
+
 /// Goal: where nobody has been served for long, newcomers are not put off.
 pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
     let (mut pond, address) = Pond::listening(world);

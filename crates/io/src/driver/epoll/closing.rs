@@ -133,7 +133,8 @@ impl EpollDriver {
     /// Ends what took too long; wakes the listener that rested.
     #[inline]
     pub(super) fn expire_deadlines(&mut self) {
-        for _ in 0..CLOSED_LATE_PER_TICK_MAX {
+        let most = CLOSED_LATE_PER_TICK_MAX.min(self.regulars.ends_per_tick());
+        for _ in 0..most {
             let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
                 return;
             };

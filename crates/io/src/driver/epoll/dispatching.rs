@@ -179,7 +179,8 @@ impl EpollDriver {
             return;
         }
         // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
-        for index in 0..self.failing.len() {
+        let count = self.failing.len().min(self.regulars.ends_per_tick());
+        for index in 0..count {
             let id = self.failing[index];
             if let Some(Stage::Failing(error)) = self.socket(id).map(|socket| socket.stage) {
                 self.remove_failed(id, error, pools, handler);

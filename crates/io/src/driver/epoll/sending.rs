@@ -86,11 +86,11 @@ impl EpollDriver {
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return SendOutcome::Done;
         };
-        if matches!(
-            socket.stage,
-            Stage::Failing(_) | Stage::Sending | Stage::Lingering
-        ) {
-            return SendOutcome::Done;
+        match socket.stage {
+            // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
+            Stage::Failing(_) => return SendOutcome::Blocked,
+            Stage::Sending | Stage::Lingering => return SendOutcome::Done,
+            Stage::Connecting | Stage::Open => {}
         }
         if socket.queue.push(queued_sends, data).is_err() {
             self.fail_later(id, Errno::NOMEM);

@@ -130,11 +130,7 @@ impl UringDriver {
 
     /// Releases those whose turn it is.
     pub(super) fn release_departing(&mut self) {
-        let turn = match self.regulars.are_about() {
-            true => CLOSED_LATE_PER_TICK_MAX,
-            false => usize::MAX,
-        };
-        for _ in 0..turn {
+        for _ in 0..self.regulars.ends_per_tick() {
             let Some(id) = self.departing.pop_front() else {
                 return;
             };
@@ -157,6 +153,27 @@ impl UringDriver {
         socket.queue.clear(queued);
         self.sockets.remove(handle_of(id));
         self.resume_accepting();
+    }
+
+    /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
+    /// together, and each is a close: while regulars are about they have their turns.
+    pub(super) fn fail_in_turn<H>(
+        &mut self,
+        id: SocketId,
+        error: Errno,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get(handle_of(id)) else {
+            return;
+        };
+        if self.regulars.leaves_at_once(socket.standing) {
+            return self.remove_failed(id, error, pools, handler);
+        }
+        self.counters.put_off += 1;
+        self.fail_later(id, error);
     }
 
     /// Closes a socket and tells its owner why.
@@ -242,7 +259,8 @@ impl UringDriver {
 
     /// Ends what took too long; wakes the listener that rested.
     pub(super) fn expire_deadlines(&mut self) {
-        for _ in 0..CLOSED_LATE_PER_TICK_MAX {
+        let most = CLOSED_LATE_PER_TICK_MAX.min(self.regulars.ends_per_tick());
+        for _ in 0..most {
             let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) else {
                 return;
             };

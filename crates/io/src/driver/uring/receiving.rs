@@ -323,7 +323,7 @@ impl UringDriver {
             // We cancelled it, or it must simply be asked again.
             Errno::CANCELED | Errno::AGAIN | Errno::INTR => {}
             error => match socket.stage {
-                Stage::Open => self.remove_failed(id, error, pools, handler),
+                Stage::Open => self.fail_in_turn(id, error, pools, handler),
                 Stage::Sending | Stage::Lingering => self.remove(id),
                 _ => {}
             },
@@ -430,9 +430,9 @@ impl UringDriver {
             return;
         }
         match (pending_error(socket.fd()), socket.receiving) {
-            (Some(error), _) => self.remove_failed(id, error, pools, handler),
+            (Some(error), _) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
-            (None, Receiving::Finished) => self.remove_failed(id, Errno::PIPE, pools, handler),
+            (None, Receiving::Finished) => self.fail_in_turn(id, Errno::PIPE, pools, handler),
             // A unix peer closed; its last bytes and the FIN come when they are wanted.
             (None, _) => {}
         }

@@ -39,6 +39,8 @@ impl UringDriver {
         match socket.stage {
             Stage::Open if socket.queue.is_empty() => {}
             Stage::Open | Stage::Connecting => return self.queue_send(id, data),
+            // Its owner is told in the socket's turn; until then it makes no more of what nobody gets.
+            Stage::Failing(_) => return SendOutcome::Blocked,
             _ => return SendOutcome::Done,
         }
         match socket.send {
@@ -315,7 +317,7 @@ impl UringDriver {
         };
         socket.send = SendOperation::None;
         if socket.stage == Stage::Abandoned {
-            return self.release_if_idle(id);
+            return self.release_in_turn(id);
         }
         let error = match usize::try_from(result) {
             Ok(sent) => {
@@ -330,7 +332,7 @@ impl UringDriver {
         };
         let (stage, is_empty) = (socket.stage, socket.queue.is_empty());
         match (stage, error) {
-            (Stage::Open, Some(error)) => self.remove_failed(id, error, pools, handler),
+            (Stage::Open, Some(error)) => self.fail_in_turn(id, error, pools, handler),
             (Stage::Sending, Some(_)) => self.remove(id),
             (Stage::Open, None) if is_empty => {
                 handler(self, pools, Event::SendDrained { socket: id });
