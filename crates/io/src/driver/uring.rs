@@ -85,7 +85,7 @@ pub struct UringDriver {
     sockets: Slab<Socket>,
     queued: Slab<QueuedBuffer>,
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids, as the next six.
-    failing: Vec<SocketId>,
+    failing: VecDeque<SocketId>,
     /// With a send for the next wait.
     due: Vec<SocketId>,
     /// With a send that was handed over in this tick.
@@ -162,7 +162,7 @@ impl UringDriver {
             accepting: None,
             sockets: Slab::new("io_sockets", mode),
             queued: Slab::new("io_queued_sends", mode),
-            failing: list(),
+            failing: VecDeque::with_capacity(256),
             due: list(),
             handed_over: list(),
             found_blocked: list(),
@@ -219,7 +219,7 @@ impl UringDriver {
             Stage::Sending | Stage::Lingering => self.remove(id),
             Stage::Connecting | Stage::Open => {
                 socket.stage = Stage::Failing(error);
-                self.failing.push(id);
+                self.failing.push_back(id);
             }
         }
     }
@@ -317,15 +317,16 @@ impl UringDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
+        // Failures that handlers cause meanwhile stay for the next tick, in the same queue.
         let count = self.failing.len().min(self.regulars.ends_per_tick());
-        for index in 0..count {
-            let id = self.failing[index];
+        for _ in 0..count {
+            let Some(id) = self.failing.pop_front() else {
+                return;
+            };
             if let Some(Stage::Failing(error)) = self.known(id).map(|socket| socket.stage) {
                 self.remove_failed(id, error, pools, handler);
             }
         }
-        self.failing.drain(..count);
     }
 }
 
