@@ -325,6 +325,11 @@ pub trait Driver: Sized {
     /// counts as closing while they go out. No event of this socket follows.
     fn close(&mut self, socket: SocketId);
 
+    /// Closes now and takes back what the peer has not taken, by a reset: for who does not read. After
+    /// [`Self::close`] the kernel keeps such bytes and offers them again and again, for minutes: they
+    /// hold memory that no limit of this process counts. No event of this socket follows.
+    fn reset(&mut self, socket: SocketId);
+
     /// Sends what is queued and a FIN, reads and discards for a bounded time and amount until the
     /// peer finishes too, then closes: so a peer that is still sending can read the answer, which
     /// a plain close would destroy by a reset. No event of this socket follows.

@@ -195,7 +195,9 @@ impl<S: Service> Server<S> {
         let exchange = &mut self.exchange;
         if connection.is_blocked {
             exchange.counters.strike(Limit::WriteStall);
-            self.cut(shard, socket);
+            // A crowd that does not read would leave the kernel with all that it was sent.
+            shard.driver.reset(socket);
+            self.forget(shard, socket);
             return;
         }
         if connection.is_mid_request {

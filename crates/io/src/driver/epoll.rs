@@ -359,6 +359,10 @@ impl Driver for EpollDriver {
         self.remove(socket);
     }
 
+    fn reset(&mut self, socket: SocketId) {
+        self.reset_now(socket);
+    }
+
     fn close_after_send(&mut self, socket: SocketId) {
         self.start_closing(socket);
     }

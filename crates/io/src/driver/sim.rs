@@ -57,7 +57,7 @@ pub use network::{Network, PeerRead, SimPeer, Turn};
 use self::accepting::Accepting;
 use self::network::{DEFAULT_ADDRESS, refusal};
 use self::socket::{Socket, Stage};
-use self::wire::{EndId, INITIATOR};
+use self::wire::{EndId, INITIATOR, Wire};
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
 use crate::address::{Address, Peer};
 use crate::driver::receiving::Receiving;
@@ -154,6 +154,11 @@ impl SimDriver {
 
     /// Closes a socket and forgets all about it, now or, for its slot, some ticks later.
     fn remove(&mut self, id: SocketId) {
+        self.remove_with(id, Wire::close);
+    }
+
+    /// As [`Self::remove`]; `close` says whether it was by a reset.
+    fn remove_with(&mut self, id: SocketId, close: fn(&mut Wire, usize) -> bool) {
         let until_tick = {
             let mut state = self.network.state();
             let probability = state.plan.delayed_closes;
@@ -182,7 +187,7 @@ impl SimDriver {
         self.closing_count -= usize::from(is_closing);
         self.counters.closes += 1;
         let mut state = self.network.state();
-        let is_reset = state.wire(end).close(end.end);
+        let is_reset = close(state.wire(end), end.end);
         state.note(end.wire, "closed, by a reset:", u64::from(is_reset));
         drop(state);
         self.resume_accepting();
@@ -306,6 +311,10 @@ impl Driver for SimDriver {
 
     fn close(&mut self, socket: SocketId) {
         self.start_plain_closing(socket);
+    }
+
+    fn reset(&mut self, socket: SocketId) {
+        self.reset_now(socket);
     }
 
     fn close_after_send(&mut self, socket: SocketId) {

@@ -403,6 +403,10 @@ impl Driver for UringDriver {
         self.close_now(socket);
     }
 
+    fn reset(&mut self, socket: SocketId) {
+        self.reset_now(socket);
+    }
+
     fn close_after_send(&mut self, socket: SocketId) {
         self.start_closing(socket);
     }

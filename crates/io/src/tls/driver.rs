@@ -132,6 +132,7 @@ impl<D: Driver> Tls<D> {
         match self.layer.leave(&mut self.inner, socket, wanted) {
             Closing::Now => self.inner.close(socket),
             Closing::AfterSend => self.inner.close_after_send(socket),
+            Closing::Reset => self.inner.reset(socket),
         }
     }
 
@@ -268,6 +269,10 @@ impl<D: Driver> Driver for Tls<D> {
 
     fn close(&mut self, socket: SocketId) {
         self.leave(socket, Closing::Now);
+    }
+
+    fn reset(&mut self, socket: SocketId) {
+        self.leave(socket, Closing::Reset);
     }
 
     fn close_after_send(&mut self, socket: SocketId) {

@@ -23,6 +23,8 @@ pub(super) const KEPT_COUNT: usize = 1024;
 pub(super) enum Closing {
     Now,
     AfterSend,
+    /// Without a goodbye, which the peer would not read.
+    Reset,
 }
 
 /// For so long after a send a peer may not have read it. Its goodbye, which its owner here knows nothing
@@ -333,6 +335,9 @@ impl Layer {
             self.queue.retain(|queued| !is_its_end(queued));
             return wanted;
         };
+        if wanted == Closing::Reset {
+            return wanted;
+        }
         if session.deadline.is_some() {
             // What it would have been told cannot be told.
             return Closing::Now;

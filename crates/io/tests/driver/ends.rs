@@ -256,6 +256,25 @@ pub(crate) fn a_close_keeps_what_was_done<W: World>(world: &W) {
     );
 }
 
+/// A closed socket's bytes stay with the kernel until a peer that does not read goes: 500 of them held
+/// 133 MiB. Goal: a reset takes them back, whatever was still to be sent, and nothing is heard of it.
+pub(crate) fn a_reset_takes_back_what_is_not_read<W: World>(world: &W) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    let given = pond.send_until_blocked(socket, &pattern(1 << 20));
+    pond.driver.reset(socket);
+    // Its id is dead, also where the kernel has not let go of it.
+    pond.driver.reset(socket);
+    pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
+    pond.settle();
+    assert_eq!(pond.seen, []);
+    let (got, end) = pond.peer_receives_all(&mut peer);
+    assert_eq!(
+        end.map_err(|error| error.kind()),
+        Err(ErrorKind::ConnectionReset)
+    );
+    assert!(got.len() < given.len(), "all {} bytes arrived", got.len());
+}
+
 /// Goal: when a driver goes, its connections and its port go with it.
 pub(crate) fn a_dropped_driver_lets_its_peers_go<W: World>(world: &W) {
     let (mut pond, address) = Pond::listening(world);

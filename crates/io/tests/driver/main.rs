@@ -42,7 +42,7 @@ macro_rules! behaviours_everywhere {
                 a_send_to_a_gone_peer_fails dead_ids_are_ignored
                 a_socket_closed_by_another_handler_stays_silent
                 one_listener_at_a_time stopping_takes_the_waiting a_close_keeps_what_was_done
-                a_dropped_driver_lets_its_peers_go;
+                a_reset_takes_back_what_is_not_read a_dropped_driver_lets_its_peers_go;
             closing: the_answer_survives_unread_input the_queue_goes_out_before_the_fin
                 a_peer_that_stays_is_dropped a_peer_that_keeps_sending_is_dropped
                 closing_after_the_peer_is_immediate nothing_is_heard_of_a_closing_socket;
@@ -292,7 +292,7 @@ mod encrypted {
                     a_send_to_a_gone_peer_fails dead_ids_are_ignored
                     a_socket_closed_by_another_handler_stays_silent
                     one_listener_at_a_time stopping_takes_the_waiting a_close_keeps_what_was_done
-                    a_dropped_driver_lets_its_peers_go;
+                    a_reset_takes_back_what_is_not_read a_dropped_driver_lets_its_peers_go;
                 closing: the_answer_survives_unread_input the_queue_goes_out_before_the_fin
                     a_peer_that_stays_is_dropped a_peer_that_keeps_sending_is_dropped
                     closing_after_the_peer_is_immediate nothing_is_heard_of_a_closing_socket;

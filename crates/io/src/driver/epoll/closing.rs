@@ -10,7 +10,7 @@ use super::{EpollDriver, READABLE, SocketId, handle_of};
 use crate::driver::accept_limits::RETRY_TIMER_USER;
 use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
-use crate::op::close::finish_sending;
+use crate::op::close::{drop_unsent, finish_sending};
 use crate::op::receive::{Received, receive_now};
 use millpond_mempool::Lease;
 use rustix::event::epoll::EventFlags;
@@ -130,6 +130,22 @@ impl EpollDriver {
         self.rewatch(id, EventFlags::empty(), EventFlags::IN);
     }
 
+    /// Closes a socket with a reset, for its owner or because its queue does not move.
+    pub(super) fn reset_now(&mut self, id: SocketId) {
+        if let Some(socket) = self.socket(id) {
+            drop_unsent(socket.fd());
+        }
+        self.remove(id);
+    }
+
+    /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
+    fn give_up(&mut self, id: SocketId) {
+        match self.sockets.get(handle_of(id)).map(|socket| socket.stage) {
+            Some(Stage::Sending) => self.reset_now(id),
+            _ => self.remove(id),
+        }
+    }
+
     /// Ends what took too long; wakes the listener that rested.
     #[inline]
     pub(super) fn expire_deadlines(&mut self) {
@@ -140,7 +156,7 @@ impl EpollDriver {
             };
             match user {
                 RETRY_TIMER_USER => self.resume_accepting(),
-                bits => self.remove(SocketId::from_bits(bits)),
+                bits => self.give_up(SocketId::from_bits(bits)),
             }
         }
     }

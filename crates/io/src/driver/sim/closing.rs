@@ -122,12 +122,28 @@ impl SimDriver {
         }
     }
 
+    /// Closes a socket with a reset, for its owner or because its queue does not move.
+    pub(super) fn reset_now(&mut self, id: SocketId) {
+        self.remove_with(id, |wire, end| {
+            wire.reset(end, true);
+            true
+        });
+    }
+
+    /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
+    fn give_up(&mut self, id: SocketId) {
+        match self.stage(id) {
+            Some(Stage::Sending) => self.reset_now(id),
+            _ => self.remove(id),
+        }
+    }
+
     /// Ends what took too long; wakes the listener that rested.
     pub(super) fn expire_deadlines(&mut self) {
         while let Some((user, _)) = self.deadlines.pop_expired(self.now_ns) {
             match user {
                 RETRY_TIMER_USER => self.resume_accepting(),
-                bits => self.remove(SocketId::from_bits(bits)),
+                bits => self.give_up(SocketId::from_bits(bits)),
             }
         }
     }

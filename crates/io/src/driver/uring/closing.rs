@@ -12,7 +12,7 @@ use super::{Event, SendOutcome, SocketId, UringDriver, handle_of};
 use crate::driver::accept_limits::RETRY_TIMER_USER;
 use crate::driver::linger::{CLOSED_LATE_PER_TICK_MAX, DISCARD_BYTES_MAX, LINGER_NS, STALL_NS};
 use crate::driver::receiving::Receiving;
-use crate::op::close::finish_sending;
+use crate::op::close::{drop_unsent, finish_sending};
 use crate::pools::ShardPools;
 use io_uring::{opcode, squeue};
 use rustix::io::Errno;
@@ -257,6 +257,24 @@ impl UringDriver {
         }
     }
 
+    /// Closes a socket with a reset, for its owner or because its queue does not move.
+    pub(super) fn reset_now(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get(handle_of(id))
+            && socket.stage != Stage::Abandoned
+        {
+            drop_unsent(socket.fd());
+        }
+        self.remove(id);
+    }
+
+    /// The time it had to close is over. After our FIN the peer may still be reading what was sent.
+    fn give_up(&mut self, id: SocketId) {
+        match self.sockets.get(handle_of(id)).map(|socket| socket.stage) {
+            Some(Stage::Sending) => self.reset_now(id),
+            _ => self.remove(id),
+        }
+    }
+
     /// Ends what took too long; wakes the listener that rested.
     pub(super) fn expire_deadlines(&mut self) {
         let most = CLOSED_LATE_PER_TICK_MAX.min(self.regulars.ends_per_tick());
@@ -266,7 +284,7 @@ impl UringDriver {
             };
             match user {
                 RETRY_TIMER_USER => self.resume_accepting(),
-                bits => self.remove(SocketId::from_bits(bits)),
+                bits => self.give_up(SocketId::from_bits(bits)),
             }
         }
     }
