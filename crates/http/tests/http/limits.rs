@@ -4,6 +4,7 @@ use crate::support::{Echo, RawClient, TestServer};
 use millpond_http::{
     Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
 };
+use std::io::{ErrorKind, Read};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const HOUR_NS: u64 = 3600 * 1000 * MILLISECOND_NS;
@@ -252,6 +253,12 @@ fn a_peer_that_does_not_read_is_cut() {
     let mut scraper = server.connect();
     wait_for_strike(&mut scraper, "write_stall_ns");
     assert_eq!(strikes(&mut scraper, "write_stall_ns"), 1);
+    // By a reset: the kernel keeps nothing to offer him again.
+    let end = deaf.stream.read_to_end(&mut Vec::new());
+    assert_eq!(
+        end.map_err(|error| error.kind()),
+        Err(ErrorKind::ConnectionReset)
+    );
 }
 
 /// Promises and never answers.
