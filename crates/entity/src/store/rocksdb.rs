@@ -30,6 +30,9 @@ const MEMTABLE_COUNT_MAX: usize = 3;
 /// A longer record is not kept while the batch that it went into is written: the engine copies it again.
 const JOINED_BYTES_KEPT: usize = 1 << 20;
 
+/// Of a table that is written out, in one call of the system.
+const WRITE_BYTES_MAX: u64 = 64 << 10;
+
 /// Of a table's filter and index: what one look takes into the cache.
 const FILTER_PART_BYTES: usize = 4096;
 
@@ -319,6 +322,9 @@ fn database_options(asked: RocksDbOptions, block_cache: &Cache) -> Options {
     options.set_max_background_jobs(2);
     // Spread write-back of tables, so that a log sync does not queue behind a whole table.
     options.set_bytes_per_sync(1 << 20);
+    // In pieces that a shard on the same CPU can wait for: a kernel that is not preempted in its own work
+    // copies a whole write into the page cache before anybody else has a turn, 1 MiB by default.
+    options.set_writable_file_max_buffer_size(WRITE_BYTES_MAX);
 
     // The engine's text log, but for its header, is off: it stands on the disk that may be full,
     // and a library built with assertions (Debian's is) aborts when it logs a second time after
