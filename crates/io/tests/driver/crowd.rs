@@ -1,0 +1,235 @@
+//! A crowd beside who is served: it waits, and is not forgotten.
+
+use crate::harness::{Pond, Seen, echo, received_len};
+use crate::world::{Remote, World};
+use millpond_io::{Address, Driver, Event, SocketId};
+use std::io::Write;
+
+/// Goal: peers that always have more to send do not keep the others waiting: between the moment a
+/// quiet peer sends and the moment it is heard, each of them gets about a turn, and no turn is long.
+/// One-byte chunks once starved a well-behaved client beside them, whose median rose 80,000-fold.
+pub(crate) fn a_flood_leaves_everybody_a_turn<W: World>(world: &W) {
+    const FLOODERS: usize = 64;
+    const ROUNDS: usize = 30;
+    let (mut pond, address) = Pond::listening(world);
+    let flood = vec![b'x'; 256 << 10];
+    let mut flooders: Vec<_> = (0..FLOODERS)
+        .map(|_| {
+            let peer = world.connect(&address).unwrap();
+            pond.accept();
+            peer
+        })
+        .collect();
+    let mut quiet_peer = world.connect(&address).unwrap();
+    let quiet = pond.accept();
+    let mut flood_lens = Vec::new();
+    for round in 0..ROUNDS {
+        // The first rounds are for the driver to find out who floods.
+        for _ in 0..5 {
+            pour(&mut flooders, &flood);
+            pond.tick(0, &mut |_, _, _| {});
+        }
+        pond.seen.clear();
+        pour(&mut flooders, &flood);
+        quiet_peer.write_all(b"hello").unwrap();
+        let (mut flood_len, mut is_heard) = (0, false);
+        while !is_heard {
+            pond.tick(0, &mut |_, _, event| match event {
+                Event::Received { socket, .. } if *socket == quiet => is_heard = true,
+                Event::Received { bytes, .. } if !is_heard => flood_len += bytes.len(),
+                _ => {}
+            });
+            pour(&mut flooders, &flood);
+            pond.seen.clear();
+            assert!(
+                flood_len < 1 << 30,
+                "round {round}: the quiet peer is starved"
+            );
+        }
+        flood_lens.push(flood_len);
+    }
+    // One turn each is 256 KiB; whatever the machine does meanwhile, a few more are no starvation.
+    assert!(
+        flood_lens.iter().all(|len| *len <= 2 << 20),
+        "{flood_lens:?}"
+    );
+}
+
+/// 500 clients that connected, dribbled or hung up had all their events handled before the next
+/// request of one that had been served all along, which waited for 5 ms. Goal: it comes first, a
+/// few of them come per tick, and all come in the end.
+pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
+    const CROWD: usize = 100;
+    const ROUNDS: usize = 20;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(world.connect(&address).unwrap());
+        pond.accept();
+    }
+    let mut came_before = Vec::new();
+    for _ in 0..ROUNDS {
+        // Asks twice: who was answered and asks again is known.
+        for _ in 0..2 {
+            pond.seen.clear();
+            peer.write_all(b"hello").unwrap();
+            pond.run_with(echo, |seen, _| received_len(seen, regular) == 5);
+            pond.peer_receives(&mut peer, 5);
+        }
+        for other in &mut crowd {
+            other.write_all(b"x").unwrap();
+        }
+        peer.write_all(b"hello").unwrap();
+        pond.seen.clear();
+        let (mut before, mut others) = (None, 0);
+        while before.is_none() || others < CROWD {
+            pond.tick(0, &mut |_, _, event| match event {
+                Event::Received { socket, .. } if *socket == regular => before = Some(others),
+                Event::Received { .. } => others += 1,
+                _ => {}
+            });
+        }
+        came_before.push(before.unwrap());
+    }
+    // A machine that stood still for longer than a regular is remembered spoils a round, not all.
+    let good_rounds = came_before.iter().filter(|before| **before <= 12).count();
+    assert!(good_rounds >= ROUNDS / 2, "{came_before:?}");
+    assert!(pond.driver.counters().put_off > 0);
+}
+
+/// Sixteen that sent without end beside a regular were reported in the same order in every tick, and
+/// the first six had all turns. Goal: each of them has some.
+pub(crate) fn turns_go_round<W: World>(world: &W) {
+    const FLOODERS: usize = 16;
+    const RECEIVES: usize = 40 * FLOODERS;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut flooders: Vec<_> = (0..FLOODERS)
+        .map(|_| (world.connect(&address).unwrap(), pond.accept()))
+        .collect();
+    let flood = vec![b'x'; 64 << 10];
+    let mut received = vec![0; FLOODERS];
+    // The first time, whoever asks and is answered becomes known, before there is a crowd. A turn is over
+    // after one receive of 16 KiB where copying that took all its time.
+    let mut rounds = 0;
+    while received.iter().sum::<usize>() < RECEIVES {
+        rounds += 1;
+        assert!(
+            rounds < 2 * RECEIVES,
+            "{received:?} {:?}",
+            pond.driver.counters()
+        );
+        pond.answers(&mut peer, regular);
+        for (count, (_, socket)) in received.iter_mut().zip(&flooders) {
+            let is_its = |seen: &&Seen| matches!(seen, Seen::Received(id, _) if id == socket);
+            *count += pond.seen.iter().filter(is_its).count();
+        }
+        for (other, _) in &mut flooders {
+            while other.write(&flood).is_ok() {}
+        }
+    }
+    let least = received.iter().min();
+    assert!(least.is_some_and(|least| *least >= 10), "{received:?}");
+}
+
+/// 60 clients that had asked and been answered hung up in one tick, before the next request of the one
+/// that stayed: 60 closes, a millisecond. Goal: a few leave per tick, as strangers do.
+pub(crate) fn who_leaves_waits_for_a_turn<W: World>(world: &W) {
+    ends_take_turns(world, |pond, (peer, regular), address| {
+        let mut leaving: Vec<_> = (0..ENDING)
+            .map(|_| (world.connect(address).unwrap(), pond.accept()))
+            .collect();
+        // Twice each: who was answered and asks again is known.
+        for _ in 0..2 {
+            for (other, socket) in &mut leaving {
+                pond.answers(other, *socket);
+            }
+            pond.answers(peer, regular);
+        }
+        drop(leaving);
+    });
+}
+
+/// A crowd that resets its connections had all of them closed in one tick by the driver that hears of that
+/// from the kernel. Goal: a few end per tick, beside a regular that is served, and all end.
+pub(crate) fn who_resets_waits_for_a_turn<W: World>(world: &W) {
+    ends_take_turns(world, |pond, (peer, regular), address| {
+        let resetting: Vec<_> = (0..ENDING)
+            .map(|_| {
+                let other = world.connect(address).unwrap();
+                pond.accept();
+                other
+            })
+            .collect();
+        for _ in 0..2 {
+            pond.answers(peer, regular);
+        }
+        resetting.into_iter().for_each(Remote::reset);
+    });
+}
+
+/// Of a crowd that ends at once.
+const ENDING: usize = 60;
+
+/// In each round `crowd` makes as many connections end at once, and then the regular asks: few of the ends
+/// are told of in one tick, and all in the end.
+fn ends_take_turns<W: World>(
+    world: &W,
+    crowd: impl Fn(&mut Pond<'_, W>, (&mut W::Remote, SocketId), &Address),
+) {
+    const ROUNDS: usize = 10;
+    let (mut pond, address) = Pond::listening(world);
+    let mut peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    let mut most_per_tick = Vec::new();
+    for _ in 0..ROUNDS {
+        crowd(&mut pond, (&mut peer, regular), &address);
+        peer.write_all(b"hello").unwrap();
+        let (mut is_heard, mut ended, mut most) = (false, 0, 0);
+        while !is_heard || ended < ENDING {
+            let ended_before = ended;
+            pond.tick(0, &mut |driver, _, event| match event {
+                Event::Received { socket, .. } if *socket == regular => is_heard = true,
+                // A unix socket has no reset, only an end.
+                Event::PeerFinished { socket } => {
+                    ended += 1;
+                    driver.close(*socket);
+                }
+                Event::Failed { .. } => ended += 1,
+                _ => {}
+            });
+            most = most.max(ended - ended_before);
+        }
+        most_per_tick.push(most);
+    }
+    let good_rounds = most_per_tick.iter().filter(|most| **most <= 12).count();
+    assert!(good_rounds >= ROUNDS / 2, "{most_per_tick:?}");
+    assert_eq!(pond.driver.socket_count(), 1);
+}
+
+/// Goal: where nobody has been served for long, newcomers are not put off.
+pub(crate) fn nobody_waits_without_regulars<W: World>(world: &W) {
+    let (mut pond, address) = Pond::listening(world);
+    let mut crowd: Vec<_> = (0..100).map(|_| world.connect(&address).unwrap()).collect();
+    for peer in &mut crowd {
+        peer.write_all(b"x").unwrap();
+    }
+    let received = |seen: &[Seen]| {
+        let bytes = seen
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Received(..)));
+        bytes.count()
+    };
+    pond.run_until(|seen| received(seen) == 100);
+    assert_eq!(pond.driver.counters().put_off, 0);
+}
+
+/// Each peer writes until nobody takes more.
+fn pour(peers: &mut [impl Remote], bytes: &[u8]) {
+    for peer in peers {
+        while peer.write(bytes).is_ok() {}
+    }
+}
