@@ -70,6 +70,19 @@ impl Standing {
 
     #[inline]
     pub(super) fn received(&mut self, bytes: usize) {
+        match (*self, u16::try_from(bytes)) {
+            (Self::Ours, _) => {}
+            // What nearly all receives are, before the rest is told apart.
+            (Self::Regular, Ok(bytes)) if bytes <= MESSAGE_BYTES_MAX => {
+                *self = Self::AskingAgain { pieces: 1, bytes };
+            }
+            _ => self.received_otherwise(bytes),
+        }
+    }
+
+    /// See [`Self::received`].
+    #[inline(never)]
+    fn received_otherwise(&mut self, bytes: usize) {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         let (pieces, before) = match *self {
             Self::Ours => return,
