@@ -285,7 +285,6 @@ impl<S: Read + Write> RawClient<S> {
         self.response()
     }
 
-    /// The peer must close without another byte.
     /// The server has closed, with bytes of ours unread or not.
     pub(crate) fn expect_reset_or_end(&mut self) {
         let mut rest = Vec::new();
@@ -295,6 +294,7 @@ impl<S: Read + Write> RawClient<S> {
         }
     }
 
+    /// The peer must close without another byte.
     pub(crate) fn expect_end(&mut self) {
         assert!(
             !self.fill_or_reset(),
