@@ -72,5 +72,5 @@ allocators:
 	@cargo xtask allocators $(if $(ARGS),--only $(ARGS))
 
 bench:
-	@scripts/setup test
+	@scripts/setup bench
 	@$(engine) cargo xtask bench $(or $(ARGS),all)

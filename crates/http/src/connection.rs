@@ -25,7 +25,7 @@ use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::manner::Manner;
 use crate::parse::{Parsed, parse_request_head};
-use crate::request::RequestBody;
+use crate::request::GatheredBody;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, Streaming};
 use millpond_io::{SocketId, TimerId};
@@ -52,7 +52,7 @@ pub(crate) enum Advance<'s> {
 pub(crate) struct Ready<'s> {
     pub(crate) head: RequestHead,
     pub(crate) head_bytes: HeadBytes<'s>,
-    pub(crate) body: RequestBody<'s>,
+    pub(crate) body: GatheredBody,
 }
 
 /// Where a request's head lies.

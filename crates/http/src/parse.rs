@@ -163,13 +163,10 @@ pub(crate) struct Attempt<H> {
 pub(crate) type RequestAttempt = Attempt<RequestHead>;
 
 impl RequestAttempt {
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self {
-            head: RequestHead::EMPTY,
-            stop: Stop::End,
-        }
-    }
+    pub(crate) const EMPTY: Self = Self {
+        head: RequestHead::EMPTY,
+        stop: Stop::End,
+    };
 
     /// The head, if parsing succeeded.
     #[inline(always)]

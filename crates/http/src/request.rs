@@ -8,13 +8,21 @@ use crate::head::{Framing, HeadFields, RequestHead, Version};
 use crate::method::Method;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
-/// Where a complete body lies.
+/// A body that came in pieces or in chunks, in pooled memory.
+#[derive(Debug)]
+pub(crate) struct GatheredBody {
+    pub(crate) buffer: Buffer,
+    /// Of a large one.
+    pub(crate) hold: Option<BodyHold>,
+}
+
+/// Where a complete body lies. Borrowed in either case: a request that owned one would be moved and dropped
+/// with care for each of those that have none.
 #[derive(Debug)]
 pub(crate) enum RequestBody<'a> {
     /// In the receive buffer, behind the head.
-    Borrowed(&'a [u8]),
-    /// In pooled memory, because it came in pieces or in chunks.
-    Pooled(Buffer, Option<BodyHold>),
+    Received(&'a [u8]),
+    Gathered(&'a mut GatheredBody),
 }
 
 /// One complete request.
@@ -105,14 +113,14 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn body(&self) -> &[u8] {
         match &self.body {
-            RequestBody::Borrowed(bytes) => bytes,
-            RequestBody::Pooled(buffer, _) => buffer,
+            RequestBody::Received(bytes) => bytes,
+            RequestBody::Gathered(body) => &body.buffer,
         }
     }
 
     /// Whether it is a large body with a hold: see [`Self::take_held_body`].
     pub fn has_held_body(&self) -> bool {
-        matches!(self.body, RequestBody::Pooled(_, Some(_)))
+        matches!(&self.body, RequestBody::Gathered(body) if body.hold.is_some())
     }
 
     /// The body to keep: a pooled one moves, one that lies in the receive buffer is copied once.
@@ -127,10 +135,10 @@ impl<'a> Request<'a> {
         &mut self,
         blocks: &BlockPool,
     ) -> Result<(Buffer, Option<BodyHold>), PoolError> {
-        match std::mem::replace(&mut self.body, RequestBody::Borrowed(&[])) {
-            RequestBody::Pooled(buffer, hold) => Ok((buffer, hold)),
-            RequestBody::Borrowed([]) => Ok((Buffer::new(), None)),
-            RequestBody::Borrowed(bytes) => {
+        match std::mem::replace(&mut self.body, RequestBody::Received(&[])) {
+            RequestBody::Gathered(body) => Ok((std::mem::take(&mut body.buffer), body.hold.take())),
+            RequestBody::Received([]) => Ok((Buffer::new(), None)),
+            RequestBody::Received(bytes) => {
                 let mut buffer = Buffer::with_capacity(blocks, bytes.len())?;
                 buffer.append_within_capacity(bytes);
                 Ok((buffer, None))

@@ -11,7 +11,7 @@ use crate::body_budget::{BodyBudget, BodyHold};
 use crate::head::{HeadFields, RequestHead};
 use crate::limits::Limits;
 use crate::parse::{Parsed, parse_request_head};
-use crate::request::RequestBody;
+use crate::request::GatheredBody;
 use crate::server::SHORT_BYTES;
 use millpond_mempool::{BlockPool, Buffer, Pool, Pooled};
 
@@ -77,7 +77,10 @@ impl Connection {
             Ok(true) => Advance::Ready(Ready {
                 head: *head,
                 head_bytes: HeadBytes::Borrowed(head_bytes),
-                body: RequestBody::Pooled(gathering.body, taken(gathering.hold)),
+                body: GatheredBody {
+                    buffer: gathering.body,
+                    hold: taken(gathering.hold),
+                },
             }),
             Ok(false) => {
                 if let Err(error) = gathering.head.extend_from_slice(blocks, head_bytes) {
@@ -124,7 +127,10 @@ impl Connection {
             Ok(Parsed::Complete(head)) => Advance::Ready(Ready {
                 head,
                 head_bytes: HeadBytes::Pooled(head_bytes),
-                body: RequestBody::Pooled(body, taken(hold)),
+                body: GatheredBody {
+                    buffer: body,
+                    hold: taken(hold),
+                },
             }),
             Ok(Parsed::Partial) => Advance::NeedMore,
             Err(error) => Advance::Refused(error.into()),

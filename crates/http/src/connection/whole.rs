@@ -22,13 +22,10 @@ pub(crate) struct Whole<'s> {
 
 impl<'s> Whole<'s> {
     /// A place for requests, none in it yet.
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self {
-            attempt: RequestAttempt::new(),
-            head_bytes: &[],
-        }
-    }
+    pub(crate) const EMPTY: Self = Self {
+        attempt: RequestAttempt::EMPTY,
+        head_bytes: &[],
+    };
 
     /// The request's head. Nothing useful unless `read` said so.
     #[inline(always)]
@@ -47,7 +44,7 @@ impl<'s> Whole<'s> {
     ) -> Option<&'s [u8]> {
         if self.head_bytes.is_empty() || !bytes.starts_with(self.head_bytes) {
             if !self.head_bytes.is_empty() {
-                *self = Self::new();
+                *self = Self::EMPTY;
             }
             if !parse_whole_request_head(bytes, limits, fields, &mut self.attempt) {
                 return None;
@@ -95,13 +92,13 @@ mod tests {
             for second in &requests {
                 for third in &requests {
                     let mut fields = HeadFields::new();
-                    let mut whole = Whole::new();
+                    let mut whole = Whole::EMPTY;
                     for request in [first, second, third] {
                         let bytes = request.as_bytes();
                         let whole_body = whole.read(bytes, &limits, &mut fields);
                         let is_whole = whole_body.is_some();
                         if !is_whole {
-                            whole = Whole::new();
+                            whole = Whole::EMPTY;
                         }
                         let mut expected_fields = HeadFields::new();
                         let expected = parse_request_head(bytes, &limits, &mut expected_fields);

@@ -65,7 +65,7 @@ mod tests {
             bytes,
             head: &head,
             fields: &fields,
-            body: RequestBody::Borrowed(&[]),
+            body: RequestBody::Received(&[]),
         })
     }
 

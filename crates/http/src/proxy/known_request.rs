@@ -196,7 +196,7 @@ mod tests {
             bytes: text.as_bytes(),
             head: &head,
             fields: &fields,
-            body: RequestBody::Borrowed(&[]),
+            body: RequestBody::Received(&[]),
         };
         let peers = [
             "192.0.2.1:5",

@@ -122,11 +122,11 @@ impl Exchange {
         &mut self,
         service: &mut S,
         connection: &mut Connection,
-        ready: Ready<'_>,
+        mut ready: Ready<'_>,
         shard: &mut ShardContext<'_, D>,
     ) {
         let head_bytes = ready.head_bytes.as_slice();
-        let (head, body) = (&ready.head, ready.body);
+        let (head, body) = (&ready.head, RequestBody::Gathered(&mut ready.body));
         self.call(service, connection, head, head_bytes, body, shard);
     }
 
@@ -142,7 +142,7 @@ impl Exchange {
         shard: &mut ShardContext<'_, D>,
     ) {
         if self.access_log.is_some() {
-            let is_gathered = matches!(body, RequestBody::Pooled(..));
+            let is_gathered = matches!(body, RequestBody::Gathered(_));
             self.log_call(connection, head, head_bytes, is_gathered, shard.now_ns);
         }
         let token = self.next_token(connection);

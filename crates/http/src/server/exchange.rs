@@ -237,7 +237,7 @@ impl Exchange {
             bytes: head_bytes,
             head,
             fields: &self.fields,
-            body: RequestBody::Borrowed(&[]),
+            body: RequestBody::Received(&[]),
         })
     }
 

@@ -44,7 +44,7 @@ impl Exchange {
         served: &mut Progress,
         shard: &mut ShardContext<'_, D>,
     ) -> bool {
-        let mut whole = Whole::new();
+        let mut whole = Whole::EMPTY;
         while served.bytes < bytes.len()
             && connection.output.len() < self.limits.output_bytes_max
             && served.request_count < self.requests_per_turn
@@ -91,7 +91,7 @@ impl Exchange {
             self.await_metrics(connection, token, manner);
             false
         } else {
-            let (output, body) = (&mut connection.output, RequestBody::Borrowed(body));
+            let (output, body) = (&mut connection.output, RequestBody::Received(body));
             let request = (head, head_bytes, body);
             let turn = self.ask(service, output, request, (token, manner), shard);
             match turn.answered() {

@@ -94,7 +94,7 @@ impl Exchange {
                 return self.refuse(connection, error.into(), head.method == crate::Method::Head);
             }
         }
-        let body = RequestBody::Borrowed(&[]);
+        let body = RequestBody::Received(&[]);
         self.call(service, connection, head, head_bytes, body, shard);
     }
 

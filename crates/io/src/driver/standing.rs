@@ -70,13 +70,12 @@ impl Standing {
 
     #[inline]
     pub(super) fn received(&mut self, bytes: usize) {
-        match (*self, u16::try_from(bytes)) {
-            (Self::Ours, _) => {}
-            // What nearly all receives are, before the rest is told apart.
-            (Self::Regular, Ok(bytes)) if bytes <= MESSAGE_BYTES_MAX => {
-                *self = Self::AskingAgain { pieces: 1, bytes };
-            }
-            _ => self.received_otherwise(bytes),
+        // What nearly all receives of a server are, before the rest is told apart.
+        if *self == Self::Regular && bytes <= usize::from(MESSAGE_BYTES_MAX) {
+            let bytes = bytes as u16;
+            *self = Self::AskingAgain { pieces: 1, bytes };
+        } else {
+            self.received_otherwise(bytes);
         }
     }
 
@@ -125,19 +124,32 @@ impl Standing {
 
     #[inline]
     pub(super) fn sent(&mut self) {
-        *self = match *self {
+        match *self {
+            // What nearly all sends answer, before the rest is told apart.
+            Self::AskingAgain { .. } => *self = Self::Regular,
+            _ => self.sent_otherwise(),
+        }
+    }
+
+    /// See [`Self::sent`].
+    #[inline(never)]
+    fn sent_otherwise(&mut self) {
+        match *self {
             Self::Asking | Self::AskingAgain { .. } | Self::AskingBehind { times: 0 } => {
-                Self::Regular
+                *self = Self::Regular;
             }
-            Self::AskingBehind { times } => Self::Behind { times: times - 1 },
-            as_before => as_before,
-        };
+            Self::AskingBehind { times } => *self = Self::Behind { times: times - 1 },
+            Self::Unknown | Self::Regular | Self::Behind { .. } | Self::Ours => {}
+        }
     }
 }
 
 /// Whether there are regulars, and the others therefore wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Regulars {
+    /// When this tick began.
+    tick_ns: u64,
+    /// When the last tick began in which one was served.
     seen_ns: u64,
     are_about: bool,
     /// How many were served in this tick.
@@ -151,25 +163,22 @@ pub(super) struct Regulars {
 impl Regulars {
     #[inline]
     pub(super) fn begin_tick(&mut self, now_ns: u64) {
-        self.are_about = now_ns.wrapping_sub(self.seen_ns) < REGULARS_NS;
         self.served_before = std::mem::take(&mut self.served);
+        if self.served_before > 0 {
+            self.seen_ns = self.tick_ns;
+        }
+        self.tick_ns = now_ns;
+        self.are_about = now_ns.wrapping_sub(self.seen_ns) < REGULARS_NS;
     }
 
     /// Whether an event of such a socket is handled at once.
     #[inline]
-    pub(super) fn is_first(&mut self, standing: Standing, now_ns: u64) -> bool {
-        match standing {
-            Standing::Regular | Standing::AskingAgain { .. } => {
-                self.seen_ns = now_ns;
-                self.served += 1;
-                true
-            }
-            Standing::Ours => true,
-            Standing::Unknown
-            | Standing::Asking
-            | Standing::Behind { .. }
-            | Standing::AskingBehind { .. } => !self.are_about,
+    pub(super) fn is_first(&mut self, standing: Standing) -> bool {
+        if matches!(standing, Standing::Regular | Standing::AskingAgain { .. }) {
+            self.served += 1;
+            return true;
         }
+        standing == Standing::Ours || !self.are_about
     }
 
     /// Whether the end of such a socket is handled at once. Who leaves asks for nothing, so a regular
@@ -305,11 +314,10 @@ mod tests {
 
     fn is_first(standing: Standing) -> bool {
         let mut regulars = Regulars {
-            seen_ns: 5,
             are_about: true,
             ..Regulars::default()
         };
-        regulars.is_first(standing, 5)
+        regulars.is_first(standing)
     }
 
     /// Goal: only short messages in few pieces, each answered before the next, make a regular; one that
@@ -391,21 +399,21 @@ mod tests {
         let mut regulars = Regulars::default();
         let now_ns = 1_000 * REGULARS_NS;
         regulars.begin_tick(now_ns);
-        assert!(regulars.is_first(Standing::Unknown, now_ns));
-        assert!(regulars.is_first(Standing::Regular, now_ns));
+        assert!(regulars.is_first(Standing::Unknown));
+        assert!(regulars.is_first(Standing::Regular));
         for later_ns in [1, REGULARS_NS - 1] {
             regulars.begin_tick(now_ns + later_ns);
-            assert!(!regulars.is_first(Standing::Asking, now_ns + later_ns));
-            assert!(regulars.is_first(Standing::Ours, now_ns + later_ns));
+            assert!(!regulars.is_first(Standing::Asking));
+            assert!(regulars.is_first(Standing::Ours));
         }
         regulars.begin_tick(now_ns + REGULARS_NS);
-        assert!(regulars.is_first(Standing::Unknown, now_ns + REGULARS_NS));
+        assert!(regulars.is_first(Standing::Unknown));
     }
 
     /// What the others have of a tick in which a regular asks.
     fn turn_beside_a_regular(regulars: &mut Regulars, now_ns: u64) -> Turn {
         regulars.begin_tick(now_ns);
-        regulars.is_first(Standing::Regular, now_ns);
+        regulars.is_first(Standing::Regular);
         regulars.turn_of_others()
     }
 
@@ -415,7 +423,8 @@ mod tests {
     fn newcomers_have_a_turn_of_their_own() {
         let mut regulars = Regulars::default();
         let now_ns = monotonic_ns();
-        regulars.is_first(Standing::Regular, now_ns);
+        regulars.begin_tick(now_ns);
+        regulars.is_first(Standing::Regular);
         for round in 0..4 {
             let mut turn = turn_beside_a_regular(&mut regulars, now_ns);
             while turn.goes_on() {}
@@ -438,10 +447,10 @@ mod tests {
         ];
         for (served, expected, receives, length_ns) in turns {
             let mut regulars = Regulars::default();
-            regulars.is_first(Standing::Regular, now_ns);
+            turn_beside_a_regular(&mut regulars, now_ns);
             regulars.begin_tick(now_ns);
             for _ in 0..served {
-                regulars.is_first(Standing::Regular, now_ns);
+                regulars.is_first(Standing::Regular);
             }
             let left = |turn: &Turn| turn.left;
             assert_eq!(left(&regulars.turn_of_others()), 0, "{served}");
@@ -461,7 +470,8 @@ mod tests {
     fn ticks_alternate() {
         let mut regulars = Regulars::default();
         let now_ns = monotonic_ns();
-        regulars.is_first(Standing::Regular, now_ns);
+        regulars.begin_tick(now_ns);
+        regulars.is_first(Standing::Regular);
         for round in 0..4 {
             let mut turn = turn_beside_a_regular(&mut regulars, now_ns);
             assert_eq!(turn.goes_on(), round % 2 == 1, "{round}");

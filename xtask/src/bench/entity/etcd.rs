@@ -28,9 +28,7 @@ const PUTS: u64 = 20_000;
 
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Figure>, String> {
     if bench.plan.smoke || first_line(SERVER, &["--version"]).is_none() {
-        println!(
-            "left out: {SERVER} is not here (apt install etcd-server), or nothing is recorded"
-        );
+        println!("left out: {SERVER} is not here (scripts/setup bench), or nothing is recorded");
         return Ok(Vec::new());
     }
     let benchmark = build(&bench.target.join("etcd-benchmark"))?;

@@ -45,7 +45,7 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
         bytes,
         head: &head,
         fields: &fields,
-        body: RequestBody::Borrowed(&[]),
+        body: RequestBody::Received(&[]),
     };
     let nominated = Nominated::of(bytes, &fields).ok()?;
     let trusted: [TrustedPeers; 1] = [TRUSTED.parse().unwrap()];
@@ -83,7 +83,7 @@ fn what_is_written_at_once_is_what_the_parts_are() {
             bytes: text,
             head: &head,
             fields: &fields,
-            body: RequestBody::Borrowed(&[]),
+            body: RequestBody::Received(&[]),
         };
         let client = ClientPeer::new(Peer::Inet(peer.parse().unwrap()), None, &[]);
         let way = RequestWay {

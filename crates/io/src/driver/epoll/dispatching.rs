@@ -104,7 +104,7 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let (flags, id) = (event.flags, SocketId::from_bits(event.data.u64()));
-        let (turn_bytes, now_ns) = (self.turn_bytes, self.now_ns);
+        let turn_bytes = self.turn_bytes;
         let Self {
             sockets,
             receive_stamps,
@@ -116,7 +116,7 @@ impl EpollDriver {
             self.counters.stale_events += 1;
             return;
         };
-        if !regulars.is_first(socket.standing, now_ns) && is_turn == IsTurn::No {
+        if !regulars.is_first(socket.standing) && is_turn == IsTurn::No {
             put_off.push(*event);
             return;
         }

@@ -185,7 +185,7 @@ impl UringDriver {
                 let is_wanted = socket.receiving == Receiving::On && socket.held.is_empty();
                 match stage {
                     Stage::Open if is_wanted => {
-                        if !self.regulars.is_first(socket.standing, self.now_ns) {
+                        if !self.regulars.is_first(socket.standing) {
                             self.hold(id, bytes, pools);
                             return self.put_off(id);
                         }
