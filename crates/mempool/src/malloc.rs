@@ -118,10 +118,9 @@ pub unsafe fn free(block: *mut u8) {
         // SAFETY: as above.
         return unsafe { free_without_heap(block) };
     };
-    // SAFETY: the caller's promise, passed on. A block that is not at a multiple of a segment's size
-    // lies in a segment of the store, not in its first chunk, so its header can be read; and a header
-    // whose home is the slot's heap is that of a chunk of blocks of this thread. Checked blocks are
-    // nowhere near, but then no thread has a heap.
+    // SAFETY: the caller's promise, passed on. A block that is not at a multiple of a segment's size lies in a segment
+    // of the store, not in its first chunk, so its header can be read; and a header whose home is the slot's heap is
+    // that of a chunk of blocks of this thread. Checked blocks are nowhere near, but then no thread has a heap.
     unsafe {
         let header = ChunkHeader::of(block);
         if ptr::eq(header.as_ref().home(), heap.as_ptr().cast()) {

@@ -77,10 +77,7 @@ impl Connection {
             Ok(true) => Advance::Ready(Ready {
                 head: *head,
                 head_bytes: HeadBytes::Borrowed(head_bytes),
-                body: GatheredBody {
-                    buffer: gathering.body,
-                    hold: taken(gathering.hold),
-                },
+                body: gathered(gathering.body, gathering.hold),
             }),
             Ok(false) => {
                 if let Err(error) = gathering.head.extend_from_slice(blocks, head_bytes) {
@@ -127,10 +124,7 @@ impl Connection {
             Ok(Parsed::Complete(head)) => Advance::Ready(Ready {
                 head,
                 head_bytes: HeadBytes::Pooled(head_bytes),
-                body: GatheredBody {
-                    buffer: body,
-                    hold: taken(hold),
-                },
+                body: gathered(body, hold),
             }),
             Ok(Parsed::Partial) => Advance::NeedMore,
             Err(error) => Advance::Refused(error.into()),
@@ -138,9 +132,10 @@ impl Connection {
     }
 }
 
-/// A hold on anything at all: a body in chunks may have stayed short.
-fn taken(hold: Option<BodyHold>) -> Option<BodyHold> {
-    hold.filter(|hold| hold.bytes() > 0)
+/// With a hold on anything at all: a body in chunks may have stayed short.
+fn gathered(buffer: Buffer, hold: Option<BodyHold>) -> GatheredBody {
+    let hold = hold.filter(|hold| hold.bytes() > 0);
+    GatheredBody { buffer, hold }
 }
 
 impl Gathering {

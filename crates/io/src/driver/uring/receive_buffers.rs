@@ -196,10 +196,9 @@ impl ReceiveBuffers {
             offset + len <= self.piece_bytes,
             "the kernel wrote past a buffer"
         );
-        // SAFETY: the kernel has initialised `len` bytes from `offset` of a piece, which lie inside
-        // its lease, and writes there no more until the piece is offered again; the lease lives
-        // until `withdraw`. Neither happens while the slice is looked at, says this function's
-        // contract.
+        // SAFETY: the kernel has initialised `len` bytes from `offset` of a piece, which lie inside its lease, and
+        // writes there no more until the piece is offered again; the lease lives until `withdraw`. Neither
+        // happens while the slice is looked at, says this function's contract.
         Some(unsafe { std::slice::from_raw_parts(room.add(offset), len) })
     }
 
