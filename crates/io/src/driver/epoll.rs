@@ -51,6 +51,7 @@ use millpond_mempool::{Buffer, Lease, PoolMode, PoolStats, Slab};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -80,7 +81,7 @@ pub struct EpollDriver {
     sockets: Slab<Socket>,
     queued_sends: Slab<QueuedBuffer>,
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
-    failing: Vec<SocketId>,
+    failing: VecDeque<SocketId>,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive in this tick.
@@ -142,7 +143,7 @@ impl EpollDriver {
             accepting: None,
             sockets: Slab::new("io_sockets", mode),
             queued_sends: Slab::new("io_queued_sends", mode),
-            failing: Vec::new(),
+            failing: VecDeque::new(),
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
@@ -235,7 +236,7 @@ impl EpollDriver {
             Stage::Connecting | Stage::Open => {
                 socket.queue.clear(queued_sends);
                 socket.stage = Stage::Failing(error);
-                failing.push(id);
+                failing.push_back(id);
             }
         }
     }
@@ -256,6 +257,27 @@ impl EpollDriver {
         self.counters.closes += 1;
         drop(socket);
         self.descriptor_freed();
+    }
+
+    /// The kernel says that a socket failed. A crowd that resets its connections has that said of all
+    /// together, and each is a close: while regulars are about they have their turns.
+    fn fail_in_turn<H>(
+        &mut self,
+        id: SocketId,
+        error: Errno,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.sockets.get(handle_of(id)) else {
+            return;
+        };
+        if self.regulars.leaves_at_once(socket.standing) {
+            return self.remove_failed(id, error, pools, handler);
+        }
+        self.counters.put_off += 1;
+        self.fail_later(id, error);
     }
 
     /// Closes a socket and tells its owner why.

@@ -136,16 +136,7 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
 /// that stayed: 60 closes, a millisecond. Goal: a few leave per tick, as strangers do.
 pub(crate) fn who_leaves_waits_for_a_turn<W: World>(world: &W) {
     ends_take_turns(world, MayFail::No, |pond, (peer, regular), address| {
-        let mut leaving: Vec<_> = (0..ENDING)
-            .map(|_| (world.connect(address).unwrap(), pond.accept()))
-            .collect();
-        // Twice each: who was answered and asks again is known.
-        for _ in 0..2 {
-            for (other, socket) in &mut leaving {
-                pond.answers(other, *socket);
-            }
-            pond.answers(peer, regular);
-        }
+        let leaving = answered_crowd(world, pond, (peer, regular), address);
         drop(leaving);
     });
 }
@@ -168,8 +159,37 @@ pub(crate) fn who_resets_waits_for_a_turn<W: World>(world: &W) {
     });
 }
 
+/// The other driver, too, closed all of those in one tick that it knew as regulars, 18 of a crowd that asked
+/// for files and reset the connections once the answer began. Goal: they end as strangers do.
+pub(crate) fn who_was_answered_and_resets_waits_for_a_turn<W: World>(world: &W) {
+    ends_take_turns(world, MayFail::Yes, |pond, (peer, regular), address| {
+        let resetting = answered_crowd(world, pond, (peer, regular), address);
+        resetting.into_iter().for_each(Remote::reset);
+    });
+}
+
 /// Of a crowd that ends at once.
 const ENDING: usize = 60;
+
+/// So many that asked and were answered twice each, beside the regular: who was answered and asks again is
+/// known.
+fn answered_crowd<W: World>(
+    world: &W,
+    pond: &mut Pond<'_, W>,
+    (peer, regular): (&mut W::Remote, SocketId),
+    address: &Address,
+) -> Vec<W::Remote> {
+    let mut crowd: Vec<_> = (0..ENDING)
+        .map(|_| (world.connect(address).unwrap(), pond.accept()))
+        .collect();
+    for _ in 0..2 {
+        for (other, socket) in &mut crowd {
+            pond.answers(other, *socket);
+        }
+        pond.answers(peer, regular);
+    }
+    crowd.into_iter().map(|(other, _)| other).collect()
+}
 
 /// Whether an end may be told of as a failure: a reset is, who hangs up never.
 #[derive(Clone, Copy, Eq, PartialEq)]

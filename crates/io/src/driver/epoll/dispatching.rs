@@ -175,21 +175,15 @@ impl EpollDriver {
     where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        if self.failing.is_empty() {
-            return;
-        }
-        // Failures that handlers cause meanwhile stay for the next tick, in the same vector.
+        // Failures that handlers cause meanwhile stay for the next tick, in the same queue.
         let count = self.failing.len().min(self.regulars.ends_per_tick());
-        for index in 0..count {
-            let id = self.failing[index];
+        for _ in 0..count {
+            let Some(id) = self.failing.pop_front() else {
+                return;
+            };
             if let Some(Stage::Failing(error)) = self.socket(id).map(|socket| socket.stage) {
                 self.remove_failed(id, error, pools, handler);
             }
         }
-        let still_failing = |id: &SocketId| {
-            let socket = self.sockets.get(handle_of(*id));
-            socket.is_some_and(|socket| matches!(socket.stage, Stage::Failing(_)))
-        };
-        self.failing.retain(still_failing);
     }
 }

@@ -93,7 +93,7 @@ impl EpollDriver {
                 }
             }
             Received::Bytes(_) | Received::NotReady => {}
-            Received::Failed(error) => self.remove_failed(id, error, pools, handler),
+            Received::Failed(error) => self.fail_in_turn(id, error, pools, handler),
         }
     }
 
@@ -143,10 +143,10 @@ impl EpollDriver {
         };
         let receiving = socket.receiving;
         match pending_error(socket.fd()) {
-            Some(error) => self.remove_failed(id, error, pools, handler),
+            Some(error) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
             None if receiving == Receiving::Finished => {
-                self.remove_failed(id, Errno::PIPE, pools, handler);
+                self.fail_in_turn(id, Errno::PIPE, pools, handler);
             }
             // A unix peer closed and its last bytes are here. A hang-up cannot be masked, so the
             // socket leaves epoll until receiving goes on; sends fail by themselves.

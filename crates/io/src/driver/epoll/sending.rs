@@ -141,7 +141,7 @@ impl EpollDriver {
         }
         match self.flush(id) {
             Flushed::Some { .. } => {}
-            Flushed::Failed(error) => self.remove_failed(id, error, pools, handler),
+            Flushed::Failed(error) => self.fail_in_turn(id, error, pools, handler),
             Flushed::All { .. } => {
                 self.rewatch(id, EventFlags::empty(), EventFlags::OUT);
                 handler(self, pools, Event::SendDrained { socket: id });

@@ -1,6 +1,8 @@
 //! The turns of those who were put off behind regulars; see `standing`.
 
-use super::{EpollDriver, Event, IsTurn};
+use super::socket::Stage;
+use super::{EpollDriver, Event, IsTurn, SocketId};
+use crate::driver::handle_of;
 use crate::driver::standing::Turn;
 use crate::pools::ShardPools;
 use millpond_mempool::Lease;
@@ -24,12 +26,25 @@ impl EpollDriver {
         self.counters.put_off += put_off.len() as u64;
         let next = self.turns_given.checked_rem(put_off.len()).unwrap_or(0);
         let (last, first) = put_off.split_at(next);
-        for event in first.iter().chain(last).take_while(|_| turn.goes_on()) {
+        for event in first.iter().chain(last) {
+            if self.is_failing(event) {
+                continue;
+            }
+            if !turn.goes_on() {
+                break;
+            }
             self.turns_given = self.turns_given.wrapping_add(1);
             self.handle_in_turn(event, buffer, pools, handler);
         }
         put_off.clear();
         self.put_off = put_off;
+    }
+
+    /// What failed is ended in its own turn, and reported by the kernel until then.
+    fn is_failing(&self, event: &epoll::Event) -> bool {
+        let id = SocketId::from_bits(event.data.u64());
+        let socket = self.sockets.get(handle_of(id));
+        socket.is_some_and(|socket| matches!(socket.stage, Stage::Failing(_)))
     }
 
     /// Out of the way of those who are not put off.
