@@ -66,7 +66,8 @@ pub enum SearchNews<'a> {
 /// `stop` ends it as it ends a run, with what is known until then.
 ///
 /// # Errors
-/// If nothing was measured: a setting is wrong or the target cannot be reached.
+/// If nothing was measured: a setting is wrong or the target cannot be reached. What fails once a step was
+/// made ends the search, and the report says what.
 pub fn find_max(
     config: &LoadConfig,
     plan: &SearchPlan,
@@ -116,6 +117,7 @@ impl Search<'_> {
         };
         let mut bracket = Bracket::new(first_per_s, self.plan.precision);
         let mut steps: Vec<SearchStep> = Vec::new();
+        let mut failure = None;
         let ended = loop {
             let per_s = match bracket.next() {
                 Ok(per_s) => per_s,
@@ -132,10 +134,16 @@ impl Search<'_> {
                 Err(LoadError::Unreachable { .. }) if !steps.is_empty() => {
                     break SearchEnd::TargetGone;
                 }
+                // What was measured before it is worth no less.
+                Err(error) if !steps.is_empty() => {
+                    failure = Some(error.to_string());
+                    break SearchEnd::Failed;
+                }
                 Err(error) => return Err(error),
             }
         };
-        Ok(self.report(closed_loop_per_s, &bracket, steps, ended))
+        let report = self.report(closed_loop_per_s, &bracket, steps, ended);
+        Ok(SearchReport { failure, ..report })
     }
 
     /// What the connections can ask for at most, if the generator can.

@@ -164,7 +164,7 @@ fn exit_of(report: &SearchReport) -> Exit {
     let has_answers = report.steps.iter().any(|step| step.requests > 0);
     match report.ended {
         SearchEnd::Interrupted => Exit::Interrupted,
-        SearchEnd::TargetGone => Exit::Failed,
+        SearchEnd::TargetGone | SearchEnd::Failed => Exit::Failed,
         _ if !has_answers => {
             output::note("no request was answered rightly");
             Exit::Failed
@@ -201,6 +201,7 @@ mod tests {
             (SearchEnd::Unsteady, Exit::NotTrusted),
             (SearchEnd::Interrupted, Exit::Interrupted),
             (SearchEnd::TargetGone, Exit::Failed),
+            (SearchEnd::Failed, Exit::Failed),
         ] {
             assert_eq!(exit_of(&report(ended, 1)), exit, "{ended:?}");
         }

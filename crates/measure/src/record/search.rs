@@ -46,6 +46,8 @@ pub enum SearchEnd {
     Interrupted,
     /// The target stopped accepting connections.
     TargetGone,
+    /// A later step could not be made: [`SearchReport::failure`] says why. The steps before it stand.
+    Failed,
 }
 
 /// One step: a run at one rate.
@@ -126,6 +128,9 @@ pub struct SearchReport {
     pub missed_per_s: Option<f64>,
     /// Why the search ended.
     pub ended: SearchEnd,
+    /// What a step failed with, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// The load-latency curve, by ascending rate.
     pub curve: Vec<CurvePoint>,
     /// Every step in the order in which it was taken.

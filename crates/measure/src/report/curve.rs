@@ -98,6 +98,10 @@ pub fn answer(report: &SearchReport) -> String {
         (SearchEnd::TargetGone, _) => {
             "Ended: the target stopped accepting connections\n".to_owned()
         }
+        (SearchEnd::Failed, _) => {
+            let failure = report.failure.as_deref().unwrap_or("a step failed");
+            format!("Ended: {failure}; the maximum is what held until then\n")
+        }
     };
     text
 }
@@ -188,9 +192,15 @@ mod tests {
             SearchEnd::Unsteady,
             SearchEnd::Interrupted,
             SearchEnd::TargetGone,
+            SearchEnd::Failed,
         ] {
             assert!(results(&report(ended)).contains("Ended: "), "{ended:?}");
         }
+        let failed = SearchReport {
+            failure: Some("the script said so".to_owned()),
+            ..report(SearchEnd::Failed)
+        };
+        assert!(results(&failed).contains("Ended: the script said so; "));
         let unknown = SearchReport {
             rate_per_s: None,
             ..report(SearchEnd::NoneHolds)
