@@ -270,12 +270,14 @@ impl EpollDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let Some(socket) = self.sockets.get(handle_of(id)) else {
+        let Some(socket) = self.sockets.get_mut(handle_of(id)) else {
             return;
         };
         if self.regulars.leaves_at_once(socket.standing) {
             return self.remove_failed(id, error, pools, handler);
         }
+        // Reported by the kernel until its turn, it must not count as a regular that is served.
+        socket.standing = Standing::Unknown;
         self.counters.put_off += 1;
         self.fail_later(id, error);
     }
