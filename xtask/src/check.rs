@@ -50,7 +50,8 @@ pub(crate) fn run() -> Result<(), String> {
                 "-Dwarnings",
             ];
             let whole = run_command(cargo().args(words), tests)?;
-            // Without RocksDB the command is another program, and with a cluster's driver a third.
+            // Without what can be left out the command is another program, and with a cluster's
+            // driver a third.
             let without = lint_command(&["--no-default-features"], tests)?;
             let cluster = lint_command(&["--features", "distributed"], tests)?;
             Ok(whole && without && cluster)
@@ -58,6 +59,13 @@ pub(crate) fn run() -> Result<(), String> {
         run_step("tests", |tests| {
             let words = ["test", "--workspace", "--locked", "--no-fail-fast"];
             run_command(cargo().args(words), tests)
+        }),
+        // What a build says and does without Lua and without symbols.
+        run_step("tests, least", |tests| {
+            let mut test = cargo();
+            test.args(["test", "-p", "millpond-load", "-p", "millpond-lab", "--lib"]);
+            test.args(["--no-default-features", "--locked", "--no-fail-fast"]);
+            run_command(&mut test, tests)
         }),
         // `auto` took io_uring where there is one; the other driver has to pass the same.
         run_step("tests, epoll", |tests| {

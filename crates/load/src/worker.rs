@@ -327,9 +327,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             _ => None,
         };
         let pause_end_ns = match (&self.script, start_ns) {
-            (Some(script), Some(start_ns)) if self.now_ns >= start_ns => {
-                script.pauses.next_end_ns()
-            }
+            (Some(script), Some(start_ns)) if self.now_ns >= start_ns => script.next_pause_end_ns(),
             _ => None,
         };
         let due_ns = due_ns.into_iter().chain(pause_end_ns).min();

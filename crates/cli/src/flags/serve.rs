@@ -352,6 +352,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "entity")]
     pub(super) fn parse_server(line: &str) -> Result<ServerFlags, String> {
         parse(line).map(|flags| flags.server)
     }

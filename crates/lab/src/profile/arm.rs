@@ -17,7 +17,7 @@ use super::outcome::Gathered;
 use super::perf::{Perf, Recording, program_of};
 use super::reader::Reader;
 use super::sampler::Sampler;
-use super::symbols::Symbols;
+use super::symbols::{self, Symbols};
 use crate::drive::Load;
 use crate::error::RunError;
 use crate::matrix::Candidate;
@@ -94,6 +94,7 @@ impl Instruments {
             notes.push(format!("no allocation graphs: {reason}"));
             allocations = false;
         }
+        notes.extend(symbols::LIMIT.filter(|_| allocations).map(str::to_owned));
         Self {
             perf,
             allocations,

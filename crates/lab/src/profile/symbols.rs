@@ -1,16 +1,27 @@
 //! Names of code: of an address in a file, with the functions that the compiler put into it.
+//!
+//! Without the feature `symbols` nothing is looked up, and all code is told by its file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use millpond_measure::flamegraph::without_hash;
+#[cfg_attr(not(feature = "symbols"), path = "symbols/absent.rs")]
+mod elf;
+
+/// What profiles have to say about their names, if they have none.
+pub(super) const LIMIT: Option<&str> = if cfg!(feature = "symbols") {
+    None
+} else {
+    Some(
+        "the allocation graphs tell files, not functions: this program was built without the \
+         feature `symbols`",
+    )
+};
 
 /// A symboliser with everything it found.
 pub(super) struct Symbols {
-    symbolizer: Symbolizer,
+    elf: elf::ElfSymbols,
     /// Innermost first.
     names: HashMap<PathBuf, HashMap<u64, Rc<[String]>>>,
 }
@@ -18,12 +29,7 @@ pub(super) struct Symbols {
 impl Symbols {
     pub(super) fn new() -> Self {
         Self {
-            symbolizer: Symbolizer::builder()
-                // Without it there are no inlined functions.
-                .enable_code_info(true)
-                .enable_inlined_fns(true)
-                .enable_demangling(true)
-                .build(),
+            elf: elf::ElfSymbols::new(),
             names: HashMap::new(),
         }
     }
@@ -36,22 +42,7 @@ impl Symbols {
                 .into_iter()
                 .filter(|offset| !known.contains_key(offset))
                 .collect();
-            let source = Source::Elf(Elf::new(file));
-            let found = self
-                .symbolizer
-                .symbolize(&source, Input::FileOffset(&offsets));
-            // A file that cannot be read any more has no names.
-            let found = found.unwrap_or_default();
-            for (&offset, symbol) in offsets.iter().zip(&found) {
-                if let Symbolized::Sym(symbol) = symbol {
-                    let inlined = symbol.inlined.iter().rev();
-                    let names = inlined
-                        .map(|function| &*function.name)
-                        .chain([&*symbol.name])
-                        .map(|name| without_hash(name).to_owned());
-                    known.insert(offset, names.collect());
-                }
-            }
+            known.extend(self.elf.look_up(file, &offsets));
         }
     }
 
@@ -70,9 +61,11 @@ impl Symbols {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "symbols")]
     use crate::profile::maps::{Maps, Place};
 
     /// Goal: a function of this very program gets its name, and what is no code gets none.
+    #[cfg(feature = "symbols")]
     #[test]
     fn functions_have_names() {
         let own = std::process::id();
@@ -87,6 +80,14 @@ mod tests {
         let names = symbols.names(file, offset);
         let last = names.last().unwrap();
         assert!(last.ends_with("functions_have_names"), "{names:?}");
-        assert_eq!(&*symbols.names(Path::new("/nowhere"), 1), ["[nowhere]"]);
+    }
+
+    /// Goal: code without a name is told by its file.
+    #[test]
+    fn what_has_no_name_has_a_file() {
+        let mut symbols = Symbols::new();
+        let nowhere = Path::new("/nowhere");
+        symbols.prepare(HashMap::from([(nowhere, HashSet::from([1]))]));
+        assert_eq!(&*symbols.names(nowhere, 1), ["[nowhere]"]);
     }
 }

@@ -38,7 +38,7 @@ impl Worker<'_> {
         let Some(mut script) = self.script.take() else {
             return;
         };
-        while let Some(index) = script.pauses.ended(self.now_ns) {
+        while let Some(index) = script.end_pause(self.now_ns) {
             self.offer_scripted(&mut script, index);
         }
         while !script.is_stopped()

@@ -5,9 +5,9 @@
 //! hook, so a limit would hold only for some loops; `run` goes on without a thread that does not come
 //! back instead.
 #![allow(unsafe_code)]
-use super::ScriptConfig;
 use super::address::{ScriptAddress, look_up};
 use crate::config::LoadConfig;
+use crate::script::ScriptConfig;
 use crate::values::mix;
 use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, LuaString, StdLib, Table, Value, Variadic};
 use std::time::{SystemTime, UNIX_EPOCH};

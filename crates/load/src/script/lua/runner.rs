@@ -8,6 +8,7 @@ use super::batch::{Look, split};
 use super::pauses::Pauses;
 use super::state::{ScriptState, Scripted};
 use super::thread::ThreadFacts;
+use crate::script::ScriptErrors;
 use millpond_http::Method;
 use millpond_io::Address;
 use std::sync::Arc;
@@ -20,27 +21,6 @@ const ERROR_PAUSE_NS: u64 = 10_000_000;
 const WANTS_FIELDS: u8 = 2;
 /// And body.
 const WANTS_BODY: u8 = 3;
-
-/// What a script did wrong while the run went on.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ScriptErrors {
-    /// How often.
-    pub count: u64,
-    /// What the first one said.
-    pub first: Option<String>,
-}
-
-impl ScriptErrors {
-    fn add(&mut self, message: String) {
-        self.count += 1;
-        self.first.get_or_insert(message);
-    }
-
-    pub(super) fn merge(&mut self, other: Self) {
-        self.count += other.count;
-        self.first = self.first.take().or(other.first);
-    }
-}
 
 /// What was decided from the first thread's state, for all of them.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +66,7 @@ pub(crate) struct Runner {
     wanted: u8,
     /// The head whose fields the state was shown.
     shown: Vec<u8>,
-    pub(crate) pauses: Pauses,
+    pauses: Pauses,
     pub(super) errors: ScriptErrors,
 }
 
@@ -142,6 +122,16 @@ impl Runner {
 
     pub(crate) fn wants_answers(&self) -> bool {
         self.wishes.wants_answers
+    }
+
+    /// When the next connection's pause ends.
+    pub(crate) fn next_pause_end_ns(&self) -> Option<u64> {
+        self.pauses.next_end_ns()
+    }
+
+    /// A connection whose pause is over.
+    pub(crate) fn end_pause(&mut self, now_ns: u64) -> Option<u32> {
+        self.pauses.end(now_ns)
     }
 
     /// The requests that leave next, and their methods; `None` if the script made none.
@@ -275,16 +265,5 @@ mod tests {
         let expected: [(&[u8], &[u8]); 3] =
             [(b"X-A", b"b c"), (b"empty", b""), (b"url", b"http://x:1/")];
         assert_eq!(fields, expected);
-    }
-
-    #[test]
-    fn the_first_error_is_the_one_that_is_told() {
-        let mut errors = ScriptErrors::default();
-        errors.merge(ScriptErrors::default());
-        errors.add("one".to_owned());
-        errors.add("two".to_owned());
-        let mut all = ScriptErrors::default();
-        all.merge(errors);
-        assert_eq!((all.count, all.first.as_deref()), (2, Some("one")));
     }
 }
