@@ -82,6 +82,8 @@ pub struct EpollDriver {
     queued_sends: Slab<QueuedBuffer>,
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
     failing: VecDeque<SocketId>,
+    /// Descriptors of removed sockets, to be closed by turns; epoll watches none of them.
+    departing: VecDeque<OwnedFd>,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive in this tick.
@@ -144,6 +146,7 @@ impl EpollDriver {
             sockets: Slab::new("io_sockets", mode),
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
+            departing: VecDeque::with_capacity(256),
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
@@ -255,8 +258,11 @@ impl EpollDriver {
             self.closing_count -= 1;
         }
         self.counters.closes += 1;
-        drop(socket);
-        self.descriptor_freed();
+        if self.regulars.leaves_at_once(socket.standing) {
+            drop(socket);
+            return self.descriptor_freed();
+        }
+        self.depart(socket);
     }
 
     /// The kernel says that a socket failed. A crowd that resets its connections has that said of all

@@ -63,4 +63,8 @@ impl Socket {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
 }
