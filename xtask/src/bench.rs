@@ -14,7 +14,7 @@ mod nginx;
 mod generator;
 mod pairs;
 mod perf;
-mod callgrind;
+pub(crate) mod callgrind;
 pub(crate) mod figure;
 mod plaintext;
 mod entity;

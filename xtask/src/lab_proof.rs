@@ -13,7 +13,7 @@ mod faults;
 mod record;
 mod tally;
 
-use crate::bench::{self, Bench, machine::first_line, server::free_address};
+use crate::bench::{self, Bench, callgrind, machine::first_line, server::free_address};
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use faults::Scene;
@@ -28,6 +28,10 @@ pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
 /// What `millpond compare` takes without a word.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "270s";
 
+/// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
+/// decide between two candidates and a double.
+const EMULATED_COUNTS: &str = "8";
+
 /// In the smoke run, far beyond any noise.
 const SMOKE_RSS_SHARE: f64 = 0.30;
 
@@ -35,11 +39,34 @@ const THROUGHPUT: &str = "request.throughput_per_s";
 const P99: &str = "request.response_p99_ns";
 const RSS: &str = "rss_after_work_bytes";
 const INSTRUCTIONS: &str = "request.instructions_per_request";
+const EMULATED: &str = "request.emulated_instructions_per_request";
 const CPU: &str = "request.cpu_per_request_ns";
 const HEAP_CALLS: &str = "request.heap_calls_per_request";
 
 /// The candidate with the faults.
 const PLANTED: &str = "planted";
+
+/// Which rows of the table are made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Scope {
+    All,
+    /// Those of instructions alone: nothing beside them on the machine changes these.
+    Instructions,
+}
+
+impl Scope {
+    fn takes(self, measure: &str) -> bool {
+        self == Self::All || [INSTRUCTIONS, EMULATED].contains(&measure)
+    }
+
+    /// As behind the command, and in the record's name.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::All => ("", "lab-proof"),
+            Self::Instructions => (" instructions", "lab-proof-instructions"),
+        }
+    }
+}
 
 struct Proof {
     bench: Bench,
@@ -48,17 +75,23 @@ struct Proof {
 }
 
 /// So many comparisons of so much time each; prints the table and records it.
-pub(crate) fn run(comparisons: u32, time_budget: &str) -> Result<(), String> {
+pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(), String> {
     let mut proof = Proof::prepare(bench::Plan::full())?;
     // As `millpond compare` does by itself in a virtual machine; the record says whether they were.
     proof.bench.machine.keep_awake(true);
     let scene = Scene::sized(&proof.scout()?)?;
-    let mut tallies = tallies(&scene);
+    let mut tallies = tallies(&scene, scope);
+    if tallies.is_empty() {
+        return Err(
+            "nothing counts instructions here: neither the processor nor valgrind".to_owned(),
+        );
+    }
     let mut courses = Vec::new();
     for number in 0..comparisons {
         println!("--- comparison {} of {comparisons}", number + 1);
         let seed = number.to_string();
-        let words = ["--time-budget", time_budget, "--seed", &seed];
+        let mut words = vec!["--time-budget", time_budget, "--seed", &seed];
+        words.extend(["--emulated-counts", scene.emulated_counts()]);
         let comparison = proof.compare(&scene.allocators(&proof.object()), &words)?;
         courses.push(comparison.course());
         for tally in &mut tallies {
@@ -68,12 +101,13 @@ pub(crate) fn run(comparisons: u32, time_budget: &str) -> Result<(), String> {
         print!("{}", tally::table(&tallies));
     }
     let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
-    let path = format!("benches/records/{date}-lab-proof.json");
+    let (word, name) = scope.words();
+    let path = format!("benches/records/{date}-{name}.json");
     let rows: Vec<Value> = tallies.iter().map(Tally::to_json).collect();
     let record = json!({
-        "name": "lab-proof",
+        "name": name,
         "date": date,
-        "command": format!("cargo xtask lab-proof {comparisons} {time_budget}"),
+        "command": format!("cargo xtask lab-proof {comparisons} {time_budget}{word}"),
         "environment": proof.bench.machine.describe(),
         "comparisons": comparisons,
         "server": scene.baseline.to_string(),
@@ -91,9 +125,10 @@ pub(crate) fn run(comparisons: u32, time_budget: &str) -> Result<(), String> {
 pub(crate) fn smoke() -> Result<(), String> {
     let proof = Proof::prepare(bench::Plan::smoke())?;
     let scene = Scene::of_memory(&proof.scout()?, SMOKE_RSS_SHARE)?;
-    let words = ["--rounds", "7", "--idle", "10ms", "--time-budget", "10s"];
+    let mut words = vec!["--rounds", "7", "--idle", "10ms", "--time-budget", "10s"];
+    words.extend(["--emulated-counts", "0"]);
     let comparison = proof.compare(&scene.allocators(&proof.object()), &words)?;
-    let mut tallies = tallies(&scene);
+    let mut tallies = tallies(&scene, Scope::All);
     for tally in &mut tallies {
         tally.add(&comparison);
     }
@@ -110,13 +145,17 @@ pub(crate) fn smoke() -> Result<(), String> {
 }
 
 /// One row for each fault, after those of the baseline's double.
-fn tallies(scene: &Scene) -> Vec<Tally> {
-    let equals = [THROUGHPUT, P99, CPU, RSS]
+fn tallies(scene: &Scene, scope: Scope) -> Vec<Tally> {
+    let work = scene.work_measure();
+    let equals = [THROUGHPUT, P99, RSS]
         .into_iter()
+        .chain(work)
+        .filter(|measure| scope.takes(measure))
         .map(|measure| Tally::of_equals("(again)", measure));
     let planted = scene
         .faults
         .iter()
+        .filter(|fault| scope.takes(fault.measure))
         .map(|fault| Tally::of_fault(PLANTED, fault.measure, &fault.planted, fault.added_bytes));
     equals.chain(planted).collect()
 }
@@ -143,10 +182,10 @@ impl Proof {
 
     /// What a request costs without a fault, to size the faults by.
     fn scout(&self) -> Result<Comparison, String> {
-        self.compare(
-            "glibc",
-            &["--rounds", "2", "--time-budget", "10s", "--seed", "0"],
-        )
+        let mut words = vec!["--rounds", "2", "--time-budget", "10s", "--seed", "0"];
+        let can_emulate = !self.bench.plan.smoke && callgrind::available().is_ok();
+        words.extend(["--emulated-counts", if can_emulate { "2" } else { "0" }]);
+        self.compare("glibc", &words)
     }
 
     /// The object that plants, as `--allocators` takes it.

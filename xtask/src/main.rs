@@ -43,7 +43,7 @@ Usage: cargo xtask check
        cargo xtask semver [--accept]
        cargo xtask api [EXAMPLES]
        cargo xtask entity-bounds [ENTITIES] | --smoke
-       cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] | --smoke
+       cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] [instructions] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...]
        cargo xtask sanitize address|thread
@@ -80,7 +80,8 @@ api         requests that schemathesis makes up from /openapi.json, so many (200
 entity-bounds  what a server holds in memory under --memory: with so many small entities (10,000,000) put
             and read in one range, and with values of 64 MiB put and got by 64 connections at once
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
-            often something is where there is nothing; 40 comparisons of 270s, which takes three hours
+            often something is where there is nothing; 40 comparisons of 270s, which takes three hours;
+            with `instructions` at the end those alone, which neighbours do not change
 
 The memory pools, beyond what `check` does:
 loom        models of remote frees and of threads' ends, in every order (a part of `check`)
@@ -208,19 +209,25 @@ fn soak_as_told(seconds: &str, driver: &str) -> Result<(), String> {
 
 /// Comparisons and the time of each, in this order, each of which may be missing.
 fn lab_proof_as_told(words: &[&str]) -> Result<(), String> {
+    let (words, scope) = match words {
+        [words @ .., "instructions"] => (words, lab_proof::Scope::Instructions),
+        _ => (words, lab_proof::Scope::All),
+    };
     let (comparisons, time_budget) = match words {
         [] => (None, None),
         [comparisons] => (Some(comparisons), None),
         [comparisons, time_budget] => (Some(comparisons), Some(*time_budget)),
         _ => {
-            return Err("too many words behind lab-proof: it takes a number and a time".to_owned());
+            let complaint = "too many words behind lab-proof: it takes a number, a time, and perhaps \
+                             `instructions`";
+            return Err(complaint.to_owned());
         }
     };
     let comparisons = comparisons.map_or(Ok(lab_proof::COMPARISONS_DEFAULT), |text| text.parse());
     let comparisons =
         comparisons.map_err(|error| format!("that is no number of comparisons: {error}"))?;
     let time_budget = time_budget.unwrap_or(lab_proof::TIME_BUDGET_DEFAULT);
-    lab_proof::run(comparisons, time_budget)
+    lab_proof::run(comparisons, time_budget, scope)
 }
 
 /// A step of `check` as a verb of its own.

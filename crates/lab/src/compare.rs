@@ -24,10 +24,11 @@ use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::heap_pass::{self, HeapCosts};
+use crate::instruction_pass::{self, InstructionCounts, Occasion};
 use crate::journal::Journal;
 use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
-use crate::outcome::{self, CompareOutcome};
+use crate::outcome::{self, Collection, CompareOutcome};
 use crate::plan::{Known, Plan};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
@@ -173,6 +174,7 @@ impl<'a> Lab<'a> {
         }
         let mut journal = Journal::create(&self.workshop.raw())?;
         let heap = self.heap_passes(&findings.slowest_per_s, &mut journal, events)?;
+        let counts = self.instruction_passes(&findings, &mut journal, events)?;
         let (mut plan, known) = self.plan(&findings);
         let then = self.config.earlier.as_ref().map(|it| &it.record.settings);
         if let Some(work) = then.or(self.config.work.as_ref()) {
@@ -198,14 +200,11 @@ impl<'a> Lab<'a> {
         };
         rounds.run(&course, &mut self.workshop, events)?;
         events(&LabEvent::Analysing);
-        for (index, steady_state) in findings.steady_states(&self.candidates) {
-            rounds.collection.note_steady_state(index, steady_state);
-        }
-        for (index, costs) in heap.iter().enumerate() {
-            rounds.collection.add_once(index, costs);
-            rounds.collection.add_heap(index, costs.profile.as_ref());
-        }
+        self.add_passes(&mut rounds.collection, &findings, &heap, &counts);
         let mut record = self.record(&findings, &plan, &schedule);
+        if let Some(description) = &counts.description {
+            record.counters = format!("{}; {description}", record.counters);
+        }
         record.settings.schedule.truncate(rounds.begun as usize);
         record.settings.looks.done = rounds.looked_after;
         record.settings.looks.stopped = rounds.stopped;
@@ -220,6 +219,26 @@ impl<'a> Lab<'a> {
         // After the rounds, too: what was asked for is not all there.
         outcome.interrupted |= self.stop.load(Ordering::Relaxed);
         Ok(outcome)
+    }
+
+    /// What was found outside the rounds.
+    fn add_passes(
+        &self,
+        collection: &mut Collection,
+        findings: &Findings,
+        heap: &[HeapCosts],
+        counts: &InstructionCounts,
+    ) {
+        for (index, steady_state) in findings.steady_states(&self.candidates) {
+            collection.note_steady_state(index, steady_state);
+        }
+        for (index, costs) in heap.iter().enumerate() {
+            collection.add_once(index, costs);
+            collection.add_heap(index, costs.profile.as_ref());
+        }
+        for (index, counts) in counts.of_candidates.iter().enumerate() {
+            collection.add_counts(index, counts);
+        }
     }
 
     /// If that is wanted, once the verdicts say who is worth a look.
@@ -298,6 +317,36 @@ impl<'a> Lab<'a> {
             }
         }
         Ok(all)
+    }
+
+    /// Instructions per candidate, where nothing else counts them.
+    fn instruction_passes(
+        &mut self,
+        findings: &Findings,
+        journal: &mut Journal,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<InstructionCounts, LabError> {
+        let occasion = Occasion {
+            wanted: self.config.emulated_counts,
+            rounds: self.config.rounds,
+            has_counters: findings.has_instructions,
+            has_load_command: self.config.load_command.is_some(),
+            allowance: self.config.counting_allowance(),
+            overhead: findings.overhead,
+            operations: self.config.target.operations().len(),
+            candidates: self.candidates.len(),
+        };
+        let counts = instruction_pass::run(
+            &mut self.workshop,
+            &self.candidates,
+            &occasion,
+            &findings.slowest_per_s,
+            journal,
+            events,
+            self.stop,
+        )?;
+        self.warnings.extend(counts.notes.iter().cloned());
+        Ok(counts)
     }
 
     fn plan(&self, findings: &Findings) -> (Plan, Known) {

@@ -7,6 +7,7 @@ use millpond_measure::record::{PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
+use crate::instruction_pass;
 use crate::load_command::LoadCommand;
 use crate::matrix;
 use crate::metric::{Meaning, Metric};
@@ -28,6 +29,8 @@ pub const CONNECTIONS_DEFAULT: usize = 64;
 pub const IDLE_DEFAULT: Duration = Duration::from_millis(250);
 /// The part of the time budget that flame graphs may take.
 const PROFILE_SHARE: u32 = 5;
+/// The part of the time budget that counting instructions may take.
+const COUNTING_SHARE: u32 = 10;
 /// The size of one value: a small document.
 pub const VALUE_BYTES_DEFAULT: usize = 1024;
 
@@ -60,6 +63,9 @@ pub struct CompareConfig {
     pub earlier: Option<Earlier>,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,
+    /// How often each candidate's instructions are counted under an emulator; `None`: where the
+    /// processor's counters are hidden, as often as a tenth of the time budget pays.
+    pub emulated_counts: Option<u32>,
     /// Flame graphs of the candidates of interest in the report, for a part of the time budget.
     pub profile: bool,
     /// The file that keeps two comparisons on one machine apart; `None`: nothing does.
@@ -98,6 +104,7 @@ impl CompareConfig {
             work: None,
             earlier: None,
             idle: IDLE_DEFAULT,
+            emulated_counts: None,
             profile: false,
             lock: None,
             out: PathBuf::from("millpond-report"),
@@ -126,6 +133,7 @@ impl CompareConfig {
             return refuse("--rate needs a number of requests per second above 0");
         }
         self.options.check()?;
+        instruction_pass::check(self.emulated_counts, self.load_command.is_some())?;
         if let Some(load) = &self.load_command {
             let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
             if !load.metrics.iter().any(is_measure) {
@@ -157,6 +165,11 @@ impl CompareConfig {
                 }
             }
         }
+    }
+
+    /// What counting instructions may take of the time budget, unless it was asked for.
+    pub(crate) fn counting_allowance(&self) -> Duration {
+        self.time_budget / COUNTING_SHARE
     }
 
     /// What the flame graphs may take of the time budget.

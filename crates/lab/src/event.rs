@@ -24,6 +24,15 @@ pub enum LabEvent {
         /// Of how many.
         of: usize,
     },
+    /// Instructions of a candidate are counted under an emulator, in a pass of its own.
+    EmulatedCount {
+        /// Its name.
+        candidate: String,
+        /// This count, counted from 1.
+        number: usize,
+        /// Of how many.
+        of: usize,
+    },
     /// A candidate runs once more, for the flame graphs of the report.
     FlameGraph {
         /// Its name.

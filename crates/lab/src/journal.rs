@@ -29,6 +29,19 @@ pub(crate) enum Line<'a> {
         candidate: &'a str,
         costs: Vec<(String, f64)>,
     },
+    /// Instructions per request, counted under an emulator, for the round of this number.
+    Emulated {
+        candidate: &'a str,
+        round: u32,
+        costs: Vec<(String, f64)>,
+    },
+}
+
+fn by_key(costs: &[(Measure, f64)]) -> Vec<(String, f64)> {
+    let costs = costs.iter();
+    costs
+        .map(|(measure, value)| (measure.to_string(), *value))
+        .collect()
 }
 
 /// The file of lines.
@@ -62,11 +75,23 @@ impl Journal {
         candidate: &str,
         costs: &[(Measure, f64)],
     ) -> Result<(), LabError> {
-        let costs = costs
-            .iter()
-            .map(|(measure, value)| (measure.to_string(), *value))
-            .collect();
+        let costs = by_key(costs);
         self.write(&Line::Heap { candidate, costs })
+    }
+
+    /// Adds what was counted under an emulator.
+    pub(crate) fn write_emulated(
+        &mut self,
+        candidate: &str,
+        round: u32,
+        costs: &[(Measure, f64)],
+    ) -> Result<(), LabError> {
+        let costs = by_key(costs);
+        self.write(&Line::Emulated {
+            candidate,
+            round,
+            costs,
+        })
     }
 
     fn try_write(&mut self, line: &Line<'_>) -> io::Result<()> {

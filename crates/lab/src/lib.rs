@@ -20,6 +20,8 @@
 //! scored, edge     one run's phases and the figures at their edges; sampler, phase_marks, drive, trace
 //!                  help
 //! heap_pass        heap calls per request, apart from scored runs
+//! instruction_pass instructions per request likewise; emulation: by valgrind, where the processor's
+//!                  counters are hidden
 //! outcome          the record, its verdicts (by `millpond_measure`) and its files
 //! profile          apart from all that: where a server's time and memory go, under load; for a
 //!                  comparison, after its rounds
@@ -68,6 +70,8 @@ mod sampler;
 mod phase_marks;
 pub mod trace;
 mod heap_pass;
+mod instruction_pass;
+mod emulation;
 mod server_info;
 mod journal;
 mod outcome;

@@ -104,6 +104,22 @@ impl Collection {
         }
     }
 
+    /// Notes what was counted outside the rounds, once for each: the first with the first.
+    pub(crate) fn add_counts(&mut self, index: usize, counts: &[Vec<(Measure, f64)>]) {
+        let Some(candidate) = self.candidates.get_mut(index) else {
+            return;
+        };
+        for (round, values) in (0_u32..).zip(counts) {
+            let mut runs = candidate.rounds.iter_mut();
+            let run = runs.find(|run| run.round == round && run.status == RoundStatus::Done);
+            if let Some(run) = run {
+                for &(measure, value) in values {
+                    run.set(measure, value);
+                }
+            }
+        }
+    }
+
     /// Notes what a candidate asks of the heap.
     pub(crate) fn add_heap(&mut self, index: usize, profile: Option<&HeapProfile>) {
         if let Some(candidate) = self.candidates.get_mut(index) {

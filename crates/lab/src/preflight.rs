@@ -48,6 +48,8 @@ pub(crate) struct Findings {
     pub(crate) server: ServerInfo,
     /// On hardware counters and exact memory: what is counted, or why not.
     pub(crate) counters: String,
+    /// Instructions are among what is counted.
+    pub(crate) has_instructions: bool,
     /// Names and reasons of candidates that were left out.
     pub(crate) left_out: Vec<(String, String)>,
     /// Requests until every candidate was steady, per operation in order.
@@ -194,6 +196,7 @@ fn smoke(
     if candidate.role == Role::Baseline {
         findings.native.clone_from(&session.presence.native);
         let mut lines = session.counters.lines();
+        findings.has_instructions = session.counters.has_instructions();
         let memory = session.tree.sample().ok();
         lines.extend(memory.and_then(|sample| sample.total.missing_line()));
         findings.counters = lines.join("; ");

@@ -174,6 +174,38 @@ pub fn prove_behind(
     Ok(presence)
 }
 
+/// Of processes that an emulator executes: the library is mapped and the settings arrived. Calls cannot
+/// be followed there, since what runs is the emulator's translation; in the scored runs they are.
+pub(crate) fn prove_emulated(pids: &[i32], allocator: &Allocator) -> Result<(), PresenceError> {
+    for &pid in pids {
+        let unreadable = |error: io::Error| PresenceError::Unreadable {
+            pid,
+            reason: error.to_string(),
+        };
+        let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(unreadable)?;
+        if let Some(library) = &allocator.library {
+            let image = Image::open(pid).map_err(unreadable)?;
+            if !image.mappings.iter().any(|one| one.file == *library) {
+                return Err(PresenceError::NotMapped {
+                    library: library.clone(),
+                    pid,
+                    program,
+                    reason: "it was not loaded under the emulator".to_owned(),
+                });
+            }
+        }
+        let lost = |(name, value): &&(String, String)| !environment::was_given(pid, name, value);
+        if let Some((name, value)) = allocator.environment.iter().find(lost) {
+            return Err(PresenceError::SettingLost {
+                pid,
+                program,
+                variable: format!("{name}={value}"),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// What was read of files: workers run what their master runs, and a program may have 100 MB.
 #[derive(Default)]
 struct Seen {

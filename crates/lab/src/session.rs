@@ -32,6 +32,9 @@ use crate::trace::{PATH_VARIABLE, Trace};
 const PADDING_BYTES_MAX: usize = 4096;
 const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
 
+/// How much longer a target under an emulator may take to start and to stop.
+const EMULATED_PATIENCE: u32 = 6;
+
 /// An object of ours in front of the allocator, with the file it writes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Front<'a> {
@@ -41,6 +44,15 @@ pub(crate) struct Front<'a> {
     pub(crate) variable: &'a str,
     /// The file.
     pub(crate) file: &'a Path,
+}
+
+/// How a session differs from one that is scored.
+#[derive(Clone, Copy, Debug)]
+enum Arrangement<'a> {
+    /// Perhaps with an object of ours.
+    Plain(Option<Front<'a>>),
+    /// Behind the words that start an emulator.
+    Emulated(&'a [OsString]),
 }
 
 impl<'a> From<&'a Trace> for Front<'a> {
@@ -194,6 +206,30 @@ impl Session {
         front: Option<Front<'_>>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
+        Self::arrange(workshop, candidate, label, Arrangement::Plain(front), stop)
+    }
+
+    /// The same under an emulator, whose words come before the command's. It takes its time.
+    pub(crate) fn start_emulated(
+        workshop: &mut Workshop,
+        candidate: &Candidate,
+        label: &str,
+        emulator: &[OsString],
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
+        let arrangement = Arrangement::Emulated(emulator);
+        let mut session = Self::arrange(workshop, candidate, label, arrangement, stop)?;
+        session.stop_grace *= EMULATED_PATIENCE;
+        Ok(session)
+    }
+
+    fn arrange(
+        workshop: &mut Workshop,
+        candidate: &Candidate,
+        label: &str,
+        arrangement: Arrangement<'_>,
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
         let address = workshop.address()?;
         let probe = workshop.driver.target.probe(address);
         if probe.address_taken() {
@@ -204,7 +240,16 @@ impl Session {
                 .data_root()
                 .join(format!("{}-{label}", file_name(&candidate.name))),
         )?;
+        let (front, emulator) = match arrangement {
+            Arrangement::Plain(front) => (front, None),
+            Arrangement::Emulated(words) => (None, Some(words)),
+        };
         let mut spec = workshop.spec(candidate, label, address, &data.path, front);
+        let mut ready_bound = workshop.ready_bound;
+        if let Some(words) = emulator {
+            spec.command.splice(..0, words.iter().cloned());
+            ready_bound *= EMULATED_PATIENCE;
+        }
         let name = format!("{}-{label}", file_name(&candidate.name));
         // Without one, the processes are summed up one by one.
         let cgroup = workshop
@@ -219,11 +264,19 @@ impl Session {
         let began = Instant::now();
         subject.go()?;
         let check = workshop.options.ready.check(probe);
-        subject.wait_ready(check.as_ref(), workshop.ready_bound, stop)?;
+        subject.wait_ready(check.as_ref(), ready_bound, stop)?;
         let start_duration = began.elapsed();
         let serving = subject.serving(address.port());
-        let front = front.map(|front| front.object);
-        let presence = presence::prove_behind(&serving, &candidate.allocator, front)?;
+        let presence = match emulator {
+            None => {
+                let front = front.map(|front| front.object);
+                presence::prove_behind(&serving, &candidate.allocator, front)?
+            }
+            Some(_) => {
+                presence::prove_emulated(&serving, &candidate.allocator)?;
+                Presence::default()
+            }
+        };
         Ok(Self {
             subject,
             address,

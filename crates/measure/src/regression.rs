@@ -43,7 +43,14 @@ const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ("throughput", &[Quantity::Throughput]),
     ("latency", &[Quantity::ResponseP99, Quantity::ResponseP50]),
     ("memory", &[Quantity::RssAfterWork, Quantity::PeakRss]),
-    ("work", &[Quantity::Instructions, Quantity::CpuTime]),
+    (
+        "work",
+        &[
+            Quantity::Instructions,
+            Quantity::EmulatedInstructions,
+            Quantity::CpuTime,
+        ],
+    ),
 ];
 
 /// What a check may be told.
@@ -310,6 +317,7 @@ const fn survives_a_session(quantity: Quantity) -> bool {
             | Quantity::RssAfterIdle
             | Quantity::PssAfterWork
             | Quantity::Instructions
+            | Quantity::EmulatedInstructions
             | Quantity::HeapCalls
             | Quantity::HeapBytes
             | Quantity::PageFaults

@@ -325,6 +325,32 @@ fn no_pmu() {
     assert!(found.differences.is_empty());
 }
 
+/// Goal: instructions that valgrind counted tell a part of what hidden counters do not: that there are fewer,
+/// or that the difference lies elsewhere.
+#[test]
+fn emulated_instructions_stand_in() {
+    let mut all = field(&[("mimalloc", 1.2, 0.7, 1.0)], 0.005);
+    without(&mut all, &COUNTED);
+    plant(&mut all, Quantity::CpuTime, 10_000.0, &[0.84]);
+    plant(&mut all, Quantity::EmulatedInstructions, 5_000.0, &[0.9]);
+    let fewer = advice(&all).sentence;
+    assert!(
+        fewer.contains("instructions in user mode (by valgrind) there are 0.90x"),
+        "{fewer}"
+    );
+    assert!(fewer.contains("what caches add cannot be told"), "{fewer}");
+    plant(&mut all, Quantity::EmulatedInstructions, 5_000.0, &[1.0]);
+    let equal = advice(&all).sentence;
+    assert!(
+        equal.contains("as many instructions in user mode"),
+        "{equal}"
+    );
+    assert!(
+        equal.contains("the difference lies in caches or in the kernel"),
+        "{equal}"
+    );
+}
+
 /// Goal: a faster candidate whose requests cost the same is not explained by their cost.
 #[test]
 fn equal_costs_explain_nothing() {

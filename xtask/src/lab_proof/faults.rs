@@ -14,12 +14,15 @@
 //! Absent on purpose: an exact truth for times. It is the median of all comparisons' estimates.
 
 use super::record::Comparison;
-use super::{CPU, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, RSS, THROUGHPUT};
+use super::{
+    CPU, EMULATED, EMULATED_COUNTS, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, RSS, THROUGHPUT,
+};
 use std::fmt;
 
-/// Additional instructions, as a share of all of a request's. It takes hardware counters to see them.
+/// Additional instructions, as a share of all of a request's. It takes hardware counters or an emulator
+/// to see them.
 const WORK_SHARE: f64 = 0.01;
-/// Without counters CPU time stands in, which is not as fine: a share of a request's CPU time.
+/// Without both CPU time stands in, which is not as fine: a share of a request's CPU time.
 const CPU_SHARE: f64 = 0.05;
 /// What the baseline does more than a plain server, as a share of the CPU time of a request: enough that the
 /// server is what limits throughput.
@@ -138,6 +141,21 @@ impl Scene {
         })
     }
 
+    /// Where the fault in work has to show; none if there is no such fault.
+    pub(crate) fn work_measure(&self) -> Option<&'static str> {
+        let measures = self.faults.iter().map(|fault| fault.measure);
+        let is_work = |measure: &&str| [INSTRUCTIONS, EMULATED, CPU].contains(measure);
+        measures.clone().find(is_work)
+    }
+
+    /// What `--emulated-counts` takes.
+    pub(crate) fn emulated_counts(&self) -> &'static str {
+        match self.work_measure() {
+            Some(EMULATED) => EMULATED_COUNTS,
+            _ => "0",
+        }
+    }
+
     /// What `--allocators` takes, with the object to preload. The baseline comes first.
     pub(crate) fn allocators(&self, object: &str) -> String {
         let baseline = match self.baseline == Settings::default() {
@@ -156,19 +174,20 @@ fn turning(ns: f64, allocations: f64) -> f64 {
 
 /// The fault in work, and its instructions in each allocation, beside those the baseline has there.
 fn working(scout: &Comparison, allocations: f64, own: f64) -> Result<(Fault, f64), String> {
-    let (measure, instructions, what) = match scout.baseline(INSTRUCTIONS) {
-        Ok(all) => {
+    let counted = [(INSTRUCTIONS, ""), (EMULATED, "; counted by valgrind")];
+    let counted = counted
+        .into_iter()
+        .find_map(|(measure, by)| Some((measure, by, scout.baseline(measure).ok()?)));
+    let (measure, instructions, what) = match counted {
+        Some((measure, by, all)) => {
             let all = all / allocations + own;
-            (
-                INSTRUCTIONS,
-                (all * WORK_SHARE).ceil().max(TURN_INSTRUCTIONS),
-                "",
-            )
+            let instructions = (all * WORK_SHARE).ceil().max(TURN_INSTRUCTIONS);
+            (measure, instructions, by)
         }
-        Err(_) => {
+        None => {
             let all_ns = scout.baseline(CPU)? * (1.0 + OWN_WORK_SHARE);
             let instructions = turning(all_ns * CPU_SHARE, allocations);
-            (CPU, instructions, "; no counters here, so CPU time")
+            (CPU, instructions, "; nothing counts here, so CPU time")
         }
     };
     let fault = Fault {
@@ -239,6 +258,13 @@ mod tests {
             scene.planted.instructions - scene.baseline.instructions,
             460.0
         );
+        assert_eq!(scene.emulated_counts(), "0");
+        let emulated = json!({HEAP_CALLS: 1.0, THROUGHPUT: 1_000.0, CPU: 8_000.0, EMULATED: 10_000.0,
+            RSS: 20_000_000.0});
+        let by_valgrind = Scene::sized(&scout(&emulated)).unwrap();
+        assert_eq!(by_valgrind.work_measure(), Some(EMULATED));
+        assert_eq!(by_valgrind.emulated_counts(), EMULATED_COUNTS);
+        assert_eq!(by_valgrind.planted, scene.planted);
         let silent = json!({HEAP_CALLS: 0.0, THROUGHPUT: 1.0, CPU: 1.0, RSS: 1.0});
         assert!(Scene::sized(&scout(&silent)).is_err());
         let memory = Scene::of_memory(&scout(&json!({RSS: 10_000_000.0})), 0.3).unwrap();

@@ -24,6 +24,9 @@ use std::time::Duration;
 /// is installed, with memory pools on and off. With a command: your server, which has to stay in the
 /// foreground and answer at --url. Prints which is best in throughput, latency and memory, with
 /// intervals, and writes report.html and results.json.
+/// More emulated counts decide nothing that these do not.
+const COUNTS_MAX: u32 = 1_000;
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond compare
@@ -78,6 +81,11 @@ pub(crate) struct CompareFlags {
     /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "250ms")]
     idle: u64,
+    /// Count each candidate's instructions per request so often under valgrind, in passes of their own, and
+    /// compare them like any other measure: neighbours change nothing there; 0: never [default: where the
+    /// processor's counters are hidden and valgrind is installed, as often as a tenth of the time budget pays]
+    #[arg(long, value_name = "N", value_parser = parse_counts)]
+    emulated_counts: Option<u32>,
     /// Draw flame graphs of the baseline and the best into the report: CPU time, bytes of allocation, and
     /// the difference, in runs of their own after the rounds; takes up to a fifth of the time budget
     #[arg(long)]
@@ -117,6 +125,14 @@ pub(super) fn parse_setting(text: &str) -> Result<PoolSetting, String> {
 
 pub(super) fn parse_rounds(text: &str) -> Result<u32, String> {
     u32::try_from(parse_count(text)?).map_err(|_| "that would take years".to_owned())
+}
+
+/// How often instructions are counted.
+fn parse_counts(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(counts) if counts <= COUNTS_MAX => Ok(counts),
+        _ => Err(format!("write a number from 0 to {COUNTS_MAX}")),
+    }
 }
 
 impl CompareFlags {
@@ -180,6 +196,7 @@ impl CompareFlags {
         config.connections = self.connections as usize;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
+        config.emulated_counts = self.emulated_counts;
         config.profile = self.profile || self.preset.preset == Some(Preset::Entity);
         config.lock = millpond_lab::lock_file();
         config.out.clone_from(&self.out);
@@ -237,6 +254,15 @@ fn show(progress: &mut Progress, event: &LabEvent) {
         } => {
             progress.update(format!(
                 "counting heap calls, {number} of {of}: {candidate}"
+            ));
+        }
+        LabEvent::EmulatedCount {
+            candidate,
+            number,
+            of,
+        } => {
+            progress.update(format!(
+                "counting instructions, {number} of {of}: {candidate}"
             ));
         }
         LabEvent::FlameGraph {
@@ -333,7 +359,7 @@ mod tests {
     /// Goal: each flag reaches the field it names, and the command's own flags are left alone.
     #[test]
     fn flags_reach_the_configuration() {
-        let words = "--allocators glibc,mine=/a.so --rounds 8 --time-budget 5m --profile --connections 16 \
+        let words = "--allocators glibc,mine=/a.so --rounds 8 --time-budget 5m --profile --emulated-counts 0 --connections 16 \
                      --rate 2k --idle 12s --out elsewhere --seed 7 --url http://127.0.0.1:81/x -- nginx -c x -t";
         let config = config(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let allocators = ["glibc", "mine=/a.so"].map(str::to_owned).to_vec();

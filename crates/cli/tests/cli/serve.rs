@@ -175,6 +175,40 @@ fn a_killed_server_is_started_again_at_once() {
     }
 }
 
+/// Goal: under valgrind, which does not follow io_uring, a server takes epoll by itself, answers and stops.
+/// With a ring it stood still there.
+#[test]
+fn valgrind_is_served_by_epoll() {
+    let mut valgrind = Command::new("valgrind");
+    if valgrind.arg("--version").output().is_err() {
+        eprintln!("skipped: valgrind is not installed; scripts/setup installs it");
+        return;
+    }
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--tool=none", env!("CARGO_BIN_EXE_millpond")]);
+    command.args([
+        "serve",
+        "plaintext",
+        "--shards",
+        "1",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    let mut process = Running::start(&mut command);
+    let line = process.first_line();
+    let address = line.trim().strip_prefix("listening on ");
+    let Some(address) = address.map(str::to_owned) else {
+        panic!("{line}: {:?}", process.finish())
+    };
+    let (status, body) = curl(&[&format!("http://{address}/metrics")]);
+    assert_eq!(status, 200);
+    let metrics = String::from_utf8(body).unwrap();
+    assert!(metrics.contains("driver=\"epoll\""), "{metrics}");
+    process.signal("TERM");
+    let finished = process.finish();
+    assert!(finished.status.success(), "{finished:?}");
+}
+
 /// Goal: a unix socket serves every client that can speak to one, only its owner may use it if the
 /// umask says so, a file left behind by a dead server is no obstacle, and a stop removes it.
 #[test]

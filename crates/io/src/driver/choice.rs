@@ -7,6 +7,7 @@ use super::features::DriverFeatures;
 use super::uring::{UringUnavailable, probe};
 use crate::error::IoError;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 /// Which kernel interface is asked for.
@@ -24,6 +25,9 @@ pub enum DriverChoice {
 impl DriverChoice {
     /// Looks what this kernel has; an error only if io_uring was asked for and is not to be had.
     pub fn choose(self) -> Result<ChosenDriver, IoError> {
+        if self == Self::Auto && is_emulated() {
+            return self.choose_by(|| Err(UringUnavailable::Emulated));
+        }
         self.choose_by(probe)
     }
 
@@ -50,6 +54,15 @@ impl DriverChoice {
             }),
         }
     }
+}
+
+/// Valgrind puts an object of its own in front of all others of what it runs.
+fn is_emulated() -> bool {
+    const PREFIX: &[u8] = b"vgpreload_";
+    std::env::var_os("LD_PRELOAD").is_some_and(|objects| {
+        let mut windows = objects.as_bytes().windows(PREFIX.len());
+        windows.any(|window| window == PREFIX)
+    })
 }
 
 impl FromStr for DriverChoice {
@@ -142,6 +155,7 @@ mod tests {
         let error = Errno::PERM;
         for why in [
             UringUnavailable::Absent,
+            UringUnavailable::Emulated,
             UringUnavailable::Disabled { value: 2 },
             UringUnavailable::Forbidden { error },
             UringUnavailable::TooOld { lacks: "accept" },

@@ -4,6 +4,7 @@ use crate::allocator::{CatalogueEntry, catalogue};
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::embedded::PrivateDirectory;
+use crate::emulation;
 use millpond_io::{DriverChoice, DriverFeatures, IoError};
 use millpond_measure::counters::{CountFrom, CounterKind, CounterSet};
 use std::io::Error;
@@ -20,6 +21,8 @@ pub struct Attempts {
     pub(super) loopback: Result<(), String>,
     /// Counting this process.
     pub(super) counters: Counters,
+    /// Valgrind is here, which counts where the processor does not.
+    pub(super) has_valgrind: bool,
     /// Counters are not forbidden to this user.
     pub(super) is_root: bool,
     /// Making a directory for shared objects.
@@ -52,6 +55,7 @@ impl Attempts {
                 .map_err(|error| Error::from(error).to_string()),
             loopback: connect_to_itself().map_err(|error| error.to_string()),
             counters: Counters::find(),
+            has_valgrind: emulation::find().is_some(),
             is_root: rustix::process::geteuid().is_root(),
             temporary: PrivateDirectory::create()
                 .map(drop)
@@ -104,6 +108,7 @@ impl Attempts {
                 kernel_instructions: true,
                 lines: vec!["all is counted".to_owned()],
             },
+            has_valgrind: true,
             is_root: true,
             temporary: Ok(()),
             control_group: Ok("a group".to_owned()),

@@ -48,7 +48,14 @@ fn counters(machine: &Machine, attempts: &Attempts) -> Finding {
                   host,pmu=on); in a container allow perf_event_open"
             .to_owned(),
     };
-    weak(NAME, found).remedy(remedy)
+    let meanwhile = match (counters.instructions, attempts.has_valgrind) {
+        (true, _) => "",
+        (false, true) => "; until then compare counts instructions under valgrind",
+        (false, false) => {
+            "; or the package valgrind, under which compare counts instructions instead"
+        }
+    };
+    weak(NAME, found).remedy(format!("{remedy}{meanwhile}"))
 }
 
 fn exact_memory(machine: &Machine) -> Option<Finding> {
@@ -259,6 +266,20 @@ mod tests {
                 "{finding:?}"
             );
         }
+    }
+
+    /// Goal: who has no counters is told of valgrind, here or not.
+    #[test]
+    fn valgrind_stands_in_for_counters() {
+        let (_root, machine) = planted(&[]);
+        let mut attempts = Attempts::well();
+        attempts.counters.kernel_instructions = false;
+        let remedy = |attempts: &Attempts| counters(&machine, attempts).remedy.unwrap();
+        assert!(!remedy(&attempts).contains("valgrind"));
+        attempts.counters.instructions = false;
+        assert!(remedy(&attempts).contains("until then compare counts"));
+        attempts.has_valgrind = false;
+        assert!(remedy(&attempts).contains("the package valgrind"));
     }
 
     /// Goal: idle CPUs that sleep and cannot be kept awake are said; those of a machine that has no driver

@@ -64,6 +64,25 @@ pub(crate) fn start(spec: &LaunchSpec) -> Subject {
     subject
 }
 
+/// nginx with two workers and a configuration of its own in `directory`.
+pub(crate) fn nginx(directory: &Path, address: SocketAddr, daemon: &str) -> Vec<String> {
+    let file = directory.join("nginx.conf");
+    let text = format!(
+        "worker_processes 2; pid {0}/pid; error_log {0}/error.log; {daemon}\n\
+         events {{ }}\n\
+         http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p;\n\
+         fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\n\
+         server {{ listen {address}; location / {{ return 200 'hello'; }} }} }}\n",
+        directory.display()
+    );
+    std::fs::write(&file, text).expect("write");
+    vec![
+        "nginx".to_owned(),
+        "-c".to_owned(),
+        file.display().to_string(),
+    ]
+}
+
 /// A small HTTP server in the interpreter itself (no shim script in front of it).
 pub(crate) fn python_server(address: SocketAddr) -> Vec<String> {
     let words = ["/usr/bin/env", "python3", "-m", "http.server", "--bind"];

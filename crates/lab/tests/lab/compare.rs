@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
 use millpond_measure::record::{CandidateRounds, Measure, Operation, Quantity, Role, RoundStatus};
 
-use crate::common::{free_address, preloadable, probe, python_server, short_comparison};
+use crate::common::{free_address, nginx, preloadable, probe, python_server, short_comparison};
 
 /// A comparison of `words` at `address`, as short as it can be.
 fn config(directory: &Path, words: &[String], address: std::net::SocketAddr) -> CompareConfig {
@@ -25,24 +25,6 @@ fn run(config: &CompareConfig) -> (Result<CompareOutcome, LabError>, Vec<LabEven
         &AtomicBool::new(false),
     );
     (result, events)
-}
-
-fn nginx(directory: &Path, address: std::net::SocketAddr, daemon: &str) -> Vec<String> {
-    let file = directory.join("nginx.conf");
-    let text = format!(
-        "worker_processes 2; pid {0}/pid; error_log {0}/error.log; {daemon}\n\
-         events {{ }}\n\
-         http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p;\n\
-         fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\n\
-         server {{ listen {address}; location / {{ return 200 'hello'; }} }} }}\n",
-        directory.display()
-    );
-    fs::write(&file, text).expect("write");
-    vec![
-        "nginx".to_owned(),
-        "-c".to_owned(),
-        file.display().to_string(),
-    ]
 }
 
 /// Goal: a comparison of nginx with two workers gives every figure, in every place it is promised.

@@ -5,6 +5,7 @@ mod subject;
 mod presence;
 mod heap;
 mod compare;
+mod emulated;
 mod flames;
 mod foreign;
 mod profile;

@@ -30,7 +30,12 @@ pub(super) const THROUGHPUT: Question = Question {
     title: "Throughput",
     achievement: "gives the most",
     quantities: &[Quantity::Throughput],
-    substitutes: &[Quantity::Cycles, Quantity::Instructions, Quantity::CpuTime],
+    substitutes: &[
+        Quantity::Cycles,
+        Quantity::Instructions,
+        Quantity::EmulatedInstructions,
+        Quantity::CpuTime,
+    ],
     absence: "",
 };
 pub(super) const LATENCY: Question = Question {

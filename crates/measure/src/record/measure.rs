@@ -184,6 +184,9 @@ quantities! {
     /// User-mode instructions.
     Instructions = "instructions_per_request", "instructions/req", Count, LowerIsBetter, 0.01,
         wall false;
+    /// User-mode instructions as an emulator counts them that executes the server one by one.
+    EmulatedInstructions = "emulated_instructions_per_request", "emulated instr/req", Count,
+        LowerIsBetter, 0.01, wall false;
     /// Kernel-mode instructions.
     KernelInstructions = "kernel_instructions_per_request", "kernel instr/req", Count,
         LowerIsBetter, 0.01, wall false;

@@ -278,12 +278,13 @@ fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
     measures.extend(details.filter(custom));
     measures.extend(per_operation(Quantity::RssAfterWork));
     measures.extend(per_operation(Quantity::PeakRss));
-    let instructions = per_operation(Quantity::Instructions);
-    measures.extend(if instructions.is_empty() {
-        per_operation(Quantity::CpuTime)
-    } else {
-        instructions
-    });
+    let work = [
+        Quantity::Instructions,
+        Quantity::EmulatedInstructions,
+        Quantity::CpuTime,
+    ];
+    let work = work.map(per_operation).into_iter();
+    measures.extend(work.clone().find(|one| !one.is_empty()).unwrap_or_default());
     measures.extend(per_operation(Quantity::HeapCalls));
     measures.extend(per_operation(Quantity::PageFaults));
     measures
@@ -351,7 +352,7 @@ fn heads(measure: Measure) -> [String; 2] {
         Quantity::ResponseP99 => "p99",
         Quantity::RssAfterWork => "RSS",
         Quantity::PeakRss => "RSS",
-        Quantity::Instructions => "instr/req",
+        Quantity::Instructions | Quantity::EmulatedInstructions => "instr/req",
         Quantity::CpuTime => "CPU/req",
         Quantity::HeapCalls => "heap/req",
         Quantity::PageFaults => "faults/req",
@@ -359,6 +360,7 @@ fn heads(measure: Measure) -> [String; 2] {
     };
     let first = match (measure.operation, measure.quantity) {
         (Some(Operation::Request) | None, Quantity::PeakRss) => "peak",
+        (Some(Operation::Request) | None, Quantity::EmulatedInstructions) => "emulated",
         (Some(Operation::Request) | None, _) => "",
         (Some(operation), _) => operation.label(),
     };

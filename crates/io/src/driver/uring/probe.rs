@@ -28,6 +28,9 @@ pub enum UringUnavailable {
     /// No such system call.
     #[error("this kernel has no io_uring: Linux 6.0 or newer has what is needed")]
     Absent,
+    /// Valgrind executes this program. Completions are seen late there, or never.
+    #[error("valgrind executes this process, and does not follow io_uring")]
+    Emulated,
     /// The administrator switched it off.
     #[error(
         "io_uring is switched off: kernel.io_uring_disabled is {value}; `sysctl kernel.io_uring_disabled=0` allows it"

@@ -151,10 +151,28 @@ impl<'a, 'b> Evidence<'a, 'b> {
             text += "; the rest the rounds do not tell apart";
         }
         if !in_cycles {
-            text += "; without hardware counters the allocator's own work and caches cannot be told \
-                     apart";
+            text += &self.without_counters();
         }
         Some(text)
+    }
+
+    /// What emulated instructions tell of a difference in CPU time, or that nothing does.
+    fn without_counters(&self) -> String {
+        match self.comparison(Quantity::EmulatedInstructions) {
+            Some(one) if one.verdict.is_difference() => format!(
+                "; of its instructions in user mode (by valgrind) there are {}, and what caches add \
+                 cannot be told without hardware counters",
+                one.ratio_text()
+            ),
+            Some(one) if one.verdict == Verdict::Equivalent => {
+                "; it takes as many instructions in user mode (by valgrind), so the difference lies \
+                 in caches or in the kernel"
+                    .to_owned()
+            }
+            _ => "; without hardware counters the allocator's own work and caches cannot be told \
+                  apart"
+                .to_owned(),
+        }
     }
 
     /// The change of what is certainly different. Cycles in user mode and in the kernel are judged each on
