@@ -19,6 +19,8 @@ use crate::target::Target;
 /// A request without an answer this long has failed; generous, because a slow answer is a result
 /// and only silence is a failure.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Programs with a compiler inside spend their first seconds there compiling, a hundred times slower.
+const EMULATED_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The seed of keys and values: the same for all, so that all do the same work.
 const WORKLOAD_SEED: u64 = 0x6d69_6c6c;
 
@@ -27,6 +29,11 @@ const WORKLOAD_SEED: u64 = 0x6d69_6c6c;
 pub(crate) enum Load {
     /// Exactly this many requests, as fast as answers come: equal work.
     Work {
+        /// How many.
+        requests: u64,
+    },
+    /// The same of a target that an emulator executes, whose answers may take their time.
+    EmulatedWork {
         /// How many.
         requests: u64,
     },
@@ -149,7 +156,9 @@ impl Driver {
                 .max(1)
         };
         (config.mode, config.stop) = match load {
-            Load::Work { requests } => (Mode::ClosedLoop, Stop::after_requests(requests)),
+            Load::Work { requests } | Load::EmulatedWork { requests } => {
+                (Mode::ClosedLoop, Stop::after_requests(requests))
+            }
             Load::Burst { duration } => (Mode::ClosedLoop, Stop::after_ns(nanoseconds(duration))),
             Load::Rate { per_s, duration } => (
                 Mode::ConstantRate { per_s },
@@ -158,7 +167,10 @@ impl Driver {
         };
         config.connections = self.connections;
         config.threads = self.placement.generator_threads().min(self.connections);
-        config.timeout_ns = nanoseconds(ANSWER_TIMEOUT);
+        config.timeout_ns = nanoseconds(match load {
+            Load::EmulatedWork { .. } => EMULATED_ANSWER_TIMEOUT,
+            _ => ANSWER_TIMEOUT,
+        });
         let generator = &self.placement.generator;
         config.cpus = (!generator.is_empty()).then(|| generator.clone());
         config

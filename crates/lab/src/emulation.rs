@@ -168,7 +168,7 @@ impl Emulator {
             } else {
                 0
             };
-            let load = Load::Work {
+            let load = Load::EmulatedWork {
                 requests: work.first + more,
             };
             let driver = &workshop.driver;

@@ -163,10 +163,12 @@ pub(crate) fn run(
             }
         }
     }
-    found.description = Some(format!(
-        "user instructions were counted all the same, under {}, {counts} times",
-        emulator.version()
-    ));
+    if found.of_candidates.iter().any(|counts| !counts.is_empty()) {
+        found.description = Some(format!(
+            "user instructions were counted all the same, under {} ({counts} counts of each)",
+            emulator.version()
+        ));
+    }
     Ok(found)
 }
 

@@ -292,7 +292,7 @@ fn keys_of(work: &[(Operation, Load)]) -> u64 {
 
 fn requests_of(load: Load) -> u64 {
     match load {
-        Load::Work { requests } => requests,
+        Load::Work { requests } | Load::EmulatedWork { requests } => requests,
         Load::Rate { per_s, duration } => (per_s * duration.as_secs_f64()).max(1.0) as u64,
         Load::Burst { .. } => 1,
     }
