@@ -2,7 +2,7 @@
 //!
 //! Real comparisons of a server with itself, and with the same that has faults of known size
 //! (`preload/plant`): more work in each allocation, a longer stall in one of many, memory that is never given
-//! back. The table says how often something was claimed where there is nothing, how often each fault was
+//! back. Those of instructions alone need no quiet machine (`scope`). The table says how often something was claimed where there is nothing, how often each fault was
 //! found, and how often the interval held the truth. What the server is like, and why: `faults`.
 //!
 //! The truth of memory follows from what was planted. That of time does not (what a stall does to a p99
@@ -10,14 +10,16 @@
 //! Absent on purpose: any verdict that fails a build by the clock. The smoke run looks at memory alone.
 
 mod faults;
+mod scope;
 mod record;
 mod tally;
 
-use crate::bench::{self, Bench, callgrind, machine::first_line, server::free_address};
+use crate::bench::{self, Bench, callgrind, machine::first_line};
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use faults::Scene;
 use record::Comparison;
+pub(crate) use scope::Scope;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,10 +30,6 @@ pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
 /// What `millpond compare` takes without a word.
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "270s";
 
-/// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
-/// decide between two candidates and a double.
-const EMULATED_COUNTS: &str = "8";
-
 /// In the smoke run, far beyond any noise.
 const SMOKE_RSS_SHARE: f64 = 0.30;
 
@@ -39,36 +37,17 @@ const THROUGHPUT: &str = "request.throughput_per_s";
 const P99: &str = "request.response_p99_ns";
 const RSS: &str = "rss_after_work_bytes";
 const INSTRUCTIONS: &str = "request.instructions_per_request";
-const EMULATED: &str = "request.emulated_instructions_per_request";
+const PUT_INSTRUCTIONS: &str = "put.instructions_per_request";
+const PUT_EMULATED: &str = "put.emulated_instructions_per_request";
+const PUT_HEAP_CALLS: &str = "put.heap_calls_per_request";
 const CPU: &str = "request.cpu_per_request_ns";
 const HEAP_CALLS: &str = "request.heap_calls_per_request";
 
 /// The candidate with the faults.
 const PLANTED: &str = "planted";
 
-/// Which rows of the table are made.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Scope {
-    All,
-    /// Those of instructions alone: nothing beside them on the machine changes these.
-    Instructions,
-}
-
-impl Scope {
-    fn takes(self, measure: &str) -> bool {
-        self == Self::All || [INSTRUCTIONS, EMULATED].contains(&measure)
-    }
-
-    /// As behind the command, and in the record's name.
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::All => ("", "lab-proof"),
-            Self::Instructions => (" instructions", "lab-proof-instructions"),
-        }
-    }
-}
-
 struct Proof {
+    scope: Scope,
     bench: Bench,
     object: PathBuf,
     out: PathBuf,
@@ -76,22 +55,16 @@ struct Proof {
 
 /// So many comparisons of so much time each; prints the table and records it.
 pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(), String> {
-    let mut proof = Proof::prepare(bench::Plan::full())?;
+    let mut proof = Proof::prepare(bench::Plan::full(), scope)?;
     // As `millpond compare` does by itself in a virtual machine; the record says whether they were.
     proof.bench.machine.keep_awake(true);
-    let scene = Scene::sized(&proof.scout()?)?;
-    let mut tallies = tallies(&scene, scope);
-    if tallies.is_empty() {
-        return Err(
-            "nothing counts instructions here: neither the processor nor valgrind".to_owned(),
-        );
-    }
+    let scene = scope.scene(&proof.scout()?)?;
+    let mut tallies = tallies(scope, &scene);
     let mut courses = Vec::new();
     for number in 0..comparisons {
         println!("--- comparison {} of {comparisons}", number + 1);
         let seed = number.to_string();
-        let mut words = vec!["--time-budget", time_budget, "--seed", &seed];
-        words.extend(["--emulated-counts", scene.emulated_counts()]);
+        let words = ["--time-budget", time_budget, "--seed", &seed];
         let comparison = proof.compare(&scene.allocators(&proof.object()), &words)?;
         courses.push(comparison.course());
         for tally in &mut tallies {
@@ -101,7 +74,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
         print!("{}", tally::table(&tallies));
     }
     let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
-    let (word, name) = scope.words();
+    let (word, name) = scope.names();
     let path = format!("benches/records/{date}-{name}.json");
     let rows: Vec<Value> = tallies.iter().map(Tally::to_json).collect();
     let record = json!({
@@ -123,12 +96,11 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
 /// One comparison of seven rounds with a large fault in memory, which no timing touches: it has to be
 /// found, and its size has to be about right.
 pub(crate) fn smoke() -> Result<(), String> {
-    let proof = Proof::prepare(bench::Plan::smoke())?;
+    let proof = Proof::prepare(bench::Plan::smoke(), Scope::All)?;
     let scene = Scene::of_memory(&proof.scout()?, SMOKE_RSS_SHARE)?;
-    let mut words = vec!["--rounds", "7", "--idle", "10ms", "--time-budget", "10s"];
-    words.extend(["--emulated-counts", "0"]);
+    let words = ["--rounds", "7", "--idle", "10ms", "--time-budget", "10s"];
     let comparison = proof.compare(&scene.allocators(&proof.object()), &words)?;
-    let mut tallies = tallies(&scene, Scope::All);
+    let mut tallies = tallies(Scope::All, &scene);
     for tally in &mut tallies {
         tally.add(&comparison);
     }
@@ -145,23 +117,20 @@ pub(crate) fn smoke() -> Result<(), String> {
 }
 
 /// One row for each fault, after those of the baseline's double.
-fn tallies(scene: &Scene, scope: Scope) -> Vec<Tally> {
-    let work = scene.work_measure();
-    let equals = [THROUGHPUT, P99, RSS]
+fn tallies(scope: Scope, scene: &Scene) -> Vec<Tally> {
+    let equals = scope
+        .measures(scene)
         .into_iter()
-        .chain(work)
-        .filter(|measure| scope.takes(measure))
         .map(|measure| Tally::of_equals("(again)", measure));
     let planted = scene
         .faults
         .iter()
-        .filter(|fault| scope.takes(fault.measure))
-        .map(|fault| Tally::of_fault(PLANTED, fault.measure, &fault.planted, fault.added_bytes));
+        .map(|fault| Tally::of_fault(PLANTED, fault.measure, &fault.planted, fault.added));
     equals.chain(planted).collect()
 }
 
 impl Proof {
-    fn prepare(plan: bench::Plan) -> Result<Self, String> {
+    fn prepare(plan: bench::Plan, scope: Scope) -> Result<Self, String> {
         let is_smoke = plan.smoke;
         let bench = bench::prepare(plan, true)?;
         let mut build = cargo();
@@ -177,15 +146,20 @@ impl Proof {
             "lab-proof"
         };
         let out = bench.scratch.join(name);
-        Ok(Self { bench, object, out })
+        Ok(Self {
+            scope,
+            bench,
+            object,
+            out,
+        })
     }
 
     /// What a request costs without a fault, to size the faults by.
     fn scout(&self) -> Result<Comparison, String> {
-        let mut words = vec!["--rounds", "2", "--time-budget", "10s", "--seed", "0"];
-        let can_emulate = !self.bench.plan.smoke && callgrind::available().is_ok();
-        words.extend(["--emulated-counts", if can_emulate { "2" } else { "0" }]);
-        self.compare("glibc", &words)
+        self.compare(
+            "glibc",
+            &["--rounds", "2", "--time-budget", "10s", "--seed", "0"],
+        )
     }
 
     /// The object that plants, as `--allocators` takes it.
@@ -193,17 +167,14 @@ impl Proof {
         self.object.display().to_string()
     }
 
-    /// One comparison of `millpond serve plaintext` without pools.
+    /// One comparison of the scope's server, without pools.
     fn compare(&self, allocators: &str, words: &[&str]) -> Result<Comparison, String> {
-        let address = free_address()?.to_string();
-        let url = format!("http://{address}/");
         let mut compare = Command::new(&self.bench.millpond);
         compare.args(["compare", "--allocators", allocators]);
         compare.args(words).arg("--out").arg(&self.out);
-        compare.args(["--url", &url, "--"]);
-        compare.arg(&self.bench.millpond);
-        compare.args(["serve", "plaintext", "--listen", &address]);
-        compare.args(["--shards", "1", "--pools", "off"]);
+        let can_emulate = !self.bench.plan.smoke && callgrind::available().is_ok();
+        self.scope
+            .subject(&mut compare, &self.bench.millpond, can_emulate)?;
         if self.bench.plan.smoke {
             // Checks may run beside each other; only memory is looked at.
             compare.env("MILLPOND_LOCK", "");

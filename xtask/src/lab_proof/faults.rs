@@ -15,14 +15,14 @@
 
 use super::record::Comparison;
 use super::{
-    CPU, EMULATED, EMULATED_COUNTS, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, RSS, THROUGHPUT,
+    CPU, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, PUT_EMULATED, PUT_HEAP_CALLS, PUT_INSTRUCTIONS,
+    RSS, THROUGHPUT,
 };
 use std::fmt;
 
-/// Additional instructions, as a share of all of a request's. It takes hardware counters or an emulator
-/// to see them.
+/// Additional instructions, as a share of all of a request's. It takes hardware counters to see them.
 const WORK_SHARE: f64 = 0.01;
-/// Without both CPU time stands in, which is not as fine: a share of a request's CPU time.
+/// Without counters CPU time stands in, which is not as fine: a share of a request's CPU time.
 const CPU_SHARE: f64 = 0.05;
 /// What the baseline does more than a plain server, as a share of the CPU time of a request: enough that the
 /// server is what limits throughput.
@@ -71,8 +71,8 @@ pub(crate) struct Fault {
     pub(crate) measure: &'static str,
     /// For the table.
     pub(crate) planted: String,
-    /// Bytes that are added to the measure, where that is the truth.
-    pub(crate) added_bytes: Option<f64>,
+    /// What is added to the measure, where that is the truth.
+    pub(crate) added: Option<f64>,
 }
 
 /// The two servers, and how they differ.
@@ -105,7 +105,7 @@ impl Scene {
         let planted = Settings {
             instructions: baseline.instructions + instructions,
             stall_us: (STALL_US * (1.0 + P99_SHARE)).round(),
-            retain_bytes: memory.added_bytes.unwrap_or(0.0),
+            retain_bytes: memory.added.unwrap_or(0.0),
             ..baseline
         };
         let stall = Fault {
@@ -114,12 +114,12 @@ impl Scene {
                 "{} us in place of {} us in one allocation of {}",
                 planted.stall_us, baseline.stall_us, baseline.stall_every
             ),
-            added_bytes: None,
+            added: None,
         };
         let both = Fault {
             measure: THROUGHPUT,
             planted: "the work and the stalls".to_owned(),
-            added_bytes: None,
+            added: None,
         };
         Ok(Self {
             baseline,
@@ -134,26 +134,42 @@ impl Scene {
         Ok(Self {
             baseline: Settings::default(),
             planted: Settings {
-                retain_bytes: memory.added_bytes.unwrap_or(0.0),
+                retain_bytes: memory.added.unwrap_or(0.0),
                 ..Settings::default()
             },
             faults: vec![memory],
         })
     }
 
-    /// Where the fault in work has to show; none if there is no such fault.
-    pub(crate) fn work_measure(&self) -> Option<&'static str> {
-        let measures = self.faults.iter().map(|fault| fault.measure);
-        let is_work = |measure: &&str| [INSTRUCTIONS, EMULATED, CPU].contains(measure);
-        measures.clone().find(is_work)
-    }
-
-    /// What `--emulated-counts` takes.
-    pub(crate) fn emulated_counts(&self) -> &'static str {
-        match self.work_measure() {
-            Some(EMULATED) => EMULATED_COUNTS,
-            _ => "0",
-        }
+    /// Instructions of a write alone, where every write allocates: so many more of them, beside the object
+    /// that plants next to nothing.
+    pub(crate) fn of_work(scout: &Comparison) -> Result<Self, String> {
+        let allocations = scout.baseline(PUT_HEAP_CALLS)?;
+        let counted = [PUT_INSTRUCTIONS, PUT_EMULATED].into_iter();
+        let mut counted = counted.filter_map(|one| Some((one, scout.baseline(one).ok()?)));
+        let (measure, all) = counted.next().ok_or(
+            "nothing counts instructions here: neither the processor nor valgrind (apt install valgrind)",
+        )?;
+        let turns = (all * WORK_SHARE / allocations / TURN_INSTRUCTIONS).ceil();
+        let added = turns * TURN_INSTRUCTIONS;
+        let baseline = Settings {
+            instructions: TURN_INSTRUCTIONS,
+            ..Settings::default()
+        };
+        let planted = Settings {
+            instructions: TURN_INSTRUCTIONS + added,
+            ..baseline
+        };
+        let fault = Fault {
+            measure,
+            planted: format!("{added} instructions in each of {allocations:.2} allocations"),
+            added: Some(added * allocations),
+        };
+        Ok(Self {
+            baseline,
+            planted,
+            faults: vec![fault],
+        })
     }
 
     /// What `--allocators` takes, with the object to preload. The baseline comes first.
@@ -174,26 +190,25 @@ fn turning(ns: f64, allocations: f64) -> f64 {
 
 /// The fault in work, and its instructions in each allocation, beside those the baseline has there.
 fn working(scout: &Comparison, allocations: f64, own: f64) -> Result<(Fault, f64), String> {
-    let counted = [(INSTRUCTIONS, ""), (EMULATED, "; counted by valgrind")];
-    let counted = counted
-        .into_iter()
-        .find_map(|(measure, by)| Some((measure, by, scout.baseline(measure).ok()?)));
-    let (measure, instructions, what) = match counted {
-        Some((measure, by, all)) => {
+    let (measure, instructions, what) = match scout.baseline(INSTRUCTIONS) {
+        Ok(all) => {
             let all = all / allocations + own;
-            let instructions = (all * WORK_SHARE).ceil().max(TURN_INSTRUCTIONS);
-            (measure, instructions, by)
+            (
+                INSTRUCTIONS,
+                (all * WORK_SHARE).ceil().max(TURN_INSTRUCTIONS),
+                "",
+            )
         }
-        None => {
+        Err(_) => {
             let all_ns = scout.baseline(CPU)? * (1.0 + OWN_WORK_SHARE);
             let instructions = turning(all_ns * CPU_SHARE, allocations);
-            (CPU, instructions, "; nothing counts here, so CPU time")
+            (CPU, instructions, "; no counters here, so CPU time")
         }
     };
     let fault = Fault {
         measure,
         planted: format!("{instructions} instructions an allocation beside {own}{what}"),
-        added_bytes: None,
+        added: None,
     };
     Ok((fault, instructions))
 }
@@ -203,7 +218,7 @@ fn retaining(rss_bytes: f64, share: f64) -> Fault {
     Fault {
         measure: RSS,
         planted: format!("{:.0} KiB more RSS", added_bytes / 1024.0),
-        added_bytes: Some(added_bytes),
+        added: Some(added_bytes),
     }
 }
 
@@ -258,13 +273,13 @@ mod tests {
             scene.planted.instructions - scene.baseline.instructions,
             460.0
         );
-        assert_eq!(scene.emulated_counts(), "0");
-        let emulated = json!({HEAP_CALLS: 1.0, THROUGHPUT: 1_000.0, CPU: 8_000.0, EMULATED: 10_000.0,
-            RSS: 20_000_000.0});
-        let by_valgrind = Scene::sized(&scout(&emulated)).unwrap();
-        assert_eq!(by_valgrind.work_measure(), Some(EMULATED));
-        assert_eq!(by_valgrind.emulated_counts(), EMULATED_COUNTS);
-        assert_eq!(by_valgrind.planted, scene.planted);
+        let writes = json!({PUT_HEAP_CALLS: 4.0, PUT_EMULATED: 30_000.0});
+        let work = Scene::of_work(&scout(&writes)).unwrap();
+        let (base, planted) = (work.baseline.instructions, work.planted.instructions);
+        // 1 % is 75 in each, which is 25 turns.
+        assert_eq!((base, planted), (3.0, 78.0));
+        assert_eq!(work.faults[0].added, Some(300.0));
+        assert!(Scene::of_work(&scout(&json!({PUT_HEAP_CALLS: 4.0}))).is_err());
         let silent = json!({HEAP_CALLS: 0.0, THROUGHPUT: 1.0, CPU: 1.0, RSS: 1.0});
         assert!(Scene::sized(&scout(&silent)).is_err());
         let memory = Scene::of_memory(&scout(&json!({RSS: 10_000_000.0})), 0.3).unwrap();

@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 enum Kind {
     /// Nothing is there.
     Equals,
-    /// The truth follows from the baseline's value and these bytes.
+    /// The truth follows from the baseline's value and this amount.
     Added(f64),
     /// The truth is the median of the estimates.
     Median,
@@ -33,9 +33,9 @@ impl Tally {
         candidate: &str,
         measure: &str,
         planted: &str,
-        added_bytes: Option<f64>,
+        added: Option<f64>,
     ) -> Self {
-        let kind = added_bytes.map_or(Kind::Median, Kind::Added);
+        let kind = added.map_or(Kind::Median, Kind::Added);
         Self::new(candidate, measure, planted, kind)
     }
 
@@ -70,7 +70,7 @@ impl Tally {
     fn truth(&self, of: &Found) -> f64 {
         match self.kind {
             Kind::Equals => 1.0,
-            Kind::Added(bytes) => 1.0 + bytes / of.baseline_value,
+            Kind::Added(amount) => 1.0 + amount / of.baseline_value,
             Kind::Median => {
                 let mut ratios: Vec<f64> = self.found.iter().map(|one| one.ratio).collect();
                 ratios.sort_by(f64::total_cmp);

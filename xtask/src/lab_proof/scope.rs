@@ -1,0 +1,78 @@
+//! What is proved, and of which server.
+//!
+//! On the path: `lab_proof` asks what to compare, what is planted there, and where it has to show.
+
+use super::faults::Scene;
+use super::record::Comparison;
+use super::{CPU, P99, RSS, THROUGHPUT};
+use crate::bench::server::free_address;
+use std::path::Path;
+use std::process::Command;
+
+/// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
+/// decide between two candidates and a double.
+const EMULATED_COUNTS: &str = "8";
+
+/// Which rows the table has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Scope {
+    /// Every kind of measure, of `serve plaintext`.
+    All,
+    /// Instructions of a write of `serve entity`, where every write allocates. Counted, not timed: whatever
+    /// else runs on the machine.
+    Instructions,
+}
+
+impl Scope {
+    /// The word behind the command, and the record's name.
+    pub(super) const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::All => ("", "lab-proof"),
+            Self::Instructions => (" instructions", "lab-proof-instructions"),
+        }
+    }
+
+    /// What is planted, after a look at the server without.
+    pub(super) fn scene(self, scout: &Comparison) -> Result<Scene, String> {
+        match self {
+            Self::All => Scene::sized(scout),
+            Self::Instructions => Scene::of_work(scout),
+        }
+    }
+
+    /// Where the baseline's double must not differ.
+    pub(super) fn measures(self, scene: &Scene) -> Vec<&'static str> {
+        match self {
+            Self::All => vec![THROUGHPUT, P99, CPU, RSS],
+            Self::Instructions => scene.faults.iter().map(|fault| fault.measure).collect(),
+        }
+    }
+
+    /// Adds the server to a comparison's words.
+    pub(super) fn subject(
+        self,
+        compare: &mut Command,
+        millpond: &Path,
+        can_emulate: bool,
+    ) -> Result<(), String> {
+        match self {
+            Self::All => {
+                // Its allocations follow the ticks of the clock, not the requests: under an emulator, where
+                // ticks are full, there are next to none.
+                let address = free_address()?.to_string();
+                let url = format!("http://{address}/");
+                compare.args(["--emulated-counts", "0", "--url", &url, "--"]);
+                compare.arg(millpond);
+                compare.args(["serve", "plaintext", "--listen", &address]);
+                compare.args(["--shards", "1", "--pools", "off"]);
+            }
+            Self::Instructions => {
+                compare.args(["--pools", "off"]);
+                if can_emulate {
+                    compare.args(["--emulated-counts", EMULATED_COUNTS]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
