@@ -14,7 +14,7 @@ mod scope;
 mod record;
 mod tally;
 
-use crate::bench::{self, Bench, callgrind, machine::first_line};
+use crate::bench::{self, Bench, machine::first_line};
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use faults::Scene;
@@ -37,9 +37,7 @@ const THROUGHPUT: &str = "request.throughput_per_s";
 const P99: &str = "request.response_p99_ns";
 const RSS: &str = "rss_after_work_bytes";
 const INSTRUCTIONS: &str = "request.instructions_per_request";
-const PUT_INSTRUCTIONS: &str = "put.instructions_per_request";
-const PUT_EMULATED: &str = "put.emulated_instructions_per_request";
-const PUT_HEAP_CALLS: &str = "put.heap_calls_per_request";
+const EMULATED: &str = "request.emulated_instructions_per_request";
 const CPU: &str = "request.cpu_per_request_ns";
 const HEAP_CALLS: &str = "request.heap_calls_per_request";
 
@@ -167,14 +165,12 @@ impl Proof {
         self.object.display().to_string()
     }
 
-    /// One comparison of the scope's server, without pools.
+    /// One comparison of the scope's server.
     fn compare(&self, allocators: &str, words: &[&str]) -> Result<Comparison, String> {
         let mut compare = Command::new(&self.bench.millpond);
         compare.args(["compare", "--allocators", allocators]);
         compare.args(words).arg("--out").arg(&self.out);
-        let can_emulate = !self.bench.plan.smoke && callgrind::available().is_ok();
-        self.scope
-            .subject(&mut compare, &self.bench.millpond, can_emulate)?;
+        self.scope.subject(&mut compare, &self.bench)?;
         if self.bench.plan.smoke {
             // Checks may run beside each other; only memory is looked at.
             compare.env("MILLPOND_LOCK", "");

@@ -54,6 +54,7 @@ unsafe extern "C" {
     fn __libc_malloc(size_bytes: usize) -> *mut c_void;
     fn __libc_calloc(count: usize, size_bytes: usize) -> *mut c_void;
     fn __libc_realloc(block: *mut c_void, size_bytes: usize) -> *mut c_void;
+    fn __libc_memalign(alignment: usize, size_bytes: usize) -> *mut c_void;
     fn __libc_free(block: *mut c_void);
     fn nanosleep(length: *const Timespec, left: *mut Timespec) -> c_int;
     fn mmap(
@@ -69,6 +70,7 @@ unsafe extern "C" {
     fn abort() -> !;
 }
 
+const ENOMEM: c_int = 12;
 const PROT_READ_WRITE: c_int = 0x1 | 0x2;
 const MAP_PRIVATE_ANONYMOUS: c_int = 0x02 | 0x20;
 const MADV_NOHUGEPAGE: c_int = 15;
@@ -176,6 +178,23 @@ unsafe extern "C" fn realloc(block: *mut c_void, size_bytes: usize) -> *mut c_vo
     plant();
     // SAFETY: every block of this process is the C library's, as the caller promises it is a live one.
     unsafe { __libc_realloc(block, size_bytes) }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn posix_memalign(
+    out: *mut *mut c_void,
+    alignment: usize,
+    size_bytes: usize,
+) -> c_int {
+    plant();
+    // SAFETY: the C library checks the alignment itself.
+    let block = unsafe { __libc_memalign(alignment, size_bytes) };
+    if block.is_null() {
+        return ENOMEM;
+    }
+    // SAFETY: the caller promises that there is a place for the block's address.
+    unsafe { out.write(block) };
+    0
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]

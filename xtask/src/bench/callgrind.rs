@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) const SERVE_PLAINTEXT: [&str; 3] = ["plaintext", "--driver", "epoll"];
 
 /// Whether valgrind is here; the sentence says what to do when not.
-pub(crate) fn available() -> Result<(), String> {
+pub(super) fn available() -> Result<(), String> {
     text_of(Command::new("valgrind").arg("--version"))
         .map(|_| ())
         .map_err(|error| format!("{error} (install the Debian package valgrind)"))

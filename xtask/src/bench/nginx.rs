@@ -5,7 +5,9 @@ use super::Bench;
 use super::command::lasting;
 use super::server::{START_MAX, Server, free_address};
 use super::serving::encrypted::Identity;
-use std::path::Path;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const CONFIGURATION: &str = "\
@@ -160,12 +162,40 @@ pub(super) fn start_alone(bench: &Bench, before: &[String]) -> Result<Server, St
     start_as(bench, "off", &HELLO, before)
 }
 
+/// Where it answers as one process, and the words that start it, for somebody who does so again and again.
+pub(crate) fn command_alone(bench: &Bench) -> Result<(SocketAddr, Vec<OsString>), String> {
+    let (address, file) = configure(bench, "off", &HELLO)?;
+    let directory = bench.scratch.join(HELLO.name);
+    let mut words: Vec<OsString> = ["nginx", "-c"].map(OsString::from).into();
+    words.extend([file.into(), "-p".into(), directory.into()]);
+    Ok((address, words))
+}
+
 fn start_as(
     bench: &Bench,
     master: &str,
     site: &Site<'_>,
     before: &[String],
 ) -> Result<Server, String> {
+    let (address, file) = configure(bench, master, site)?;
+    let directory = bench.scratch.join(site.name);
+    let cpu = match site.is_beside_generator {
+        true => bench.machine.generator_cpu,
+        false => bench.machine.server_cpu,
+    };
+    let mut command = lasting(cpu);
+    command.env("PATH", path_with_sbin());
+    command.args(before).arg("nginx").arg("-c").arg(&file);
+    command.arg("-p").arg(&directory);
+    Server::start(command, address)
+}
+
+/// Writes its configuration.
+fn configure(
+    bench: &Bench,
+    master: &str,
+    site: &Site<'_>,
+) -> Result<(SocketAddr, PathBuf), String> {
     let directory = bench.scratch.join(site.name);
     let failed = |error: std::io::Error| format!("nginx's directory: {error}");
     std::fs::create_dir_all(&directory).map_err(failed)?;
@@ -196,19 +226,11 @@ fn start_as(
         .replace("IDENTITY", &identity);
     let file = directory.join("nginx.conf");
     std::fs::write(&file, text).map_err(failed)?;
-    let cpu = match site.is_beside_generator {
-        true => bench.machine.generator_cpu,
-        false => bench.machine.server_cpu,
-    };
-    let mut command = lasting(cpu);
-    command.env("PATH", path_with_sbin());
-    command.args(before).arg("nginx").arg("-c").arg(&file);
-    command.arg("-p").arg(&directory);
-    Server::start(command, address)
+    Ok((address, file))
 }
 
 /// Debian keeps nginx and haproxy where a user's PATH may not look.
-pub(super) fn path_with_sbin() -> String {
+pub(crate) fn path_with_sbin() -> String {
     format!(
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()

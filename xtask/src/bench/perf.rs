@@ -64,7 +64,7 @@ impl fmt::Display for Counted {
 }
 
 /// Whether this machine lets us count; the sentence says why not.
-pub(super) fn available() -> Result<(), String> {
+pub(crate) fn available() -> Result<(), String> {
     let output = Command::new("perf")
         .args(["stat", "-x", ",", "-e", EVENTS, "--", "true"])
         .output()

@@ -14,10 +14,7 @@
 //! Absent on purpose: an exact truth for times. It is the median of all comparisons' estimates.
 
 use super::record::Comparison;
-use super::{
-    CPU, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, PUT_EMULATED, PUT_HEAP_CALLS, PUT_INSTRUCTIONS,
-    RSS, THROUGHPUT,
-};
+use super::{CPU, EMULATED, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, RSS, THROUGHPUT};
 use std::fmt;
 
 /// Additional instructions, as a share of all of a request's. It takes hardware counters to see them.
@@ -141,11 +138,11 @@ impl Scene {
         })
     }
 
-    /// Instructions of a write alone, where every write allocates: so many more of them, beside the object
+    /// Instructions alone, of a server that allocates for each request: so many more of them, beside the object
     /// that plants next to nothing.
     pub(crate) fn of_work(scout: &Comparison) -> Result<Self, String> {
-        let allocations = scout.baseline(PUT_HEAP_CALLS)?;
-        let counted = [PUT_INSTRUCTIONS, PUT_EMULATED].into_iter();
+        let allocations = scout.baseline(HEAP_CALLS)?;
+        let counted = [INSTRUCTIONS, EMULATED].into_iter();
         let mut counted = counted.filter_map(|one| Some((one, scout.baseline(one).ok()?)));
         let (measure, all) = counted.next().ok_or(
             "nothing counts instructions here: neither the processor nor valgrind (apt install valgrind)",
@@ -273,13 +270,13 @@ mod tests {
             scene.planted.instructions - scene.baseline.instructions,
             460.0
         );
-        let writes = json!({PUT_HEAP_CALLS: 4.0, PUT_EMULATED: 30_000.0});
-        let work = Scene::of_work(&scout(&writes)).unwrap();
+        let counted = json!({HEAP_CALLS: 4.0, EMULATED: 30_000.0});
+        let work = Scene::of_work(&scout(&counted)).unwrap();
         let (base, planted) = (work.baseline.instructions, work.planted.instructions);
         // 1 % is 75 in each, which is 25 turns.
         assert_eq!((base, planted), (3.0, 78.0));
         assert_eq!(work.faults[0].added, Some(300.0));
-        assert!(Scene::of_work(&scout(&json!({PUT_HEAP_CALLS: 4.0}))).is_err());
+        assert!(Scene::of_work(&scout(&json!({HEAP_CALLS: 4.0}))).is_err());
         let silent = json!({HEAP_CALLS: 0.0, THROUGHPUT: 1.0, CPU: 1.0, RSS: 1.0});
         assert!(Scene::sized(&scout(&silent)).is_err());
         let memory = Scene::of_memory(&scout(&json!({RSS: 10_000_000.0})), 0.3).unwrap();

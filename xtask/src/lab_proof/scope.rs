@@ -6,7 +6,7 @@ use super::faults::Scene;
 use super::record::Comparison;
 use super::{CPU, P99, RSS, THROUGHPUT};
 use crate::bench::server::free_address;
-use std::path::Path;
+use crate::bench::{Bench, nginx, perf};
 use std::process::Command;
 
 /// How often instructions are counted by valgrind where the processor hides its counters: what it takes to
@@ -18,8 +18,8 @@ const EMULATED_COUNTS: &str = "8";
 pub(crate) enum Scope {
     /// Every kind of measure, of `serve plaintext`.
     All,
-    /// Instructions of a write of `serve entity`, where every write allocates. Counted, not timed: whatever
-    /// else runs on the machine.
+    /// Instructions of nginx, which allocates for each request. Counted, not timed: whatever else runs on the
+    /// machine.
     Instructions,
 }
 
@@ -49,12 +49,7 @@ impl Scope {
     }
 
     /// Adds the server to a comparison's words.
-    pub(super) fn subject(
-        self,
-        compare: &mut Command,
-        millpond: &Path,
-        can_emulate: bool,
-    ) -> Result<(), String> {
+    pub(super) fn subject(self, compare: &mut Command, bench: &Bench) -> Result<(), String> {
         match self {
             Self::All => {
                 // Its allocations follow the ticks of the clock, not the requests: under an emulator, where
@@ -62,15 +57,18 @@ impl Scope {
                 let address = free_address()?.to_string();
                 let url = format!("http://{address}/");
                 compare.args(["--emulated-counts", "0", "--url", &url, "--"]);
-                compare.arg(millpond);
+                compare.arg(&bench.millpond);
                 compare.args(["serve", "plaintext", "--listen", &address]);
                 compare.args(["--shards", "1", "--pools", "off"]);
             }
             Self::Instructions => {
-                compare.args(["--pools", "off"]);
-                if can_emulate {
+                let (address, words) = nginx::command_alone(bench)?;
+                if perf::available().is_err() {
                     compare.args(["--emulated-counts", EMULATED_COUNTS]);
                 }
+                compare.env("PATH", nginx::path_with_sbin());
+                compare.args(["--url", &format!("http://{address}/"), "--"]);
+                compare.args(words);
             }
         }
         Ok(())
