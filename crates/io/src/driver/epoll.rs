@@ -84,6 +84,8 @@ pub struct EpollDriver {
     failing: VecDeque<SocketId>,
     /// Descriptors of removed sockets, to be closed by turns; epoll watches none of them.
     departing: VecDeque<OwnedFd>,
+    /// One of them was closed before this tick, which is not another turn of the others' then.
+    closed_one: bool,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive in this tick.
@@ -147,6 +149,7 @@ impl EpollDriver {
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
             departing: VecDeque::with_capacity(256),
+            closed_one: false,
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),

@@ -250,6 +250,19 @@ impl Regulars {
     }
 }
 
+impl Regulars {
+    /// Their turn in a tick before which one of the others was closed: they had it with that.
+    pub(super) fn turn_taken(&mut self) -> Turn {
+        self.had_last_tick = self.served > 0;
+        Turn {
+            owes_newcomer: false,
+            left: 0,
+            length_ns: 0,
+            end_ns: None,
+        }
+    }
+}
+
 /// What the others have of one tick.
 #[derive(Debug)]
 pub(super) struct Turn {

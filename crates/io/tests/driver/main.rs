@@ -62,7 +62,7 @@ macro_rules! behaviours_on_a_kernel {
             flow: a_message_costs_one_receive_and_one_send a_file_makes_no_later_send_wait;
             crowd: a_flood_leaves_everybody_a_turn a_crowd_waits_behind_who_is_served
                 who_leaves_waits_for_a_turn who_resets_waits_for_a_turn
-                who_was_answered_and_resets_waits_for_a_turn closes_take_turns turns_go_round
+                who_was_answered_and_resets_waits_for_a_turn turns_go_round
                 nobody_waits_without_regulars;
             door: floods_leave_the_door_open;
             sharing: regulars_are_served_in_turn;
@@ -87,6 +87,18 @@ mod epoll_does_not_spin_unasked {
             || millpond_io::EpollDriver::new(millpond_mempool::PoolMode::On).unwrap()
         ),
         { waiting: nobody_spins_unasked; }
+    );
+}
+
+/// With io_uring sockets are closed by turns that the kernel still held something of; who hung up is closed at
+/// once, as its owner asks.
+mod epoll_closes_by_turns {
+    tests_of!(
+        true,
+        crate::world::Kernel(
+            || millpond_io::EpollDriver::new(millpond_mempool::PoolMode::On).unwrap()
+        ),
+        { crowd: closes_take_turns; }
     );
 }
 

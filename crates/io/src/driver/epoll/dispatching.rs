@@ -81,7 +81,10 @@ impl EpollDriver {
                 }
             }
         }
-        let mut turn = self.regulars.turn_of_others();
+        let mut turn = match self.closed_one {
+            true => self.regulars.turn_taken(),
+            false => self.regulars.turn_of_others(),
+        };
         if let Some(buffer) = &mut io_buffer {
             self.give_turns(&mut turn, buffer, pools, handler);
         }
