@@ -7,7 +7,6 @@ use millpond_measure::record::{PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
-use crate::instruction_pass;
 use crate::load_command::LoadCommand;
 use crate::matrix;
 use crate::metric::{Meaning, Metric};
@@ -133,7 +132,7 @@ impl CompareConfig {
             return refuse("--rate needs a number of requests per second above 0");
         }
         self.options.check()?;
-        instruction_pass::check(self.emulated_counts, self.load_command.is_some())?;
+        self.check_counts()?;
         if let Some(load) = &self.load_command {
             let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
             if !load.metrics.iter().any(is_measure) {
@@ -164,6 +163,22 @@ impl CompareConfig {
                     _ => Ok(()),
                 }
             }
+        }
+    }
+
+    /// Instructions that cannot be counted are not asked for.
+    fn check_counts(&self) -> Result<(), LabError> {
+        let refuse = |sentence: &str| Err(LabError::Setting(sentence.to_owned()));
+        match self.emulated_counts {
+            None | Some(0) => Ok(()),
+            Some(_) if self.load_command.is_some() => refuse(
+                "--emulated-counts needs the lab's own load: a program of yours (--load-cmd) would \
+                 take fifty times as long against an emulated server",
+            ),
+            Some(_) if valgrind().is_none() => refuse(
+                "--emulated-counts needs valgrind, which is not here: install the package valgrind",
+            ),
+            Some(_) => Ok(()),
         }
     }
 
@@ -268,6 +283,11 @@ fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// Where valgrind is, if it is anywhere.
+pub(crate) fn valgrind() -> Option<PathBuf> {
+    on_path(Path::new("valgrind"))
+}
+
 /// The file that a shell would run.
 pub(crate) fn on_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
@@ -318,6 +338,28 @@ mod tests {
         config.time_budget = Duration::from_secs(1);
         config.rounds = Some(2);
         assert!(config.check_time(11).is_ok());
+    }
+
+    #[test]
+    fn a_load_program_of_the_users_is_refused() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        config.load_command = Some(LoadCommand {
+            line: "true".to_owned(),
+            metrics: Vec::new(),
+            timeout: Duration::from_secs(1),
+            warm_ups: 0,
+        });
+        let mut check = |wanted| {
+            config.emulated_counts = wanted;
+            config.check_counts()
+        };
+        let error = check(Some(3)).unwrap_err().to_string();
+        assert!(error.contains("--load-cmd"), "{error}");
+        assert!(check(Some(0)).is_ok());
+        assert!(check(None).is_ok());
     }
 
     /// Goal: what was built from crates is compared when there is time for it, and otherwise named

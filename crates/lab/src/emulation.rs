@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use millpond_measure::record::{Measure, Operation, Quantity};
 
-use crate::config::on_path;
 use crate::drive::Load;
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
@@ -59,11 +58,6 @@ pub(crate) struct Emulator {
     totals: PathBuf,
     version: String,
     _directory: PrivateDirectory,
-}
-
-/// Where valgrind is, if it is anywhere.
-pub(crate) fn find() -> Option<PathBuf> {
-    on_path(Path::new("valgrind"))
 }
 
 /// How often every one of so many candidates can be counted in `allowance`, if a run by itself takes

@@ -160,15 +160,7 @@ pub fn prove_behind(
             Some(library) => process.demand(library, front)?,
             None => process.demand_plain(allocator, native.as_deref())?,
         }
-        for (name, value) in &allocator.environment {
-            if !environment::was_given(pid, name, value) {
-                return Err(PresenceError::SettingLost {
-                    pid,
-                    program: process.program,
-                    variable: format!("{name}={value}"),
-                });
-            }
-        }
+        demand_settings(pid, &process.program, allocator)?;
         presence.native = presence.native.or(native);
     }
     Ok(presence)
@@ -194,11 +186,18 @@ pub(crate) fn prove_emulated(pids: &[i32], allocator: &Allocator) -> Result<(), 
                 });
             }
         }
-        let lost = |(name, value): &&(String, String)| !environment::was_given(pid, name, value);
-        if let Some((name, value)) = allocator.environment.iter().find(lost) {
+        demand_settings(pid, &program, allocator)?;
+    }
+    Ok(())
+}
+
+/// Every setting arrived.
+fn demand_settings(pid: i32, program: &Path, allocator: &Allocator) -> Result<(), PresenceError> {
+    for (name, value) in &allocator.environment {
+        if !environment::was_given(pid, name, value) {
             return Err(PresenceError::SettingLost {
                 pid,
-                program,
+                program: program.to_owned(),
                 variable: format!("{name}={value}"),
             });
         }

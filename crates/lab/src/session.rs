@@ -46,15 +46,6 @@ pub(crate) struct Front<'a> {
     pub(crate) file: &'a Path,
 }
 
-/// How a session differs from one that is scored.
-#[derive(Clone, Copy, Debug)]
-enum Arrangement<'a> {
-    /// Perhaps with an object of ours.
-    Plain(Option<Front<'a>>),
-    /// Behind the words that start an emulator.
-    Emulated(&'a [OsString]),
-}
-
 impl<'a> From<&'a Trace> for Front<'a> {
     fn from(trace: &'a Trace) -> Self {
         Self {
@@ -206,7 +197,7 @@ impl Session {
         front: Option<Front<'_>>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        Self::arrange(workshop, candidate, label, Arrangement::Plain(front), stop)
+        Self::arrange(workshop, candidate, label, front, None, stop)
     }
 
     /// The same under an emulator, whose words come before the command's. It takes its time.
@@ -217,17 +208,15 @@ impl Session {
         emulator: &[OsString],
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let arrangement = Arrangement::Emulated(emulator);
-        let mut session = Self::arrange(workshop, candidate, label, arrangement, stop)?;
-        session.stop_grace *= EMULATED_PATIENCE;
-        Ok(session)
+        Self::arrange(workshop, candidate, label, None, Some(emulator), stop)
     }
 
     fn arrange(
         workshop: &mut Workshop,
         candidate: &Candidate,
         label: &str,
-        arrangement: Arrangement<'_>,
+        front: Option<Front<'_>>,
+        emulator: Option<&[OsString]>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
         let address = workshop.address()?;
@@ -240,16 +229,10 @@ impl Session {
                 .data_root()
                 .join(format!("{}-{label}", file_name(&candidate.name))),
         )?;
-        let (front, emulator) = match arrangement {
-            Arrangement::Plain(front) => (front, None),
-            Arrangement::Emulated(words) => (None, Some(words)),
-        };
         let mut spec = workshop.spec(candidate, label, address, &data.path, front);
-        let mut ready_bound = workshop.ready_bound;
-        if let Some(words) = emulator {
-            spec.command.splice(..0, words.iter().cloned());
-            ready_bound *= EMULATED_PATIENCE;
-        }
+        spec.command
+            .splice(..0, emulator.unwrap_or_default().iter().cloned());
+        let patience = emulator.map_or(1, |_| EMULATED_PATIENCE);
         let name = format!("{}-{label}", file_name(&candidate.name));
         // Without one, the processes are summed up one by one.
         let cgroup = workshop
@@ -264,7 +247,7 @@ impl Session {
         let began = Instant::now();
         subject.go()?;
         let check = workshop.options.ready.check(probe);
-        subject.wait_ready(check.as_ref(), ready_bound, stop)?;
+        subject.wait_ready(check.as_ref(), workshop.ready_bound * patience, stop)?;
         let start_duration = began.elapsed();
         let serving = subject.serving(address.port());
         let presence = match emulator {
@@ -284,7 +267,7 @@ impl Session {
             counters,
             presence,
             start_duration,
-            stop_grace: workshop.options.stop_grace,
+            stop_grace: workshop.options.stop_grace * patience,
             cgroup,
             _data: data,
         })

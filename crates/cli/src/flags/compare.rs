@@ -9,7 +9,7 @@ use super::baseline::{self, BaselineFlags};
 use super::subject_target::{SubjectTarget, launcher};
 use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
-use clap::Args;
+use clap::{Args, value_parser};
 use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target};
 use millpond_measure::record::PoolSetting;
 use millpond_measure::report::terminal::{self, TerminalOptions};
@@ -18,15 +18,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// More emulated counts decide nothing that these do not.
+const COUNTS_MAX: i64 = 1_000;
+
 /// Compare a server under every memory allocator
 ///
 /// Without a command: `millpond serve entity` on RocksDB, PUT and then GET, under each allocator that
 /// is installed, with memory pools on and off. With a command: your server, which has to stay in the
 /// foreground and answer at --url. Prints which is best in throughput, latency and memory, with
 /// intervals, and writes report.html and results.json.
-/// More emulated counts decide nothing that these do not.
-const COUNTS_MAX: u32 = 1_000;
-
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond compare
@@ -84,7 +84,7 @@ pub(crate) struct CompareFlags {
     /// Count each candidate's instructions per request so often under valgrind, in passes of their own, and
     /// compare them like any other measure: neighbours change nothing there; 0: never [default: where the
     /// processor's counters are hidden and valgrind is installed, as often as a tenth of the time budget pays]
-    #[arg(long, value_name = "N", value_parser = parse_counts)]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=COUNTS_MAX))]
     emulated_counts: Option<u32>,
     /// Draw flame graphs of the baseline and the best into the report: CPU time, bytes of allocation, and
     /// the difference, in runs of their own after the rounds; takes up to a fifth of the time budget
@@ -125,14 +125,6 @@ pub(super) fn parse_setting(text: &str) -> Result<PoolSetting, String> {
 
 pub(super) fn parse_rounds(text: &str) -> Result<u32, String> {
     u32::try_from(parse_count(text)?).map_err(|_| "that would take years".to_owned())
-}
-
-/// How often instructions are counted.
-fn parse_counts(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(counts) if counts <= COUNTS_MAX => Ok(counts),
-        _ => Err(format!("write a number from 0 to {COUNTS_MAX}")),
-    }
 }
 
 impl CompareFlags {
@@ -354,6 +346,16 @@ mod tests {
         assert!(!config.profile && !library.profile);
         let preset = super::tests::config(&["--preset", "entity"]).unwrap();
         assert!(preset.profile, "its earlier run had flame graphs");
+    }
+
+    /// Goal: the help says what the command does. A constant put between these words and the flags once
+    /// took them away.
+    #[test]
+    fn the_help_says_what_it_does() {
+        let command = CompareFlags::augment_args(clap::Command::new("compare"));
+        let about = command.get_long_about().unwrap().to_string();
+        assert!(about.starts_with("Compare a server under every memory allocator"));
+        assert!(about.contains("writes report.html"), "{about}");
     }
 
     /// Goal: each flag reaches the field it names, and the command's own flags are left alone.

@@ -248,18 +248,11 @@ impl Regulars {
             end_ns: None,
         }
     }
-}
 
-impl Regulars {
-    /// Their turn in a tick before which one of the others was closed: they had it with that.
+    /// Their turn in a tick before which one of them was closed: they had it with that.
     pub(super) fn turn_taken(&mut self) -> Turn {
         self.had_last_tick = self.served > 0;
-        Turn {
-            owes_newcomer: false,
-            left: 0,
-            length_ns: 0,
-            end_ns: None,
-        }
+        Turn::over()
     }
 }
 
@@ -282,6 +275,16 @@ impl Turn {
             left: usize::MAX,
             length_ns: 0,
             end_ns: Some(u64::MAX),
+        }
+    }
+
+    /// For nobody.
+    fn over() -> Self {
+        Self {
+            owes_newcomer: false,
+            left: 0,
+            length_ns: 0,
+            end_ns: None,
         }
     }
 

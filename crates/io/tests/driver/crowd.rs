@@ -61,14 +61,8 @@ pub(crate) fn a_flood_leaves_everybody_a_turn<W: World>(world: &W) {
 pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
     const CROWD: usize = 100;
     const ROUNDS: usize = 20;
-    let (mut pond, address) = Pond::listening(world);
-    let mut peer = world.connect(&address).unwrap();
-    let regular = pond.accept();
-    let mut crowd = Vec::new();
-    for _ in 0..CROWD {
-        crowd.push(world.connect(&address).unwrap());
-        pond.accept();
-    }
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
+    let mut crowd = strangers(world, &mut pond, &address, CROWD);
     let mut came_before = Vec::new();
     for _ in 0..ROUNDS {
         // Asks twice: who was answered and asks again is known.
@@ -101,9 +95,7 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
 pub(crate) fn turns_go_round<W: World>(world: &W) {
     const FLOODERS: usize = 16;
     const RECEIVES: usize = 40 * FLOODERS;
-    let (mut pond, address) = Pond::listening(world);
-    let mut peer = world.connect(&address).unwrap();
-    let regular = pond.accept();
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
     let mut flooders: Vec<_> = (0..FLOODERS)
         .map(|_| (world.connect(&address).unwrap(), pond.accept()))
         .collect();
@@ -173,16 +165,10 @@ pub(crate) fn who_was_answered_and_resets_waits_for_a_turn<W: World>(world: &W) 
 /// regular few of them see their end in one tick, and all in the end.
 pub(crate) fn closes_take_turns<W: World>(world: &W) {
     const ROUNDS: usize = 10;
-    let (mut pond, address) = Pond::listening(world);
-    let mut peer = world.connect(&address).unwrap();
-    let regular = pond.accept();
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
     let mut most_per_tick = Vec::new();
     for _ in 0..ROUNDS {
-        let mut crowd = Vec::new();
-        for _ in 0..ENDING {
-            crowd.push(world.connect(&address).unwrap());
-            pond.accept();
-        }
+        let mut crowd = strangers(world, &mut pond, &address, ENDING);
         for _ in 0..2 {
             pond.answers(&mut peer, regular);
         }
@@ -212,6 +198,29 @@ pub(crate) fn closes_take_turns<W: World>(world: &W) {
     let good_rounds = most_per_tick.iter().filter(|most| **most <= 2).count();
     assert!(good_rounds >= ROUNDS / 2, "{most_per_tick:?}");
     assert_eq!(pond.driver.socket_count(), 1);
+}
+
+/// A driver that listens, and the peer that will be known.
+fn beside_a_regular<W: World>(world: &W) -> (Pond<'_, W>, Address, W::Remote, SocketId) {
+    let (mut pond, address) = Pond::listening(world);
+    let peer = world.connect(&address).unwrap();
+    let regular = pond.accept();
+    (pond, address, peer, regular)
+}
+
+/// So many that came and did nothing yet.
+fn strangers<W: World>(
+    world: &W,
+    pond: &mut Pond<'_, W>,
+    address: &Address,
+    count: usize,
+) -> Vec<W::Remote> {
+    let mut crowd = Vec::new();
+    for _ in 0..count {
+        crowd.push(world.connect(address).unwrap());
+        pond.accept();
+    }
+    crowd
 }
 
 /// Of a crowd that ends at once.
@@ -252,9 +261,7 @@ fn ends_take_turns<W: World>(
     crowd: impl Fn(&mut Pond<'_, W>, (&mut W::Remote, SocketId), &Address),
 ) {
     const ROUNDS: usize = 10;
-    let (mut pond, address) = Pond::listening(world);
-    let mut peer = world.connect(&address).unwrap();
-    let regular = pond.accept();
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
     let mut most_per_tick = Vec::new();
     for _ in 0..ROUNDS {
         crowd(&mut pond, (&mut peer, regular), &address);

@@ -3,8 +3,8 @@
 use crate::allocator::{CatalogueEntry, catalogue};
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::config;
 use crate::embedded::PrivateDirectory;
-use crate::emulation;
 use millpond_io::{DriverChoice, DriverFeatures, IoError};
 use millpond_measure::counters::{CountFrom, CounterKind, CounterSet};
 use std::io::Error;
@@ -55,7 +55,7 @@ impl Attempts {
                 .map_err(|error| Error::from(error).to_string()),
             loopback: connect_to_itself().map_err(|error| error.to_string()),
             counters: Counters::find(),
-            has_valgrind: emulation::find().is_some(),
+            has_valgrind: config::valgrind().is_some(),
             is_root: rustix::process::geteuid().is_root(),
             temporary: PrivateDirectory::create()
                 .map(drop)

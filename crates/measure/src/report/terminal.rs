@@ -283,8 +283,8 @@ fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
         Quantity::EmulatedInstructions,
         Quantity::CpuTime,
     ];
-    let work = work.map(per_operation).into_iter();
-    measures.extend(work.clone().find(|one| !one.is_empty()).unwrap_or_default());
+    let mut work = work.into_iter().map(per_operation);
+    measures.extend(work.find(|one| !one.is_empty()).unwrap_or_default());
     measures.extend(per_operation(Quantity::HeapCalls));
     measures.extend(per_operation(Quantity::PageFaults));
     measures
