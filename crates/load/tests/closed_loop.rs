@@ -209,28 +209,32 @@ fn announced_closes_are_no_errors() {
 }
 
 /// Goal: requests pipelined behind an announced close are written again, not counted as failed.
+/// Three answers of each connection come in one write: were they written one by one, a slow client would
+/// read the announcement before it had written anything behind it (so it was once, on a busy
+/// machine).
 #[test]
 fn requests_behind_an_announced_close_are_repeated() {
     let server = TestServer::start(|seen| {
-        if seen.in_connection == 4 {
-            let last = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            return Reply::raw(last.to_vec()).then_close();
+        if seen.in_connection < 2 {
+            return Reply::silence();
         }
-        Reply::ok(b"")
+        let kept = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        let last = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        Reply::raw([kept, kept, last].concat().into_bytes()).then_close()
     });
     let mut config = get(server.address);
     config.pipeline = 4;
-    config.stop = Stop::after_requests(40);
+    config.stop = Stop::after_requests(39);
     let record = run(&config);
     check_identities(&record);
     assert_eq!(
         (record.requests, record.errors.total()),
-        (40, 0),
+        (39, 0),
         "{:?}",
         record.errors
     );
     assert!(record.resent > 0);
-    assert_eq!(record.sent, 40);
+    assert_eq!(record.sent, 39);
 }
 
 /// Goal: bodies without a length end with the connection and count as right.
