@@ -11,6 +11,7 @@
 mod accept_limits;
 mod busy_poll;
 mod buffer_queue;
+mod departures;
 mod linger;
 mod receiving;
 mod standing;

@@ -34,6 +34,7 @@ use self::accepting::Accepting;
 use self::socket::{Socket, Stage};
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
+use super::departures::Departures;
 use super::receive_stamps::{ReceiveStamps, stamp_socket};
 use super::standing::{Regulars, Standing};
 use super::turn::turn_bytes;
@@ -82,10 +83,8 @@ pub struct EpollDriver {
     queued_sends: Slab<QueuedBuffer>,
     /// Sockets in `Stage::Failing`, to be reported; may hold dead ids.
     failing: VecDeque<SocketId>,
-    /// Descriptors of removed sockets, to be closed by turns; epoll watches none of them.
-    departing: VecDeque<OwnedFd>,
-    /// One of them was closed before this tick, which is not another turn of the others' then.
-    closed_one: bool,
+    /// Descriptors of removed sockets; epoll watches none of them.
+    departures: Departures<OwnedFd>,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
     /// How much each socket may receive in this tick.
@@ -148,8 +147,7 @@ impl EpollDriver {
             sockets: Slab::new("io_sockets", mode),
             queued_sends: Slab::new("io_queued_sends", mode),
             failing: VecDeque::new(),
-            departing: VecDeque::with_capacity(256),
-            closed_one: false,
+            departures: Departures::new(),
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),

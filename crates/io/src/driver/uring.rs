@@ -49,6 +49,7 @@ use self::socket::{Socket, Stage};
 use self::turn_queue::TurnQueue;
 use super::buffer_queue::QueuedBuffer;
 use super::busy_poll::BusyPoll;
+use super::departures::Departures;
 use super::features::{DriverFeature, DriverFeatures};
 use super::standing::Regulars;
 use super::{Driver, DriverCounters, Event, SendOutcome, SocketId, handle_of, id_of};
@@ -100,8 +101,8 @@ pub struct UringDriver {
     resumed: Vec<SocketId>,
     /// Accepted by the kernel, to be taken in when they have their turn.
     accepted: VecDeque<OwnedFd>,
-    /// Abandoned and with nothing in flight, to be released when they have their turn.
-    departing: VecDeque<SocketId>,
+    /// Abandoned and with nothing in flight; may hold dead ids.
+    departures: Departures<SocketId>,
     regulars: Regulars,
     completions: Vec<cqueue::Entry>,
     /// Deadlines of closing sockets and of the paused listener.
@@ -170,7 +171,7 @@ impl UringDriver {
             waiting: TurnQueue::new(),
             resumed: list(),
             accepted: VecDeque::with_capacity(256),
-            departing: VecDeque::with_capacity(256),
+            departures: Departures::new(),
             regulars: Regulars::default(),
             completions: Vec::with_capacity(COMPLETIONS_MAX as usize),
             deadlines: TimerWheel::new(now_ns),
@@ -262,6 +263,7 @@ impl UringDriver {
     {
         self.regulars.begin_tick(self.now_ns);
         self.settle_sends();
+        self.release_departing();
         if self.wake.take() {
             self.counters.wakes += 1;
             handler(self, pools, Event::Woken);
@@ -274,14 +276,13 @@ impl UringDriver {
             self.handle_completion(&completion, pools, handler);
         }
         self.completions = completions;
-        let mut turn = self.regulars.turn_of_others();
+        let mut turn = self.departures.turn_of_others(&mut self.regulars);
         self.deliver_held(&mut turn, pools, handler);
         self.take_in_accepted(&mut turn, pools, handler);
         if self.takes_last_connections() {
             self.finish_accepting(pools, handler);
         }
         self.expire_deadlines();
-        self.release_departing();
     }
 
     #[inline]

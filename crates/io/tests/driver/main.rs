@@ -63,7 +63,7 @@ macro_rules! behaviours_on_a_kernel {
             crowd: a_flood_leaves_everybody_a_turn a_crowd_waits_behind_who_is_served
                 who_leaves_waits_for_a_turn who_resets_waits_for_a_turn
                 who_was_answered_and_resets_waits_for_a_turn turns_go_round
-                nobody_waits_without_regulars;
+                nobody_waits_without_regulars closes_take_turns;
             door: floods_leave_the_door_open;
             sharing: regulars_are_served_in_turn;
             waiting: a_waker_ends_an_endless_wait a_spin_ends_for_a_reason;
@@ -80,8 +80,7 @@ mod epoll_pools_on {
     });
 }
 
-/// That nobody spins unasked is asked of one driver. With io_uring sockets are closed by turns that the
-/// kernel still held something of; who hung up is closed at once, as its owner asks.
+/// That nobody spins unasked is asked of one driver.
 mod epoll_alone {
     tests_of!(
         true,
@@ -90,7 +89,6 @@ mod epoll_alone {
         ),
         {
             waiting: nobody_spins_unasked;
-            crowd: closes_take_turns;
         }
     );
 }

@@ -138,28 +138,20 @@ impl EpollDriver {
         self.remove(id);
     }
 
-    /// Puts the close of a socket off until its turn. It takes the kernel some 30 us, and those of a crowd
-    /// come together when their answers leave: three in a tick kept everybody else waiting for 100 us.
+    /// Puts the close of a socket off until its turn.
     pub(super) fn depart(&mut self, socket: Socket) {
         if socket.watched.is_some() {
             // It fails if epoll does not know the descriptor; then it reports nothing either.
             let _ = epoll::delete(&self.epoll, socket.fd());
         }
-        self.departing.push_back(socket.into_fd());
+        self.departures.push(socket.into_fd());
     }
 
-    /// Closes those whose turn it is: beside regulars one before every second tick, and the ticks between
-    /// are for what else the others want. Both in one keep a regular waiting for 110 us.
+    /// Closes those whose turn it is.
+    #[inline]
     pub(super) fn close_departing(&mut self) {
-        if self.closed_one {
-            self.closed_one = false;
-            return;
-        }
-        for _ in 0..self.regulars.ends_per_tick() {
-            if self.departing.pop_front().is_none() {
-                return;
-            }
-            self.closed_one = self.regulars.are_about();
+        for _ in 0..self.departures.begin_tick(self.regulars) {
+            drop(self.departures.pop());
             self.descriptor_freed();
         }
     }

@@ -81,10 +81,7 @@ impl EpollDriver {
                 }
             }
         }
-        let mut turn = match self.closed_one {
-            true => self.regulars.turn_taken(),
-            false => self.regulars.turn_of_others(),
-        };
+        let mut turn = self.departures.turn_of_others(&mut self.regulars);
         if let Some(buffer) = &mut io_buffer {
             self.give_turns(&mut turn, buffer, pools, handler);
         }

@@ -22,8 +22,9 @@ impl EpollDriver {
         self.close_departing();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
-        let must_look_only =
-            !self.failing.is_empty() || !self.departing.is_empty() || self.takes_last_connections();
+        let must_look_only = !self.failing.is_empty()
+            || !self.departures.is_empty()
+            || self.takes_last_connections();
         let mut wait_ns = match deadline_ns {
             _ if must_look_only => Some(0),
             Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),

@@ -3,7 +3,8 @@
 //!
 //! A descriptor closed under an operation stays open in the kernel and sends no FIN. So a socket
 //! with operations is shut down, which the peer sees, and they are cancelled; it keeps slot,
-//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back.
+//! descriptor and queue as [`Stage::Abandoned`] until the last one has come back, and behind that
+//! for its turn (see `departures`).
 #![allow(unsafe_code)]
 
 use super::operation::Operation;
@@ -46,7 +47,7 @@ impl UringDriver {
     /// Forgets a socket; the kernel may need it a little longer.
     pub(super) fn remove(&mut self, id: SocketId) {
         self.abandon(id);
-        self.release_if_idle(id);
+        self.release_in_turn(id);
     }
 
     /// Forgets a socket but for its descriptor: somebody has to release it.
@@ -55,6 +56,7 @@ impl UringDriver {
             sockets,
             queued,
             deadlines,
+            regulars,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
@@ -77,8 +79,13 @@ impl UringDriver {
             return;
         }
         self.counters.abandoned += 1;
-        // Fails if the connection is gone already; then nobody needs a FIN.
-        let _ = shutdown(socket.fd(), Shutdown::Both);
+        // Who waits for a turn to be closed sees that as his end: to be shut down takes as long. But
+        // what is only watched or received from ends by being cancelled, and a send may not.
+        let is_at_once = regulars.leaves_at_once(socket.standing);
+        if is_at_once || socket.send == SendOperation::Queued || socket.has_connect {
+            // Fails if the connection is gone already; then nobody needs a FIN.
+            let _ = shutdown(socket.fd(), Shutdown::Both);
+        }
         // Each by its name, which the kernel finds at once. To end all of a descriptor it would look
         // at every operation of the ring: among 10,000 sockets that took it 300 us, and closing 64
         // of them kept everybody else waiting for 20 ms.
@@ -114,45 +121,55 @@ impl UringDriver {
         }
     }
 
-    /// An operation of an abandoned socket came back. Releasing it is a close, some 15 us with what
-    /// the kernel does for it, and a crowd's come back together: while regulars are about that is
-    /// done by turns.
+    /// Lets go of an abandoned socket, when it has its turn.
     pub(super) fn release_in_turn(&mut self, id: SocketId) {
-        if !self.regulars.are_about() {
-            return self.release_if_idle(id);
-        }
-        if let Some(socket) = self.sockets.get(handle_of(id))
-            && !socket.is_in_flight()
-        {
-            self.departing.push_back(id);
-        }
-    }
-
-    /// Releases those whose turn it is.
-    pub(super) fn release_departing(&mut self) {
-        for _ in 0..self.regulars.ends_per_tick() {
-            let Some(id) = self.departing.pop_front() else {
-                return;
-            };
-            self.release_if_idle(id);
-        }
-    }
-
-    /// Lets go of an abandoned socket that the kernel has let go of.
-    pub(super) fn release_if_idle(&mut self, id: SocketId) {
         let Self {
-            sockets, queued, ..
+            sockets,
+            queued,
+            regulars,
+            departures,
+            ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             return;
         };
+        if regulars.leaves_at_once(socket.standing) {
+            self.release_if_idle(id);
+        } else if !socket.is_in_flight() {
+            socket.queue.clear(queued);
+            departures.push(id);
+        }
+    }
+
+    /// Releases those whose turn it is.
+    #[inline]
+    pub(super) fn release_departing(&mut self) {
+        for _ in 0..self.departures.begin_tick(self.regulars) {
+            // Dead ids take nobody's turn.
+            while let Some(id) = self.departures.pop() {
+                if self.release_if_idle(id) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Lets go of an abandoned socket that the kernel has let go of; says whether it did.
+    pub(super) fn release_if_idle(&mut self, id: SocketId) -> bool {
+        let Self {
+            sockets, queued, ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return false;
+        };
         let is_held = socket.is_in_flight() || socket.send == SendOperation::HandedOver;
         if socket.stage != Stage::Abandoned || is_held {
-            return;
+            return false;
         }
         socket.queue.clear(queued);
         self.sockets.remove(handle_of(id));
         self.resume_accepting();
+        true
     }
 
     /// The kernel says that a socket failed. A crowd that resets its connections has that said of all

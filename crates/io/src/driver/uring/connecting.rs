@@ -68,7 +68,7 @@ impl UringDriver {
         };
         socket.has_connect = false;
         match socket.stage {
-            Stage::Abandoned => return self.release_if_idle(id),
+            Stage::Abandoned => return self.release_in_turn(id),
             Stage::Connecting => {}
             _ => return,
         }

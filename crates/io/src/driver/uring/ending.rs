@@ -28,7 +28,6 @@ impl Drop for UringDriver {
         self.cancel(Operation::Wake.alone());
         // Nobody is left to wait for.
         self.regulars = Regulars::default();
-        self.release_departing();
         let handles: Vec<_> = self.sockets.handles().collect();
         for handle in handles {
             self.remove(id_of(handle));

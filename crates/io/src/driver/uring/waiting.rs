@@ -25,7 +25,7 @@ impl UringDriver {
         let must_look_only = !self.failing.is_empty()
             || !self.resumed.is_empty()
             || !self.accepted.is_empty()
-            || !self.departing.is_empty()
+            || !self.departures.is_empty()
             || !self.waiting.is_empty()
             || self.takes_last_connections()
             || self.ring.has_completions();
