@@ -1,9 +1,9 @@
 //! User instructions per request where the machine hides its counters: valgrind's callgrind.
 //!
-//! It counts every instruction of the whole process, so the server runs twice under it, once
-//! without a request: the difference holds neither start nor stop. Callgrind slows the server some
-//! fifty times, so that events come in fuller batches than at full speed, and what a tick costs is
-//! spread over more requests.
+//! It counts every instruction of the whole process, so the server runs twice under it, once for
+//! longer: the difference holds neither start nor stop, nor the coming and going of connections,
+//! which at full speed is spread over fifty times as many requests. It also has fuller batches of
+//! events than full speed, and what a tick costs is spread over more requests.
 
 use super::Bench;
 use super::command::{text_of, text_of_load};
@@ -22,27 +22,35 @@ pub(super) fn available() -> Result<(), String> {
         .map_err(|error| format!("{error} (install the Debian package valgrind)"))
 }
 
-/// How long a server is driven.
-pub(super) const fn drive_time(bench: &Bench) -> Duration {
-    Duration::from_secs(if bench.plan.smoke { 1 } else { 6 })
+/// How long a server is driven for the first count, and how many times that for the second.
+const fn drive_time(bench: &Bench) -> Duration {
+    Duration::from_secs(if bench.plan.smoke { 1 } else { 2 })
 }
+const LONGER: u32 = 4;
 
 /// Instructions per request of the server that `start` starts behind the words it is given and
-/// `drive` asks for some seconds; it says how many requests those were.
+/// `drive` asks for as long as it is told; it says how many requests those were.
 pub(super) fn user_instructions(
     bench: &Bench,
     name: &str,
     start: impl Fn(&Bench, &[String]) -> Result<Server, String>,
-    drive: impl FnOnce(&Server) -> Result<u64, String>,
+    drive: impl Fn(&Server, Duration) -> Result<u64, String>,
 ) -> Result<f64, String> {
-    let (idle, _) = count(bench, name, &start, |_| Ok(0))?;
-    let (busy, requests) = count(bench, name, &start, drive)?;
-    let per_request = (busy - idle) / requests;
+    let time = drive_time(bench);
+    let (fewer_instructions, few) = count(bench, name, &start, |server| drive(server, time))?;
+    let (instructions, many) = count(bench, name, &start, |server| drive(server, time * LONGER))?;
+    if many <= few {
+        return Err(format!(
+            "{name}: {many} requests in {LONGER} times as long as {few} took; count again on a \
+             machine with a CPU to spare"
+        ));
+    }
+    let per_request = (instructions - fewer_instructions) / (many - few);
     println!("{name}: {per_request:.0} user instructions per request by callgrind");
     Ok(per_request)
 }
 
-/// All instructions of one process, driven or not, and the requests it answered.
+/// All instructions of one process that is driven, and the requests it answered.
 fn count(
     bench: &Bench,
     name: &str,

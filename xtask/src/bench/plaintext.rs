@@ -128,10 +128,8 @@ fn instructions_by_callgrind(bench: &Bench) -> Result<Vec<Figure>, String> {
         println!("instructions are not counted: {sentence}");
         return Ok(Vec::new());
     }
-    let drive = |server: &Server| {
-        let duration = callgrind::drive_time(bench);
-        Ok(Generator::Wrk.run(bench, server, duration)?.requests)
-    };
+    let drive =
+        |server: &Server, duration| Ok(Generator::Wrk.run(bench, server, duration)?.requests);
     let start = |bench: &Bench, words: &[String]| {
         Server::millpond(bench, &callgrind::SERVE_PLAINTEXT, words)
     };

@@ -59,11 +59,12 @@ fn by_perf(bench: &Bench, lean: &Lean<'_>, origin: &Server) -> Result<Vec<Figure
 
 /// With the driver that valgrind can follow.
 fn by_callgrind(bench: &Bench, lean: &Lean<'_>, origin: &Server) -> Result<Vec<Figure>, String> {
-    let shape = Shape {
-        window: callgrind::drive_time(bench),
-        ..shape(bench)
+    let shape = shape(bench);
+    let drive = |server: &Server, window| {
+        Ok(lean
+            .run(server, &Shape { window, ..shape })?
+            .requests_in_all)
     };
-    let drive = |server: &Server| Ok(lean.run(server, &shape)?.requests_in_all);
     let named = |name: &str, count| {
         let name = format!("proxy_{name}_user_instructions_per_request_by_callgrind");
         Figure::median(name, vec![count])

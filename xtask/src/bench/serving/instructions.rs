@@ -112,15 +112,16 @@ fn by_perf(bench: &Bench, lean: &Lean<'_>, goal: &Goal) -> Result<Vec<Figure>, S
 
 /// With the driver that valgrind can follow.
 fn by_callgrind(bench: &Bench, lean: &Lean<'_>, goal: &Goal) -> Result<Figure, String> {
-    let shape = Shape {
-        window: callgrind::drive_time(bench),
-        ..shape(bench, goal.connections, goal.depth)
-    };
+    let shape = shape(bench, goal.connections, goal.depth);
     let name = format!("c{}-depth{}", goal.connections, goal.depth);
     let start = |bench: &Bench, words: &[String]| {
         Server::millpond(bench, &callgrind::SERVE_PLAINTEXT, words)
     };
-    let drive = |server: &Server| Ok(lean.run(server, &shape)?.requests_in_all);
+    let drive = |server: &Server, window| {
+        Ok(lean
+            .run(server, &Shape { window, ..shape })?
+            .requests_in_all)
+    };
     let user = callgrind::user_instructions(bench, &name, start, drive)?;
     let name = goal.named("user_instructions_per_request_by_callgrind");
     Ok(Figure::median(name, vec![user]).at_most(goal.user_max))
