@@ -9,7 +9,8 @@
 //! On the path: one writer thread, so that everything that queued is one batch; a few readers, for
 //! reads that miss every cache. A job's buffers travel with it and come home to be freed.
 //! Absent on purpose: waiting. A shard that has too much in flight is told so at once
-//! ([`Overloaded`]) and answers 503.
+//! ([`Overloaded`]) and answers 503. Of what may be in flight reads take no more than half: those of
+//! large values wait for clients that read slowly, and no write should wait for those.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -172,10 +173,12 @@ impl Executor {
             pending_writes: Vec::new(),
             pending_reads: Vec::new(),
             next_reader: shard_index,
-            jobs_in_flight: 0,
-            bytes_in_flight: 0,
-            jobs_max: self.jobs_per_shard_max,
-            bytes_max: self.bytes_per_shard_max,
+            reads: InFlight::default(),
+            all: InFlight::default(),
+            all_max: InFlight {
+                jobs: self.jobs_per_shard_max,
+                bytes: self.bytes_per_shard_max,
+            },
         }
     }
 
@@ -263,10 +266,42 @@ pub struct ShardLink {
     pending_reads: Vec<Job>,
     /// Reads are dealt out one tick's worth at a time.
     next_reader: usize,
-    jobs_in_flight: usize,
-    bytes_in_flight: u64,
-    jobs_max: usize,
-    bytes_max: u64,
+    /// Of `all`.
+    reads: InFlight,
+    all: InFlight,
+    all_max: InFlight,
+}
+
+/// Jobs that are not answered yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    jobs: usize,
+    /// What they hold.
+    bytes: u64,
+}
+
+impl InFlight {
+    /// A job larger than the whole limit may go alone.
+    fn has_room_for(self, bytes: u64, max: Self) -> bool {
+        self.jobs == 0 || (self.jobs < max.jobs && self.bytes.saturating_add(bytes) <= max.bytes)
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.jobs += 1;
+        self.bytes += bytes;
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.jobs -= 1;
+        self.bytes -= bytes;
+    }
+
+    fn half(self) -> Self {
+        Self {
+            jobs: self.jobs.div_ceil(2),
+            bytes: self.bytes / 2,
+        }
+    }
 }
 
 impl ShardLink {
@@ -303,7 +338,7 @@ impl ShardLink {
     /// Jobs not answered yet.
     #[must_use]
     pub fn jobs_in_flight(&self) -> usize {
-        self.jobs_in_flight
+        self.all.jobs
     }
 
     /// Whether a job of `bytes` may be submitted now. Ask before filling buffers for it. A job
@@ -311,14 +346,15 @@ impl ShardLink {
     ///
     /// # Errors
     /// [`Overloaded`] when too much waits already.
-    pub fn admit(&self, bytes: usize) -> Result<(), Overloaded> {
-        let bytes_after = self.bytes_in_flight.saturating_add(bytes as u64);
-        let jobs_full = self.jobs_in_flight >= self.jobs_max;
-        let bytes_full = self.jobs_in_flight > 0 && bytes_after > self.bytes_max;
-        if jobs_full || bytes_full {
+    pub fn admit(&self, kind: JobKind, bytes: usize) -> Result<(), Overloaded> {
+        let bytes = bytes as u64;
+        let is_read = kind == JobKind::Get;
+        let has_room = self.all.has_room_for(bytes, self.all_max)
+            && (!is_read || self.reads.has_room_for(bytes, self.all_max.half()));
+        if !has_room {
             return Err(Overloaded {
-                jobs_in_flight: self.jobs_in_flight,
-                bytes_in_flight: self.bytes_in_flight,
+                jobs_in_flight: self.all.jobs,
+                bytes_in_flight: self.all.bytes,
             });
         }
         Ok(())
@@ -327,13 +363,16 @@ impl ShardLink {
     /// Takes an admitted job; it leaves with the next [`flush`](Self::flush).
     pub fn submit(&mut self, job: Job) {
         assert!(
-            self.jobs_in_flight < self.jobs_max,
+            self.all.jobs < self.all_max.jobs,
             "submitted without asking admit()"
         );
-        self.jobs_in_flight += 1;
-        self.bytes_in_flight += job.uncounted_bytes() as u64;
+        let bytes = job.uncounted_bytes() as u64;
+        self.all.add(bytes);
         match job.kind {
-            JobKind::Get => self.pending_reads.push(job),
+            JobKind::Get => {
+                self.reads.add(bytes);
+                self.pending_reads.push(job);
+            }
             JobKind::Put | JobKind::Delete => self.pending_writes.push(job),
         }
     }
@@ -350,7 +389,7 @@ impl ShardLink {
             debug_assert!(open, "the executor outlives the shards");
             self.next_reader = self.next_reader.wrapping_add(1);
         }
-        self.counters.jobs_in_flight.set(self.jobs_in_flight as u64);
+        self.counters.jobs_in_flight.set(self.all.jobs as u64);
     }
 
     /// Moves the answers that came in to the end of `answers`, oldest first.
@@ -358,15 +397,18 @@ impl ShardLink {
         let before = answers.len();
         self.mailbox.drain_into(answers);
         for answer in &answers[before..] {
-            self.jobs_in_flight -= 1;
-            // A read brings a value home that was not counted when it left.
             let bytes = match answer.job.kind {
-                JobKind::Get => answer.job.key.len(),
-                JobKind::Put | JobKind::Delete => answer.job.uncounted_bytes(),
+                // It brings a value home that was not counted when it left.
+                JobKind::Get => {
+                    let bytes = answer.job.key.len() as u64;
+                    self.reads.take(bytes);
+                    bytes
+                }
+                JobKind::Put | JobKind::Delete => answer.job.uncounted_bytes() as u64,
             };
-            self.bytes_in_flight -= bytes as u64;
+            self.all.take(bytes);
         }
-        self.counters.jobs_in_flight.set(self.jobs_in_flight as u64);
+        self.counters.jobs_in_flight.set(self.all.jobs as u64);
     }
 }
 

@@ -122,7 +122,8 @@ impl<S: Engine> EntityService<S> {
             Ok(CachedRead::Found(Some(sent))) => counted_read(counters, sent?),
             Ok(CachedRead::Absent) => counted_read(counters, Some(Reply::NotFound)),
             Ok(CachedRead::NotCached | CachedRead::Found(None)) => {
-                self.link.admit(key.len()).map_err(|_| Reply::Overloaded)?;
+                let admitted = self.link.admit(JobKind::Get, key.len());
+                admitted.map_err(|_| Reply::Overloaded)?;
                 let key = copy(key, context)?;
                 self.link.counters().cold_reads.add(1);
                 let job = Job {
@@ -168,7 +169,8 @@ impl<S: Engine> EntityService<S> {
         let is_counted = !is_put || request.has_held_body();
         let value_len = if is_counted { 0 } else { request.body().len() };
         let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
-        self.link.admit(held_bytes).map_err(|_| Reply::Overloaded)?;
+        let admitted = self.link.admit(kind, held_bytes);
+        admitted.map_err(|_| Reply::Overloaded)?;
         let key = copy(key, context)?;
         let (head, value, hold) = match is_put {
             true => record_of(request, &mut self.versions, context)?,

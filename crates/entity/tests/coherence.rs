@@ -117,7 +117,7 @@ impl<S: Store> Shard<S> {
             stamp,
             hold: None,
         };
-        self.link.admit(job.bytes()).unwrap();
+        self.link.admit(job.kind, job.bytes()).unwrap();
         self.link.submit(job);
     }
 

@@ -294,7 +294,7 @@ impl TestShard {
     fn submit(&mut self, request: u64, change: &Change) {
         let mut job = job(&self.blocks, request, change);
         job.shard_index = self.link.shard_index();
-        self.link.admit(job.bytes()).unwrap();
+        self.link.admit(job.kind, job.bytes()).unwrap();
         self.link.submit(job);
     }
 

@@ -212,6 +212,38 @@ fn readers_wait_for_one_that_does_not_read() {
     }
 }
 
+/// A client that does not read, and others that wait for the memory it has, took all places of requests that
+/// wait for the store: every PUT was answered with 503 meanwhile.
+///
+/// Goal: beside as many waiting reads as may be, a write is taken.
+#[test]
+fn readers_that_wait_leave_room_to_writers() {
+    const JOBS_MAX: usize = 4;
+    let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
+        config.large_bytes_max = LARGE_BYTES_MAX;
+        config.jobs_in_flight_max = JOBS_MAX;
+    });
+    let mut client = server.connect();
+    assert_eq!(client.put(b"large", &value(STUCK_BYTES, 4)), 201);
+    let ask = || {
+        let mut reader = server.connect();
+        let get = request("GET", &target(b"large"), b"");
+        reader.send(&get).unwrap();
+        reader
+    };
+    let stuck = ask();
+    stuck.stream.peek(&mut [0]).unwrap();
+    let waiting: Vec<Client> = (0..JOBS_MAX).map(|_| ask()).collect();
+    let mut came = || {
+        client.metric("millpond_entity_cold_reads_total ")
+            + client.metric("millpond_entity_overloads_total ")
+    };
+    while came() < 1 + JOBS_MAX as u64 {}
+    assert_eq!(client.put(b"small", b"value"), 201);
+    assert_eq!(client.metric("millpond_entity_overloads_total "), 2);
+    drop((stuck, waiting));
+}
+
 /// The place of a range read that waits for memory outlived the read: nobody else who waited was looked at
 /// before there was room for it, and whoever asked and left again and again made the list grow.
 ///
