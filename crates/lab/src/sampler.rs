@@ -1,18 +1,22 @@
 //! The memory of a target over time, twenty times a second while phases run.
 //!
 //! On the path: `scored` starts it once the target serves and stops it before the target is stopped.
-//! It reads the cheap `statm` of the processes known at the start; exact figures (PSS, peak) are
-//! read by `scored` at the edges of phases, when nothing is being timed.
+//! It reads the cheap `statm` of the processes it knows, and looks for new ones every second, which
+//! takes a walk over `/proc`; exact figures (PSS, peak) are read by `scored` at the edges of phases,
+//! when nothing is being timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millpond_measure::process::resident_bytes;
+use millpond_measure::process::{ProcessTree, resident_bytes};
 use millpond_measure::series::Series;
 
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often those are looked for that were started since.
+const SAMPLES_PER_SEARCH: usize = 20;
 
 /// A running sampler; dropping it ends its thread at its next sample.
 #[derive(Debug)]
@@ -23,12 +27,12 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to sample the sum over `pids`.
-    pub(crate) fn start(pids: Vec<u32>) -> Self {
+    /// Begins to sample the sum over all members of `tree`.
+    pub(crate) fn start(tree: ProcessTree) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
         let began = Instant::now();
-        let thread = thread::spawn(move || sample_until(&seen, &pids, began));
+        let thread = thread::spawn(move || sample_until(&seen, &tree, began));
         Self {
             began,
             ended,
@@ -58,9 +62,13 @@ impl Drop for Sampler {
     }
 }
 
-fn sample_until(ended: &AtomicBool, pids: &[u32], began: Instant) -> Series {
+fn sample_until(ended: &AtomicBool, tree: &ProcessTree, began: Instant) -> Series {
     let mut series = Series::default();
+    let mut pids = Vec::new();
     while !ended.load(Ordering::Relaxed) {
+        if series.points.len() % SAMPLES_PER_SEARCH == 0 {
+            pids = tree.members();
+        }
         let known: Vec<u64> = pids
             .iter()
             .filter_map(|&pid| resident_bytes(pid).ok())
@@ -78,11 +86,12 @@ fn sample_until(ended: &AtomicBool, pids: &[u32], began: Instant) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     /// Goal: samples come while it runs, in order; a process that is gone ends it.
     #[test]
     fn samples_follow_a_process() {
-        let sampler = Sampler::start(vec![std::process::id()]);
+        let sampler = Sampler::start(ProcessTree::new(std::process::id()));
         thread::sleep(Duration::from_millis(120));
         let series = sampler.finish();
         assert!(series.points.len() >= 2);
@@ -94,10 +103,39 @@ mod tests {
         );
         assert!(series.points.iter().all(|point| point.value > 0.0));
         assert!(
-            Sampler::start(vec![u32::MAX - 1])
+            Sampler::start(ProcessTree::new(u32::MAX - 1))
                 .finish()
                 .points
                 .is_empty()
         );
+    }
+
+    /// Workers that a server started later were never seen: the picture of its memory showed its parent's.
+    ///
+    /// Goal: a process that is started while it runs is in the sum a second later.
+    #[test]
+    fn processes_that_come_later_are_counted() {
+        const LEAST_BYTES: u64 = 48 << 20;
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", "read go; (head -c 64M /dev/zero; sleep 60) | tail"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let tree = ProcessTree::new(shell.id());
+        let sampler = Sampler::start(tree);
+        thread::sleep(3 * INTERVAL);
+        drop(shell.stdin.take());
+        while tree.resident_bytes().unwrap() < LEAST_BYTES {
+            thread::sleep(INTERVAL);
+        }
+        thread::sleep(Duration::from_secs(3));
+        for pid in tree.members() {
+            // The end of one may have ended another by now.
+            let _ = Command::new("/bin/kill").arg(pid.to_string()).status();
+        }
+        shell.wait().unwrap();
+        let points = sampler.finish().points;
+        let is_seen = points.iter().any(|point| point.value > LEAST_BYTES as f64);
+        assert!(is_seen, "{points:?}");
     }
 }

@@ -99,7 +99,7 @@ fn try_run(
     let label = format!("round{}", scored.measures.round + 1);
     let mut session = Session::start(workshop, candidate, &label, None, stop)?;
     scored.start_duration = session.start_duration;
-    let sampler = Sampler::start(session.tree.members());
+    let sampler = Sampler::start(session.tree);
     let mut stage = Stage {
         workshop,
         session: &mut session,
