@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use millpond_http::{
-    BodyHold, Completions, Flow, Method, MetricsText, Request, RequestToken, Response, Service,
+    Completions, Flow, Method, MetricsText, Request, RequestToken, Response, Service,
     ServiceContext, StreamEvent,
 };
-use millpond_mempool::{Buffer, PoolError, PoolStats};
+use millpond_mempool::{Buffer, PoolStats};
 
 use crate::access::Access;
 use crate::api::{self, Reply, Route, route};
@@ -19,20 +19,15 @@ use crate::commit::{Job, JobKind, Outcome};
 use crate::condition::Condition;
 use crate::counters::ShardCounters;
 use crate::executor::{Answer, ShardLink};
-use crate::expiry::expiry_ms;
 use crate::keeper::{CheckpointOutcome, CheckpointRefusal, KeeperLink};
 use crate::key::{KeyScratch, decode_id};
 use crate::large::{LARGE_BYTES, LargeAnswers};
 use crate::metrics::Metrics;
 use crate::range::{RangeRefusal, Ranges};
-use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, SHARDS_MAX, Versions};
-use crate::replicas::acks;
+use crate::record::{HEAD_BYTES_MAX, SHARDS_MAX, Versions};
 use crate::store::{CachedRead, Engine, Room};
 use crate::value_cache::{Lookup, ValueCache};
-
-/// Values up to this are copied behind their heads at once. A larger one stays where it was received,
-/// and the writer thread puts it behind its head.
-const COPIED_BYTES_MAX: usize = 64 * 1024;
+use crate::wishes::{Refusal, Wishes, acks_of, copy, record_of};
 
 /// The entity service of one shard.
 pub struct EntityService<S> {
@@ -405,101 +400,6 @@ impl<S: Engine> Service for EntityService<S> {
     fn can_stop(&self) -> bool {
         self.link.jobs_in_flight() == 0 && !self.keeper.is_busy()
     }
-}
-
-/// What a request asks for besides an entity.
-#[derive(Clone, Copy)]
-struct Wishes {
-    condition: Condition,
-    acks: u16,
-}
-
-impl Wishes {
-    fn of(request: &Request<'_>, kept: u16) -> Result<Self, Refusal> {
-        Ok(Self {
-            condition: condition_of(request)?,
-            acks: acks_of(request, kept)?,
-        })
-    }
-}
-
-/// How many of the copies that are kept the request wants to hear from.
-fn acks_of(request: &Request<'_>, kept: u16) -> Result<u16, Refusal> {
-    let parameter = request.query_parameter(b"replicas");
-    Ok(acks(parameter, kept).map_err(Reply::BadReplicas)?)
-}
-
-/// Why a request ends here without a value.
-enum Refusal {
-    Reply(Reply),
-    /// The shard's pool has no block left.
-    NoMemory,
-}
-
-impl From<Reply> for Refusal {
-    fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
-    }
-}
-
-impl From<PoolError> for Refusal {
-    fn from(_: PoolError) -> Self {
-        Self::NoMemory
-    }
-}
-
-fn copy(key: &[u8], context: &ServiceContext<'_>) -> Result<Buffer, PoolError> {
-    let mut copy = Buffer::with_capacity(&context.pools.blocks, key.len())?;
-    copy.append_within_capacity(key);
-    Ok(copy)
-}
-
-/// Both fields of a request that has any: one pass over its fields.
-fn condition_of(request: &Request<'_>) -> Result<Condition, Refusal> {
-    let mut condition = Condition::default();
-    for (name, value) in request.headers() {
-        let is_match = name.eq_ignore_ascii_case(b"If-Match");
-        if is_match || name.eq_ignore_ascii_case(b"If-None-Match") {
-            let added = condition.add_field(is_match, value);
-            added.map_err(Reply::BadCondition)?;
-        }
-    }
-    Ok(condition)
-}
-
-/// The record that a PUT asks for: in one piece, or a large value, its head and its hold.
-fn record_of(
-    request: &mut Request<'_>,
-    versions: &mut Versions,
-    context: &ServiceContext<'_>,
-) -> Result<(Buffer, Buffer, Option<BodyHold>), Refusal> {
-    let blocks = &context.pools.blocks;
-    let content_type = request.header("Content-Type").unwrap_or_default();
-    if content_type.len() > CONTENT_TYPE_BYTES_MAX {
-        return Err(Reply::LongContentType.into());
-    }
-    let expires_ms = expiry_ms(
-        request.query_parameter(b"expires"),
-        request.header("Expires"),
-    );
-    let head = Head {
-        version: versions.unused(),
-        expires_ms: expires_ms.map_err(Reply::BadExpiry)?,
-        content_type,
-    };
-    let mut room = [0; HEAD_BYTES_MAX];
-    let head_len = head.write(&mut room);
-    let head = &room[..head_len];
-    let body = request.body();
-    if body.len() > COPIED_BYTES_MAX {
-        let mut kept = Buffer::with_capacity(blocks, head.len())?;
-        kept.append_within_capacity(head);
-        let (value, hold) = request.take_held_body(blocks)?;
-        return Ok((kept, value, hold));
-    }
-    let mut record = Buffer::with_capacity(blocks, head.len() + body.len())?;
-    record.append_all_within_capacity([head, body]);
-    Ok((Buffer::new(), record, None))
 }
 
 /// Counts a read, and passes on what it is to be answered with.
