@@ -87,7 +87,7 @@ pub struct EpollDriver {
     departures: Departures<OwnedFd>,
     /// What the shard receives into, while it has sockets.
     io_buffer: Option<Lease>,
-    /// How much each socket may receive in this tick.
+    /// How much each socket may receive, in this tick and its turn.
     turn_bytes: usize,
     events: Box<[epoll::Event]>,
     regulars: Regulars,

@@ -124,6 +124,32 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
     assert!(least.is_some_and(|least| *least >= 10), "{received:?}");
 }
 
+/// A client that did not read its answers had sent so many requests that each of its turns was 64 KiB, which
+/// took 140 us to receive and to put by. Goal: beside a regular nobody else receives more than 16 KiB at a
+/// time.
+pub(crate) fn turns_are_short_beside_regulars<W: World>(world: &W) {
+    const TURN_BYTES: usize = 16 << 10;
+    const TURNS: usize = 20;
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
+    let mut flooder = world.connect(&address).unwrap();
+    let flooding = pond.accept();
+    let flood = vec![b'x'; 64 << 10];
+    for _ in 0..2 {
+        pond.answers(&mut peer, regular);
+    }
+    let mut lengths = Vec::new();
+    while lengths.len() < TURNS {
+        while flooder.write(&flood).is_ok() {}
+        pond.answers(&mut peer, regular);
+        lengths.extend(pond.seen.iter().filter_map(|seen| match seen {
+            Seen::Received(id, bytes) if *id == flooding => Some(bytes.len()),
+            _ => None,
+        }));
+    }
+    assert!(lengths.iter().all(|len| *len <= TURN_BYTES), "{lengths:?}");
+    assert!(lengths.contains(&TURN_BYTES), "{lengths:?}");
+}
+
 /// 60 clients that had asked and been answered hung up in one tick, before the next request of the one
 /// that stayed: 60 closes, a millisecond. Goal: a few leave per tick, as strangers do.
 pub(crate) fn who_leaves_waits_for_a_turn<W: World>(world: &W) {

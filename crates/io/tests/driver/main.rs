@@ -80,7 +80,8 @@ mod epoll_pools_on {
     });
 }
 
-/// That nobody spins unasked is asked of one driver.
+/// That nobody spins unasked is asked of one driver. io_uring has received before anybody's turn is told
+/// from another's.
 mod epoll_alone {
     tests_of!(
         true,
@@ -89,6 +90,7 @@ mod epoll_alone {
         ),
         {
             waiting: nobody_spins_unasked;
+            crowd: turns_are_short_beside_regulars;
         }
     );
 }

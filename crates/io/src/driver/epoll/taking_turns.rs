@@ -4,6 +4,7 @@ use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, SocketId};
 use crate::driver::handle_of;
 use crate::driver::standing::Turn;
+use crate::driver::turn::TURN_OF_OTHERS_BYTES;
 use crate::pools::ShardPools;
 use millpond_mempool::Lease;
 use rustix::event::epoll;
@@ -24,6 +25,9 @@ impl EpollDriver {
     {
         let mut put_off = std::mem::take(&mut self.put_off);
         self.counters.put_off += put_off.len() as u64;
+        if !put_off.is_empty() {
+            self.turn_bytes = self.turn_bytes.min(TURN_OF_OTHERS_BYTES);
+        }
         let next = self.turns_given.checked_rem(put_off.len()).unwrap_or(0);
         let (last, first) = put_off.split_at(next);
         for event in first.iter().chain(last) {
