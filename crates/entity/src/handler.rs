@@ -117,8 +117,7 @@ impl<S: Engine> EntityService<S> {
             Ok(CachedRead::Found(Some(sent))) => counted_read(counters, sent?),
             Ok(CachedRead::Absent) => counted_read(counters, Some(Reply::NotFound)),
             Ok(CachedRead::NotCached | CachedRead::Found(None)) => {
-                let admitted = self.link.admit(JobKind::Get, key.len());
-                admitted.map_err(|_| Reply::Overloaded)?;
+                self.link.admit(JobKind::Get, key.len())?;
                 let key = copy(key, context)?;
                 self.link.counters().cold_reads.add(1);
                 let job = Job {
@@ -164,8 +163,7 @@ impl<S: Engine> EntityService<S> {
         let is_counted = !is_put || request.has_held_body();
         let value_len = if is_counted { 0 } else { request.body().len() };
         let held_bytes = key.len() + value_len + if is_put { HEAD_BYTES_MAX } else { 0 };
-        let admitted = self.link.admit(kind, held_bytes);
-        admitted.map_err(|_| Reply::Overloaded)?;
+        self.link.admit(kind, held_bytes)?;
         let key = copy(key, context)?;
         let (head, value, hold) = match is_put {
             true => record_of(request, &mut self.versions, context)?,
@@ -206,7 +204,7 @@ impl<S: Engine> EntityService<S> {
         }
         let opened = self.ranges.open(context.token, start, end, acks);
         context.state = opened.map_err(|refusal| match refusal {
-            RangeRefusal::Overloaded(_) => Refusal::from(Reply::Overloaded),
+            RangeRefusal::Overloaded(overloaded) => Refusal::from(overloaded),
             RangeRefusal::NoMemory(error) => error.into(),
         })?;
         Ok(Flow::Pending)

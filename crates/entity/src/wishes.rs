@@ -9,6 +9,7 @@ use millpond_mempool::{Buffer, PoolError};
 
 use crate::api::Reply;
 use crate::condition::Condition;
+use crate::executor::Overloaded;
 use crate::expiry::expiry_ms;
 use crate::record::{CONTENT_TYPE_BYTES_MAX, HEAD_BYTES_MAX, Head, Versions};
 use crate::replicas::acks;
@@ -49,6 +50,12 @@ pub(crate) enum Refusal {
 impl From<Reply> for Refusal {
     fn from(reply: Reply) -> Self {
         Self::Reply(reply)
+    }
+}
+
+impl From<Overloaded> for Refusal {
+    fn from(_: Overloaded) -> Self {
+        Self::Reply(Reply::Overloaded)
     }
 }
 

@@ -209,8 +209,8 @@ fn announced_closes_are_no_errors() {
 }
 
 /// Goal: requests pipelined behind an announced close are written again, not counted as failed.
-/// Three answers of each connection come in one write: were they written one by one, a slow client would
-/// read the announcement before it had written anything behind it (so it was once, on a busy
+/// Three answers of each connection come in one write: were they written one by one, a slow client
+/// would read the announcement before it had written anything behind it (so it was once, on a busy
 /// machine).
 #[test]
 fn requests_behind_an_announced_close_are_repeated() {
