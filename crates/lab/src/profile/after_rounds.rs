@@ -65,7 +65,7 @@ pub(crate) fn after_rounds(
     let mut config = ProfileConfig::new(workshop.driver.target.clone(), workshop.launcher.clone());
     config.sample_bytes = SAMPLE_BYTES;
     config.rounds = 1;
-    config.duration = wanted.load_duration(candidates.len());
+    config.duration = wanted.load_duration(wanted.allowance, 2 * candidates.len());
     config.command.clone_from(&wanted.record.command);
     let mut sitting = Sitting::new(wanted, config, candidates);
     sitting.run(workshop, events);
@@ -73,10 +73,10 @@ pub(crate) fn after_rounds(
 }
 
 impl Commission<'_> {
-    /// Of one run.
-    fn load_duration(&self, candidates: usize) -> Duration {
-        let runs = u32::try_from(2 * candidates.max(1)).unwrap_or(u32::MAX);
-        let each = (self.allowance / runs).saturating_sub(self.overhead);
+    /// Of one of `runs` that have `time` together.
+    fn load_duration(&self, time: Duration, runs: usize) -> Duration {
+        let runs = u32::try_from(runs.max(1)).unwrap_or(u32::MAX);
+        let each = (time / runs).saturating_sub(self.overhead);
         each.mul_f64(LOAD_SHARE).clamp(LOAD_MIN, LOAD_MAX)
     }
 
@@ -96,8 +96,10 @@ struct Sitting<'a> {
     notes: Vec<String>,
     left_out: Vec<String>,
     began: Instant,
-    /// The longest run so far, by which it is told whether another one fits.
+    /// The longest run so far under this instrument, by which it is told whether another one fits.
     longest: Duration,
+    /// How many times its guess the slowest run took, at least 1: reading symbols, a busy machine.
+    slowness: f64,
 }
 
 impl<'a> Sitting<'a> {
@@ -107,6 +109,7 @@ impl<'a> Sitting<'a> {
             wanted,
             instruments: Instruments::find(&config, &mut notes),
             longest: wanted.guess(config.duration),
+            slowness: 1.0,
             config,
             gathered: vec![Gathered::default(); candidates.len()],
             candidates,
@@ -120,21 +123,22 @@ impl<'a> Sitting<'a> {
     fn run(&mut self, workshop: &mut Workshop, events: &mut dyn FnMut(&LabEvent)) {
         let arms = self.instruments.arms();
         let of = arms.len() * self.candidates.len();
-        let places = 0..self.candidates.len();
-        let all = arms
-            .iter()
-            .flat_map(|&arm| places.clone().map(move |index| (arm, index)));
-        for (number, (arm, index)) in (1..).zip(all) {
-            if self.wanted.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            self.one(workshop, arm, index, &mut |candidate| {
-                events(&LabEvent::FlameGraph {
-                    candidate: candidate.to_owned(),
-                    number,
-                    of,
+        let mut number = 0;
+        for arm in arms {
+            self.share(of - number);
+            for index in 0..self.candidates.len() {
+                if self.wanted.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                number += 1;
+                self.one(workshop, arm, index, &mut |candidate| {
+                    events(&LabEvent::FlameGraph {
+                        candidate: candidate.to_owned(),
+                        number,
+                        of,
+                    });
                 });
-            });
+            }
         }
         if !self.left_out.is_empty() {
             self.notes.push(format!(
@@ -144,6 +148,17 @@ impl<'a> Sitting<'a> {
                 format_duration_ns(self.wanted.allowance.as_nanos() as f64)
             ));
         }
+    }
+
+    /// Before an instrument's first run: what time is left is divided among the `runs` that are, so that
+    /// an instrument that took long shortens the next one's graphs instead of costing the last of them.
+    /// Never between the runs of one instrument: they do equal work.
+    fn share(&mut self, runs: usize) {
+        let left = self.wanted.allowance.saturating_sub(self.began.elapsed());
+        let time = left.div_f64(self.slowness);
+        self.config.duration = self.wanted.load_duration(time, runs);
+        let guess = self.wanted.guess(self.config.duration);
+        self.longest = guess.mul_f64(self.slowness);
     }
 
     fn one(&mut self, workshop: &mut Workshop, arm: Arm, index: usize, tell: &mut dyn FnMut(&str)) {
@@ -176,7 +191,10 @@ impl<'a> Sitting<'a> {
                 self.notes.push(note);
             }
         }
-        self.longest = self.longest.max(start.elapsed());
+        let took = start.elapsed();
+        let guess = self.wanted.guess(self.config.duration).as_secs_f64();
+        self.longest = self.longest.max(took);
+        self.slowness = self.slowness.max(took.as_secs_f64() / guess);
     }
 
     /// Writes the files.
@@ -345,10 +363,11 @@ mod tests {
         };
         for seconds in [20, 54, 600] {
             let wanted = commission(seconds);
-            let load = wanted.load_duration(3);
+            let load = wanted.load_duration(wanted.allowance, 6);
             assert!(wanted.guess(load) * 6 <= wanted.allowance, "{load:?}");
         }
-        assert_eq!(commission(1).load_duration(3), LOAD_MIN);
-        assert_eq!(commission(600).load_duration(3), LOAD_MAX);
+        let load = |seconds| commission(seconds).load_duration(Duration::from_secs(seconds), 6);
+        assert_eq!(load(1), LOAD_MIN);
+        assert_eq!(load(600), LOAD_MAX);
     }
 }

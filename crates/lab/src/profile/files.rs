@@ -62,7 +62,8 @@ impl Files {
                 column("samples", "count", 1),
                 column("cpu", "nanoseconds", period),
             ];
-            self.write_pprof(&columns, period, &directory.join("cpu.pb.gz"), config)?;
+            let samples = (&columns[..], period, side.cpu_sampled_ns);
+            self.write_pprof(samples, &directory.join("cpu.pb.gz"), config)?;
         }
         if let Some(figures) = &side.figures.allocations {
             let note = format!(
@@ -84,7 +85,9 @@ impl Files {
                 column("alloc_space", "bytes", &side.bytes),
             ];
             let path = directory.join("alloc.pb.gz");
-            self.write_pprof(&columns, figures.sample_bytes, &path, config)?;
+            let duration_ns = side.allocations_sampled_ns;
+            let samples = (&columns[..], figures.sample_bytes, duration_ns);
+            self.write_pprof(samples, &path, config)?;
         }
         Ok(())
     }
@@ -109,8 +112,7 @@ impl Files {
 
     fn write_pprof(
         &mut self,
-        columns: &[Column<'_>],
-        period: u64,
+        (columns, period, duration_ns): (&[Column<'_>], u64, u64),
         path: &Path,
         config: &ProfileConfig,
     ) -> Result<(), LabError> {
@@ -118,7 +120,7 @@ impl Files {
             columns,
             period,
             time_unix_ns: self.started_unix_ns,
-            duration_ns: u64::try_from(config.duration.as_nanos()).unwrap_or(u64::MAX),
+            duration_ns,
             comment: &config.command.join(" "),
         };
         let bytes = profile.encode().map_err(|error| LabError::Output {

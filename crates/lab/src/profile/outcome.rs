@@ -238,11 +238,23 @@ pub(super) fn finish(
     })
 }
 
+/// How long was sampled: the work's time by the clock, or what a look at a running process was given.
+fn sampled_ns(under: &BTreeMap<u32, Work>, config: &ProfileConfig) -> u64 {
+    if under.is_empty() {
+        return u64::try_from(config.duration.as_nanos()).unwrap_or(u64::MAX);
+    }
+    under.values().map(|work| work.duration_ns).sum()
+}
+
 /// One candidate's graphs and figures.
 pub(super) struct Side {
     pub(super) cpu: Stacks,
     pub(super) calls: Stacks,
     pub(super) bytes: Stacks,
+    /// For how long the processor's time was sampled.
+    pub(super) cpu_sampled_ns: u64,
+    /// For how long heap calls were.
+    pub(super) allocations_sampled_ns: u64,
     pub(super) figures: CandidateProfile,
 }
 
@@ -278,6 +290,8 @@ impl Side {
             cpu: gathered.cpu.clone(),
             calls,
             bytes,
+            cpu_sampled_ns: sampled_ns(&gathered.under_cpu, config),
+            allocations_sampled_ns: sampled_ns(&gathered.under_allocations, config),
             figures: CandidateProfile {
                 name,
                 cpu,

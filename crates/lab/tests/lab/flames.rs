@@ -41,19 +41,26 @@ fn a_report_has_flame_graphs() {
             .collect()
     };
     let warnings = record.analysis.warnings.join("\n");
-    assert_eq!(
-        names(FlameKind::AllocatedBytes),
-        ["glibc", "mempool"],
-        "{warnings}"
-    );
+    // A machine that others hold up may have no time for the last: then it is named instead.
+    let all_or_named = |kind: FlameKind, label: &str| {
+        let found = names(kind);
+        for name in ["glibc", "mempool"] {
+            let is_named =
+                warnings.contains("was used up") && warnings.contains(&format!("{name} ({label})"));
+            let is_there = found.contains(&name);
+            assert!(is_there != is_named, "{name} {label}: {warnings}");
+        }
+        assert!(found.is_sorted(), "{found:?}");
+        found.len()
+    };
+    let allocations = all_or_named(FlameKind::AllocatedBytes, "allocations");
     let has_cpu = !warnings.contains("no CPU graph");
-    if has_cpu {
-        assert_eq!(
-            names(FlameKind::CpuTime),
-            ["glibc", "mempool"],
-            "{warnings}"
-        );
+    let cpu = if has_cpu {
+        all_or_named(FlameKind::CpuTime, "cpu")
     } else {
+        0
+    };
+    if cpu + allocations < 4 {
         eprintln!("skipped: {warnings}");
     }
     for graph in &record.flame_graphs {
@@ -72,20 +79,23 @@ fn a_report_has_flame_graphs() {
         assert!(svg.contains("class=\"mpflame\""));
     }
     let flames = outcome.report.with_file_name("flamegraphs");
+    let has_both = allocations == 2;
     for file in [
         "alloc.pb.gz",
         "diff-alloc-bytes.svg",
         "diff-alloc-bytes.folded",
     ] {
-        assert!(flames.join("mempool").join(file).is_file(), "{file}");
+        let is_there = flames.join("mempool").join(file).is_file();
+        assert_eq!(is_there, has_both, "{file}");
     }
     let page = fs::read_to_string(&outcome.report).unwrap();
-    assert!(page.contains("Bytes asked for: mempool against glibc"));
+    let title = "Bytes asked for: mempool against glibc";
+    assert_eq!(page.contains(title), has_both);
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
     let drawn = events
         .iter()
         .filter(|event| matches!(event, LabEvent::FlameGraph { .. }));
-    assert_eq!(drawn.count(), if has_cpu { 4 } else { 2 });
+    assert_eq!(drawn.count(), cpu + allocations);
     assert_eq!(record.settings.rounds_done, 2);
     assert_eq!(record.candidates[0].rounds.len(), 2);
     let (plain, _) = run(directory.path(), false, 10);
