@@ -90,6 +90,32 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
     assert!(pond.driver.counters().put_off > 0);
 }
 
+/// Four hundred that did not read their answers were reported anew in every tick until they had their
+/// turn, which took the kernel 60 us of each. Goal: who waits is told of once.
+pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
+    const CROWD: u64 = 100;
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
+    let mut crowd = strangers(world, &mut pond, &address, CROWD as usize);
+    for _ in 0..2 {
+        pond.answers(&mut peer, regular);
+    }
+    let before = pond.driver.counters().put_off;
+    for other in &mut crowd {
+        other.write_all(b"x").unwrap();
+    }
+    let mut received = 0;
+    while received < CROWD as usize {
+        pond.answers(&mut peer, regular);
+        let others = pond
+            .seen
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Received(socket, _) if *socket != regular));
+        received += others.count();
+    }
+    let put_off = pond.driver.counters().put_off - before;
+    assert!(put_off <= CROWD, "{put_off}");
+}
+
 /// Sixteen that sent without end beside a regular were reported in the same order in every tick, and
 /// the first six had all turns. Goal: each of them has some.
 pub(crate) fn turns_go_round<W: World>(world: &W) {

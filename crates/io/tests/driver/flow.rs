@@ -3,7 +3,7 @@
 use crate::harness::{
     Pond, Reader, Seen, Sender, buffer, echo, pattern, received_bytes, received_len,
 };
-use crate::world::{Remote, World};
+use crate::world::{Kernel, Remote, World};
 use millpond_io::{Address, Driver, Event, ListenOptions, Listener, Peer, SendOutcome};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -43,6 +43,20 @@ pub(crate) fn a_message_costs_one_receive_and_one_send<W: World>(world: &W) {
     assert!(data.is_empty());
     assert_eq!(data.has_block(), pond.driver.sends_at_once());
     assert_eq!(pond.peer_receives(&mut peer, 4), b"more");
+}
+
+/// A receive ends before an urgent byte and goes on behind it, short both times, and a kernel that says
+/// once what is ready says nothing in between. Goal: what comes behind an urgent byte needs no other
+/// message to be heard.
+pub(crate) fn an_urgent_byte_holds_nothing_back<D: Driver>(world: &Kernel<D>) {
+    let (mut pond, socket, mut peer) = Pond::connected(world);
+    for _ in 0..20 {
+        pond.seen.clear();
+        peer.write_all(b"before").unwrap();
+        peer.send_urgent(b'!');
+        peer.write_all(b"behind").unwrap();
+        pond.run_until(|seen| received_bytes(seen, socket) == b"beforebehind");
+    }
 }
 
 /// Goal: both ends of a connection can live in one driver, each with events of its own.

@@ -59,11 +59,13 @@ macro_rules! behaviours_on_a_kernel {
     ($is_here:expr, $make:expr) => {
         behaviours_everywhere!($is_here, crate::world::Kernel($make));
         tests_of!($is_here, crate::world::Kernel($make), {
-            flow: a_message_costs_one_receive_and_one_send a_file_makes_no_later_send_wait;
+            flow: a_message_costs_one_receive_and_one_send a_file_makes_no_later_send_wait
+                an_urgent_byte_holds_nothing_back;
             crowd: a_flood_leaves_everybody_a_turn a_crowd_waits_behind_who_is_served
                 who_leaves_waits_for_a_turn who_resets_waits_for_a_turn
                 who_was_answered_and_resets_waits_for_a_turn turns_go_round
-                nobody_waits_without_regulars closes_take_turns;
+                nobody_waits_without_regulars closes_take_turns
+                who_waits_is_told_of_once;
             door: floods_leave_the_door_open;
             sharing: regulars_are_served_in_turn;
             waiting: a_waker_ends_an_endless_wait a_spin_ends_for_a_reason;

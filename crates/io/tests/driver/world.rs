@@ -103,6 +103,17 @@ impl Write for KernelRemote {
     }
 }
 
+impl KernelRemote {
+    /// TCP's urgent data.
+    pub(crate) fn send_urgent(&self, byte: u8) {
+        let Self::Inet(stream) = self else {
+            panic!("a unix socket's urgent data is something else");
+        };
+        let sent = rustix::net::send(stream, &[byte], rustix::net::SendFlags::OOB);
+        assert_eq!(sent, Ok(1));
+    }
+}
+
 impl Remote for KernelRemote {
     fn name(&self) -> Peer {
         match self {

@@ -99,7 +99,7 @@ impl EpollDriver {
                 Accepted::Exhausted(error) => error,
                 Accepted::Connection(fd) => {
                     let socket = Socket::new(fd, Stage::Open, Standing::Unknown);
-                    match self.register(socket, EventFlags::IN) {
+                    match self.register(socket) {
                         Ok(socket) => {
                             self.counters.accepted += 1;
                             handler(self, pools, Event::Accepted { socket });

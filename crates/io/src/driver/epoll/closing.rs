@@ -4,6 +4,7 @@
 //! not read yet, often the very answer that says why. So the socket sends its queue, then a FIN,
 //! and discards what arrives until the peer's FIN, within the bounds of `linger`.
 
+use super::receiving::left_after;
 use super::sending::Flushed;
 use super::socket::{Socket, Stage};
 use super::{EpollDriver, READABLE, SocketId, handle_of};
@@ -28,7 +29,6 @@ impl EpollDriver {
         }
         socket.stage = Stage::Sending;
         socket.discard_bytes = DISCARD_BYTES_MAX;
-        let is_paused = socket.receiving == Receiving::Paused;
         let has_queue = !socket.queue.is_empty();
         let deadline = self.deadlines.create(id.to_bits());
         socket.deadline = Some(deadline);
@@ -37,10 +37,8 @@ impl EpollDriver {
             return self.start_lingering(id);
         }
         self.deadlines.set(deadline, self.now_ns + STALL_NS);
-        if is_paused {
-            // What arrives is discarded from here on, so that the peer can go on to read.
-            self.rewatch(id, EventFlags::IN | EventFlags::OUT, EventFlags::empty());
-        }
+        // What arrives is discarded from here on, so that the peer can go on to read.
+        self.look_again(id);
     }
 
     /// The queue is out: send a FIN and wait for the peer's.
@@ -58,7 +56,8 @@ impl EpollDriver {
         if let Some(deadline) = socket.deadline {
             self.deadlines.set(deadline, self.now_ns + LINGER_NS);
         }
-        self.rewatch(id, EventFlags::IN, EventFlags::OUT);
+        self.watch_room(id, false);
+        self.look_again(id);
     }
 
     /// A closing socket is ready for something.
@@ -67,7 +66,7 @@ impl EpollDriver {
             return;
         }
         if flags.intersects(READABLE) {
-            self.discard(id, buffer);
+            self.discard(id, flags, buffer);
         }
     }
 
@@ -91,19 +90,20 @@ impl EpollDriver {
         self.is_alive(id)
     }
 
-    fn discard(&mut self, id: SocketId, buffer: &mut Lease) {
+    fn discard(&mut self, id: SocketId, flags: EventFlags, buffer: &mut Lease) {
         let turn_bytes = self.turn_bytes;
         let Some(socket) = self.socket(id) else {
             return;
         };
         if socket.receiving == Receiving::Finished {
             // Hung up for good, or a FIN that is no news: only the queue keeps it alive.
-            return match socket.stage {
-                Stage::Lingering => self.remove(id),
-                _ => self.quiet(id),
-            };
+            if socket.stage == Stage::Lingering {
+                self.remove(id);
+            }
+            return;
         }
         let received = receive_now(socket.fd(), buffer, turn_bytes);
+        socket.ready = left_after(received, flags, turn_bytes);
         let stage = socket.stage;
         match received {
             Received::Bytes(count) => {
@@ -113,21 +113,16 @@ impl EpollDriver {
                 self.counters.receives += 1;
                 self.counters.received_bytes += u64::from(count);
                 if left == 0 {
-                    self.remove(id);
+                    return self.remove(id);
                 }
+                self.look_again(id);
             }
             Received::Finished if stage == Stage::Sending => {
                 socket.receiving = Receiving::Finished;
-                self.quiet(id);
             }
             Received::NotReady => {}
             Received::Finished | Received::Failed(_) => self.remove(id),
         }
-    }
-
-    /// Stops watching for bytes while the queue goes out.
-    fn quiet(&mut self, id: SocketId) {
-        self.rewatch(id, EventFlags::empty(), EventFlags::IN);
     }
 
     /// Closes a socket with a reset, for its owner or because its queue does not move.
@@ -140,10 +135,8 @@ impl EpollDriver {
 
     /// Puts the close of a socket off until its turn.
     pub(super) fn depart(&mut self, socket: Socket) {
-        if socket.watched.is_some() {
-            // It fails if epoll does not know the descriptor; then it reports nothing either.
-            let _ = epoll::delete(&self.epoll, socket.fd());
-        }
+        // It fails if epoll does not know the descriptor; then it reports nothing either.
+        let _ = epoll::delete(&self.epoll, socket.fd());
         self.departures.push(socket.into_fd());
     }
 

@@ -4,7 +4,7 @@
 //! On the path: between the wait of a tick and `receiving`, `sending`, `accepting` and `closing`.
 //! Absent on purpose: deciding who is a regular (`driver::standing`).
 
-use super::receiving::receive_wanted;
+use super::receiving::{left_after, receive_wanted};
 use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
 use crate::driver::handle_of;
@@ -35,7 +35,7 @@ impl EpollDriver {
             handler(self, pools, Event::Woken);
         }
         self.report_failing(pools, handler);
-        self.turn_bytes = turn_bytes(events.len());
+        self.turn_bytes = turn_bytes(events.len() + self.waiting.count());
         self.regulars.begin_tick(self.now_ns);
         let lacks_memory = self.handle_sockets(events, pools, handler);
         if self.takes_last_connections() {
@@ -45,7 +45,7 @@ impl EpollDriver {
         self.expire_deadlines();
         self.io_buffer.take_if(|_| self.sockets.is_empty());
         if lacks_memory {
-            // Peers wait: what is ready is reported again, at once, hence the pause.
+            // Peers wait, and the next tick would look again at once, hence the pause.
             thread::sleep(MEMORY_PAUSE);
         }
     }
@@ -61,30 +61,32 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         let mut io_buffer = self.io_buffer.take();
-        let (mut lacks_memory, mut is_listener_ready) = (false, false);
+        let mut is_listener_ready = false;
+        let held_over = self.waiting.first_count();
         for event in events {
-            match event.data.u64() {
-                WAKE_TOKEN => {}
-                LISTENER_TOKEN => is_listener_ready = true,
-                _ => {
-                    let buffer = match &mut io_buffer {
-                        Some(buffer) => buffer,
-                        None => match pools.io_buffers.lease() {
-                            Ok(lease) => io_buffer.insert(lease),
-                            Err(_) => {
-                                lacks_memory = true;
-                                continue;
-                            }
-                        },
-                    };
-                    self.handle_socket(event, IsTurn::No, buffer, pools, handler);
+            let id = match event.data.u64() {
+                WAKE_TOKEN => continue,
+                LISTENER_TOKEN => {
+                    is_listener_ready = true;
+                    continue;
                 }
+                bits => SocketId::from_bits(bits),
+            };
+            match buffer_of(&mut io_buffer, pools) {
+                Some(buffer) => {
+                    self.handle_socket(id, event.flags, IsTurn::No, buffer, pools, handler);
+                }
+                None => self.keep(id, event.flags),
             }
         }
         let mut turn = self.departures.turn_of_others(&mut self.regulars);
-        if let Some(buffer) = &mut io_buffer {
+        if self.waiting.count() > 0
+            && let Some(buffer) = buffer_of(&mut io_buffer, pools)
+        {
+            self.go_on(held_over, buffer, pools, handler);
             self.give_turns(&mut turn, buffer, pools, handler);
         }
+        let lacks_memory = self.waiting.count() > 0 && io_buffer.is_none();
         self.io_buffer = io_buffer;
         if is_listener_ready {
             self.accept_waiting(&mut turn, pools, handler);
@@ -92,10 +94,12 @@ impl EpollDriver {
         lacks_memory
     }
 
+    /// `flags`: what the kernel said just now.
     #[inline(always)]
     pub(super) fn handle_socket<H>(
         &mut self,
-        event: &epoll::Event,
+        id: SocketId,
+        flags: EventFlags,
         is_turn: IsTurn,
         buffer: &mut Lease,
         pools: &mut ShardPools,
@@ -103,22 +107,20 @@ impl EpollDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        let (flags, id) = (event.flags, SocketId::from_bits(event.data.u64()));
         let turn_bytes = self.turn_bytes;
         let Self {
             sockets,
             receive_stamps,
             regulars,
-            put_off,
             ..
         } = self;
         let Some(socket) = sockets.get_mut(handle_of(id)) else {
             self.counters.stale_events += 1;
             return;
         };
+        let flags = flags.union(socket.ready);
         if !regulars.is_first(socket.standing) && is_turn == IsTurn::No {
-            put_off.push(*event);
-            return;
+            return self.put_off(id, flags);
         }
         // What nearly all events are, before the rest is told apart.
         if socket.stage == Stage::Open && !flags.contains(EventFlags::OUT) {
@@ -126,8 +128,11 @@ impl EpollDriver {
                 let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
                 if leaves && !regulars.leaves_at_once(socket.standing) {
                     socket.standing = Standing::Unknown;
-                    put_off.push(*event);
-                    return;
+                    return self.put_off(id, flags);
+                }
+                socket.ready = left_after(received, flags, turn_bytes);
+                if !socket.ready.is_empty() {
+                    self.look_again(id);
                 }
                 self.report_received(id, received, buffer, pools, handler);
             } else {
@@ -135,11 +140,12 @@ impl EpollDriver {
             }
             return;
         }
+        socket.ready = flags.difference(EventFlags::OUT);
         match socket.stage {
             Stage::Open => {
                 self.flush_open(id, pools, handler);
                 if flags.intersects(READABLE) {
-                    self.receive_open(id, flags, buffer, pools, handler);
+                    self.receive_open(id, buffer, pools, handler);
                 }
             }
             Stage::Connecting => self.finish_connecting(id, pools, handler),
@@ -162,13 +168,13 @@ impl EpollDriver {
         socket.stage = Stage::Open;
         let has_queue = !socket.queue.is_empty();
         if !has_queue {
-            self.rewatch(id, EventFlags::IN, EventFlags::OUT);
+            self.watch_room(id, false);
         }
         handler(self, pools, Event::Connected { socket: id });
         if has_queue {
-            self.rewatch(id, EventFlags::IN, EventFlags::empty());
             self.flush_open(id, pools, handler);
         }
+        self.look_again(id);
     }
 
     fn report_failing<H>(&mut self, pools: &mut ShardPools, handler: &mut H)
@@ -186,4 +192,16 @@ impl EpollDriver {
             }
         }
     }
+}
+
+/// What the shard receives into; `None` while there is no memory for it.
+#[inline(always)]
+fn buffer_of<'buffer>(
+    io_buffer: &'buffer mut Option<Lease>,
+    pools: &mut ShardPools,
+) -> Option<&'buffer mut Lease> {
+    if io_buffer.is_none() {
+        *io_buffer = pools.io_buffers.lease().ok();
+    }
+    io_buffer.as_mut()
 }

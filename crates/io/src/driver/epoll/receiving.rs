@@ -1,7 +1,7 @@
-//! Receives: one per readiness, and pausing without system calls where possible.
+//! Receives: one per turn, and pausing without system calls.
 
 use super::socket::{Socket, Stage};
-use super::{EpollDriver, Event, SocketId};
+use super::{EpollDriver, Event, STICKY, SocketId};
 use crate::driver::handle_of;
 use crate::driver::receive_stamps::ReceiveStamps;
 use crate::driver::receiving::Receiving;
@@ -17,7 +17,6 @@ impl EpollDriver {
     pub(super) fn receive_open<H>(
         &mut self,
         id: SocketId,
-        flags: EventFlags,
         buffer: &mut Lease,
         pools: &mut ShardPools,
         handler: &mut H,
@@ -37,8 +36,13 @@ impl EpollDriver {
         if socket.stage != Stage::Open {
             return;
         }
+        let flags = socket.ready;
         match receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
-            Some(received) => self.report_received(id, received, buffer, pools, handler),
+            Some(received) => {
+                socket.ready = left_after(received, flags, turn_bytes);
+                self.look_again(id);
+                self.report_received(id, received, buffer, pools, handler);
+            }
             None => self.ready_but_unwanted(id, flags, pools, handler),
         }
     }
@@ -84,13 +88,6 @@ impl EpollDriver {
             Received::Finished => {
                 socket_finished(self, id);
                 handler(self, pools, Event::PeerFinished { socket: id });
-                // A FIN keeps a socket readable for ever; most owners have closed it by now.
-                if self
-                    .socket(id)
-                    .is_some_and(|socket| socket.stage == Stage::Open)
-                {
-                    self.rewatch(id, EventFlags::empty(), EventFlags::IN);
-                }
             }
             Received::Bytes(_) | Received::NotReady => {}
             Received::Failed(error) => self.fail_in_turn(id, error, pools, handler),
@@ -98,7 +95,6 @@ impl EpollDriver {
     }
 
     pub(super) fn pause(&mut self, id: SocketId) {
-        // Whether bytes arrive during the pause is not known yet; only then is epoll told.
         if let Some(socket) = self.socket(id)
             && socket.receiving == Receiving::On
         {
@@ -114,17 +110,10 @@ impl EpollDriver {
             return;
         }
         socket.receiving = Receiving::On;
-        if socket.stage == Stage::Open {
-            let unsent = if socket.queue.is_empty() {
-                EventFlags::empty()
-            } else {
-                EventFlags::OUT
-            };
-            self.rewatch(id, EventFlags::IN.union(unsent), EventFlags::empty());
-        }
+        self.look_again(id);
     }
 
-    /// Bytes, a FIN or a failure came while nobody wants bytes: make the kernel quiet about it.
+    /// Bytes, a FIN or a failure came while nobody wants bytes.
     #[cold]
     pub(super) fn ready_but_unwanted<H>(
         &mut self,
@@ -135,27 +124,41 @@ impl EpollDriver {
     ) where
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
-        if !flags.intersects(EventFlags::ERR | EventFlags::HUP) {
-            return self.rewatch(id, EventFlags::empty(), EventFlags::IN);
-        }
         let Some(socket) = self.socket(id) else {
             return;
         };
         let receiving = socket.receiving;
+        // Kept for the time when receiving goes on. A unix peer that closed has its last bytes here, and
+        // sends fail by themselves.
+        socket.ready = match receiving {
+            Receiving::Finished => EventFlags::empty(),
+            Receiving::On | Receiving::Paused => flags,
+        };
+        if !flags.intersects(EventFlags::ERR | EventFlags::HUP) {
+            return;
+        }
         match pending_error(socket.fd()) {
             Some(error) => self.fail_in_turn(id, error, pools, handler),
             // Hung up after the FIN was reported: sending cannot work any more either.
             None if receiving == Receiving::Finished => {
                 self.fail_in_turn(id, Errno::PIPE, pools, handler);
             }
-            // A unix peer closed and its last bytes are here. A hang-up cannot be masked, so the
-            // socket leaves epoll until receiving goes on; sends fail by themselves.
-            None => {
-                if let Err(error) = self.watch(id, None) {
-                    self.fail_later(id, error);
-                }
-            }
+            None => {}
         }
+    }
+}
+
+/// What is still to be acted on of `flags`, once a socket that is watched by edges has been received from.
+#[inline(always)]
+pub(super) fn left_after(received: Received, flags: EventFlags, turn_bytes: usize) -> EventFlags {
+    match received {
+        Received::Bytes(count) if count < turn_bytes && !flags.intersects(STICKY) => {
+            EventFlags::empty()
+        }
+        Received::Bytes(_) => flags,
+        // Hung up as well: its owner is told next that sending cannot work any more.
+        Received::Finished => flags.intersection(EventFlags::ERR.union(EventFlags::HUP)),
+        Received::NotReady | Received::Failed(_) => EventFlags::empty(),
     }
 }
 

@@ -6,7 +6,6 @@ use crate::op::send::send_now;
 use crate::op::send_file::send_file_now;
 use crate::pools::ShardPools;
 use millpond_mempool::Buffer;
-use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -47,7 +46,7 @@ impl EpollDriver {
                 }
                 data.consume_front(sent);
                 self.counters.sends_blocked += 1;
-                self.rewatch(id, EventFlags::OUT, EventFlags::empty());
+                self.watch_room(id, true);
                 self.queue_send(id, std::mem::take(data))
             }
             Err(error) => {
@@ -143,7 +142,7 @@ impl EpollDriver {
             Flushed::Some { .. } => {}
             Flushed::Failed(error) => self.fail_in_turn(id, error, pools, handler),
             Flushed::All { .. } => {
-                self.rewatch(id, EventFlags::empty(), EventFlags::OUT);
+                self.watch_room(id, false);
                 handler(self, pools, Event::SendDrained { socket: id });
             }
         }

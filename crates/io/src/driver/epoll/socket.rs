@@ -37,8 +37,12 @@ pub(super) struct Socket {
     pub(super) stage: Stage,
     pub(super) receiving: Receiving,
     pub(super) standing: Standing,
-    /// What epoll watches for; `None`: nothing, the socket is not registered.
-    pub(super) watched: Option<EventFlags>,
+    /// What the kernel said and nobody has acted on: it says everything once.
+    pub(super) ready: EventFlags,
+    /// Stands among those who wait for a turn.
+    pub(super) is_waiting: bool,
+    /// Epoll watches for room to send, too.
+    pub(super) watches_room: bool,
     pub(super) queue: BufferQueue,
     /// How much more is discarded before the socket closes anyway.
     pub(super) discard_bytes: u32,
@@ -53,7 +57,9 @@ impl Socket {
             stage,
             receiving: Receiving::On,
             standing,
-            watched: None,
+            ready: EventFlags::empty(),
+            is_waiting: false,
+            watches_room: false,
             queue: BufferQueue::default(),
             discard_bytes: 0,
             deadline: None,
@@ -66,5 +72,18 @@ impl Socket {
 
     pub(super) fn into_fd(self) -> OwnedFd {
         self.fd
+    }
+
+    /// Whether a turn would change anything.
+    pub(super) fn wants_turn(&self) -> bool {
+        let wanted = match self.stage {
+            // Reported in a turn of another kind.
+            Stage::Failing(_) => EventFlags::empty(),
+            Stage::Open if self.receiving != Receiving::On => {
+                EventFlags::OUT | EventFlags::ERR | EventFlags::HUP
+            }
+            _ => EventFlags::all(),
+        };
+        self.ready.intersects(wanted)
     }
 }

@@ -24,6 +24,7 @@ impl EpollDriver {
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
         let must_look_only = !self.failing.is_empty()
             || !self.departures.is_empty()
+            || self.waiting.count() > 0
             || self.takes_last_connections();
         let mut wait_ns = match deadline_ns {
             _ if must_look_only => Some(0),
