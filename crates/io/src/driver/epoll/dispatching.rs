@@ -4,11 +4,11 @@
 //! On the path: between the wait of a tick and `receiving`, `sending`, `accepting` and `closing`.
 //! Absent on purpose: deciding who is a regular (`driver::standing`).
 
-use super::receiving::{left_after, receive_wanted};
+use super::receiving::receive_wanted;
 use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
 use crate::driver::handle_of;
-use crate::driver::standing::{Standing, Turn};
+use crate::driver::standing::Turn;
 use crate::driver::turn::turn_bytes;
 use crate::op::connect::connect_outcome;
 use crate::op::receive::Received;
@@ -123,29 +123,46 @@ impl EpollDriver {
             return self.put_off(id, flags);
         }
         // What nearly all events are, before the rest is told apart.
-        if socket.stage == Stage::Open && !flags.contains(EventFlags::OUT) {
-            if let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
-                let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
-                if leaves && !regulars.leaves_at_once(socket.standing) {
-                    socket.standing = Standing::Unknown;
-                    return self.put_off(id, flags);
-                }
-                socket.ready = left_after(received, flags, turn_bytes);
-                if !socket.ready.is_empty() {
-                    self.look_again(id);
-                }
-                self.report_received(id, received, buffer, pools, handler);
-            } else {
-                self.ready_but_unwanted(id, flags, pools, handler);
+        if socket.stage == Stage::Open
+            && flags == EventFlags::IN
+            && let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps)
+        {
+            if let Received::Bytes(count) = received
+                && count < turn_bytes
+            {
+                socket.ready = EventFlags::empty();
+                return self.report_bytes(id, buffer, pools, handler);
             }
-            return;
+            socket.ready = flags;
+            return self.report_received(id, is_turn, received, buffer, pools, handler);
         }
+        self.handle_otherwise(id, flags, is_turn, buffer, pools, handler);
+    }
+
+    /// See [`Self::handle_socket`].
+    #[inline(never)]
+    fn handle_otherwise<H>(
+        &mut self,
+        id: SocketId,
+        flags: EventFlags,
+        is_turn: IsTurn,
+        buffer: &mut Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let Some(socket) = self.socket(id) else {
+            return;
+        };
         socket.ready = flags.difference(EventFlags::OUT);
         match socket.stage {
             Stage::Open => {
-                self.flush_open(id, pools, handler);
+                if flags.contains(EventFlags::OUT) {
+                    self.flush_open(id, pools, handler);
+                }
                 if flags.intersects(READABLE) {
-                    self.receive_open(id, buffer, pools, handler);
+                    self.receive_open(id, is_turn, buffer, pools, handler);
                 }
             }
             Stage::Connecting => self.finish_connecting(id, pools, handler),

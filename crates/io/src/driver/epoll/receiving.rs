@@ -1,10 +1,11 @@
 //! Receives: one per turn, and pausing without system calls.
 
 use super::socket::{Socket, Stage};
-use super::{EpollDriver, Event, STICKY, SocketId};
+use super::{EpollDriver, Event, IsTurn, STICKY, SocketId};
 use crate::driver::handle_of;
 use crate::driver::receive_stamps::ReceiveStamps;
 use crate::driver::receiving::Receiving;
+use crate::driver::standing::Standing;
 use crate::op::close::pending_error;
 use crate::op::receive::{Received, receive_now};
 use crate::pools::ShardPools;
@@ -17,6 +18,7 @@ impl EpollDriver {
     pub(super) fn receive_open<H>(
         &mut self,
         id: SocketId,
+        is_turn: IsTurn,
         buffer: &mut Lease,
         pools: &mut ShardPools,
         handler: &mut H,
@@ -39,9 +41,7 @@ impl EpollDriver {
         let flags = socket.ready;
         match receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
             Some(received) => {
-                socket.ready = left_after(received, flags, turn_bytes);
-                self.look_again(id);
-                self.report_received(id, received, buffer, pools, handler);
+                self.report_received(id, is_turn, received, buffer, pools, handler);
             }
             None => self.ready_but_unwanted(id, flags, pools, handler),
         }
@@ -49,10 +49,9 @@ impl EpollDriver {
 
     /// Inlined into the dispatch, which nearly always comes here.
     #[inline(always)]
-    pub(super) fn report_received<H>(
+    pub(super) fn report_bytes<H>(
         &mut self,
         id: SocketId,
-        received: Received,
         buffer: &Lease,
         pools: &mut ShardPools,
         handler: &mut H,
@@ -60,10 +59,7 @@ impl EpollDriver {
         H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
     {
         self.counters.receives += 1;
-        let Received::Bytes(count) = received else {
-            return self.report_no_bytes(id, received, pools, handler);
-        };
-        self.counters.received_bytes += count as u64;
+        self.counters.received_bytes += buffer.len() as u64;
         handler(
             self,
             pools,
@@ -74,7 +70,41 @@ impl EpollDriver {
         );
     }
 
+    /// Whatever came of what the kernel said, and what may still come of it.
     #[inline(never)]
+    pub(super) fn report_received<H>(
+        &mut self,
+        id: SocketId,
+        is_turn: IsTurn,
+        received: Received,
+        buffer: &Lease,
+        pools: &mut ShardPools,
+        handler: &mut H,
+    ) where
+        H: FnMut(&mut Self, &mut ShardPools, Event<'_>),
+    {
+        let turn_bytes = self.turn_bytes;
+        let Self {
+            sockets, regulars, ..
+        } = self;
+        let Some(socket) = sockets.get_mut(handle_of(id)) else {
+            return;
+        };
+        let flags = socket.ready;
+        let leaves = matches!(received, Received::Finished) && is_turn == IsTurn::No;
+        if leaves && !regulars.leaves_at_once(socket.standing) {
+            socket.standing = Standing::Unknown;
+            return self.put_off(id, flags);
+        }
+        socket.ready = left_after(received, flags, turn_bytes);
+        self.look_again(id);
+        if let Received::Bytes(_) = received {
+            return self.report_bytes(id, buffer, pools, handler);
+        }
+        self.counters.receives += 1;
+        self.report_no_bytes(id, received, pools, handler);
+    }
+
     fn report_no_bytes<H>(
         &mut self,
         id: SocketId,
@@ -149,7 +179,6 @@ impl EpollDriver {
 }
 
 /// What is still to be acted on of `flags`, once a socket that is watched by edges has been received from.
-#[inline(always)]
 pub(super) fn left_after(received: Received, flags: EventFlags, turn_bytes: usize) -> EventFlags {
     match received {
         Received::Bytes(count) if count < turn_bytes && !flags.intersects(STICKY) => {
