@@ -4,10 +4,11 @@
 //! On the path: between the wait of a tick and `receiving`, `sending`, `accepting` and `closing`.
 //! Absent on purpose: deciding who is a regular (`driver::standing`).
 
-use super::receiving::receive_wanted;
+use super::receiving::receive;
 use super::socket::Stage;
 use super::{EpollDriver, Event, IsTurn, LISTENER_TOKEN, READABLE, SocketId, WAKE_TOKEN};
 use crate::driver::handle_of;
+use crate::driver::receiving::Receiving;
 use crate::driver::standing::Turn;
 use crate::driver::turn::turn_bytes;
 use crate::op::connect::connect_outcome;
@@ -72,16 +73,24 @@ impl EpollDriver {
                 }
                 bits => SocketId::from_bits(bits),
             };
-            match buffer_of(&mut io_buffer, pools) {
-                Some(buffer) => {
-                    self.handle_socket(id, event.flags, IsTurn::No, buffer, pools, handler);
-                }
-                None => self.keep(id, event.flags),
-            }
+            let buffer = match &mut io_buffer {
+                Some(buffer) => buffer,
+                None => match pools.io_buffers.lease() {
+                    Ok(lease) => io_buffer.insert(lease),
+                    Err(_) => {
+                        self.keep(id, event.flags);
+                        continue;
+                    }
+                },
+            };
+            self.handle_socket(id, event.flags, IsTurn::No, buffer, pools, handler);
         }
         let mut turn = self.departures.turn_of_others(&mut self.regulars);
+        if self.waiting.count() > 0 && io_buffer.is_none() {
+            io_buffer = pools.io_buffers.lease().ok();
+        }
         if self.waiting.count() > 0
-            && let Some(buffer) = buffer_of(&mut io_buffer, pools)
+            && let Some(buffer) = &mut io_buffer
         {
             self.go_on(held_over, buffer, pools, handler);
             self.give_turns(&mut turn, buffer, pools, handler);
@@ -94,7 +103,8 @@ impl EpollDriver {
         lacks_memory
     }
 
-    /// `flags`: what the kernel said just now.
+    /// `flags`: what the kernel said, just now or before this turn. What else it said before is left to the
+    /// turn for which the socket waits.
     #[inline(always)]
     pub(super) fn handle_socket<H>(
         &mut self,
@@ -118,22 +128,21 @@ impl EpollDriver {
             self.counters.stale_events += 1;
             return;
         };
-        let flags = flags.union(socket.ready);
         if !regulars.is_first(socket.standing) && is_turn == IsTurn::No {
             return self.put_off(id, flags);
         }
         // What nearly all events are, before the rest is told apart.
         if socket.stage == Stage::Open
             && flags == EventFlags::IN
-            && let Some(received) = receive_wanted(socket, buffer, turn_bytes, receive_stamps)
+            && socket.receiving == Receiving::On
         {
+            let received = receive(socket, buffer, turn_bytes, receive_stamps);
             if let Received::Bytes(count) = received
                 && count < turn_bytes
             {
-                socket.ready = EventFlags::empty();
                 return self.report_bytes(id, buffer, pools, handler);
             }
-            socket.ready = flags;
+            socket.ready = socket.ready.union(flags);
             return self.report_received(id, is_turn, received, buffer, pools, handler);
         }
         self.handle_otherwise(id, flags, is_turn, buffer, pools, handler);
@@ -155,6 +164,7 @@ impl EpollDriver {
         let Some(socket) = self.socket(id) else {
             return;
         };
+        let flags = flags.union(socket.ready);
         socket.ready = flags.difference(EventFlags::OUT);
         match socket.stage {
             Stage::Open => {
@@ -209,16 +219,4 @@ impl EpollDriver {
             }
         }
     }
-}
-
-/// What the shard receives into; `None` while there is no memory for it.
-#[inline(always)]
-fn buffer_of<'buffer>(
-    io_buffer: &'buffer mut Option<Lease>,
-    pools: &mut ShardPools,
-) -> Option<&'buffer mut Lease> {
-    if io_buffer.is_none() {
-        *io_buffer = pools.io_buffers.lease().ok();
-    }
-    io_buffer.as_mut()
 }

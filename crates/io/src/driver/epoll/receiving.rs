@@ -38,13 +38,12 @@ impl EpollDriver {
         if socket.stage != Stage::Open {
             return;
         }
-        let flags = socket.ready;
-        match receive_wanted(socket, buffer, turn_bytes, receive_stamps) {
-            Some(received) => {
-                self.report_received(id, is_turn, received, buffer, pools, handler);
-            }
-            None => self.ready_but_unwanted(id, flags, pools, handler),
+        if socket.receiving != Receiving::On {
+            let flags = socket.ready;
+            return self.ready_but_unwanted(id, flags, pools, handler);
         }
+        let received = receive(socket, buffer, turn_bytes, receive_stamps);
+        self.report_received(id, is_turn, received, buffer, pools, handler);
     }
 
     /// Inlined into the dispatch, which nearly always comes here.
@@ -191,18 +190,15 @@ pub(super) fn left_after(received: Received, flags: EventFlags, turn_bytes: usiz
     }
 }
 
-/// Receives, unless nobody wants bytes of this socket. Part of the dispatch, by which nearly all of them come:
-/// a call of its own is 50 instructions of each request's 800.
+/// Of a socket whose bytes are wanted. Part of the dispatch, by which nearly all of them come: a call of its
+/// own is 50 instructions of each request's 800.
 #[inline(always)]
-pub(super) fn receive_wanted(
+pub(super) fn receive(
     socket: &mut Socket,
     buffer: &mut Lease,
     turn_bytes: usize,
     stamps: &mut ReceiveStamps,
-) -> Option<Received> {
-    if socket.receiving != Receiving::On {
-        return None;
-    }
+) -> Received {
     let received = if stamps.turn() {
         stamps.receive(socket.fd(), buffer, turn_bytes)
     } else {
@@ -211,7 +207,7 @@ pub(super) fn receive_wanted(
     if let Received::Bytes(count) = received {
         socket.standing.received(count);
     }
-    Some(received)
+    received
 }
 
 fn socket_finished(driver: &mut EpollDriver, id: SocketId) {

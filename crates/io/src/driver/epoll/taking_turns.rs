@@ -97,9 +97,8 @@ impl EpollDriver {
             let Some(id) = self.waiting.first.pop_front() else {
                 return;
             };
-            if self.leaves_queue(id) {
-                let nothing_new = EventFlags::empty();
-                self.handle_socket(id, nothing_new, IsTurn::No, buffer, pools, handler);
+            if let Some(flags) = self.leaves_queue(id) {
+                self.handle_socket(id, flags, IsTurn::No, buffer, pools, handler);
             }
         }
     }
@@ -129,19 +128,20 @@ impl EpollDriver {
                 return;
             }
             self.waiting.others.pop_front();
-            if self.leaves_queue(id) {
-                let nothing_new = EventFlags::empty();
-                self.handle_socket(id, nothing_new, IsTurn::Yes, buffer, pools, handler);
+            if let Some(flags) = self.leaves_queue(id) {
+                self.handle_socket(id, flags, IsTurn::Yes, buffer, pools, handler);
             }
         }
     }
 
-    /// Whether it still wants its turn.
-    fn leaves_queue(&mut self, id: SocketId) -> bool {
-        let Some(socket) = self.socket(id) else {
-            return false;
-        };
+    /// What it still wants its turn for.
+    fn leaves_queue(&mut self, id: SocketId) -> Option<EventFlags> {
+        let socket = self.socket(id)?;
         socket.is_waiting = false;
-        socket.wants_turn()
+        let flags = socket.ready;
+        socket.wants_turn().then(|| {
+            socket.ready = EventFlags::empty();
+            flags
+        })
     }
 }
