@@ -54,17 +54,20 @@ help:
 
 build:
 	@scripts/setup build
+	@scripts/own-target
 	@$(engine) $(cargo_build)
 	@echo "make: built $(CARGO_TARGET_DIR)/release/millpond"
 
 # millpond itself says at the end where the report is.
 compare:
 	@scripts/setup compare
+	@scripts/own-target
 	@$(engine) $(cargo_build)
 	@"$(CARGO_TARGET_DIR)/release/millpond" compare $(ARGS)
 
 test:
 	@scripts/setup test
+	@scripts/own-target
 	@$(engine) cargo xtask check
 
 # cargo and a compiler are all it takes, and what is missing it says itself.
@@ -73,4 +76,5 @@ allocators:
 
 bench:
 	@scripts/setup bench
+	@scripts/own-target
 	@$(engine) cargo xtask bench $(or $(ARGS),all)

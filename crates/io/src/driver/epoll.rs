@@ -4,7 +4,7 @@
 //! and one send. The kernel says once that a socket is ready, and the driver remembers it until
 //! that is used up: told again of everybody at each wait, four hundred clients that were put off
 //! took 60 us of each tick for being looked at. A receive that came back short is not repeated to see
-//! EAGAIN, unless there is more than bytes to come (see [`STICKY`]). `EPOLLOUT` is watched only while
+//! EAGAIN, unless there is more than bytes to come (see `STICKY`). `EPOLLOUT` is watched only while
 //! a socket is blocked, and a pause of receiving costs no system call.
 //!
 //! ```text
