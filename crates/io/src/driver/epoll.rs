@@ -177,10 +177,7 @@ impl EpollDriver {
 
     /// Takes a new socket in and watches it.
     fn register(&mut self, socket: Socket) -> Result<SocketId, Errno> {
-        let room = match socket.watches_room {
-            true => EventFlags::OUT,
-            false => EventFlags::empty(),
-        };
+        let watched = socket.watched();
         let handle = self.sockets.insert(socket).map_err(|_| Errno::NOMEM)?;
         let id = id_of(handle);
         let Some(socket) = self.sockets.get(handle) else {
@@ -188,8 +185,7 @@ impl EpollDriver {
         };
         self.counters.controls += 1;
         let data = EventData::new_u64(id.to_bits());
-        epoll::add(&self.epoll, socket.fd(), data, WATCHED.union(room))
-            .inspect_err(|_| self.remove(id))?;
+        epoll::add(&self.epoll, socket.fd(), data, watched).inspect_err(|_| self.remove(id))?;
         Ok(id)
     }
 
@@ -217,13 +213,9 @@ impl EpollDriver {
             return;
         }
         counters.controls += 1;
-        let flags = match is_wanted {
-            true => WATCHED.union(EventFlags::OUT),
-            false => WATCHED,
-        };
         socket.watches_room = is_wanted;
         let data = EventData::new_u64(id.to_bits());
-        if let Err(error) = epoll::modify(epoll, socket.fd(), data, flags) {
+        if let Err(error) = epoll::modify(epoll, socket.fd(), data, socket.watched()) {
             self.fail_later(id, error);
         }
     }

@@ -65,7 +65,6 @@ pub(crate) fn after_rounds(
     let mut config = ProfileConfig::new(workshop.driver.target.clone(), workshop.launcher.clone());
     config.sample_bytes = SAMPLE_BYTES;
     config.rounds = 1;
-    config.duration = wanted.load_duration(wanted.allowance, 2 * candidates.len());
     config.command.clone_from(&wanted.record.command);
     let mut sitting = Sitting::new(wanted, config, candidates);
     sitting.run(workshop, events);
@@ -96,7 +95,8 @@ struct Sitting<'a> {
     notes: Vec<String>,
     left_out: Vec<String>,
     began: Instant,
-    /// The longest run so far under this instrument, by which it is told whether another one fits.
+    /// The longest run so far under this instrument, or its guess, by which it is told whether another
+    /// one fits.
     longest: Duration,
     /// How many times its guess the slowest run took, at least 1: reading symbols, a busy machine.
     slowness: f64,
@@ -108,7 +108,7 @@ impl<'a> Sitting<'a> {
         Self {
             wanted,
             instruments: Instruments::find(&config, &mut notes),
-            longest: wanted.guess(config.duration),
+            longest: Duration::ZERO,
             slowness: 1.0,
             config,
             gathered: vec![Gathered::default(); candidates.len()],

@@ -2,6 +2,7 @@
 //!
 //! An idle socket owns no buffer; a blocked one owns those its sender gave.
 
+use super::WATCHED;
 use crate::driver::buffer_queue::BufferQueue;
 use crate::driver::receiving::Receiving;
 use crate::driver::standing::Standing;
@@ -72,6 +73,14 @@ impl Socket {
 
     pub(super) fn into_fd(self) -> OwnedFd {
         self.fd
+    }
+
+    /// What epoll watches it for.
+    pub(super) fn watched(&self) -> EventFlags {
+        match self.watches_room {
+            true => WATCHED.union(EventFlags::OUT),
+            false => WATCHED,
+        }
     }
 
     /// Whether a turn would change anything.
