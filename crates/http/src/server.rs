@@ -47,7 +47,8 @@ use crate::limits::Limits;
 use crate::metrics::snapshot::Snapshots;
 use crate::service::{RequestToken, Service};
 use deadline::IdleSweep;
-use millpond_io::{Driver, Event, IoError, Protocol, ShardContext, SocketId, TimerId, WaitPlan};
+use drain::Drain;
+use millpond_io::{Driver, Event, IoError, Protocol, ShardContext, SocketId, WaitPlan};
 use millpond_mempool::{BlockPool, PoolMode, PoolStats};
 use observe::Heartbeat;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ use std::sync::atomic::AtomicBool;
 const DRAIN_TIMER: u64 = u64::MAX;
 const HEARTBEAT_TIMER: u64 = u64::MAX - 1;
 const IDLE_TIMER: u64 = u64::MAX - 2;
-const HAND_OVER_TIMER: u64 = u64::MAX - 3;
+const TURN_AWAY_TIMER: u64 = u64::MAX - 3;
 
 /// What a server needs besides its service.
 pub(crate) struct ServerParts {
@@ -94,12 +95,7 @@ pub(crate) struct Server<S> {
     idle_sweep: IdleSweep,
     /// Another process takes the address over.
     is_handing_over: Arc<AtomicBool>,
-    /// Set while connections are still taken although the server drains.
-    hand_over_timer: Option<TimerId>,
-    /// Ticks until those are seen that had connected when listening ended.
-    ticks_to_last: u8,
-    /// The drain deadline passed: what is left is cut.
-    is_drain_over: bool,
+    drain: Drain,
 }
 
 impl<S: Service> Server<S> {
@@ -122,9 +118,7 @@ impl<S: Service> Server<S> {
             heartbeat: Heartbeat::default(),
             idle_sweep: IdleSweep::default(),
             is_handing_over: parts.is_handing_over,
-            hand_over_timer: None,
-            ticks_to_last: 0,
-            is_drain_over: false,
+            drain: Drain::default(),
         }
     }
 
@@ -150,11 +144,11 @@ impl<S: Service> Server<S> {
             + usize::from(self.heartbeat.timer.is_some())
             + usize::from(self.idle_sweep.timer.is_some())
             + usize::from(self.exchange.is_draining)
-            + usize::from(self.hand_over_timer.is_some())
+            + self.drain.timer_count()
     }
 
     pub(crate) fn is_drain_over(&self) -> bool {
-        self.is_drain_over
+        self.drain.is_over
     }
 
     fn accepted<D: Driver>(&mut self, shard: &mut ShardContext<'_, D>, socket: SocketId) {
@@ -468,7 +462,7 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
             DRAIN_TIMER => self.drain_expired(shard),
             HEARTBEAT_TIMER => self.beat(shard),
             IDLE_TIMER => self.close_idle(shard),
-            HAND_OVER_TIMER => self.end_hand_over(shard),
+            TURN_AWAY_TIMER => self.turn_away(shard),
             user => {
                 let futures = self.service.async_shard();
                 let is_theirs = futures.is_some_and(|futures| futures.timer_expired(shard, user));
@@ -490,7 +484,9 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
         self.pump_client(shard);
         self.flush(shard);
         self.exchange.spare_output.release();
-        self.ticks_to_last = self.ticks_to_last.saturating_sub(1);
+        if self.exchange.is_draining {
+            self.drain_on(shard);
+        }
         if let Some(log) = self.exchange.access_log.as_deref_mut() {
             log.tick_ended();
         }
@@ -502,10 +498,9 @@ impl<S: Service, D: Driver> Protocol<D> for Server<S> {
     }
 
     fn finished(&self) -> bool {
-        let takes_connections = self.hand_over_timer.is_some() || self.ticks_to_last > 0;
         let is_drained =
-            !takes_connections && self.connections.is_empty() && self.service.can_stop();
-        self.exchange.is_draining && (is_drained || self.is_drain_over)
+            !self.drain.expects_more() && self.connections.is_empty() && self.service.can_stop();
+        self.exchange.is_draining && (is_drained || self.drain.is_over)
     }
 
     fn wait_plan(&mut self, now_ns: u64) -> WaitPlan {

@@ -321,6 +321,11 @@ pub trait Driver: Sized {
         false
     }
 
+    /// Whether this tick left to a later one what has happened already, or may have: somebody's turn comes
+    /// behind that of others, or the kernel was not asked to the end. Once this is false in a whole
+    /// tick, all is told that had arrived before it.
+    fn has_events_left(&mut self) -> bool;
+
     /// Closes now; bytes not sent yet are dropped, but not those of sends that were
     /// [`SendOutcome::Done`] and of which no [`Event::SendBlocked`] told otherwise: the socket
     /// counts as closing while they go out. No event of this socket follows.

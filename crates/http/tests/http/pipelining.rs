@@ -308,3 +308,28 @@ fn a_graceful_stop_answers_what_was_asked() {
     half.expect_end();
     assert!(!server.stop().is_aborted);
 }
+
+/// A client whose request had arrived, and had to wait behind others for its turn to be read, was taken
+/// for idle when the server was told to stop: a reset instead of its answer. Goal: whoever had asked before
+/// the stop is answered, however many they are.
+#[test]
+fn a_graceful_stop_answers_a_crowd() {
+    const CROWD: usize = 200;
+    for _ in 0..5 {
+        let (mut server, _) = late_server(Limits::default(), pool_mode());
+        let mut clients: Vec<_> = (0..CROWD).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            assert_eq!(client.ask(get("/first")).status, 200);
+        }
+        clients.extend((0..CROWD).map(|_| server.connect()));
+        for client in &mut clients {
+            client.send(get("/1"));
+        }
+        server.begin_stop();
+        for client in &mut clients {
+            assert_eq!(client.response().text(), "/1");
+        }
+        drop(clients);
+        assert!(!server.stop().is_aborted);
+    }
+}

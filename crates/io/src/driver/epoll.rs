@@ -105,6 +105,8 @@ pub struct EpollDriver {
     /// How much each socket may receive, in this tick and its turn.
     turn_bytes: usize,
     events: Box<[epoll::Event]>,
+    /// The last wait gave as many events as fit: the kernel may have more.
+    is_wait_full: bool,
     regulars: Regulars,
     waiting: Waiting,
     /// Deadlines of closing sockets and of the paused listener.
@@ -163,6 +165,7 @@ impl EpollDriver {
             io_buffer: None,
             turn_bytes: turn_bytes(0),
             events: vec![no_event; EVENTS_PER_WAIT].into_boxed_slice(),
+            is_wait_full: false,
             regulars: Regulars::default(),
             waiting: Waiting::new(),
             deadlines: TimerWheel::new(now_ns),
@@ -384,6 +387,10 @@ impl Driver for EpollDriver {
         self.resume(socket);
     }
 
+    fn has_events_left(&mut self) -> bool {
+        self.is_behind() || self.is_wait_full
+    }
+
     fn close(&mut self, socket: SocketId) {
         self.remove(socket);
     }
@@ -437,9 +444,10 @@ impl Driver for EpollDriver {
         self.counters.ticks += 1;
         // Out of `self`, which the handler borrows.
         let mut events = std::mem::take(&mut self.events);
-        let outcome = self
-            .wait(deadline_ns, &mut events)
-            .map(|count| self.handle_events(&events[..count], pools, &mut handler));
+        let outcome = self.wait(deadline_ns, &mut events).map(|count| {
+            self.is_wait_full = count == events.len();
+            self.handle_events(&events[..count], pools, &mut handler);
+        });
         self.events = events;
         outcome
     }

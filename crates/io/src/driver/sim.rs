@@ -309,6 +309,10 @@ impl Driver for SimDriver {
         }
     }
 
+    fn has_events_left(&mut self) -> bool {
+        self.is_anything_ready() || self.takes_last_connections()
+    }
+
     fn close(&mut self, socket: SocketId) {
         self.start_plain_closing(socket);
     }

@@ -400,6 +400,10 @@ impl Driver for UringDriver {
         self.resume(socket);
     }
 
+    fn has_events_left(&mut self) -> bool {
+        self.is_behind()
+    }
+
     fn close(&mut self, socket: SocketId) {
         self.close_now(socket);
     }

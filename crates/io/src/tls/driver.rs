@@ -267,6 +267,10 @@ impl<D: Driver> Driver for Tls<D> {
         }
     }
 
+    fn has_events_left(&mut self) -> bool {
+        !self.layer.queue.is_empty() || self.inner.has_events_left()
+    }
+
     fn close(&mut self, socket: SocketId) {
         self.leave(socket, Closing::Now);
     }

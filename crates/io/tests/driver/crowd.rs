@@ -116,6 +116,34 @@ pub(crate) fn who_waits_is_told_of_once<W: World>(world: &W) {
     assert!(put_off <= CROWD, "{put_off}");
 }
 
+/// A server that was asked to stop took a client that waited for its turn for an idle one, and reset it
+/// with its request unread. Goal: a driver that says that it has told of all has done so.
+pub(crate) fn what_is_left_is_said<W: World>(world: &W) {
+    const CROWD: usize = 100;
+    let (mut pond, address, mut peer, regular) = beside_a_regular(world);
+    let mut crowd = strangers(world, &mut pond, &address, CROWD);
+    let mut ticks_behind = 0;
+    for _ in 0..20 {
+        for _ in 0..2 {
+            pond.answers(&mut peer, regular);
+        }
+        for other in &mut crowd {
+            other.write_all(b"x").unwrap();
+        }
+        pond.seen.clear();
+        loop {
+            pond.tick(0, &mut |_, _, _| {});
+            if !pond.driver.has_events_left() {
+                break;
+            }
+            ticks_behind += 1;
+        }
+        let is_bytes = |seen: &&Seen| matches!(seen, Seen::Received(..));
+        assert_eq!(pond.seen.iter().filter(is_bytes).count(), CROWD);
+    }
+    assert!(ticks_behind > 0, "nobody had to wait");
+}
+
 /// Sixteen that sent without end beside a regular were reported in the same order in every tick, and
 /// the first six had all turns. Goal: each of them has some.
 pub(crate) fn turns_go_round<W: World>(world: &W) {

@@ -22,10 +22,7 @@ impl EpollDriver {
         self.close_departing();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
-        let must_look_only = !self.failing.is_empty()
-            || !self.departures.is_empty()
-            || self.waiting.count() > 0
-            || self.takes_last_connections();
+        let must_look_only = self.is_behind() || !self.departures.is_empty();
         let mut wait_ns = match deadline_ns {
             _ if must_look_only => Some(0),
             Some(deadline_ns) => Some(deadline_ns.saturating_sub(monotonic_ns())),
@@ -53,6 +50,11 @@ impl EpollDriver {
             self.busy_poll.slept(self.now_ns - start_ns);
         }
         Ok(count)
+    }
+
+    /// Who is ready has not all been told of.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.failing.is_empty() || self.waiting.count() > 0 || self.takes_last_connections()
     }
 
     /// Looks again and again until there is something to handle. `None`: the time for that is

@@ -124,7 +124,7 @@ impl SimDriver {
         Ok(())
     }
 
-    fn is_anything_ready(&self) -> bool {
+    pub(super) fn is_anything_ready(&self) -> bool {
         self.can_accept() || self.sockets.iter().any(|(_, socket)| self.is_ready(socket))
     }
 

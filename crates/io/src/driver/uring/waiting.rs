@@ -22,13 +22,7 @@ const LOOKS_FOR_REGULARS_MAX: usize = 16;
 impl UringDriver {
     /// Hands everything over, waits, and takes the completions out.
     pub(super) fn wait(&mut self, deadline_ns: Option<u64>) -> Result<(), IoError> {
-        let must_look_only = !self.failing.is_empty()
-            || !self.resumed.is_empty()
-            || !self.accepted.is_empty()
-            || !self.departures.is_empty()
-            || !self.waiting.is_empty()
-            || self.takes_last_connections()
-            || self.ring.has_completions();
+        let must_look_only = self.is_behind() || !self.departures.is_empty();
         let own_deadline_ns = self.deadlines.next_deadline_ns();
         let deadline_ns = earlier(deadline_ns, own_deadline_ns);
         let wait = match deadline_ns {
@@ -44,6 +38,16 @@ impl UringDriver {
             self.spin_or_sleep(wait, deadline_ns)?;
         }
         self.take_completions()
+    }
+
+    /// What has happened has not all been told of.
+    pub(super) fn is_behind(&mut self) -> bool {
+        !self.failing.is_empty()
+            || !self.resumed.is_empty()
+            || !self.accepted.is_empty()
+            || !self.waiting.is_empty()
+            || self.takes_last_connections()
+            || self.ring.has_completions()
     }
 
     /// One call, which sleeps unless a [`crate::Waker`] was used.
