@@ -203,7 +203,7 @@ fn quoted_figures_are_those_of_their_records() {
 #[test]
 fn misquoted_figures_are_found() {
     let figure = "server_depth16_requests_per_s_over_nginx_ratio";
-    let link = "[a](benches/records/2026-11-26-server.json)";
+    let link = "[a](benches/records/2026-11-23-server.json)";
     let of = |text: &str, phrase: &str, figure: &str| {
         complaint("page", text, phrase, figure).unwrap_or_default()
     };
