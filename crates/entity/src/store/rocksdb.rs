@@ -37,7 +37,7 @@ const WRITE_BYTES_MAX: u64 = 64 << 10;
 const FILTER_PART_BYTES: usize = 4096;
 
 /// Of so many entries of a table that follow each other, half are deletes: then it is merged soon, whatever
-/// else lies on its level. A range read passes each of them, some in a microsecond, and the scan thread
+/// else lies on its level. A range read passes each of them, about one in a microsecond, and the scan thread
 /// has nobody else's turn meanwhile.
 const DELETES_WINDOW: usize = 8192;
 

@@ -76,8 +76,7 @@ impl SimDriver {
             self.now_ns = now_ns;
             let own_ns = self.deadlines.next_deadline_ns();
             let end_ns = [deadline_ns, own_ns].into_iter().flatten().min();
-            let has_work = self.is_anything_ready() || self.takes_last_connections();
-            if has_work || end_ns.is_some_and(|end_ns| end_ns <= now_ns) {
+            if self.is_behind() || end_ns.is_some_and(|end_ns| end_ns <= now_ns) {
                 return Ok(());
             }
             // From here on another thread that wakes us ends a real wait, should there be one.
@@ -124,8 +123,11 @@ impl SimDriver {
         Ok(())
     }
 
-    pub(super) fn is_anything_ready(&self) -> bool {
-        self.can_accept() || self.sockets.iter().any(|(_, socket)| self.is_ready(socket))
+    /// There is something to do that waits for no time to pass.
+    pub(super) fn is_behind(&self) -> bool {
+        self.takes_last_connections()
+            || self.can_accept()
+            || self.sockets.iter().any(|(_, socket)| self.is_ready(socket))
     }
 
     fn ready_tasks(&mut self) -> Vec<Task> {
