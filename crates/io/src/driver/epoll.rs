@@ -140,6 +140,13 @@ impl EpollDriver {
         })
     }
 
+    /// Others wait behind regulars for so long after the last message of one, for tests that a slow
+    /// machine must not disturb.
+    #[doc(hidden)]
+    pub fn remember_regulars_for(&mut self, memory_ns: u64) {
+        self.regulars.remember_for(memory_ns);
+    }
+
     /// A driver without sockets; make it on the thread that ticks it.
     pub fn new(mode: PoolMode) -> Result<Self, IoError> {
         let epoll =

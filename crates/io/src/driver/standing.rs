@@ -43,6 +43,9 @@ const TIMES_TO_FORGET: u8 = 8;
 /// How long after a regular's last message the others are still put off: regulars come back.
 const REGULARS_NS: u64 = 100_000_000;
 
+/// A time before any that the clock shows, by more than regulars are remembered.
+const LONG_AGO_NS: u64 = 1 << 63;
+
 /// What a socket is known for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
@@ -145,12 +148,14 @@ impl Standing {
 }
 
 /// Whether there are regulars, and the others therefore wait.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Regulars {
     /// When this tick began.
     tick_ns: u64,
     /// When the last tick began in which one was served.
     seen_ns: u64,
+    /// How long that counts.
+    memory_ns: u64,
     are_about: bool,
     /// How many were served in this tick.
     served: usize,
@@ -160,7 +165,26 @@ pub(super) struct Regulars {
     had_last_tick: bool,
 }
 
+impl Default for Regulars {
+    fn default() -> Self {
+        Self {
+            tick_ns: 0,
+            seen_ns: LONG_AGO_NS,
+            memory_ns: REGULARS_NS,
+            are_about: false,
+            served: 0,
+            served_before: 0,
+            had_last_tick: false,
+        }
+    }
+}
+
 impl Regulars {
+    /// Regulars count for so long after their last message.
+    pub(super) fn remember_for(&mut self, memory_ns: u64) {
+        self.memory_ns = memory_ns;
+    }
+
     #[inline]
     pub(super) fn begin_tick(&mut self, now_ns: u64) {
         self.served_before = std::mem::take(&mut self.served);
@@ -168,7 +192,7 @@ impl Regulars {
             self.seen_ns = self.tick_ns;
         }
         self.tick_ns = now_ns;
-        self.are_about = now_ns.wrapping_sub(self.seen_ns) < REGULARS_NS;
+        self.are_about = now_ns.wrapping_sub(self.seen_ns) < self.memory_ns;
     }
 
     /// Whether an event of such a socket is handled at once.

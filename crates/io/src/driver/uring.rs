@@ -144,6 +144,13 @@ impl UringDriver {
         Ok(driver)
     }
 
+    /// Others wait behind regulars for so long after the last message of one, for tests that a slow
+    /// machine must not disturb.
+    #[doc(hidden)]
+    pub fn remember_regulars_for(&mut self, memory_ns: u64) {
+        self.regulars.remember_for(memory_ns);
+    }
+
     /// A driver with some of the features that [`probe`] found, to test the ways around the others.
     /// There is none around [`DriverFeature::BufferRing`].
     pub fn with_features(mode: PoolMode, wanted: DriverFeatures) -> Result<Self, IoError> {

@@ -84,9 +84,10 @@ pub(crate) fn a_crowd_waits_behind_who_is_served<W: World>(world: &W) {
         }
         came_before.push(before.unwrap());
     }
-    // A machine that stood still for longer than a regular is remembered spoils a round, not all.
-    let good_rounds = came_before.iter().filter(|before| **before <= 12).count();
-    assert!(good_rounds >= ROUNDS / 2, "{came_before:?}");
+    assert!(
+        came_before.iter().all(|before| *before <= 12),
+        "{came_before:?}"
+    );
     assert!(pond.driver.counters().put_off > 0);
 }
 
@@ -160,8 +161,9 @@ pub(crate) fn turns_go_round<W: World>(world: &W) {
     let mut rounds = 0;
     while received.iter().sum::<usize>() < RECEIVES {
         rounds += 1;
+        // Every second tick has a turn of the others, in which one of them receives at least.
         assert!(
-            rounds < 2 * RECEIVES,
+            rounds < 8 * RECEIVES,
             "{received:?} {:?}",
             pond.driver.counters()
         );
@@ -246,7 +248,6 @@ pub(crate) fn who_was_answered_and_resets_waits_for_a_turn<W: World>(world: &W) 
 pub(crate) fn closes_take_turns<W: World>(world: &W) {
     const ROUNDS: usize = 10;
     let (mut pond, address, mut peer, regular) = beside_a_regular(world);
-    let mut most_per_tick = Vec::new();
     for _ in 0..ROUNDS {
         let mut crowd = strangers(world, &mut pond, &address, ENDING);
         for _ in 0..2 {
@@ -266,17 +267,15 @@ pub(crate) fn closes_take_turns<W: World>(world: &W) {
         for socket in over {
             pond.driver.close(socket);
         }
-        let mut most = 0;
+        // Ticks are counted, since a peer may see its end later than the tick that brought it.
+        let mut ticks = 0;
         while !crowd.is_empty() {
             pond.tick(0, &mut |_, _, _| {});
-            let before = crowd.len();
+            ticks += 1;
             crowd.retain_mut(|other| !matches!(other.read(&mut [0]), Ok(0)));
-            most = most.max(before - crowd.len());
         }
-        most_per_tick.push(most);
+        assert!(ticks >= ENDING / 2, "{ENDING} ended in {ticks} ticks");
     }
-    let good_rounds = most_per_tick.iter().filter(|most| **most <= 2).count();
-    assert!(good_rounds >= ROUNDS / 2, "{most_per_tick:?}");
     assert_eq!(pond.driver.socket_count(), 1);
 }
 
@@ -366,8 +365,10 @@ fn ends_take_turns<W: World>(
         }
         most_per_tick.push(most);
     }
-    let good_rounds = most_per_tick.iter().filter(|most| **most <= 12).count();
-    assert!(good_rounds >= ROUNDS / 2, "{most_per_tick:?}");
+    assert!(
+        most_per_tick.iter().all(|most| *most <= 12),
+        "{most_per_tick:?}"
+    );
     assert_eq!(pond.driver.socket_count(), 1);
 }
 

@@ -3,7 +3,7 @@
 //! A behaviour gets everything it needs from the outside through here, so that one body runs on
 //! all drivers. Peers never block: the test thread moves them and the driver in turns.
 
-use millpond_io::{Address, Driver, Peer, monotonic_ns};
+use millpond_io::{Address, Driver, EpollDriver, Peer, UringDriver, monotonic_ns};
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{Read, Result, Write};
 use std::net::{Shutdown, TcpStream};
@@ -43,16 +43,39 @@ pub(crate) trait Remote: Read + Write {
     fn reset(self);
 }
 
+/// Longer than any test.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// A driver that measures time by this machine's clock.
+pub(crate) trait KernelDriver: Driver {
+    /// Remembers regulars for as long as the test runs, however often that has to stand still.
+    fn never_forget_regulars(&mut self);
+}
+
+impl KernelDriver for EpollDriver {
+    fn never_forget_regulars(&mut self) {
+        self.remember_regulars_for(HOUR_NS);
+    }
+}
+
+impl KernelDriver for UringDriver {
+    fn never_forget_regulars(&mut self) {
+        self.remember_regulars_for(HOUR_NS);
+    }
+}
+
 /// Drivers over this machine's kernel. One type for each driver and not for each way to make it:
 /// every behaviour is compiled once for each type.
 pub(crate) struct Kernel<D>(pub(crate) fn() -> D);
 
-impl<D: Driver> World for Kernel<D> {
+impl<D: KernelDriver> World for Kernel<D> {
     type Driver = D;
     type Remote = KernelRemote;
 
     fn driver(&self) -> D {
-        (self.0)()
+        let mut driver = (self.0)();
+        driver.never_forget_regulars();
+        driver
     }
 
     fn now_ns(&self) -> u64 {
