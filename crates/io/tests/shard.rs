@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use millpond_io::{
-    Driver, EpollDriver, Event, IoError, ListenOptions, Listener, Protocol, Shard, ShardConfig,
-    ShardContext, ShardReport, SocketId, StopHandle, TimerId, UringDriver, WaitPlan, Waker,
-    monotonic_ns,
+    Address, Driver, EpollDriver, Event, IoError, ListenOptions, Listener, Protocol, Shard,
+    ShardConfig, ShardContext, ShardReport, SocketId, StopHandle, TimerId, UringDriver, WaitPlan,
+    Waker, monotonic_ns,
 };
 use millpond_mempool::{Buffer, PoolMode};
 use std::io::{Read, Write};
@@ -119,8 +119,7 @@ impl Running {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut shard = Shard::new(config, D::make(config.pool_mode)?);
-            let loopback = "127.0.0.1:0".parse()?;
-            let listener = Listener::bind(&loopback, ListenOptions::default())?;
+            let listener = Listener::bind(&own_loopback(), ListenOptions::default())?;
             let address = listener.local_address().inet().unwrap();
             shard.driver().listen(listener)?;
             tell.send((address, shard.stop_handle(), shard.waker()))
@@ -141,6 +140,13 @@ impl Running {
     fn join(self) -> (ShardReport, u64) {
         self.thread.join().unwrap().unwrap()
     }
+}
+
+/// A loopback address that no other process uses: when the shard has let go of its port, nobody else comes
+/// to listen there.
+fn own_loopback() -> Address {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 64 + high, middle, low], 0)).into()
 }
 
 fn exchange(peer: &mut TcpStream, message: &[u8]) {

@@ -9,28 +9,38 @@ use std::io::{ErrorKind, Write};
 /// a plain close would have destroyed it by a reset.
 pub(crate) fn the_answer_survives_unread_input<W: World>(world: &W) {
     let (mut pond, socket, peer) = Pond::connected(world);
-    let upload = pattern(2 << 20);
+    // More than is on its way at a time, and no more: the peer's time to finish is this machine's.
+    let upload = pattern(512 << 10);
     let mut sender = Sender::new(&upload);
     let mut reader = Reader::until(usize::MAX);
     let mut peer = Some(peer);
+    let (mut closed_ns, mut is_cut) = (u64::MAX, false);
     pond.run_with(
         |driver, pools, event| {
             if let Event::Received { socket, .. } = event {
                 let _ = driver.send(*socket, buffer(pools, b"413 too large"));
+                closed_ns = driver.now_ns();
                 driver.close_after_send(*socket);
             }
         },
         |_, driver| {
             // Reads only when all is sent, and leaves when all is read.
-            if let Some(open) = &mut peer
-                && sender.turn(open).unwrap()
-                && reader.turn(open)
-            {
-                peer = None;
+            if let Some(open) = &mut peer {
+                let sent = sender.turn(open);
+                is_cut |= sent.is_err();
+                if is_cut || sent.is_ok_and(|is_sent| is_sent) && reader.turn(open) {
+                    peer = None;
+                }
             }
             driver.counters().accepted == 1 && driver.socket_count() == 0
         },
     );
+    if is_cut {
+        let took_ns = pond.driver.now_ns() - closed_ns;
+        assert!(took_ns >= LINGER_NS, "cut after {took_ns} ns");
+        eprintln!("this machine stood still for longer than a peer has: nothing to see here");
+        return;
+    }
     assert_eq!(reader.got, b"413 too large");
     assert!(matches!(reader.end, Some(Ok(()))), "{:?}", reader.end);
     assert!(
@@ -67,19 +77,22 @@ pub(crate) fn the_queue_goes_out_before_the_fin<W: World>(world: &W) {
     }
 }
 
+/// How long a closed socket waits for its peer's FIN.
+const LINGER_NS: u64 = 2_000_000_000;
+
 /// Goal: a peer that never finishes cannot keep the socket: it goes by itself.
 pub(crate) fn a_peer_that_stays_is_dropped<W: World>(world: &W) {
     let (mut pond, socket, mut peer) = Pond::connected(world);
+    let closed_ns = pond.driver.now_ns();
     pond.driver.close_after_send(socket);
     let mut reader = Reader::until(1);
     pond.run_with(|_, _, _| {}, |_, _| reader.turn(&mut peer));
-    assert!(matches!(reader.end, Some(Ok(()))), "the FIN comes at once");
-    assert_eq!(
-        pond.driver.closing_count(),
-        1,
+    assert!(matches!(reader.end, Some(Ok(()))), "{:?}", reader.end);
+    pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
+    assert!(
+        pond.driver.now_ns() >= closed_ns + LINGER_NS,
         "the socket waits for the peer's FIN"
     );
-    pond.run_with(|_, _, _| {}, |_, driver| driver.socket_count() == 0);
     assert_eq!((pond.driver.closing_count(), &pond.seen[..]), (0, &[][..]));
 }
 
@@ -142,7 +155,8 @@ pub(crate) fn nothing_is_heard_of_a_closing_socket<W: World>(world: &W) {
     assert_eq!(pond.send(first, b"too late"), SendOutcome::Done);
     finishing.write_all(b"unheard").unwrap();
     drop(finishing);
-    pond.run_with(|_, _, _| {}, |_, driver| driver.closing_count() == 1);
+    // One is over, or both where this machine stood still for so long.
+    pond.run_with(|_, _, _| {}, |_, driver| driver.closing_count() <= 1);
     pond.driver.close(second);
     assert_eq!(
         (pond.driver.socket_count(), pond.driver.closing_count()),

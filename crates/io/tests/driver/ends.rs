@@ -1,10 +1,9 @@
 //! How connections end, and ids that outlive them.
 
-use crate::harness::{Pond, Seen, pattern, received_bytes};
+use crate::harness::{Pond, Seen, pattern, received_bytes, refusing};
 use crate::world::{Remote, World};
 use millpond_io::{Driver, Errno, Event, IoError, ListenOptions, Listener, SendOutcome, SocketId};
 use std::io::{ErrorKind, Write};
-use std::net::TcpListener;
 
 /// Goal: a FIN is one event after the last byte; the other direction still works.
 pub(crate) fn a_fin_is_reported_once_and_sending_goes_on<W: World>(world: &W) {
@@ -62,11 +61,8 @@ pub(crate) fn a_reset_reaches_a_paused_socket<W: World>(world: &W) {
 /// Goal: a port nobody listens on fails the socket, whatever was queued on it.
 pub(crate) fn a_refused_connect_fails<W: World>(world: &W) {
     let mut pond = Pond::new(world);
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let socket = pond.driver.connect(&closed.into()).unwrap();
+    let (closed, _bound) = refusing();
+    let socket = pond.driver.connect(&closed).unwrap();
     let _ = pond.send(socket, b"into the void");
     pond.run_until(|seen| !seen.is_empty());
     pond.settle();

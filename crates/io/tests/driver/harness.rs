@@ -6,10 +6,13 @@ use millpond_io::{
     monotonic_ns,
 };
 use millpond_mempool::{Buffer, PoolMode};
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::io::{Error, ErrorKind, Result, Write};
+use std::net::SocketAddr;
 
 /// Long enough for the slowest machine; only a hanging test meets it.
-const WATCHDOG_NS: u64 = 60_000_000_000;
+pub(crate) const WATCHDOG_NS: u64 = 60_000_000_000;
 
 /// How long a tick may sleep while a peer outside the driver may have something to do.
 const TURN_NS: u64 = 1_000_000;
@@ -48,8 +51,7 @@ impl<'w, W: World> Pond<'w, W> {
     /// A pond that listens on loopback, and its address.
     pub(crate) fn listening(world: &'w W) -> (Self, Address) {
         let mut pond = Self::new(world);
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let listener = Listener::bind(&loopback, ListenOptions::default()).unwrap();
+        let listener = Listener::bind(&own_loopback(), ListenOptions::default()).unwrap();
         let address = listener.local_address().clone();
         pond.driver.listen(listener).unwrap();
         (pond, address)
@@ -248,6 +250,22 @@ impl<'w, W: World> Pond<'w, W> {
         let short = |seen: &Seen| format!("{seen:?}").chars().take(120).collect();
         self.seen[from..].iter().map(short).collect()
     }
+}
+
+/// A loopback address that no other process uses: when a test has let go of a port there, nobody else
+/// comes to listen on it.
+fn own_loopback() -> Address {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 64 + high, middle, low], 0)).into()
+}
+
+/// An address that refuses for as long as the socket is there, which is bound and does not listen.
+pub(crate) fn refusing() -> (Address, OwnedFd) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = getsockname(&socket).unwrap();
+    let address = SocketAddr::try_from(address).unwrap();
+    (address.into(), socket)
 }
 
 /// A peer's bytes on their way to the driver.
