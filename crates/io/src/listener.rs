@@ -80,14 +80,14 @@ impl Listener {
     /// the address is taken: by nobody who could be stopped, and for 90 ms on a busy machine.
     pub fn bind_group(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
         let give_up = Instant::now() + LEFTOVER_MAX;
-        loop {
-            match Self::bind_group_now(address, count, backlog) {
-                Err(IoError::AddressTaken { .. }) if Instant::now() < give_up => {
-                    thread::sleep(LEFTOVER_STEP);
-                }
-                outcome => return outcome,
+        let pause = || {
+            let goes_on = Instant::now() < give_up;
+            if goes_on {
+                thread::sleep(LEFTOVER_STEP);
             }
-        }
+            goes_on
+        };
+        once_free(|| Self::bind_group_now(address, count, backlog), pause)
     }
 
     fn bind_group_now(address: &Address, count: usize, backlog: i32) -> Result<Vec<Self>, IoError> {
@@ -228,6 +228,19 @@ impl Listener {
     }
 }
 
+/// Asks again while the address is taken, until `pause` says that this was long enough.
+fn once_free<T>(
+    mut bind: impl FnMut() -> Result<T, IoError>,
+    mut pause: impl FnMut() -> bool,
+) -> Result<T, IoError> {
+    loop {
+        match bind() {
+            Err(IoError::AddressTaken { .. }) if pause() => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 /// A path of ours in the file system.
 #[derive(Debug)]
 pub(crate) struct BoundPath {
@@ -325,5 +338,45 @@ fn listen_error(address: &Address, error: Errno) -> IoError {
         Errno::ADDRNOTAVAIL => IoError::AddressNotLocal { address },
         Errno::ACCESS | Errno::PERM => IoError::AddressForbidden { address },
         error => IoError::Listen { address, error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
+    /// Goal: an address that somebody lets go of meanwhile, as a killed server does, can be had; one that
+    /// stays taken is refused in the end.
+    #[test]
+    fn an_address_about_to_be_free_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        // Nobody else comes to listen here: the loopback address is this process's.
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        let own = SocketAddr::from(([127, 64 + high, middle, low], 0));
+        let port = TcpListener::bind(own).unwrap();
+        let addresses = [
+            Address::Inet(port.local_addr().unwrap()),
+            Address::Unix(path.clone()),
+        ];
+        let mut holders = Some((port, UnixListener::bind(&path).unwrap()));
+        for address in &addresses {
+            let bind = || Listener::bind_group_now(address, 2, 16);
+            let mut pauses = 0;
+            let outcome = once_free(bind, || {
+                pauses += 1;
+                pauses < 3
+            });
+            let address = address.clone();
+            assert_eq!(outcome.unwrap_err(), IoError::AddressTaken { address });
+            assert_eq!(pauses, 3);
+        }
+        for address in &addresses {
+            let bind = || Listener::bind_group_now(address, 2, 16);
+            let group = once_free(bind, || holders.take().is_some());
+            assert_eq!(group.unwrap().len(), 2);
+        }
     }
 }
