@@ -1,9 +1,9 @@
 //! TLS towards upstreams: verified on both sides, and no connection without it.
 
-use crate::pond::LATE_NS;
+use crate::pond::{LATE_NS, WATCHDOG_NS, patient};
 use crate::tls_support::{Authority, NAME};
 use millpond_io::connection_pool::{
-    AcquireError, AcquirePhase, Acquired, ConnectionPool, Lease, PoolConfig, Target,
+    AcquireError, AcquirePhase, Acquired, ConnectionPool, Lease, Target,
 };
 use millpond_io::tls::{CertificateFiles, Tls, TlsClient, TlsClientOptions, Trust};
 use millpond_io::{
@@ -70,7 +70,7 @@ fn acquire<D: Driver>(driver: D, target: Target) -> Result<Lease, AcquireError> 
     let mut driver = driver;
     let mut timers = TimerWheel::new(driver.clock_ns());
     let mut pools = ShardPools::new(PoolMode::On);
-    let mut pool = ConnectionPool::new(PoolConfig::default(), PoolMode::On, None);
+    let mut pool = ConnectionPool::new(patient(), PoolMode::On, None);
     let key = pool.add_key(target).unwrap();
     let mut context = ShardContext {
         now_ns: driver.clock_ns(),
@@ -82,7 +82,7 @@ fn acquire<D: Driver>(driver: D, target: Target) -> Result<Lease, AcquireError> 
     let deadline_ns = context.now_ns + LATE_NS;
     let acquired = pool.acquire(&mut context, key, 7, deadline_ns, false);
     assert!(matches!(acquired, Acquired::Waiting(_)), "{acquired:?}");
-    let watchdog_ns = monotonic_ns() + LATE_NS;
+    let watchdog_ns = monotonic_ns() + WATCHDOG_NS;
     let mut result = None;
     loop {
         if let Some(outcome) = pool.next_outcome() {

@@ -1,16 +1,9 @@
 //! What upstreams do wrong, and what becomes of it.
 
-use crate::pond::{LATE_NS, MS, Pond, Seen};
+use crate::pond::{LATE_NS, MS, Pond, Seen, patient as config};
 use crate::world::{Peer, Upstream, World};
 use millpond_io::connection_pool::{AcquireError, AcquirePhase, Place, PoolConfig, Target};
 use millpond_io::{Driver, Errno};
-
-fn config() -> PoolConfig {
-    PoolConfig {
-        idle_max_ns: LATE_NS,
-        ..PoolConfig::default()
-    }
-}
 
 /// Goal: a parked connection whose peer closes is gone before anybody could get it.
 pub(crate) fn a_peer_that_closes_is_noticed<W: World>(world: &W) {
@@ -81,7 +74,8 @@ pub(crate) fn a_reset_while_leased_is_the_holders<W: World>(world: &W) {
 /// Goal: a refusal fails each who waits, with what the kernel said.
 pub(crate) fn a_refusal_is_told<W: World>(world: &W) {
     let mut pond = Pond::new(world, config());
-    let key = pond.key(world.refusing(), 2);
+    let (address, _bound) = world.refusing();
+    let key = pond.key(address, 2);
     for token in 1..=5 {
         pond.wait_for(key, token, LATE_NS);
     }
@@ -130,7 +124,7 @@ fn addresses(addresses: Vec<millpond_io::Address>) -> Target {
 pub(crate) fn the_next_address_is_tried<W: World>(world: &W) {
     let upstream = world.listen();
     let mut pond = Pond::new(world, config());
-    let refusing = world.refusing();
+    let (refusing, _bound) = world.refusing();
     let target = addresses(vec![refusing.clone(), refusing, upstream.address()]);
     let key = pond.pool.add_key(target).unwrap();
     let before = pond.driver.counters().connects;

@@ -1,8 +1,8 @@
 //! Names: looked up by a resolver, for as long as its answers hold.
 
-use crate::pond::{LATE_NS, MS, Pond};
+use crate::pond::{LATE_NS, MS, Pond, patient};
 use crate::world::{Peer, Upstream, World};
-use millpond_io::connection_pool::{AcquireError, PoolConfig, Target};
+use millpond_io::connection_pool::{AcquireError, Target};
 use millpond_io::{ResolveError, ResolverConfig};
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,8 @@ const LONG: ResolverConfig = ResolverConfig {
 pub(crate) fn a_name_leads_to_its_addresses<W: World>(world: &W) {
     let upstream = world.listen();
     let lookups = Arc::new(AtomicUsize::new(0));
-    let refusing = world.refusing().inet().unwrap();
+    let (refusing, _bound) = world.refusing();
+    let refusing = refusing.inet().unwrap();
     let good = upstream.address().inet().unwrap();
     let counted = Arc::clone(&lookups);
     let resolver = world.resolver(LONG, move |host, port| {
@@ -29,7 +30,7 @@ pub(crate) fn a_name_leads_to_its_addresses<W: World>(world: &W) {
         counted.fetch_add(1, Ordering::Relaxed);
         Ok(vec![refusing, good])
     });
-    let mut pond = Pond::resolving(world, PoolConfig::default(), &resolver);
+    let mut pond = Pond::resolving(world, patient(), &resolver);
     let key = pond.pool.add_key(Target::named("up.test", 80)).unwrap();
     pond.wait_for(key, 1, LATE_NS);
     pond.wait_for(key, 2, LATE_NS);
@@ -56,7 +57,7 @@ pub(crate) fn a_name_without_address_fails_at_once<W: World>(world: &W) {
         counted.fetch_add(1, Ordering::Relaxed);
         Err(io::Error::other("no such host"))
     });
-    let mut pond = Pond::resolving(world, PoolConfig::default(), &resolver);
+    let mut pond = Pond::resolving(world, patient(), &resolver);
     let key = pond.pool.add_key(Target::named("up.test", 80)).unwrap();
     for token in 1..=2 {
         pond.wait_for(key, token, LATE_NS);
@@ -69,7 +70,7 @@ pub(crate) fn a_name_without_address_fails_at_once<W: World>(world: &W) {
     }
     assert_eq!(lookups.load(Ordering::Relaxed), 1, "remembered");
     pond.end(&[key]);
-    let mut pond = Pond::new(world, PoolConfig::default());
+    let mut pond = Pond::new(world, patient());
     let key = pond.pool.add_key(Target::named("up.test", 80)).unwrap();
     pond.wait_for(key, 1, LATE_NS);
     let error = pond.outcome_of(1).unwrap_err();
@@ -96,7 +97,7 @@ pub(crate) fn a_name_is_looked_up_again<W: World>(world: &W) {
         let port = read.load(Ordering::Relaxed);
         Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
     });
-    let mut pond = Pond::resolving(world, PoolConfig::default(), &resolver);
+    let mut pond = Pond::resolving(world, patient(), &resolver);
     let key = pond.pool.add_key(Target::named("up.test", 80)).unwrap();
     let (lease, _peer) = pond.open(key, &upstreams[0]);
     current.store(ports[1], Ordering::Relaxed);

@@ -12,9 +12,20 @@ use millpond_mempool::PoolMode;
 
 pub(crate) const MS: u64 = 1_000_000;
 /// A deadline that no scene meets.
-pub(crate) const LATE_NS: u64 = 60_000 * MS;
+pub(crate) const LATE_NS: u64 = 600_000 * MS;
 /// Only a test that hangs meets it.
-const WATCHDOG_NS: u64 = 20_000 * MS;
+pub(crate) const WATCHDOG_NS: u64 = 60_000 * MS;
+
+/// What no scene waits for is far away.
+pub(crate) fn patient() -> PoolConfig {
+    PoolConfig {
+        idle_max_ns: LATE_NS,
+        connect_max_ns: LATE_NS,
+        tls_max_ns: LATE_NS,
+        resolve_max_ns: LATE_NS,
+        ..PoolConfig::default()
+    }
+}
 
 /// What happened to a lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

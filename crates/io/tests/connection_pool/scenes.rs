@@ -1,16 +1,9 @@
 //! What the pool does when all goes well: reuse, order, caps, limits.
 
-use crate::pond::{LATE_NS, MS, Pond};
+use crate::pond::{LATE_NS, MS, Pond, patient as config};
 use crate::world::{Peer, Upstream, World};
 use millpond_io::Driver;
 use millpond_io::connection_pool::{AcquireError, AcquirePhase, Acquired, PoolConfig, Target};
-
-fn config() -> PoolConfig {
-    PoolConfig {
-        idle_max_ns: LATE_NS,
-        ..PoolConfig::default()
-    }
-}
 
 /// Goal: the connection given back last is handed out first, and counted as a hit.
 pub(crate) fn the_newest_is_used_first<W: World>(world: &W) {

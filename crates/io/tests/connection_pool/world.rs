@@ -3,7 +3,10 @@
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, SimPeer};
 use millpond_io::{Address, Driver, Errno, Resolver, ResolverConfig, monotonic_ns};
 use millpond_mempool::PoolMode;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,11 +29,8 @@ pub(crate) trait World {
     /// One on a unix socket in this directory.
     fn listen_unix(&self, directory: &std::path::Path) -> Self::Upstream;
 
-    /// An address where nobody listens.
-    fn refusing(&self) -> Address {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().into()
-    }
+    /// An address where nobody listens, and what keeps it so.
+    fn refusing(&self) -> (Address, Option<OwnedFd>);
 
     /// An address that answers nobody, and what keeps it so.
     fn silent(&self) -> (Address, Vec<TcpStream>, Option<TcpListener>);
@@ -66,6 +66,13 @@ pub(crate) trait Peer {
 
 pub(crate) struct Kernel<D>(fn() -> D);
 
+/// A TCP socket that has a port and does not listen.
+fn bound() -> OwnedFd {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    socket
+}
+
 impl<D> Kernel<D> {
     pub(crate) fn new(make: fn() -> D) -> Self {
         Self(make)
@@ -96,20 +103,24 @@ impl<D: Driver> World for Kernel<D> {
         KernelUpstream::Unix(listener)
     }
 
-    /// A listener whose queue is full: the kernel drops what asks to connect.
+    /// A socket that is bound and does not listen: nobody else gets its port.
+    fn refusing(&self) -> (Address, Option<OwnedFd>) {
+        let socket = bound();
+        let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+        (address.into(), Some(socket))
+    }
+
+    /// A listener whose queue is full: the kernel drops what asks to connect. A backlog of 0 is full with
+    /// one connection, and the socket is readable once that is in the queue.
     fn silent(&self) -> (Address, Vec<TcpStream>, Option<TcpListener>) {
-        use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let socket = bound();
         listen(&socket, 0).unwrap();
         let listener = TcpListener::from(socket);
         let address = listener.local_addr().unwrap();
-        let mut filling = Vec::new();
-        let patience = Duration::from_millis(300);
-        while let Ok(stream) = TcpStream::connect_timeout(&address, patience) {
-            filling.push(stream);
-        }
-        (address.into(), filling, Some(listener))
+        let filling = TcpStream::connect(address).unwrap();
+        let mut queue = [PollFd::new(&listener, PollFlags::IN)];
+        assert_eq!(poll(&mut queue, None), Ok(1));
+        (address.into(), vec![filling], Some(listener))
     }
 
     fn resolver(
@@ -252,8 +263,8 @@ impl World for Simulated {
         self.upstream(Address::Unix(directory.join("upstream")))
     }
 
-    fn refusing(&self) -> Address {
-        self.next_address()
+    fn refusing(&self) -> (Address, Option<OwnedFd>) {
+        (self.next_address(), None)
     }
 
     fn silent(&self) -> (Address, Vec<TcpStream>, Option<TcpListener>) {
