@@ -71,9 +71,11 @@ fn a_stamp_is_from_before_the_reader_woke() {
     for _ in 0..ATTEMPTS {
         let (before_ns, after_ns, stamp_ns, read_ns) = late_read(&mut pair);
         let Some(stamp_ns) = stamp_ns else { continue };
-        // Loopback delivers inside the send, unless that is left to a kernel thread.
         assert!(stamp_ns >= before_ns, "{before_ns} {stamp_ns}");
-        assert!(stamp_ns <= read_ns, "{stamp_ns} {read_ns}");
+        let now_ns = monotonic_ns();
+        assert!(stamp_ns <= now_ns, "{stamp_ns} {now_ns}");
+        // Loopback delivers inside the send, unless that is left to a kernel thread; and a reader that
+        // loses its CPU between the two clocks takes the stamp for later than it was.
         if stamp_ns <= after_ns {
             assert!(read_ns - stamp_ns >= AWAY.as_nanos() as u64);
             return;

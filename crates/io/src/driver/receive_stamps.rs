@@ -202,15 +202,15 @@ mod tests {
     /// Goal: now is now on both clocks.
     #[test]
     fn the_clocks_agree_about_now() {
+        let before_ns = monotonic_ns();
         let real = clock_gettime(ClockId::Realtime);
         let real_ns = real.tv_sec.cast_unsigned() * NS_PER_S + real.tv_nsec.cast_unsigned();
-        let before_ns = monotonic_ns();
         let converted_ns = monotonic_of_real(real_ns);
-        assert!(converted_ns <= monotonic_ns());
-        // A clock that is set in this moment aside, the two were read within the same moment.
+        let after_ns = monotonic_ns();
+        // The kernel rounds the two clocks each for itself.
         assert!(
-            before_ns.abs_diff(converted_ns) < NS_PER_S,
-            "{before_ns} {converted_ns}"
+            (before_ns - 1_000..=after_ns).contains(&converted_ns),
+            "{before_ns} {converted_ns} {after_ns}"
         );
     }
 }

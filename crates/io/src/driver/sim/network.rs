@@ -30,7 +30,7 @@ pub(super) const DEFAULT_ADDRESS: SocketAddr =
 const SOON_NS_MAX: u64 = 20_000;
 
 /// How long an endless wait lasts, in real time, when nobody says otherwise.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is remembered of the past, for the report of a failed run.
 const TRACE_LEN: usize = 64;
