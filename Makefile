@@ -1,18 +1,21 @@
 # One command each, on a bare Debian 12 with a Rust toolchain:
 #
 #   make compare   install what is missing, build, compare the allocators, say where the report is
-#   make test      everything that has to hold before a change is taken
+#   make test      the fast tier of tests, for every change: ten minutes on two CPUs, twenty from an empty
+#                  target directory
+#   make verify    the slow tier, before a release: an hour; names its parts and prints one line for each
 #   make build     the release binary
 #   make bench     the figures of benches/, measured on this machine
 #   make allocators  builds those that Debian lacks (mimalloc 2 and 3, snmalloc, rpmalloc,
 #                  hardened), for make compare to find
 #   make help      this text
 #
-# ARGS=...         flags for millpond compare or cargo xtask bench:  make compare ARGS='--rounds 8'
+# ARGS=...         flags for millpond compare, parts for verify, a group for bench:
+#                  make compare ARGS='--rounds 8', make verify ARGS='crash loom'
 # ENGINE=bundled   compiles the RocksDB inside the rocksdb crate (about 11.5 minutes of C++ on two
 #                  cores) in place of linking Debian's, and keeps it in a target directory of its own
-# CARGO_TARGET_DIR where the build goes; by default one place per user, so that the next clone
-#                  starts warm
+# CARGO_TARGET_DIR where the build goes, by default `target` in this clone. Do not let two clones share one: cargo
+#                  tells crates of a workspace by their times, and would run what the other one built
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -23,17 +26,7 @@ $(error ENGINE is `system` (Debian's librocksdb) or `bundled` (the one in the ro
 endif
 export ENGINE
 
-# Without a home directory the clone itself is the place that is certain to be there.
-ifdef XDG_CACHE_HOME
-cache := $(XDG_CACHE_HOME)/millpond
-else ifdef HOME
-cache := $(HOME)/.cache/millpond
-else
-cache := $(CURDIR)/target
-endif
-ifeq ($(strip $(CARGO_TARGET_DIR)),)
-CARGO_TARGET_DIR := $(cache)/$(if $(filter bundled,$(ENGINE)),target-bundled,target)
-endif
+CARGO_TARGET_DIR ?= $(CURDIR)/target$(if $(filter bundled,$(ENGINE)),/bundled)
 export CARGO_TARGET_DIR
 
 # Looked up in the recipe, after setup: before it, the library may not be there yet.
@@ -46,7 +39,7 @@ endif
 
 cargo_build := cargo build --release --locked --package millpond
 
-.PHONY: help build compare test bench allocators
+.PHONY: help build compare test verify bench allocators
 .DEFAULT_GOAL := help
 
 help:
@@ -54,21 +47,22 @@ help:
 
 build:
 	@scripts/setup build
-	@scripts/own-target
 	@$(engine) $(cargo_build)
 	@echo "make: built $(CARGO_TARGET_DIR)/release/millpond"
 
 # millpond itself says at the end where the report is.
 compare:
 	@scripts/setup compare
-	@scripts/own-target
 	@$(engine) $(cargo_build)
 	@"$(CARGO_TARGET_DIR)/release/millpond" compare $(ARGS)
 
 test:
 	@scripts/setup test
-	@scripts/own-target
 	@$(engine) cargo xtask check
+
+verify:
+	@scripts/setup verify
+	@$(engine) cargo xtask verify $(ARGS)
 
 # cargo and a compiler are all it takes, and what is missing it says itself.
 allocators:
@@ -76,5 +70,4 @@ allocators:
 
 bench:
 	@scripts/setup bench
-	@scripts/own-target
 	@$(engine) cargo xtask bench $(or $(ARGS),all)

@@ -6,7 +6,7 @@
 //! is provoked there one by one (`entity/tests/openapi.rs`).
 
 use crate::bench::server::free_address;
-use crate::dependencies::metadata;
+use crate::metadata::metadata;
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use std::net::{SocketAddr, TcpStream};

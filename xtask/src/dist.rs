@@ -12,9 +12,9 @@ mod tree;
 mod archives;
 mod inspection;
 
+use crate::metadata::target_directory;
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
-use crate::toolchain::target_directory;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

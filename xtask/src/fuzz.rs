@@ -5,9 +5,10 @@
 //! fuzzer look for inputs that reach new code. Needs no cargo-fuzz. Absent on purpose: an end by itself
 //! when nothing is found; the time is the caller's.
 
+use crate::metadata::target_directory;
 use crate::step::run_command;
 use crate::tally::TestTally;
-use crate::toolchain::{Toolchain, target_directory, with_rustflags};
+use crate::toolchain::{Toolchain, with_rustflags};
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -1,13 +1,17 @@
 //! `cargo xtask`: the checks and the benchmarks of this repository, and the allocators it builds for
 //! comparison, as one program.
 //!
-//! `make test` and `make bench` prepare the machine and then call this. Absent on purpose: shell.
-//! What a step runs is printed, so that it can be repeated by hand.
+//! `make test`, `make verify` and `make bench` prepare the machine and then call this. What a step runs is printed, so
+//! that it can be repeated by hand.
 
 mod step;
 mod tally;
 mod check;
-mod dependencies;
+mod metadata;
+mod suite;
+mod verify;
+mod features;
+mod mutants;
 mod allocators;
 mod bench;
 mod hostile;
@@ -15,7 +19,6 @@ mod soak;
 mod crash;
 mod cassandra;
 mod newcomer;
-mod semver;
 mod api;
 mod bounds;
 mod lab_proof;
@@ -33,6 +36,8 @@ use tally::TestTally;
 
 const USAGE: &str = "\
 Usage: cargo xtask check
+       cargo xtask verify [PART...]
+       cargo xtask mutants [NAME...]
        cargo xtask allocators [--only NAME]
        cargo xtask bench plaintext|entity|server|load|pools|redis|all [--smoke]
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
@@ -40,19 +45,21 @@ Usage: cargo xtask check
        cargo xtask crash [KILLS]
        cargo xtask cassandra [TEST...] | beside COMMAND...
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
-       cargo xtask semver [--accept]
        cargo xtask api [EXAMPLES]
        cargo xtask entity-bounds [ENTITIES] | --smoke
        cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] [instructions] | --smoke
        cargo xtask loom
-       cargo xtask miri [TEST...]
+       cargo xtask miri [TEST...] | --smoke
+       cargo xtask features
+       cargo xtask slow-tests
        cargo xtask sanitize address|thread
        cargo xtask fuzz [HARNESS] [SECONDS]
        cargo xtask simulate [--seeds N] [--from SEED]
        cargo xtask dist [--smoke]
 
-check       format, lints, tests, documentation, dependencies, and a smoke run of the benchmarks;
-            with a nightly toolchain installed, a moment of `miri` and `sanitize` too
+check       the fast tier (`make test`): format, lints, dependencies, tests on both drivers, documentation, models
+verify      the slow tier (`make verify`): the parts below, one line each, or only those that are named
+mutants     twenty deliberate mistakes, or those named: does the fast tier catch each of them? Works on a copy
 allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
             snmalloc, rpmalloc, hardened) from their crates, for millpond compare to find
             --only: this one alone
@@ -73,8 +80,6 @@ newcomer    somebody's first hour, in a fresh clone with an empty target directo
             recipes of README.md, and every example; ends at the first that fails
             --whole: make compare as long as it takes by itself, and not for a look of 80 s
             --test: make test as well; --crates: fetch every crate anew; --plots: with pandas
-semver      whether mempool, io and http still have all that docs/api says was public
-            --accept: write down what they have now
 api         requests that schemathesis makes up from /openapi.json, so many (200) for each operation, against
             the entity server in memory and on RocksDB: is every answer as described? It takes python3
 entity-bounds  what a server holds in memory under --memory: with so many small entities (10,000,000) put
@@ -84,14 +89,17 @@ lab-proof   millpond compare on faults of known size and on nothing at all: how 
             with `instructions` at the end those alone, which neighbours do not change
 
 The memory pools, beyond what `check` does:
-loom        models of remote frees and of threads' ends, in every order (a part of `check`)
-miri        their tests, interpreted under all rules of memory
+loom        models of remote frees and of threads' ends, in every order (`check` tries those with two preemptions)
+miri        their tests, interpreted under all rules of memory; --smoke: the unit tests
 sanitize    their tests, watched for accesses out of bounds or out of order
 fuzz        what libFuzzer invents, for a minute or so many seconds: sequences of operations, or with
             http_heads, http_chunks, http_target or http_differential, bytes for the parsers of HTTP
 
 Shards and servers:
 simulate    over a simulated network with seeded faults: so many seeds (2,000) from SEED (0) on
+
+features    lints and tests of builds with other features
+slow-tests  the tests that `check` passes over: long ones, and those that measure time or need root
 
 For others to install:
 dist        a tarball and a Debian package (with cargo-deb) in target/release/dist, with manual pages, completions,
@@ -103,6 +111,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::run(),
+        ["verify", names @ ..] => verify::run(names),
+        ["mutants", names @ ..] => mutants::run(names),
+        ["features"] => features::run(),
+        ["slow-tests"] => suite::run_slow(),
         ["allocators"] => allocators::run(None),
         ["allocators", "--only", name] => allocators::run(Some(name)),
         ["bench", name] => bench::run(name, bench::Plan::full()),
@@ -113,8 +125,6 @@ fn main() -> ExitCode {
         ["crash"] => crash::run(crash::KILLS_DEFAULT),
         ["crash", kills] => crash::run(kills),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
-        ["semver"] => semver::run(false),
-        ["semver", "--accept"] => semver::run(true),
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
         ["cassandra-node", home, number] => cassandra::start_node(home, number),
@@ -126,9 +136,7 @@ fn main() -> ExitCode {
         },
         ["api"] => api::run(api::EXAMPLES_DEFAULT),
         ["api", examples] => api::run(examples),
-        ["soak"] => soak::run(soak::SECONDS_DEFAULT, "auto"),
-        ["soak", seconds] => soak_as_told(seconds, "auto"),
-        ["soak", seconds, driver @ ("auto" | "uring" | "epoll")] => soak_as_told(seconds, driver),
+        ["soak", words @ ..] => soak_as_told(words),
         ["hostile-stalls"] => hostile::stalls::run_watcher(),
         ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),
         ["hostile-apart", name, driver, seconds, file] => {
@@ -136,7 +144,8 @@ fn main() -> ExitCode {
         }
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
-        ["loom"] => verdict(loom::run(&mut TestTally::default())),
+        ["loom"] => verdict(loom::run(loom::Depth::Whole, &mut TestTally::default())),
+        ["miri", "--smoke"] => miri::smoke(),
         ["miri", filter @ ..] => miri::run(filter),
         ["sanitize", name] => match Sanitizer::named(name) {
             Some(sanitizer) => sanitize::run(sanitizer),
@@ -152,11 +161,11 @@ fn main() -> ExitCode {
         ["dist", "--smoke"] => dist::run(dist::Build::Smoke),
         ["fuzz", words @ ..] => fuzz_as_told(words),
         ["help" | "-h" | "--help"] => {
-            print!("{USAGE}");
+            print!("{USAGE}\nParts of the slow tier:\n{}", verify::table());
             Ok(())
         }
         _ => {
-            eprint!("{USAGE}");
+            eprint!("{USAGE}\nParts of the slow tier:\n{}", verify::table());
             return ExitCode::from(2);
         }
     };
@@ -199,12 +208,17 @@ fn hostile_as_told(words: &[&str]) -> Result<(), String> {
     hostile::run(name, seconds)
 }
 
-fn soak_as_told(seconds: &str, driver: &str) -> Result<(), String> {
-    let seconds = seconds.parse();
-    soak::run(
-        seconds.map_err(|error| format!("that is no number of seconds: {error}"))?,
-        driver,
-    )
+/// Seconds and driver in this order, each of which may be missing.
+fn soak_as_told(words: &[&str]) -> Result<(), String> {
+    let (seconds, driver) = match words {
+        [] => (None, "auto"),
+        [seconds] => (Some(seconds), "auto"),
+        [seconds, driver @ ("auto" | "uring" | "epoll")] => (Some(seconds), *driver),
+        _ => return Err("soak takes seconds, and auto, uring or epoll".to_owned()),
+    };
+    let seconds = seconds.map_or(Ok(soak::SECONDS_DEFAULT), |text| text.parse());
+    let seconds = seconds.map_err(|error| format!("that is no number of seconds: {error}"))?;
+    soak::run(seconds, driver)
 }
 
 /// Comparisons and the time of each, in this order, each of which may be missing.

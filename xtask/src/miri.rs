@@ -6,11 +6,10 @@
 //! times slower. Absent on purpose: all other unsafe code, which is calls of the system; and AVX2,
 //! whose code is that of SSE2 over wider blocks.
 
-use crate::dependencies::metadata;
+use crate::metadata::target_directory;
 use crate::step::run_command;
 use crate::tally::TestTally;
-use crate::toolchain::{Toolchain, target_directory};
-use std::path::{Path, PathBuf};
+use crate::toolchain::Toolchain;
 use std::process::Command;
 
 /// Counting the calls of malloc means to loop often, and shows nothing about memory.
@@ -38,13 +37,7 @@ const SCAN: &str = "scan::";
 
 /// Runs the tests whose path contains one of `filter`, or all.
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
-    let toolchain = Toolchain::most_able();
-    if !toolchain.has_miri() {
-        return Err(
-            "Miri is missing: `rustup toolchain install nightly --component miri,rust-src`"
-                .to_owned(),
-        );
-    }
+    let toolchain = with_miri()?;
     let (threaded, others): (Vec<String>, Vec<String>) = integration_tests()?
         .into_iter()
         .partition(|test| THREADED.contains(&test.as_str()));
@@ -65,17 +58,37 @@ pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
         scan.args(["--lib", "--"]).args(words);
         is_clean &= run_command(&mut scan, &mut tests)?;
     }
+    verdict(is_clean)
+}
+
+/// The unit tests alone, in minutes: lists that are written into free blocks, and the search of heads.
+pub(crate) fn smoke() -> Result<(), String> {
+    let toolchain = with_miri()?;
+    let mut pools = interpreter(&toolchain, POOLS, &[], FLAGS)?;
+    pools.arg("--lib").arg("--").args(SMOKE);
+    let mut scan = interpreter(&toolchain, HTTP, &[], FLAGS)?;
+    scan.args(["--lib", "--", SCAN]);
+    let mut tests = TestTally::default();
+    let is_clean = run_command(&mut pools, &mut tests)? & run_command(&mut scan, &mut tests)?;
+    verdict(is_clean)
+}
+
+fn with_miri() -> Result<Toolchain, String> {
+    let toolchain = Toolchain::most_able();
+    match toolchain.has_miri() {
+        true => Ok(toolchain),
+        false => Err(
+            "Miri is missing: `rustup toolchain install nightly --component miri,rust-src`"
+                .to_owned(),
+        ),
+    }
+}
+
+fn verdict(is_clean: bool) -> Result<(), String> {
     match is_clean {
         true => Ok(()),
         false => Err("Miri found what is printed above".to_owned()),
     }
-}
-
-/// A moment of it for `check`.
-pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestTally) -> Result<bool, String> {
-    let mut command = interpreter(toolchain, POOLS, &[], FLAGS)?;
-    command.arg("--lib").arg("--").args(SMOKE);
-    run_command(&mut command, tests)
 }
 
 /// The command that interprets these test programs of a package.
@@ -91,38 +104,8 @@ fn interpreter(
     command.args(tests.iter().flat_map(|test| ["--test", test]));
     command
         .env("MIRIFLAGS", flags)
-        .env("CARGO_TARGET_DIR", build_directory()?);
+        .env("CARGO_TARGET_DIR", target_directory()?.join("miri"));
     Ok(command)
-}
-
-/// Where cargo-miri builds, emptied if another clone has built there before.
-///
-/// Its "programs" name the directory that they were compiled in and start there, and cargo, which
-/// goes by the sources' times, takes those of a clone that may be gone for this one's.
-fn build_directory() -> Result<PathBuf, String> {
-    let root = metadata()?["workspace_root"]
-        .as_str()
-        .ok_or("cargo names no workspace root")?
-        .to_owned();
-    let directory = target_directory()?.join("miri");
-    emptied_unless_of(&directory, &root)
-        .map_err(|error| format!("{} cannot be prepared: {error}", directory.display()))?;
-    Ok(directory)
-}
-
-/// Leaves in `directory` what the clone at `root` built there, and nothing of any other.
-fn emptied_unless_of(directory: &Path, root: &str) -> std::io::Result<()> {
-    let owner = directory.join("clone");
-    let found = std::fs::read_to_string(&owner).unwrap_or_default();
-    if found == root {
-        return Ok(());
-    }
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    std::fs::create_dir_all(directory)?;
-    std::fs::write(owner, root)
 }
 
 /// The names of the crate's test programs that are worth interpreting.
@@ -142,26 +125,4 @@ fn integration_tests() -> Result<Vec<String>, String> {
     }
     names.sort_unstable();
     Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::emptied_unless_of;
-
-    #[test]
-    fn what_another_clone_built_is_not_run() {
-        let scratch = std::env::temp_dir().join(format!("millpond-miri-{}", std::process::id()));
-        let program = scratch.join("program");
-        emptied_unless_of(&scratch, "/one").expect("a directory of our own");
-        std::fs::write(&program, "starts in /one").expect("a file in it");
-        emptied_unless_of(&scratch, "/one").expect("nothing to do");
-        assert!(
-            program.exists(),
-            "what the same clone built was thrown away"
-        );
-        emptied_unless_of(&scratch, "/two").expect("emptied");
-        let left = program.exists();
-        std::fs::remove_dir_all(&scratch).expect("ours to remove");
-        assert!(!left, "another clone's program is still there");
-    }
 }

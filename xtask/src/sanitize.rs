@@ -4,9 +4,10 @@
 //! Absent on purpose: the whole workspace. The pools are where memory is ours; the other crates'
 //! unsafe code is calls of the system.
 
+use crate::metadata::target_directory;
 use crate::step::run_command;
 use crate::tally::TestTally;
-use crate::toolchain::{Toolchain, target_directory, with_rustflags};
+use crate::toolchain::{Toolchain, with_rustflags};
 use std::process::Command;
 
 /// What to watch for.
@@ -52,9 +53,6 @@ const NOT_UNDER_IT: &str = "running_out_of_mappings";
 /// words of their own. Refusals and faults are what some tests are about.
 const OPTIONS: &str = "allocator_may_return_null=1:handle_segv=0";
 
-/// The programs that a moment of it consists of: memory that changes hands while threads end.
-const SMOKE: [&str; 4] = ["--test", "stress", "--test", "threads"];
-
 /// Runs the tests of the pools.
 pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
     let toolchain = Toolchain::most_able();
@@ -74,13 +72,6 @@ pub(crate) fn run(sanitizer: Sanitizer) -> Result<(), String> {
             sanitizer.as_str()
         )),
     }
-}
-
-/// A moment of both for `check`.
-pub(crate) fn smoke(toolchain: &Toolchain, tests: &mut TestTally) -> Result<bool, String> {
-    let mut address = tests_under(toolchain, Sanitizer::Address, &SMOKE)?;
-    let mut thread = tests_under(toolchain, Sanitizer::Thread, &SMOKE)?;
-    Ok(run_command(&mut address, tests)? & run_command(&mut thread, tests)?)
 }
 
 /// The command that runs these of the pools' test programs.

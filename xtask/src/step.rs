@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -71,19 +72,45 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// A subcommand of cargo that comes from elsewhere, such as `nextest`: the one that `scripts/setup` put below the
+/// target directory, else the one that the user has installed.
+pub(crate) fn cargo_tool(name: &str) -> Command {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
+    let program = PathBuf::from(target).join(format!("tools/bin/cargo-{name}"));
+    let mut command = cargo();
+    if program.is_file() {
+        command = Command::new(program);
+    }
+    command.arg(name);
+    command
+}
+
+/// Whether that subcommand is there.
+pub(crate) fn has_cargo_tool(name: &str) -> bool {
+    let asked = cargo_tool(name)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    asked.is_ok_and(|status| status.success())
+}
+
 /// Runs a command with its output going to ours; counts test results on its way.
 pub(crate) fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
     println!("$ {}", shown(command));
     let program = command.get_program().to_string_lossy().into_owned();
     let cannot_run = |error: std::io::Error| format!("{program} cannot be run: {error}");
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(cannot_run)?;
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.map_err(cannot_run)?;
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            tests.add_line(&line);
-        }
+    // One pipe for both, so that what is said of a test stays beside it.
+    let (output, input) = std::io::pipe().map_err(cannot_run)?;
+    command.stderr(input.try_clone().map_err(cannot_run)?);
+    let mut child = command.stdout(input).spawn().map_err(cannot_run)?;
+    // The command keeps both ends of the pipe that it was given, and the pipe ends when the last of them closes.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.map_err(cannot_run)?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        tests.add_line(&line);
     }
     Ok(child.wait().map_err(cannot_run)?.success())
 }

@@ -1,4 +1,5 @@
-//! What cargo's test programs said: how many tests passed, and what each failed one complained of.
+//! What test programs printed, by themselves or through cargo-nextest: how many tests passed, and why each failed
+//! one did.
 
 use std::fmt;
 
@@ -22,6 +23,8 @@ pub(crate) struct TestTally {
     failures: Vec<Failure>,
     /// Whether the lines that come are the output of the last of `failures`.
     in_failure: bool,
+    /// Whether the lines that come stand behind nextest's summary, where it names each failed test once.
+    is_behind_summary: bool,
 }
 
 impl TestTally {
@@ -30,13 +33,20 @@ impl TestTally {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.in_failure = false;
             self.add_counts(counts);
-        } else if let Some(test) = failed_test(line) {
+        } else if let Some(counts) = nextest_summary(line) {
+            self.is_behind_summary = true;
+            self.add_counts(counts);
+        } else if line.trim_start().starts_with("Nextest run ID ") {
+            self.is_behind_summary = false;
+        } else if let Some(test) =
+            failed_test(line).or_else(|| nextest_status(line).filter(|_| self.is_behind_summary))
+        {
             self.in_failure = true;
             self.failures.push(Failure {
                 test: test.to_owned(),
                 complaint: Vec::new(),
             });
-        } else if line == "failures:" {
+        } else if line == "failures:" || line == "error: test run failed" {
             self.in_failure = false;
         } else if self.in_failure
             && let Some(failure) = self.failures.last_mut()
@@ -48,7 +58,7 @@ impl TestTally {
     /// Adds counts such as `ok. 12 passed; 0 failed; 1 ignored; ...`.
     fn add_counts(&mut self, counts: &str) {
         let words: Vec<&str> = counts
-            .split([' ', ';'])
+            .split([' ', ';', ','])
             .filter(|word| !word.is_empty())
             .collect();
         for pair in words.windows(2) {
@@ -57,8 +67,9 @@ impl TestTally {
             };
             match pair[1] {
                 "passed" => self.passed += count,
-                "failed" => self.failed += count,
-                "ignored" => self.ignored += count,
+                // nextest counts apart what could not be started and what it ended because it hung.
+                "failed" | "exec" | "timed" => self.failed += count,
+                "ignored" | "skipped" => self.ignored += count,
                 _ => {}
             }
         }
@@ -89,6 +100,29 @@ impl Failure {
         let end = line.floor_char_boundary(room_bytes);
         self.complaint.push(line[..end].to_owned());
     }
+}
+
+/// The counts in `Summary [ 2.0s] 3 tests run: 2 passed (1 slow), 1 failed, 1 skipped`.
+fn nextest_summary(line: &str) -> Option<&str> {
+    let (_, counts) = line
+        .trim_start()
+        .strip_prefix("Summary [")?
+        .split_once("run: ")?;
+    Some(counts)
+}
+
+/// The name in a line such as `FAIL [ 0.151s] (2/3) PACKAGE::PROGRAM TEST`, if it says that a test failed: the word is
+/// a signal's or an ending's, and these four are none.
+fn nextest_status(line: &str) -> Option<&str> {
+    let (word, rest) = line.trim_start().split_once(" [")?;
+    let is_ending = word
+        .chars()
+        .all(|it| it.is_ascii_uppercase() || it.is_ascii_digit());
+    if !is_ending || ["PASS", "SLOW", "LEAK", "SKIP"].contains(&word) {
+        return None;
+    }
+    let (_, name) = rest.split_once("] ")?;
+    Some(name.split_once(") ").map_or(name, |(_, name)| name))
 }
 
 /// The name in `---- NAME stdout ----`, under which libtest prints what a failed test said.
@@ -151,6 +185,28 @@ mod tests {
             "failed: wheel::turns\n    thread 'wheel::turns' panicked at src/wheel.rs:7:5:\n    \
              it stands still\n    note: run with a backtrace\n\
              tests: 3 passed, 1 failed, 0 ignored\n"
+        );
+    }
+
+    /// Goal: nextest's closing lines count as well, each failed test is named once, and a test that hung or was
+    /// ended by a signal has failed.
+    #[test]
+    fn a_summary_of_nextest_is_read() {
+        let tally = tally_of(
+            " Nextest run ID 5e74 with nextest profile: default\n    Starting 5 tests across 1 binary\n        \
+             FAIL [   0.151s] (2/5) pond wheel::turns\n────\n     \
+             Summary [   2.029s] 5 tests run: 2 passed (1 slow), 2 failed, 1 timed out, 7 skipped\n        \
+             SLOW [   2.029s] (4/5) pond wheel::waits\n        \
+             FAIL [   0.151s] (2/5) pond wheel::turns\n  stdout ───\n\n    running 1 test\n  stderr ───\n\n    \
+             thread 'wheel::turns' panicked at src/wheel.rs:7:5:\n    it stands still\n\n        \
+             SIGABRT [   0.010s] (3/5) pond wheel::breaks\n     \
+             TIMEOUT [  900.0s] (5/5) pond wheel::hangs\nerror: test run failed\n",
+        );
+        assert_eq!(
+            tally.to_string(),
+            "failed: pond wheel::turns\n        thread 'wheel::turns' panicked at src/wheel.rs:7:5:\n        \
+             it stands still\nfailed: pond wheel::breaks\nfailed: pond wheel::hangs\n\
+             tests: 2 passed, 3 failed, 7 ignored\n"
         );
     }
 

@@ -2,7 +2,6 @@
 //!
 //! Absent on purpose: installing anything. A verb that lacks something says so in one line.
 
-use crate::dependencies::metadata;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -32,11 +31,6 @@ impl Toolchain {
             .answers("rustc", &["--version"])
             .is_some_and(|version| version.contains("-nightly"));
         in_use
-    }
-
-    /// Whether it is a nightly toolchain beside the one in use, which somebody installed on purpose.
-    pub(crate) fn is_nightly_beside(&self) -> bool {
-        self.name.is_some()
     }
 
     /// A program of this toolchain.
@@ -97,15 +91,6 @@ impl Toolchain {
             })
             .ok_or_else(|| "rustc --version --verbose names no host".to_owned())
     }
-}
-
-/// Where cargo puts what it builds here. Flags for all crates need a directory below of their own,
-/// or the daily build starts anew after each use.
-pub(crate) fn target_directory() -> Result<PathBuf, String> {
-    metadata()?["target_directory"]
-        .as_str()
-        .map(PathBuf::from)
-        .ok_or_else(|| "cargo names no target directory".to_owned())
 }
 
 /// Adds flags for the compiler to those the user has set.

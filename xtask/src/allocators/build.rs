@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::compiler::Compiler;
 use super::origin::{self, Source};
 use super::recipe::Recipe;
-use crate::dependencies;
+use crate::metadata;
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 
@@ -32,7 +32,7 @@ pub(crate) struct Workshop {
 impl Workshop {
     /// Finds the directories; fetches the crates that are missing.
     pub(crate) fn open() -> Result<Self, String> {
-        let ours = dependencies::metadata()?;
+        let ours = metadata::metadata()?;
         let path = |key: &str| ours[key].as_str().map(PathBuf::from);
         let root = path("workspace_root").ok_or("cargo names no workspace")?;
         let out = path("target_directory")

@@ -1,7 +1,7 @@
 //! The tarball and the Debian package.
 
-use super::{Build, Release, at, cargo, is_installed, output_of, succeed, tree};
-use crate::step::run_command;
+use super::{Build, Release, at, output_of, succeed, tree};
+use crate::step::{cargo_tool, has_cargo_tool, run_command};
 use crate::tally::TestTally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,15 +73,14 @@ share/ has manual pages (man millpond) and completions for bash, zsh and fish.
 
 /// Packs the stage with the program that uses the distribution's libraries.
 pub(super) fn debian(build: Build, stage: &Path, output: &Path) -> Result<PathBuf, String> {
-    if !is_installed("cargo-deb") {
-        return Err("cargo-deb is missing: cargo install cargo-deb --locked".to_owned());
+    if !has_cargo_tool("deb") {
+        return Err("cargo-deb is missing: scripts/setup verify installs it".to_owned());
     }
     // As the assets in crates/cli/Cargo.toml name it.
     let program = output.join("millpond-shared");
     tree::copy(&program, &stage.join("bin/millpond"))?;
-    let mut command = cargo();
+    let mut command = cargo_tool("deb");
     command.args([
-        "deb",
         "--package",
         "millpond",
         "--no-build",

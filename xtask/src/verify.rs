@@ -1,0 +1,436 @@
+//! The slow tier: what is too long for each change, in named parts.
+//!
+//! A part is a few calls of this program's own verbs. Each runs as a process with its output going to a file of its
+//! own, so that a part that hangs or panics ends alone and the next one starts. One line is printed for each part.
+
+use crate::metadata::target_directory;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A part that has not ended by then hangs. The longest, by name only, take three hours.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const NAMED_TIMEOUT: Duration = Duration::from_secs(5 * 3600);
+
+/// Lines of a failed part's log that are printed.
+const TAIL_LINES: usize = 30;
+
+/// Whether a part runs when none is named.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Start {
+    Always,
+    /// Only if it is named: it takes an hour or more.
+    ByName,
+}
+
+/// One part of the slow tier.
+struct Part {
+    name: &'static str,
+    start: Start,
+    /// Crates and folders whose change asks for this part.
+    guards: &'static [&'static str],
+    what: &'static str,
+    /// Verbs of this program with their arguments, in order.
+    verbs: &'static [&'static [&'static str]],
+}
+
+const fn part(
+    name: &'static str,
+    guards: &'static [&'static str],
+    what: &'static str,
+    verbs: &'static [&'static [&'static str]],
+) -> Part {
+    let start = Start::Always;
+    Part {
+        name,
+        start,
+        guards,
+        what,
+        verbs,
+    }
+}
+
+const fn by_name(
+    name: &'static str,
+    guards: &'static [&'static str],
+    what: &'static str,
+    verbs: &'static [&'static [&'static str]],
+) -> Part {
+    let start = Start::ByName;
+    Part {
+        name,
+        start,
+        guards,
+        what,
+        verbs,
+    }
+}
+
+const PARTS: &[Part] = &[
+    part(
+        "features",
+        &["cli", "entity", "lab", "load"],
+        "lints and tests of builds with other features",
+        &[&["features"]],
+    ),
+    part(
+        "slow-tests",
+        &["cli", "entity", "http", "io", "load", "lab"],
+        "tests that take long, measure time or need root (#[ignore])",
+        &[&["slow-tests"]],
+    ),
+    part(
+        "loom",
+        &["mempool"],
+        "models of remote frees and thread ends, in every order",
+        &[&["loom"]],
+    ),
+    part(
+        "sanitizers",
+        &["mempool"],
+        "the pools' tests under the address and thread sanitizers",
+        &[&["sanitize", "address"], &["sanitize", "thread"]],
+    ),
+    part(
+        "miri",
+        &["mempool", "http"],
+        "the pools' unit tests and the head scanner, interpreted",
+        &[&["miri", "--smoke"]],
+    ),
+    part(
+        "fuzz",
+        &["mempool", "http"],
+        "half a minute of libFuzzer for each harness",
+        &[
+            &["fuzz", "sequences", "30"],
+            &["fuzz", "http_heads", "30"],
+            &["fuzz", "http_chunks", "30"],
+            &["fuzz", "http_target", "30"],
+            &["fuzz", "http_differential", "30"],
+        ],
+    ),
+    part(
+        "simulate",
+        &["io", "http"],
+        "the simulated network with 500 seeds",
+        &[&["simulate", "--seeds", "500"]],
+    ),
+    part(
+        "crash",
+        &["entity", "preload/disk"],
+        "40 kills of the entity server under load, on a good and on a failing disk",
+        &[&["crash", "40"]],
+    ),
+    part(
+        "cluster",
+        &["entity"],
+        "the entity server on three nodes of Apache Cassandra",
+        &[&["cassandra"]],
+    ),
+    part(
+        "api",
+        &["entity"],
+        "requests that schemathesis makes up from /openapi.json",
+        &[&["api", "50"]],
+    ),
+    part(
+        "bounds",
+        &["entity", "mempool"],
+        "memory of the entity server with many keys and huge values, small sizes",
+        &[&["entity-bounds", "--smoke"]],
+    ),
+    part(
+        "soak",
+        &["http", "io", "entity"],
+        "a minute of mixed traffic on each driver: nothing grows, counters add up",
+        &[&["soak", "60", "uring"], &["soak", "60", "epoll"]],
+    ),
+    part(
+        "hostile",
+        &["http", "io"],
+        "a moment of each attack beside a well-behaved client",
+        &[&["hostile", "--smoke"]],
+    ),
+    part(
+        "benchmarks",
+        &["bench", "load", "xtask"],
+        "a moment of each benchmark",
+        &[&["bench", "all", "--smoke"]],
+    ),
+    part(
+        "comparison",
+        &["lab", "measure", "load"],
+        "millpond compare finds planted memory",
+        &[&["lab-proof", "--smoke"]],
+    ),
+    part(
+        "allocators",
+        &["preload/allocators", "lab"],
+        "builds the allocators that the distribution lacks",
+        &[&["allocators"]],
+    ),
+    part(
+        "packaging",
+        &["cli", "packaging"],
+        "the tarball and the Debian package, unpacked and started",
+        &[&["dist", "--smoke"]],
+    ),
+    part(
+        "newcomer",
+        &["README.md", "examples", "scripts", "cli", "lab"],
+        "the commands of README.md and the examples in a fresh clone",
+        &[&["newcomer"]],
+    ),
+    by_name(
+        "mutants",
+        &["all"],
+        "twenty deliberate mistakes, each of which the fast tier has to catch",
+        &[&["mutants"]],
+    ),
+    by_name(
+        "lab-proof",
+        &["lab", "measure"],
+        "forty comparisons with planted faults (three hours)",
+        &[&["lab-proof"]],
+    ),
+    by_name(
+        "miri-whole",
+        &["mempool", "http"],
+        "all tests of the pools, interpreted",
+        &[&["miri"]],
+    ),
+    by_name(
+        "soak-long",
+        &["http", "io", "entity"],
+        "ten minutes of mixed traffic on each driver",
+        &[&["soak", "600", "uring"], &["soak", "600", "epoll"]],
+    ),
+    by_name(
+        "hostile-long",
+        &["http", "io"],
+        "eight seconds of each attack, with latencies",
+        &[&["hostile"]],
+    ),
+    by_name("crash-long", &["entity"], "200 kills", &[&["crash"]]),
+    by_name(
+        "simulate-long",
+        &["io", "http"],
+        "the simulated network with 20,000 seeds",
+        &[&["simulate", "--seeds", "20000"]],
+    ),
+    by_name(
+        "bounds-long",
+        &["entity"],
+        "memory with ten million keys",
+        &[&["entity-bounds"]],
+    ),
+    by_name(
+        "newcomer-test",
+        &["README.md", "scripts"],
+        "as newcomer, with `make test` and every crate fetched anew",
+        &[&["newcomer", "--test", "--crates"]],
+    ),
+];
+
+/// Runs the parts of these names, or all that take no name. Fails if one of them did.
+pub(crate) fn run(names: &[&str]) -> Result<(), String> {
+    let parts = chosen(names)?;
+    let logs = target_directory()?.join("verify");
+    std::fs::create_dir_all(&logs)
+        .map_err(|error| format!("{} cannot be made: {error}", logs.display()))?;
+    println!("logs: {}", logs.display());
+    let begun = Instant::now();
+    let mut failed = Vec::new();
+    for part in &parts {
+        print!("{:<14} ", part.name);
+        // A line that is not whole yet: where it cannot be shown now, it is shown with its end.
+        let _ = std::io::stdout().flush();
+        let started = Instant::now();
+        let log = logs.join(format!("{}.log", part.name));
+        let outcome = part.run(&log);
+        let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("{verdict:<7} {:>7.1} s", started.elapsed().as_secs_f64());
+        if let Err(why) = outcome {
+            print_tail(&log);
+            println!("    {why}; its whole log is {}", log.display());
+            failed.push(part.name);
+        }
+    }
+    let took = begun.elapsed().as_secs_f64() / 60.0;
+    println!(
+        "{} of {} parts passed in {took:.1} minutes",
+        parts.len() - failed.len(),
+        parts.len()
+    );
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("failed: {}", failed.join(", "))),
+    }
+}
+
+/// The table of parts, for the usage text.
+pub(crate) fn table() -> String {
+    let mut text = String::new();
+    for (title, start) in [("", Start::Always), ("only by name:\n", Start::ByName)] {
+        text.push_str(title);
+        for part in PARTS.iter().filter(|part| part.start == start) {
+            text.push_str(&format!(
+                "  {:<14} {}\n{:17}after a change of {}\n",
+                part.name,
+                part.what,
+                "",
+                part.guards.join(", ")
+            ));
+        }
+    }
+    text
+}
+
+fn chosen(names: &[&str]) -> Result<Vec<&'static Part>, String> {
+    if names.is_empty() {
+        let always = PARTS.iter().filter(|part| part.start == Start::Always);
+        return Ok(always.collect());
+    }
+    names.iter().map(|name| named(name)).collect()
+}
+
+/// The part of that name. A crate's name is answered with the parts that guard it.
+fn named(name: &str) -> Result<&'static Part, String> {
+    if let Some(part) = PARTS.iter().find(|part| part.name == name) {
+        return Ok(part);
+    }
+    let guards: Vec<&str> = PARTS
+        .iter()
+        .filter(|part| part.guards.contains(&name))
+        .map(|part| part.name)
+        .collect();
+    let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+    Err(match guards.is_empty() {
+        true => format!("no part is called {name}: use {}", names.join(", ")),
+        false => format!(
+            "{name} is guarded by {}: name one of them",
+            guards.join(", ")
+        ),
+    })
+}
+
+impl Part {
+    /// Runs its verbs, the first that fails being the last.
+    fn run(&self, log: &Path) -> Result<(), String> {
+        let file = File::create(log);
+        let file = file.map_err(|error| format!("{} cannot be made: {error}", log.display()))?;
+        let deadline = Instant::now()
+            + match self.start {
+                Start::Always => DEFAULT_TIMEOUT,
+                Start::ByName => NAMED_TIMEOUT,
+            };
+        for words in self.verbs {
+            run_verb(words, &file, deadline)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs one verb of this program in a process group of its own, which ends with it.
+fn run_verb(words: &[&str], log: &File, deadline: Instant) -> Result<(), String> {
+    let verb = format!("cargo xtask {}", words.join(" "));
+    let cannot_run = |error: std::io::Error| format!("{verb} cannot be run: {error}");
+    let program: PathBuf = std::env::current_exe().map_err(cannot_run)?;
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    command.stdout(log.try_clone().map_err(cannot_run)?);
+    command.stderr(log.try_clone().map_err(cannot_run)?);
+    let mut child = command.process_group(0).spawn().map_err(cannot_run)?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(cannot_run)? {
+            break Some(status);
+        }
+        if Instant::now() > deadline {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    end_group(&mut child, status.is_none());
+    match status {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(format!("{verb}: {status}")),
+        None => Err(format!("{verb} did not end in time")),
+    }
+}
+
+/// Ends what a verb left running, so that its ports and CPUs are free for the next one.
+fn end_group(child: &mut Child, is_running: bool) {
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // An error means that the group is empty: as it should be.
+        let _ = kill_process_group(group, Signal::TERM);
+    }
+    if is_running {
+        // Ended already: both are harmless then.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn print_tail(log: &Path) {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        println!("    {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a part is found by its name, a crate leads to its parts, and anything else to the list.
+    #[test]
+    fn names_choose_parts() {
+        assert_eq!(chosen(&["crash", "loom"]).unwrap().len(), 2);
+        let sentence = named("entity").err().unwrap();
+        assert!(
+            sentence.contains("crash") && sentence.contains("cluster"),
+            "{sentence}"
+        );
+        let sentence = named("grist").err().unwrap();
+        assert!(
+            sentence.contains("no part") && sentence.contains("soak"),
+            "{sentence}"
+        );
+    }
+
+    /// Goal: what takes hours never starts unasked, and every crate and preloaded object has a part.
+    #[test]
+    fn parts_are_complete() {
+        let unasked = chosen(&[]).unwrap();
+        assert!(unasked.iter().all(|part| part.start == Start::Always));
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        for entry in std::fs::read_dir(crates).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let is_guarded = PARTS
+                .iter()
+                .any(|part| part.guards.contains(&name.as_str()));
+            assert!(is_guarded, "no part guards {name}");
+        }
+    }
+
+    /// Goal: a verb that fails is named with how it ended, and what it printed is in the log.
+    #[test]
+    fn a_failed_verb_is_named() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let deadline = Instant::now() + DEFAULT_TIMEOUT;
+        // The test program takes the place of xtask: it knows no such flag.
+        let why = run_verb(&["--no-such-flag"], log.as_file(), deadline).unwrap_err();
+        assert!(
+            why.starts_with("cargo xtask --no-such-flag: exit status:"),
+            "{why}"
+        );
+        assert!(!std::fs::read(log.path()).unwrap().is_empty());
+    }
+}
