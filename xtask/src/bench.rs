@@ -15,6 +15,7 @@ mod generator;
 mod pairs;
 pub(crate) mod perf;
 mod callgrind;
+pub(crate) mod record;
 pub(crate) mod figure;
 mod plaintext;
 mod entity;
@@ -30,6 +31,8 @@ use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use figure::Figure;
 use machine::Machine;
+use record::Record;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -129,7 +132,7 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         match measure(&bench) {
             Ok(found) => {
                 if !bench.plan.smoke && !found.is_empty() {
-                    figure::record(name, &found, &bench)?;
+                    record(name, &found, &bench)?;
                 }
                 figures.extend(found);
             }
@@ -150,6 +153,16 @@ pub(crate) fn run(name: &str, plan: Plan) -> Result<(), String> {
         true => Ok(()),
         false => Err(failures.join("; ")),
     }
+}
+
+fn record(name: &str, figures: &[Figure], bench: &Bench) -> Result<(), String> {
+    let figures: Vec<Value> = figures.iter().map(Figure::to_json).collect();
+    let command = format!("cargo xtask bench {name}");
+    Record::new(name, command, &bench.machine)?
+        .with("pairs", bench.plan.pairs)
+        .with("run_ns", bench.plan.run.as_nanos() as u64)
+        .with("figures", figures)
+        .write()
 }
 
 /// The figures of all parts, one after the other. What one could not measure keeps the others' minutes
@@ -224,7 +237,7 @@ pub(crate) fn prepare(plan: Plan, needs_millpond: bool) -> Result<Bench, String>
     if needs_millpond && !run_command(&mut build, &mut TestTally::default())? {
         return Err("millpond does not build".to_owned());
     }
-    let metadata = crate::dependencies::metadata()?;
+    let metadata = crate::metadata::metadata()?;
     let target = metadata["target_directory"]
         .as_str()
         .ok_or("cargo names no target directory")?;

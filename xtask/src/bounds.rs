@@ -8,12 +8,12 @@
 
 mod client;
 
-use crate::bench::{self, Bench, machine::first_line};
+use crate::bench::record::{Record, Spread};
+use crate::bench::{self, Bench};
 use crate::hostile::subject::Subject;
 use client::Client;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -59,19 +59,10 @@ pub(crate) fn run(keys: u64) -> Result<(), String> {
         large_memory_bytes: 2 << 30,
     };
     let parts = measure(&bench, &plan)?;
-    let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
-    let path = format!("benches/records/{date}-entity-bounds.json");
-    let record = json!({
-        "name": "entity-bounds",
-        "date": date,
-        "command": format!("cargo xtask entity-bounds {keys}"),
-        "environment": bench.machine.describe(),
-        "parts": parts,
-    });
-    std::fs::write(Path::new(&path), format!("{record:#}\n"))
-        .map_err(|error| format!("{path} cannot be written: {error}"))?;
-    println!("recorded in {path}");
-    Ok(())
+    let command = format!("cargo xtask entity-bounds {keys}");
+    Record::new("entity-bounds", command, &bench.machine)?
+        .with("parts", parts)
+        .write()
 }
 
 /// Whether it still works, with less of everything; nothing is recorded.
@@ -178,13 +169,14 @@ fn many_keys(subject: &Subject, plan: &Plan) -> Result<Value, String> {
             "a scan took {growth:?} bytes more in its last third: {samples:?}"
         ));
     }
+    let shown: Vec<f64> = samples.iter().map(|bytes| *bytes as f64).collect();
     Ok(json!({
         "name": "many small entities",
         "entities": plan.keys,
         "refused_and_asked_again": refused.into_inner(),
         "resident_bytes_max_filled": filled,
         "scan_growth_bytes": growth,
-        "scan_resident_bytes": samples,
+        "scan_resident_bytes": Spread::thirds(&shown),
     }))
 }
 

@@ -36,7 +36,7 @@ pub(crate) mod good;
 
 use crate::bench::command::real_time;
 use crate::bench::figure::{Figure, table};
-use crate::bench::machine::first_line;
+use crate::bench::record::Record;
 use crate::bench::{self, Bench};
 use attack::{ATTACKS, Attack, Kind, LARGE_FILE};
 use crowd_process::CrowdProcess;
@@ -508,30 +508,14 @@ fn most_descriptors() -> Result<usize, String> {
 }
 
 fn record(bench: &Bench, plan: &Plan, figures: &[Figure], details: &[Value]) -> Result<(), String> {
-    let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
-    let shown: Vec<Value> = figures
-        .iter()
-        .map(|figure| {
-            let target = figure.target.map(|(_, limit)| limit);
-            json!({ "name": figure.name, "value": figure.value, "at_most": target,
-                "met": target.map(|limit| figure.value <= limit), "runs": figure.runs })
-        })
-        .collect();
-    let record = json!({
-        "name": "hostile",
-        "date": date,
-        "command": "cargo xtask hostile",
-        "environment": bench.machine.describe(),
-        "pairs": plan.pairs,
-        "connections": CONNECTIONS,
-        "rate_per_s": plan.rate_per_s,
-        "is_real_time": !real_time().is_empty(),
-        "figures": shown,
-        "attacks": details,
-    });
-    let path = format!("benches/records/{date}-hostile.json");
-    std::fs::write(Path::new(&path), format!("{record:#}\n"))
-        .map_err(|error| format!("{path} cannot be written: {error}"))?;
-    println!("recorded in {path}");
-    Ok(())
+    let figures: Vec<Value> = figures.iter().map(Figure::to_json).collect();
+    let command = "cargo xtask hostile".to_owned();
+    Record::new("hostile", command, &bench.machine)?
+        .with("pairs", plan.pairs)
+        .with("connections", CONNECTIONS)
+        .with("rate_per_s", plan.rate_per_s)
+        .with("is_real_time", !real_time().is_empty())
+        .with("figures", figures)
+        .with("attacks", details)
+        .write()
 }

@@ -14,14 +14,15 @@ mod scope;
 mod record;
 mod tally;
 
-use crate::bench::{self, Bench, machine::first_line};
+use crate::bench::record::Record;
+use crate::bench::{self, Bench};
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use faults::Scene;
 use record::Comparison;
 pub(crate) use scope::Scope;
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Command;
 use tally::Tally;
 
@@ -71,24 +72,15 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
         // A table after each: many comparisons take hours.
         print!("{}", tally::table(&tallies));
     }
-    let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
     let (word, name) = scope.names();
-    let path = format!("benches/records/{date}-{name}.json");
     let rows: Vec<Value> = tallies.iter().map(Tally::to_json).collect();
-    let record = json!({
-        "name": name,
-        "date": date,
-        "command": format!("cargo xtask lab-proof {comparisons} {time_budget}{word}"),
-        "environment": proof.bench.machine.describe(),
-        "comparisons": comparisons,
-        "server": scene.baseline.to_string(),
-        "courses": courses,
-        "rows": rows,
-    });
-    std::fs::write(Path::new(&path), format!("{record:#}\n"))
-        .map_err(|error| format!("{path} cannot be written: {error}"))?;
-    println!("recorded in {path}");
-    Ok(())
+    let command = format!("cargo xtask lab-proof {comparisons} {time_budget}{word}");
+    Record::new(name, command, &proof.bench.machine)?
+        .with("comparisons", comparisons)
+        .with("server", scene.baseline.to_string())
+        .with("course", record::courses(&courses))
+        .with("rows", rows)
+        .write()
 }
 
 /// One comparison of seven rounds with a large fault in memory, which no timing touches: it has to be

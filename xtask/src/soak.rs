@@ -10,13 +10,12 @@
 mod exchange;
 mod traffic;
 
-use crate::bench::machine::first_line;
+use crate::bench::record::{Record, Spread};
 use crate::bench::{self, Bench};
 use crate::hostile::subject::{Metrics, Subject, broken_identity, sum};
 use exchange::Connection;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,7 +49,6 @@ struct Stay {
 
 #[derive(Clone, Copy)]
 struct Sample {
-    at: Duration,
     resident_bytes: u64,
     descriptors: usize,
 }
@@ -76,21 +74,12 @@ impl Visits {
 pub(crate) fn run(seconds: u64, driver: &str) -> Result<(), String> {
     let bench = bench::prepare(bench::Plan::full(), true)?;
     let report = soak(&bench, seconds, driver)?;
-    let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
-    let path = format!("benches/records/{date}-soak-{driver}.json");
-    let record = json!({
-        "name": "soak",
-        "date": date,
-        "command": format!("cargo xtask soak {seconds} {driver}"),
-        "environment": bench.machine.describe(),
-        "driver": driver,
-        "seconds": seconds,
-        "servers": report,
-    });
-    std::fs::write(Path::new(&path), format!("{record:#}\n"))
-        .map_err(|error| format!("{path} cannot be written: {error}"))?;
-    println!("recorded in {path}");
-    Ok(())
+    let command = format!("cargo xtask soak {seconds} {driver}");
+    Record::new(&format!("soak-{driver}"), command, &bench.machine)?
+        .with("driver", driver)
+        .with("seconds", seconds)
+        .with("servers", report)
+        .write()
 }
 
 /// A few seconds with the development build: every scenario, every identity, nothing about growth.
@@ -227,7 +216,7 @@ fn watch(stays: &mut [Stay], visits: &Visits, whole: Duration) {
     while begun.elapsed() < whole {
         std::thread::sleep(step.min(whole.saturating_sub(begun.elapsed())));
         for stay in stays.iter_mut() {
-            if let Err(sentence) = stay.sample(begun.elapsed()) {
+            if let Err(sentence) = stay.sample() {
                 visits.fail(format!("serve {}: {sentence}", stay.name));
             }
         }
@@ -235,10 +224,9 @@ fn watch(stays: &mut [Stay], visits: &Visits, whole: Duration) {
 }
 
 impl Stay {
-    fn sample(&mut self, at: Duration) -> Result<(), String> {
+    fn sample(&mut self) -> Result<(), String> {
         let holdings = self.subject.holdings()?;
         self.samples.push(Sample {
-            at,
             resident_bytes: holdings.resident_bytes,
             descriptors: holdings.descriptors,
         });
@@ -296,14 +284,15 @@ impl Stay {
             median(&self.samples, |s| s.resident_bytes as f64) / f64::from(1 << 20),
             growth_bytes / f64::from(1 << 20),
         );
+        let samples = self.samples.iter();
+        let resident_bytes: Vec<f64> = samples.map(|s| s.resident_bytes as f64).collect();
         let summary = json!({
             "server": self.name,
             "answers": statuses.iter().map(|(k, v)| (k.to_string(), *v)).collect::<BTreeMap<_, _>>(),
             "growth_bytes": growth_bytes,
             "descriptors_before": descriptors,
             "descriptors_after": now,
-            "resident_bytes": self.samples.iter()
-                .map(|s| json!([s.at.as_secs(), s.resident_bytes])).collect::<Vec<_>>(),
+            "resident_bytes": Spread::thirds(&resident_bytes),
         });
         self.drain()?;
         Ok(summary)
@@ -384,7 +373,6 @@ fn growth(samples: &[Sample], read: fn(&Sample) -> f64) -> f64 {
 fn growth_is_what_lasts() {
     let samples = |values: [u64; 9]| {
         values.map(|resident_bytes| Sample {
-            at: Duration::ZERO,
             resident_bytes,
             descriptors: 0,
         })

@@ -1,11 +1,9 @@
-//! A figure with its target, the table of them, and the record on disk.
+//! A figure with its target, and the table of them.
 
-use super::Bench;
-use super::machine::first_line;
+use super::record::Spread;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::path::Path;
 
 /// Which side of the target is good.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,17 +27,9 @@ pub(crate) struct Figure {
 impl Figure {
     /// The median of the runs.
     pub(crate) fn median(name: impl Into<Cow<'static, str>>, runs: Vec<f64>) -> Self {
-        let mut sorted = runs.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let value = match sorted.len() {
-            0 => f64::NAN,
-            len if len % 2 == 1 => sorted[middle],
-            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        };
         Self {
             name: name.into(),
-            value,
+            value: Spread::of(runs.iter().copied()).median,
             target: None,
             runs,
         }
@@ -64,6 +54,18 @@ impl Figure {
             Target::AtMost => self.value <= limit,
             Target::AtLeast => self.value >= limit,
         })
+    }
+
+    /// For the record. The median differs from the value where the worst run is what counts.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut shown = Spread::of(self.runs.iter().copied()).to_json();
+        shown["name"] = json!(self.name);
+        shown["value"] = json!(self.value);
+        if let Some(is_met) = self.is_met() {
+            shown["target"] = json!(self.target_text());
+            shown["met"] = json!(is_met);
+        }
+        shown
     }
 
     fn target_text(&self) -> String {
@@ -97,39 +99,6 @@ pub(crate) fn table(figures: &[Figure]) -> String {
         let _ = writeln!(text, "{:<56} {target:>12} {value:>12}{met}", figure.name);
     }
     text
-}
-
-/// Writes `benches/records/DATE-NAME.json`.
-pub(crate) fn record(name: &str, figures: &[Figure], bench: &Bench) -> Result<(), String> {
-    let date = first_line("date", &["-u", "+%F"]).ok_or("date(1) cannot be run")?;
-    let figures: Vec<Value> = figures
-        .iter()
-        .map(|figure| {
-            json!({
-                "name": figure.name,
-                "target": figure.target.map(|_| figure.target_text()),
-                "met": figure.is_met(),
-                "value": figure.value,
-                "runs": figure.runs,
-            })
-        })
-        .collect();
-    let record = json!({
-        "name": name,
-        "date": date,
-        "command": format!("cargo xtask bench {name}"),
-        "environment": bench.machine.describe(),
-        "pairs": bench.plan.pairs,
-        "run_ns": bench.plan.run.as_nanos() as u64,
-        "figures": figures,
-    });
-    let path = format!("benches/records/{date}-{name}.json");
-    let directory = Path::new("benches/records");
-    std::fs::create_dir_all(directory)
-        .and_then(|()| std::fs::write(&path, format!("{record:#}\n")))
-        .map_err(|error| format!("{path} cannot be written: {error}"))?;
-    println!("recorded in {path}");
-    Ok(())
 }
 
 #[cfg(test)]

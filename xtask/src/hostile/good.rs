@@ -51,9 +51,6 @@ pub(crate) struct GoodClient<'a> {
 pub(crate) struct Experience {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
-    /// From when a request was meant to leave to its answer.
-    pub(crate) p50_ns: f64,
-    pub(crate) p99_ns: f64,
     /// From when it left to when the kernel had the answer.
     pub(crate) kernel_p50_ns: f64,
     pub(crate) kernel_p99_ns: f64,
@@ -157,18 +154,16 @@ impl Running {
             serde_json::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
         let phases = record["errors"].as_object();
         let phases = phases.ok_or_else(|| format!("{shown} has no errors"))?;
-        let number = |clock: &str, which: &str| {
-            record[clock][which]
+        let kernel = |which: &str| {
+            record["kernel_service_ns"][which]
                 .as_f64()
-                .ok_or_else(|| format!("{shown} has no {clock}.{which}"))
+                .ok_or_else(|| format!("{shown} has no kernel_service_ns.{which}"))
         };
         Ok(Experience {
             requests: record["requests"].as_u64().unwrap_or_default(),
             errors: phases.values().filter_map(Value::as_u64).sum(),
-            p50_ns: number("response_ns", "p50")?,
-            p99_ns: number("response_ns", "p99")?,
-            kernel_p50_ns: number("kernel_service_ns", "p50")?,
-            kernel_p99_ns: number("kernel_service_ns", "p99")?,
+            kernel_p50_ns: kernel("p50")?,
+            kernel_p99_ns: kernel("p99")?,
             exchanges: exchanges::read(&exchanges_beside(&self.record))?,
         })
     }

@@ -5,7 +5,9 @@ use super::good::Experience;
 use super::stalls::{Stall, Stalls, Stood};
 use super::subject::Holdings;
 use crate::bench::figure::Figure;
+use crate::bench::record::Spread;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What was seen in one turn, alone or beside a crowd.
 pub(super) struct Turn {
@@ -17,22 +19,6 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    fn to_json(&self, left_out: &[Stall]) -> Value {
-        let shown = |experience: &Experience| {
-            json!({ "requests": experience.requests, "errors": experience.errors,
-                "p50_ns": experience.p50_ns, "p99_ns": experience.p99_ns,
-                "kernel_service_p50_ns": experience.kernel_p50_ns,
-                "kernel_service_p99_ns": experience.kernel_p99_ns })
-        };
-        let undisturbed = undisturbed(&self.standing.exchanges, left_out).map(|left| {
-            json!({ "disturbed_share": left.disturbed_share, "p99_ns": left.response_p99_ns,
-                "kernel_service_p99_ns": left.kernel_p99_ns })
-        });
-        let newcomers = self.newcomers.as_ref().map(shown);
-        json!({ "standing": shown(&self.standing), "undisturbed": undisturbed,
-            "newcomers": newcomers, "crowd": self.crowd })
-    }
-
     fn kernel_p99_ns(&self, left_out: &[Stall]) -> Option<f64> {
         Some(undisturbed(&self.standing.exchanges, left_out)?.kernel_p99_ns)
     }
@@ -46,14 +32,26 @@ impl Turn {
 /// The same of some turns: the median.
 fn disturbed_share(turns: &[Turn], stalls: &[Stall]) -> f64 {
     let shares = turns.iter().filter_map(|turn| turn.disturbed_share(stalls));
-    Figure::median("", shares.collect()).value
+    Spread::of(shares).median
 }
 
-/// The most that was resident beside a crowd.
-fn most_mib(beside: &[Turn]) -> f64 {
+/// The most that the server held beside a crowd.
+fn most_held(beside: &[Turn], what: &str) -> u64 {
     let crowds = beside.iter().filter_map(|turn| turn.crowd.as_ref());
-    let held = crowds.filter_map(|crowd| crowd["resident_bytes"].as_f64());
-    held.fold(0.0, f64::max) / f64::from(1 << 20)
+    let held = crowds.filter_map(|crowd| crowd[what].as_u64());
+    held.max().unwrap_or_default()
+}
+
+/// How often the crowds of all turns got each status.
+fn statuses(beside: &[Turn]) -> BTreeMap<&str, u64> {
+    let mut all = BTreeMap::new();
+    for crowd in beside.iter().filter_map(|turn| turn.crowd.as_ref()) {
+        let statuses = crowd["tally"]["statuses"].as_object();
+        for (status, count) in statuses.into_iter().flatten() {
+            *all.entry(status.as_str()).or_default() += count.as_u64().unwrap_or_default();
+        }
+    }
+    all
 }
 
 /// What beside an attack is to what is alone: medians of pairs.
@@ -94,14 +92,14 @@ impl Ratios {
     }
 
     fn into_figures(self) -> Vec<Figure> {
-        let mut figures = vec![self.p99, self.response, self.whole, self.p50];
+        let mut figures = vec![self.p99, self.response];
         // There is no room for newcomers beside an attack that takes it all.
         figures.extend((!self.newcomers.runs.is_empty()).then_some(self.newcomers));
         figures
     }
 }
 
-/// What the turns of one attack come to, the p99 with its target, and all of them as JSON.
+/// What the turns of one attack come to: figures, the p99 with its target, and a line for the record.
 pub(super) fn summary(
     [attack, driver]: [&str; 2],
     turns: [&[Turn]; 2],
@@ -113,16 +111,21 @@ pub(super) fn summary(
     let shares = turns.map(|turns| disturbed_share(turns, &stalls.of_server));
     let left_out = stalls.to_leave_out(shares, stood);
     let ratios = Ratios::of(&format!("{attack}_{driver}"), turns, &left_out, is_judged);
-    let alone_ns = alone
-        .iter()
-        .filter_map(|turn| turn.kernel_p99_ns(&left_out));
+    let p99_ns = |turns: &[Turn]| {
+        let all = turns
+            .iter()
+            .filter_map(|turn| turn.kernel_p99_ns(&left_out));
+        Spread::of(all).median
+    };
+    let requests_beside: u64 = beside.iter().map(|turn| turn.standing.requests).sum();
+    let resident_bytes_max = most_held(beside, "resident_bytes");
     let percent = |turns: &[Turn], stalls: &[Stall]| disturbed_share(turns, stalls) * 100.0;
     println!(
         "{attack:<34} {driver:<6} {} pairs, p99 {:>6.0} us alone, ratio {:>5.2}{}, response {:>5.2}; disturbed by \
          stalls of the server's CPU {:.1} % alone, {:.1} % beside, of the generator's {:.1} %, {:.1} %, \
          ratio with all {:>5.2}; p50 {:>5.2}; newcomers {:>5.2}; {} answers beside it, 0 errors; {:.1} MiB",
         alone.len(),
-        Figure::median("", alone_ns.collect()).value / 1000.0,
+        p99_ns(alone) / 1000.0,
         ratios.p99.value,
         match is_judged {
             true => "",
@@ -136,26 +139,25 @@ pub(super) fn summary(
         ratios.whole.value,
         ratios.p50.value,
         ratios.newcomers.value,
-        beside
-            .iter()
-            .map(|turn| turn.standing.requests)
-            .sum::<u64>(),
-        most_mib(beside),
+        requests_beside,
+        resident_bytes_max as f64 / f64::from(1 << 20),
     );
-    let shown = |turns: &[Turn]| -> Vec<Value> {
-        let shown = turns.iter().map(|turn| turn.to_json(&left_out));
-        shown.collect()
-    };
     let detail = json!({
         "attack": attack,
         "driver": driver,
         "is_judged": is_judged,
+        "pairs": alone.len(),
+        "requests_beside": requests_beside,
+        "p99_ns": { "alone": p99_ns(alone), "beside": p99_ns(beside) },
+        "p99_ratio_with_stalls": ratios.whole.value,
+        "p50_ratio": ratios.p50.value,
         "disturbed_share_of_server_cpu": { "alone": shares[0], "beside": shares[1] },
         "server_cpu_stood_beside_ns": { "seen": stood.seen_ns, "stolen": stood.stolen_ns },
-        "alone": shown(alone),
-        "beside": shown(beside),
-        "normal": { "resident_bytes": normal.resident_bytes, "descriptors": normal.descriptors },
-        "after": { "resident_bytes": after.resident_bytes, "descriptors": after.descriptors },
+        "statuses_of_the_crowd": statuses(beside),
+        "resident_bytes": { "before": normal.resident_bytes, "beside_max": resident_bytes_max,
+            "after": after.resident_bytes },
+        "descriptors": { "before": normal.descriptors,
+            "beside_max": most_held(beside, "descriptors"), "after": after.descriptors },
     });
     (ratios.into_figures(), detail)
 }

@@ -1,7 +1,22 @@
 //! What a comparison found, read from `results.json` as anybody would.
 
+use crate::bench::record::Spread;
 use serde_json::{Value, json};
 use std::path::Path;
+
+/// The courses of all comparisons, for the record.
+pub(crate) fn courses(courses: &[Value]) -> Value {
+    let spread = |key: &str| {
+        let values = courses.iter().filter_map(|course| course[key].as_f64());
+        Spread::of(values).to_json()
+    };
+    json!({
+        "duration_ns": spread("duration_ns"),
+        "rounds": spread("rounds"),
+        "latency_phase_ns": spread("latency_phase_ns"),
+        "rate_per_s": spread("rate_per_s"),
+    })
+}
 
 /// One comparison.
 #[derive(Debug)]
@@ -43,14 +58,14 @@ impl Comparison {
         Self { record }
     }
 
-    /// How long it took, how many rounds and how long phases that allowed, for the record.
+    /// How long it took, how many rounds and how long phases that allowed.
     pub(crate) fn course(&self) -> Value {
         let settings = &self.record["settings"];
         json!({
             "duration_ns": self.record["duration_ns"],
             "rounds": settings["rounds_done"],
             "latency_phase_ns": settings["latency_phase_ns"],
-            "rate_per_s": settings["rate_per_s"],
+            "rate_per_s": settings["rate_per_s"]["request"],
         })
     }
 

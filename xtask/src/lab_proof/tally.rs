@@ -1,7 +1,9 @@
 //! How often a fault was found, and how often something was where there is nothing.
 
 use super::record::{Comparison, Found};
+use crate::bench::record::Spread;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// One row of the table: a candidate in the measure in which it differs, or does not.
@@ -85,11 +87,11 @@ impl Tally {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let estimates: Vec<Value> = self
-            .found
-            .iter()
-            .map(|one| json!({"ratio": one.ratio, "low": one.low, "high": one.high, "verdict": one.verdict}))
-            .collect();
+        let spread = |of: fn(&Found) -> f64| Spread::of(self.found.iter().map(of)).to_json();
+        let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
+        for one in &self.found {
+            *verdicts.entry(&one.verdict).or_default() += 1;
+        }
         json!({
             "candidate": self.candidate,
             "measure": self.measure,
@@ -100,7 +102,10 @@ impl Tally {
             "intervals_without_one": self.excluding_one(),
             "intervals_with_truth": self.covered(),
             "truth": self.found.first().map(|one| self.truth(one)),
-            "estimates": estimates,
+            "verdicts": verdicts,
+            "ratio": spread(|one| one.ratio),
+            "low": spread(|one| one.low),
+            "high": spread(|one| one.high),
         })
     }
 }
