@@ -1,6 +1,6 @@
 //! What README.md and docs say: each command is one that this `millpond` understands, each link leads
 //! somewhere, the dashboard asks for metrics that there are, and the page on operating knows every flag and
-//! every metric, and numbers that are quoted are those of their records.
+//! every metric.
 //!
 //! `--help` behind a command line makes the command read every word of it as it would any day, refuse
 //! what it does not know, and do nothing. What it cannot see so is a flag that is missing, or two that
@@ -13,8 +13,6 @@
 mod commands;
 #[path = "docs/dashboard.rs"]
 mod dashboard;
-#[path = "docs/figures.rs"]
-mod figures;
 #[path = "docs/page.rs"]
 mod page;
 #[path = "docs/reference.rs"]
