@@ -347,7 +347,18 @@ mod tests {
         LoadRecord::from_report(&report).unwrap()
     }
 
+    /// Each case writes dozens of histograms and reads them back: few, unless `PROPTEST_CASES` asks for
+    /// more.
+    fn cases() -> ProptestConfig {
+        match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => ProptestConfig::default(),
+            None => ProptestConfig::with_cases(32),
+        }
+    }
+
     proptest! {
+        #![proptest_config(cases())]
+
         /// Goal: the records of parts, written and read back, make the record of the whole: every
         /// count, every bin, the rate and the verdict.
         #[test]

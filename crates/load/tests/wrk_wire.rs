@@ -4,11 +4,12 @@
 mod support;
 
 use millpond_load::{Observer, Script, ScriptConfig, Stop};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use support::{Reply, TestServer, get};
+use support::{Reply, TestServer, eventually, get};
 
 /// Debian's wrk brings its example scripts along.
 const EXAMPLES: &str = "/usr/share/doc/wrk/examples/scripts";
@@ -74,16 +75,37 @@ fn has_wrk() -> bool {
     found
 }
 
-fn run_wrk(server: &TestServer, case: &Case) {
+/// Runs wrk until the server has had so many requests, however long that takes.
+fn run_wrk(server: &TestServer, case: &Case, requests: u64) {
     let mut command = Command::new("wrk");
-    command.args(["-t1", "-c1", "-d1s", "-s"]).arg(&case.script);
+    let words = ["-t1", "-c1", "-d10m", "--timeout", "1m", "-s"];
+    command.args(words).arg(&case.script);
     for (name, value) in &case.fields {
         command.arg("-H").arg(format!("{name}: {value}"));
     }
     command.arg(format!("http://{}/path?q=1", server.address));
     command.arg("--").args(&case.args);
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    server.wait_for_requests(requests);
+    let status = Path::new("/proc")
+        .join(child.id().to_string())
+        .join("status");
+    eventually("wrk takes its interruption", || catches_sigint(&status));
+    let pid = Pid::from_child(&child);
+    // A signal between its last preparations and its sleep does not end that sleep; the next one does.
+    eventually("wrk's end", || {
+        let _ = kill_process(pid, Signal::INT);
+        child.try_wait().unwrap().is_some()
+    });
+    assert!(child.wait().unwrap().success());
+}
+
+/// Whether a process has a handler for SIGINT, by its `/proc/PID/status`.
+fn catches_sigint(status: &Path) -> bool {
+    let text = std::fs::read_to_string(status).unwrap();
+    let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & 1 << (Signal::INT.as_raw() - 1) != 0
 }
 
 fn run_ours(server: &TestServer, case: &Case) {
@@ -130,7 +152,7 @@ fn wire(server: &TestServer, connections: Range<usize>, case: &Case) -> Vec<Stri
 /// Runs both against one server and compares what came.
 fn check(case: &Case, least: usize) {
     let server = server();
-    run_wrk(&server, case);
+    run_wrk(&server, case, least as u64);
     let by_wrk = server.connections();
     run_ours(&server, case);
     let theirs = wire(&server, 0..by_wrk, case);
@@ -358,7 +380,7 @@ fn functions_return_what_they_return_under_wrk() {
         case.fields = vec![("X-Flag".to_owned(), "value".to_owned())];
         case
     };
-    run_wrk(&server, &case("theirs"));
+    run_wrk(&server, &case("theirs"), 100);
     run_ours(&server, &case("ours"));
     for suffix in ["", ".done"] {
         let read = |name: &str| std::fs::read_to_string(notes(&(name.to_owned() + suffix)));

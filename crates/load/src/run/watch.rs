@@ -123,7 +123,8 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 self.observer.second(second);
                 abort.second(second);
             });
-            warm_up.look(schedule, &timeline.steadiness, now_ns);
+            // The window has to begin ahead of every thread: what the observer took is over by now.
+            warm_up.look(schedule, &timeline.steadiness, monotonic_ns());
             if abort.reason.is_some() {
                 ended = Ended::Aborted;
                 break;

@@ -2,7 +2,7 @@
 //! the clocks can be checked for what they show, not only for being plausible.
 
 use super::Worker;
-use crate::config::{LoadConfig, Mode, Stop, Target, Workload};
+use crate::config::{LoadConfig, Mode, Stop, Target, WarmUp, Workload};
 use crate::outcome::Outcome;
 use crate::schedule::Schedule;
 use crate::shared::Shared;
@@ -12,7 +12,9 @@ use millpond_http::Method;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
 use millpond_io::{Address, Shard, ShardConfig};
 use millpond_mempool::PoolMode;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 const MS_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS_NS;
@@ -39,12 +41,12 @@ struct Served {
 }
 
 impl Served {
-    /// `answer_at_ns`: when a request that came now is answered.
-    fn act(&mut self, now_ns: u64, answer_at_ns: u64) {
+    /// `answer_at_ns`: when the request that came is answered.
+    fn act(&mut self, now_ns: u64, mut answer_at_ns: impl FnMut(usize) -> u64) {
         while let PeerRead::Bytes(_) = self.peer.read(&mut self.unread, usize::MAX) {}
         while let Some(end) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
             self.unread.drain(..end + 4);
-            self.due_ns.push_back(answer_at_ns);
+            self.due_ns.push_back(answer_at_ns(self.due_ns.len()));
         }
         while self.due_ns.front().is_some_and(|&due_ns| due_ns <= now_ns) {
             self.due_ns.pop_front();
@@ -55,9 +57,23 @@ impl Served {
     }
 }
 
-/// Answers a request that comes `since_ns` after the schedule's start at `answer_at(since_ns)`.
-fn serve(network: &Network, start_ns: u64, answer_at: impl Fn(u64) -> u64 + 'static) {
+/// A request as the server sees it.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Counts the requests, from 0.
+    number: usize,
+    /// Counts the connections, from 0.
+    connection: usize,
+    /// Requests of its connection that are not answered yet.
+    before: usize,
+    /// When it came, after the schedule's start.
+    since_ns: u64,
+}
+
+/// Answers each request at the time after the schedule's start that `answer_at` says.
+fn serve(network: &Network, start_ns: u64, mut answer_at: impl FnMut(Asked) -> u64 + 'static) {
     let mut connections: Vec<Served> = Vec::new();
+    let mut number = 0;
     assert!(network.listen(&address()));
     network.spawn(move |network| {
         while let Some(peer) = network.accept(&address()) {
@@ -69,9 +85,17 @@ fn serve(network: &Network, start_ns: u64, answer_at: impl Fn(u64) -> u64 + 'sta
             });
         }
         let now_ns = network.now_ns();
-        let answer_at_ns = start_ns + answer_at(now_ns.saturating_sub(start_ns));
-        for connection in &mut connections {
-            connection.act(now_ns, answer_at_ns);
+        for (place, connection) in connections.iter_mut().enumerate() {
+            connection.act(now_ns, |before| {
+                let asked = Asked {
+                    number,
+                    connection: place,
+                    before,
+                    since_ns: now_ns.saturating_sub(start_ns),
+                };
+                number += 1;
+                start_ns + answer_at(asked)
+            });
         }
         Turn::At(now_ns + LOOK_NS)
     });
@@ -82,7 +106,7 @@ fn load(
     seed: u64,
     plan: FaultPlan,
     change: impl FnOnce(&mut LoadConfig),
-    answer_at: impl Fn(u64) -> u64 + 'static,
+    answer_at: impl FnMut(Asked) -> u64 + 'static,
 ) -> Outcome {
     let target = Target {
         address: address(),
@@ -105,7 +129,8 @@ fn load(
     let pace = config.pace().unwrap();
     let shared = Shared::new(&config, pace.clone(), Requests::new(&config).unwrap(), 1);
     let stop = config.stop;
-    let schedule = Schedule::new(pace, start_ns, 0, stop.duration_ns, stop.requests);
+    let warm_up_ns = config.warm_up.known_ns();
+    let schedule = Schedule::new(pace, start_ns, warm_up_ns, stop.duration_ns, stop.requests);
     assert!(shared.schedule.set(schedule).is_ok());
     let driver = network.driver(config.pool_mode).unwrap();
     let shard_config = ShardConfig {
@@ -132,7 +157,7 @@ fn a_constant_delay_is_measured_exactly() {
         1,
         FaultPlan::none(),
         |_| {},
-        |since_ns| since_ns + 3 * MS_NS,
+        |asked| asked.since_ns + 3 * MS_NS,
     );
     assert_eq!((outcome.sent, outcome.requests()), (1_000, 1_000));
     assert_eq!(outcome.errors.total(), 0);
@@ -152,7 +177,7 @@ fn a_constant_delay_is_measured_exactly() {
 /// half of them. Service time sees one slow request, which is the error it is known for.
 #[test]
 fn a_stall_is_charged_to_all_who_were_due_in_it() {
-    let stall = |since_ns: u64| match since_ns {
+    let stall = |asked: Asked| match asked.since_ns {
         since_ns if (4 * SECOND_NS..5 * SECOND_NS).contains(&since_ns) => 5 * SECOND_NS,
         since_ns => since_ns + MS_NS / 10,
     };
@@ -167,6 +192,98 @@ fn a_stall_is_charged_to_all_who_were_due_in_it() {
     assert_eq!(slower_than(SECOND_NS / 2, &outcome.service), 1);
     let max_ns = outcome.response.max();
     assert!((990 * MS_NS..1_010 * MS_NS).contains(&max_ns), "{max_ns}");
+}
+
+/// Goal: with room left in every pipeline, requests still go to idle connections first, so nothing
+/// queues behind a stall that another connection could have served.
+#[test]
+fn pipelines_fill_only_when_no_connection_is_idle() {
+    let set_up = |config: &mut LoadConfig| {
+        config.connections = 4;
+        config.pipeline = 8;
+    };
+    let outcome = load(1, FaultPlan::none(), set_up, |asked| {
+        assert_eq!(asked.before, 0, "{asked:?}");
+        let stall_ns = if asked.number == 20 { 400 * MS_NS } else { 0 };
+        asked.since_ns + stall_ns
+    });
+    assert_eq!((outcome.sent, outcome.requests()), (1_000, 1_000));
+}
+
+/// Goal: connections of a ramp join one after the other, each when it is due, while others send.
+#[test]
+fn a_ramp_adds_connections_while_sending() {
+    let joined = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&joined);
+    let set_up = |config: &mut LoadConfig| {
+        config.mode = Mode::ClosedLoop;
+        config.connections = 8;
+        config.plan.ramp_ns = 400 * MS_NS;
+        config.stop = Stop::after_ns(SECOND_NS);
+    };
+    let outcome = load(1, FaultPlan::none(), set_up, move |asked| {
+        let mut joined = seen.borrow_mut();
+        if asked.connection == joined.len() {
+            joined.push((asked.number, asked.since_ns));
+        }
+        asked.since_ns + MS_NS
+    });
+    assert_eq!(outcome.errors.total(), 0);
+    let joined = joined.borrow();
+    assert_eq!(joined.len(), 8);
+    for (place, (number, since_ns)) in joined.iter().enumerate() {
+        let late_ns = since_ns - place as u64 * 50 * MS_NS;
+        // The worker looks whether one is due every 10 ms.
+        assert!(late_ns <= 15 * MS_NS, "{place}: {late_ns}");
+        assert!(*number >= place * 20, "others send meanwhile: {joined:?}");
+    }
+}
+
+/// Goal: in a closed loop what began in warm-up is left out of the count, and all else is in it.
+#[test]
+fn warm_up_of_a_closed_loop_is_not_counted() {
+    let asked_of = Rc::new(Cell::new((0, 0)));
+    let seen = Rc::clone(&asked_of);
+    let set_up = |config: &mut LoadConfig| {
+        config.mode = Mode::ClosedLoop;
+        config.warm_up = WarmUp::Lasting {
+            duration_ns: 200 * MS_NS,
+        };
+        config.stop = Stop::after_ns(300 * MS_NS);
+    };
+    let outcome = load(1, FaultPlan::none(), set_up, move |asked| {
+        let (before, after) = seen.get();
+        seen.set(match asked.since_ns < 200 * MS_NS {
+            true => (before + 1, after),
+            false => (before, after + 1),
+        });
+        asked.since_ns + MS_NS
+    });
+    let (before, after) = asked_of.get();
+    assert!(before > 150 && after > 200, "{before} {after}");
+    // The one at the edge was sent before it and came after it, or not.
+    assert!(outcome.requests().abs_diff(after) <= 1);
+    assert_eq!(outcome.requests(), outcome.sent);
+}
+
+/// Goal: what is later than the deadline is not sent, so nothing that was sent had waited longer.
+#[test]
+fn a_deadline_bounds_slip() {
+    let set_up = |config: &mut LoadConfig| {
+        config.mode = Mode::ConstantRate { per_s: 500.0 };
+        config.deadline_ns = Some(50 * MS_NS);
+        config.stop = Stop::after_ns(SECOND_NS);
+    };
+    let outcome = load(1, FaultPlan::none(), set_up, |asked| {
+        asked.since_ns + 20 * MS_NS
+    });
+    assert_eq!(outcome.requests() + outcome.shed, 500);
+    assert!(outcome.shed > 400, "one connection serves at most 50");
+    let slip_max_ns = outcome.slip.max();
+    assert!(
+        slip_max_ns > 40 * MS_NS && slip_max_ns <= 51 * MS_NS,
+        "{slip_max_ns}"
+    );
 }
 
 /// Goal: whatever the network does to bytes and completions, every request is counted once: sent
@@ -184,7 +301,7 @@ fn faults_of_the_network_lose_no_request() {
             config.pipeline = 3;
             config.stop = Stop::after_requests(500);
         };
-        let outcome = load(seed, plan, set_up, |since_ns| since_ns + 2 * MS_NS);
+        let outcome = load(seed, plan, set_up, |asked| asked.since_ns + 2 * MS_NS);
         let counts = (outcome.sent, outcome.requests(), outcome.response.count());
         assert_eq!(counts, (500, 500, 500), "seed {seed}");
         assert_eq!(outcome.errors.total(), 0, "seed {seed}");
