@@ -72,7 +72,7 @@ fn upload_counts_and_hashes() {
 /// Goal: what the upstream says comes back, over connections that are kept; one that is gone is 502.
 #[test]
 fn upstream_answers_come_back() {
-    let upstream = TestServer::with_limits(Limits::default(), |_| Plaintext);
+    let upstream = TestServer::to_be_gone(Limits::default(), |_| Plaintext);
     let address = upstream.address.into();
     let server = TestServer::with_limits(Limits::default(), move |start| {
         upstream::service(&start, &address)

@@ -80,7 +80,7 @@ fn scene() -> (TestServer, TestServer, RawClient) {
         body_bytes_max: 64 << 20,
         ..Limits::default()
     };
-    let asked = TestServer::with_limits(limits, |_| Asked);
+    let asked = TestServer::to_be_gone(limits, |_| Asked);
     let address = asked.address;
     let server = TestServer::with_limits(limits, move |start| service(&start, address));
     let client = server.connect();

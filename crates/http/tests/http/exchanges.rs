@@ -10,15 +10,13 @@ use millpond_http::{
 };
 use millpond_io::connection_pool::{PoolConfig, Target};
 use millpond_mempool::PoolMode;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 mod failing;
-
-const MS: u64 = 1_000_000;
 
 /// Sends every body back as it comes, in chunks if it came so.
 #[derive(Default)]
@@ -265,16 +263,19 @@ fn a_slow_client_slows_the_upstream() {
     }
 }
 
-/// Goal: an upstream that reads nothing stops the client's upload.
+/// Goal: an upstream that reads nothing stops the client's upload; then all of it arrives.
 #[test]
 fn a_slow_upstream_slows_the_client() {
+    const TOTAL: usize = 32 << 20;
     for driver in drivers() {
-        let (address, _) = scripted(|_, mut stream| {
+        let may_read = Arc::<AtomicBool>::default();
+        let released = Arc::clone(&may_read);
+        let (address, _) = scripted(move |_, mut stream| {
             assert!(read_head(&mut stream));
-            std::thread::sleep(Duration::from_millis(300));
+            wait_until(|| released.load(Ordering::SeqCst));
             let mut count = 0;
             let mut room = [0; 1 << 16];
-            while count < 32 << 20 {
+            while count < TOTAL {
                 count += stream.read(&mut room).unwrap();
             }
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -283,23 +284,43 @@ fn a_slow_upstream_slows_the_client() {
         });
         let scene = relay(driver, vec![address], Timeouts::default());
         let mut client = scene.server.connect();
-        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 33554432\r\n\r\n");
-        client.send(vec![b'x'; 32 << 20]);
+        client.send(format!(
+            "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {TOTAL}\r\n\r\n"
+        ));
+        let body = vec![b'x'; TOTAL];
+        let sent = send_until_refused(&mut client.stream, &body);
+        assert!(sent < TOTAL / 2, "{sent} bytes went nowhere");
+        may_read.store(true, Ordering::SeqCst);
+        client.send(&body[sent..]);
         assert_eq!(client.response().text(), "ok");
         assert_eq!(scene.log().reports.len(), 1);
     }
 }
 
-/// Timeouts that a test can wait for.
-fn short() -> Timeouts {
-    Timeouts {
-        connection_ns: 500 * MS,
-        write_ns: 300 * MS,
-        first_byte_ns: 200 * MS,
-        between_bytes_ns: 200 * MS,
-        total_ns: 5_000 * MS,
+/// Sends until nothing more is taken for a while, since the kernel's buffers grow as they fill; how much was.
+/// Whoever looks too soon has sent less.
+fn send_until_refused(stream: &mut TcpStream, bytes: &[u8]) -> usize {
+    stream.set_nonblocking(true).unwrap();
+    let (mut sent, mut refused_count) = (0, 0);
+    while refused_count < 20 && sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(count) => {
+                sent += count;
+                refused_count = 0;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                refused_count += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
     }
+    stream.set_nonblocking(false).unwrap();
+    sent
 }
+
+/// So long is waited for what never comes.
+const SHORT_NS: u64 = 200_000_000;
 
 /// Goal: a kept connection that ends when it is used again is told as such; the request is made again
 /// where that is safe, and only there.
@@ -318,7 +339,8 @@ fn a_stale_connection_costs_a_safe_request_nothing() {
             }
             read_head(&mut stream);
         });
-        let scene = relay_with(driver, vec![address], short(), 1, PoolConfig::default());
+        let timeouts = Timeouts::default();
+        let scene = relay_with(driver, vec![address], timeouts, 1, PoolConfig::default());
         let mut client = scene.server.connect();
         let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(client.ask(get).text(), "ok");
@@ -405,22 +427,18 @@ fn waiting_for_a_place_has_an_end() {
                 stream.write_all(answer).unwrap();
             }
         });
-        let timeouts = Timeouts {
-            connection_ns: 1_500 * MS,
-            ..Timeouts::default()
-        };
         let pool = PoolConfig {
             connections_max: 1,
             ..PoolConfig::default()
         };
-        let scene = relay_with(driver, vec![address], timeouts, 0, pool);
+        let scene = relay_with(driver, vec![address], Timeouts::default(), 0, pool);
         let mut first = scene.server.connect();
         first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         wait_until(|| is_asked.load(Ordering::SeqCst));
         let second = scene
             .server
             .connect()
-            .ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            .ask("GET /impatient HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(second.status, 503);
         may_answer.store(true, Ordering::SeqCst);
         assert_eq!(first.response().status, 200);

@@ -66,7 +66,12 @@ fn wait<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 /// beat by beat, down to the pools' tables, without a request that would push it.
 #[test]
 fn memory_leaves_after_the_clients() {
-    let server = TestServer::start(config(Limits::default(), PoolMode::On), |_| Plaintext);
+    // Most of a head is kept for as long as it takes to send all of them.
+    let limits = Limits {
+        head_timeout_ns: 2 * PATIENCE.as_nanos() as u64,
+        ..Limits::default()
+    };
+    let server = TestServer::start(config(limits, PoolMode::On), |_| Plaintext);
     let mut clients: Vec<RawClient> = (0..CONNECTIONS).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(begin_request);
     for client in &mut clients {

@@ -1,10 +1,10 @@
 //! `/metrics` as a scraper reads it.
 
-use crate::support::{MODES, TestServer, config, driver, pool_mode};
+use crate::support::{MODES, PATIENCE, TestServer, config, driver, pool_mode};
 use millpond_http::{
     Flow, Limits, MetricsText, Plaintext, Request, Response, ServeConfig, Service, ServiceContext,
 };
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const SCRAPE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -139,10 +139,7 @@ fn one_scrape_shows_every_shard_and_the_service() {
         if (0..3).all(|shard| text.contains(&pools_of(shard))) {
             break text;
         }
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "a shard is missing:\n{text}"
-        );
+        assert!(begun.elapsed() < PATIENCE, "a shard is missing:\n{text}");
     };
     assert_well_formed(&text);
     for shard in 0..3 {

@@ -2,7 +2,7 @@
 //! alone and against a server over a socket, whole and byte by byte.
 
 use crate::fuzz::table::{Entry, entries};
-use crate::support::{Echo, RawClient, TestServer};
+use crate::support::{Echo, PATIENCE, RawClient, TestServer};
 use millpond_http::{BodyDecoder, HeadFields, Limits, Parsed, parse_request_head};
 use std::io::Write;
 
@@ -195,7 +195,14 @@ fn check_over_a_socket(client: &mut RawClient, vector: &Vector, is_trickled: boo
 /// and after an answer that keeps the connection the next request is found where it begins.
 #[test]
 fn a_server_answers_as_the_table_says() {
-    let server = TestServer::with_limits(Limits::default(), |_| Echo);
+    // Thousands of single bytes take their time on a machine that has much else to do.
+    let patience_ns = PATIENCE.as_nanos() as u64;
+    let limits = Limits {
+        head_timeout_ns: patience_ns,
+        body_grace_ns: patience_ns,
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits, |_| Echo);
     let mut served = 0;
     for vector in vectors() {
         for is_trickled in [false, true] {

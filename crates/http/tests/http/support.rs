@@ -5,9 +5,13 @@ use millpond_http::{
     ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, serve_with,
 };
 use millpond_mempool::{Checks, PoolMode};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Once;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -64,6 +68,7 @@ impl TestServer {
         config: ServeConfig,
         make: impl Fn(ShardStart) -> S + Send + Sync + 'static,
     ) -> Self {
+        raise_descriptor_limit();
         let (up_sender, up) = channel();
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -94,6 +99,16 @@ impl TestServer {
         Self::start(config(limits, pool_mode()), make)
     }
 
+    /// One that goes before its clients do: nobody else answers where it was.
+    pub(crate) fn to_be_gone<S: Service>(
+        limits: Limits,
+        make: impl Fn(ShardStart) -> S + Send + Sync + 'static,
+    ) -> Self {
+        let mut config = config(limits, pool_mode());
+        config.listen = own_loopback().into();
+        Self::start(config, make)
+    }
+
     pub(crate) fn connect(&self) -> RawClient {
         RawClient::connect(self.address)
     }
@@ -122,6 +137,33 @@ impl Drop for TestServer {
             );
         }
     }
+}
+
+/// A port that refuses for as long as the socket is there, which is bound and does not listen.
+pub(crate) fn refusing_port() -> (SocketAddr, OwnedFd) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+    (address, socket)
+}
+
+/// A loopback address that no other process uses: when a server has gone nobody else comes to listen on its
+/// port.
+fn own_loopback() -> SocketAddr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 64 + high, middle, low], 0))
+}
+
+/// As many descriptors as this process may have, since the servers and the clients of several tests may be
+/// in it.
+fn raise_descriptor_limit() {
+    static RAISED: Once = Once::new();
+    RAISED.call_once(|| {
+        let limit = getrlimit(Resource::Nofile);
+        let current = limit.maximum;
+        // It stays as it is where it may not be changed.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    });
 }
 
 /// A response as it stood on the wire.

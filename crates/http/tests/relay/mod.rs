@@ -13,6 +13,9 @@ use millpond_io::connection_pool::{PoolKey, Target};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, PoolStats, Slab};
 use std::sync::{Arc, Mutex};
 
+/// How long a request for `/impatient` waits for a connection.
+const IMPATIENT_NS: u64 = 100_000_000;
+
 /// What happened, for the test.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
@@ -97,6 +100,10 @@ impl Relay {
         let mut head = Buffer::new();
         head.extend_from_slice(blocks, &run.head).unwrap();
         let may_upgrade = run.head.starts_with(b"GET /upgrade");
+        let mut timeouts = self.timeouts;
+        if run.head.starts_with(b"GET /impatient") {
+            timeouts.connection_ns = IMPATIENT_NS;
+        }
         let request = OutgoingRequest {
             method: run.method,
             head,
@@ -105,7 +112,7 @@ impl Relay {
             may_upgrade,
             is_alone: run.head.starts_with(b"GET /alone"),
             preface: Buffer::new(),
-            timeouts: self.timeouts,
+            timeouts,
             user: handle.to_bits(),
         };
         run.exchange = Some(self.client.begin(key, request, blocks).unwrap());

@@ -1,6 +1,7 @@
 //! Upstreams that are not there, that say nonsense, or that stop in the middle.
 
 use super::*;
+use crate::support::refusing_port;
 
 type Script = fn(&mut TcpStream);
 
@@ -79,7 +80,11 @@ fn failures_say_what_happened() {
     for driver in drivers() {
         for (name, script, status, text) in FAILURES {
             let (address, _) = scripted(move |_, mut stream| script(&mut stream));
-            let scene = relay(driver, vec![address], short());
+            let mut timeouts = Timeouts::default();
+            if name == "says nothing" {
+                timeouts.first_byte_ns = SHORT_NS;
+            }
+            let scene = relay(driver, vec![address], timeouts);
             let response = scene
                 .server
                 .connect()
@@ -90,11 +95,8 @@ fn failures_say_what_happened() {
                 "{name}"
             );
         }
-        let refusing = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let scene = relay(driver, vec![refusing], short());
+        let (refusing, _bound) = refusing_port();
+        let scene = relay(driver, vec![refusing], Timeouts::default());
         let response = scene
             .server
             .connect()
@@ -131,7 +133,11 @@ fn broken_bodies_are_cut() {
                     wait_for_end(&mut stream);
                 }
             });
-            let scene = relay(driver, vec![address], short());
+            let mut timeouts = Timeouts::default();
+            if name == "silent" {
+                timeouts.between_bytes_ns = SHORT_NS;
+            }
+            let scene = relay(driver, vec![address], timeouts);
             let mut client = scene.server.connect();
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
             let rest = client.rest();

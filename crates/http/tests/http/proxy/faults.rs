@@ -102,16 +102,29 @@ fn framed(body_bytes: usize, is_chunked: bool) -> String {
     }
 }
 
-/// For clients that stall: long enough for those that do not, on a machine that has much to do.
-fn short_limits() -> Limits {
-    Limits {
-        head_timeout_ns: 4 * HURRY_NS,
-        body_grace_ns: 4 * HURRY_NS,
-        body_rate_bytes_per_s_min: 1 << 30,
-        write_stall_ns: 5 * HURRY_NS,
-        write_rate_bytes_per_s_min: 1 << 30,
+/// Little time for clients that stall at this stage, and for nothing else: nobody else in these tests is in
+/// the middle of what has it.
+fn hurried_limits(stage: Stage) -> Limits {
+    let mut limits = Limits {
+        head_timeout_ns: PATIENCE.as_nanos() as u64,
+        body_grace_ns: PATIENCE.as_nanos() as u64,
+        write_stall_ns: PATIENCE.as_nanos() as u64,
         ..Limits::default()
+    };
+    match stage {
+        Stage::SendHead => limits.head_timeout_ns = HURRY_NS,
+        Stage::SendBody => {
+            // Where there is no body, it is the head that lacks its last byte.
+            limits.head_timeout_ns = HURRY_NS;
+            limits.body_grace_ns = HURRY_NS;
+            limits.body_rate_bytes_per_s_min = 1 << 30;
+        }
+        Stage::ReceiveHead | Stage::ReceiveBody => {
+            limits.write_stall_ns = HURRY_NS;
+            limits.write_rate_bytes_per_s_min = 1 << 30;
+        }
     }
+    limits
 }
 
 /// Does what `fault` says with one connection; one that stalls does so until it is released, and returns
@@ -415,9 +428,15 @@ fn serve_well(peer: &mut RawPeer) {
 }
 
 fn clients_fail(tls: Tls) {
+    for stage in STAGES {
+        clients_fail_at(tls, stage);
+    }
+}
+
+fn clients_fail_at(tls: Tls, stage: Stage) {
     let upstream = start_upstream(tls, |peer, _| serve_well(peer));
-    let (server, _control) = start_proxy(tls, &upstream, short_limits(), |_| {});
-    for fault in faults() {
+    let (server, _control) = start_proxy(tls, &upstream, hurried_limits(stage), |_| {});
+    for fault in faults().into_iter().filter(|fault| fault.stage == stage) {
         let mut client = connect(&server, tls);
         let request = format!(
             "POST / HTTP/1.1\r\nHost: a\r\n{}",
