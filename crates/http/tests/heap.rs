@@ -251,11 +251,14 @@ fn heap_calls(client: &mut RawClient, exchange: &Exchange, rounds: usize) -> u64
     HEAP_CALLS.load(Ordering::Relaxed) - before
 }
 
+/// Only a call that belongs to the request is in so many.
+const WINDOWS_MAX: usize = 20;
+
 /// The least of several windows: how bytes are cut depends on timing, so a size class may be used
 /// for the first time late; a call that belongs to the request recurs in every window.
 fn steady_heap_calls(client: &mut RawClient, exchange: &Exchange, rounds: usize) -> u64 {
     let mut least = u64::MAX;
-    for _ in 0..5 {
+    for _ in 0..WINDOWS_MAX {
         least = least.min(heap_calls(client, exchange, rounds));
         if least == 0 {
             break;

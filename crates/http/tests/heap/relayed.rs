@@ -1,8 +1,9 @@
 //! The same for what is passed on to another server: by the least service that can, and by the proxy.
 
+use crate::exchanges_in_parts;
 use crate::relay::Relay;
 use crate::support::{PATIENCE, RawClient, TestServer, config};
-use crate::{Exchange, HEAP_CALLS, IS_COUNTED, InParts, LONG_BYTES, exchanges_in_parts};
+use crate::{Exchange, HEAP_CALLS, IS_COUNTED, InParts, LONG_BYTES, WINDOWS_MAX};
 use crate::{heap_calls, steady_heap_calls};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
 use millpond_http::{Client, ClientConfig, Limits, Plaintext, Service, ShardStart};
@@ -111,7 +112,7 @@ fn assert_none_for_who_reads_late(start: Start, upstream: SocketAddr) {
         let on = start(PoolMode::On, upstream);
         let mut client = client_that_read_late(&on, &request);
         let mut calls = Vec::new();
-        while !calls.contains(&0) && calls.len() < 5 {
+        while !calls.contains(&0) && calls.len() < WINDOWS_MAX {
             let before = HEAP_CALLS.load(Ordering::Relaxed);
             client.send(&request);
             std::thread::sleep(PAUSE);

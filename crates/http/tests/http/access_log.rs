@@ -112,6 +112,8 @@ pub(super) fn logging(
 ) -> ServeConfig {
     let access_log = AccessLogConfig {
         format,
+        // More than any test says: nothing is dropped where the writer gets no processor.
+        queue_bytes: 8 << 20,
         ..AccessLogConfig::new(target)
     };
     ServeConfig {
@@ -300,6 +302,9 @@ fn refusals_are_logged() {
     let limits = Limits {
         head_timeout_ns: 200_000_000,
         connections_max: 3,
+        // Nobody is idle for so long, so nobody makes room.
+        idle_timeout_min_ns: 2 * PATIENCE.as_nanos() as u64,
+        idle_timeout_ns: 2 * PATIENCE.as_nanos() as u64,
         ..Limits::default()
     };
     let logged = Logged::start(AccessLogFormat::Json, limits);

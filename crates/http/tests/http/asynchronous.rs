@@ -57,10 +57,16 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
             let promise = Arc::new(Mutex::new(Promise::default()));
             let bringer = Arc::clone(&promise);
             std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(5));
-                let mut promise = bringer.lock().unwrap();
-                promise.value = Some("brought");
-                promise.waker.take().unwrap().wake();
+                // Not before somebody waits.
+                loop {
+                    let mut promise = bringer.lock().unwrap();
+                    if let Some(waker) = promise.waker.take() {
+                        promise.value = Some("brought");
+                        return waker.wake();
+                    }
+                    drop(promise);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             });
             Reply::text(StatusCode::OK, brought(promise).await)
         }

@@ -29,8 +29,6 @@ impl Late {
         let waker = start.waker.clone();
         std::thread::spawn(move || {
             for job in todo {
-                // A short rest, so that requests behind this one arrive before the answer.
-                std::thread::sleep(Duration::from_millis(2));
                 if finished.send(job).is_err() {
                     return;
                 }
@@ -176,6 +174,7 @@ fn a_client_that_does_not_read_stops_being_served() {
         for _ in 0..sent_count {
             assert_eq!(client.response().body.len(), 50_007);
         }
+        client.stream.set_write_timeout(Some(PATIENCE)).unwrap();
         // The connection is as good as before.
         assert_eq!(client.ask(get("/after")).text(), "GET /after\n");
         let live = live_block_bytes(&server);
@@ -268,13 +267,14 @@ fn a_drain_ends_at_its_deadline() {
     let (server, _) = late_server(limits, pool_mode());
     let mut client = server.connect();
     client.send(get("/never"));
-    // A second connection shows that the first one's request was read.
+    // A second connection shows that the first one's request was read, by one more than its own.
     let mut other = server.connect();
-    while !other
-        .ask(get("/metrics"))
-        .text()
-        .contains("requests_total{shard=\"0\"} 2")
-    {}
+    let mut looks = 1;
+    let is_alone =
+        |text: &str, looks: u32| text.contains(&format!("requests_total{{shard=\"0\"}} {looks}\n"));
+    while is_alone(&other.ask(get("/metrics")).text(), looks) {
+        looks += 1;
+    }
     assert!(server.stop().is_aborted);
     client.expect_end();
 }
@@ -288,12 +288,22 @@ fn a_graceful_stop_answers_what_was_asked() {
     let mut asking = server.connect();
     asking.send(get("/late"));
     let mut half = server.connect();
-    half.send("GET /half HTTP/1.1\r\nHo");
-    while !idle
-        .ask(get("/metrics"))
-        .text()
-        .contains("connections{shard=\"0\"} 3")
-    {}
+    let begun = "GET /half HTTP/1.1\r\nHo";
+    half.send(begun);
+    // All of it has been read when that is what was received beside the looks.
+    let mut looked_bytes = 0;
+    let read_bytes = [get("/1"), get("/late"), begun.to_owned()].concat().len();
+    loop {
+        let look = get("/metrics");
+        looked_bytes += look.len();
+        let received = format!(
+            "millpond_driver_received_bytes_total{{shard=\"0\"}} {}\n",
+            read_bytes + looked_bytes
+        );
+        if idle.ask(look).text().contains(&received) {
+            break;
+        }
+    }
     server.begin_stop();
     idle.expect_end();
     let response = asking.response();

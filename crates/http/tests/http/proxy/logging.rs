@@ -126,7 +126,9 @@ fn what_went_nowhere_says_whose_fault_it_was() {
         assert_eq!(ask(broken), 400);
         assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
         // Until the probe has found the upstream down, it is asked, and refuses.
-        while ask(&whole("/down", "")) != 503 {}
+        while ask(&whole("/down", "")) != 503 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
         server.stop();
         let log = std::fs::read(path).unwrap();
         if !expected.is_empty() {
