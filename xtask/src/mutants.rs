@@ -201,7 +201,7 @@ impl Bench {
         words: &[&str],
     ) -> Result<Ended, String> {
         let mut command = with_absolute_program(&cargo_tool("nextest"));
-        command.args(["run", "--locked", "--profile", "mutants", "--fail-fast"]);
+        command.args(["run", "--locked", "--profile", "mutants"]);
         command.args(["--package", package]).args(words);
         command.args(filter.split_whitespace());
         command.current_dir(self.copy.root());

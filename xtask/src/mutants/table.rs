@@ -227,7 +227,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "write_synced.set_sync(true);",
         after: "write_synced.set_sync(false);",
         package: "millpond-entity",
-        filter: "--test failing_disk --test kill",
+        filter: "--test failing_disk",
         why: "a write is acknowledged before it is durable: the power fails, and it is lost",
     },
     Mutant {
@@ -236,7 +236,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "outbox.push(job, refusal.unwrap_or(outcome));",
         after: "outbox.push(job, outcome);",
         package: "millpond-entity",
-        filter: "--test api --test commit --test records",
+        filter: "--test records",
         why: "a PUT whose If-Match does not hold is acknowledged, and was not done",
     },
     Mutant {
@@ -254,7 +254,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "Bound::Excluded);",
         after: "Bound::Included);",
         package: "millpond-entity",
-        filter: "--test range --test sequences",
+        filter: "--test range",
         why: "a range read returns an entity that lies behind it, and reading page after page returns it twice",
     },
     Mutant {
@@ -335,7 +335,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "    command.env_remove(\"LD_PRELOAD\");\n",
         after: "",
         package: "millpond-lab",
-        filter: "--lib --test lab subject::",
+        filter: "--test lab subject:: inherited::",
         why: "the baseline runs under the allocator that the user's shell preloads",
     },
     Mutant {
@@ -344,7 +344,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "        if let Some(call) = self.calls.iter().find(|call| !gets_there(call)) {",
         after: "        if let Some(call) = self.calls.first().filter(|call| !gets_there(call)) {",
         package: "millpond-lab",
-        filter: "--lib --test lab presence::",
+        filter: "--test lab presence::",
         why: "a program that mostly uses another allocator is measured under the preloaded one's name",
     },
     Mutant {
@@ -353,7 +353,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "            .add(index, scored.measures, &scored.latencies);",
         after: "            .add(position as usize, scored.measures, &scored.latencies);",
         package: "millpond-lab",
-        filter: "--lib --test lab compare::",
+        filter: "--test lab compare::",
         why: "in rounds whose order was shuffled one allocator's figures stand under another one's name",
     },
     Mutant {
