@@ -340,6 +340,29 @@ mod tests {
         assert!(!histogram.can_estimate(99.9));
     }
 
+    /// Goal: each figure of the summary is the one of its name.
+    #[test]
+    fn the_summary_has_the_percentiles_it_names() {
+        let mut histogram = LatencyHistogram::new();
+        (1..=10_000_u64).for_each(|rank| histogram.record(rank * 1_000));
+        let summary = histogram.summary();
+        for (name, found, rank) in [
+            ("min", summary.min, 1),
+            ("p50", summary.p50, 5_000),
+            ("p90", summary.p90, 9_000),
+            ("p99", summary.p99, 9_900),
+            ("p999", summary.p999, 9_990),
+            ("max", summary.max, 10_000),
+        ] {
+            let expected = rank * 1_000;
+            // What SIGNIFICANT_DIGITS promises, and less than from one of these ranks to the next.
+            assert!(
+                found.abs_diff(expected) <= expected / 1_000,
+                "{name}: {found}"
+            );
+        }
+    }
+
     /// Goal: the spectrum rises, ends at 100 %, and accounts for every sample.
     #[test]
     fn spectrum_is_monotone_and_complete() {
