@@ -1,7 +1,7 @@
 //! The same for files: a small one out of the cache, a large one out of the kernel's memory.
 
 use crate::support::{PATIENCE, RawClient, TestServer, config};
-use crate::{IS_COUNTED, heap_calls, steady_heap_calls};
+use crate::{IS_COUNTED, ROUNDS_OFF, heap_calls, steady_heap_calls};
 use millpond_http::{Files, FilesConfig, Limits, Site};
 use millpond_mempool::PoolMode;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn files_make_no_heap_call(rounds: usize) {
             "{name}"
         );
         let off = server(home.path(), PoolMode::Off);
-        let calls = heap_calls(&mut off.connect(), &exchange, rounds);
-        assert!(calls >= rounds as u64, "{name}: {calls}");
+        let calls = heap_calls(&mut off.connect(), &exchange, ROUNDS_OFF);
+        assert!(calls >= ROUNDS_OFF as u64, "{name}: {calls}");
     }
 }

@@ -1,6 +1,6 @@
 //! The example of a JSON service, which promises that it calls no malloc.
 
-use crate::{TestServer, heap_calls, server_with, steady_heap_calls};
+use crate::{ROUNDS_OFF, TestServer, heap_calls, server_with, steady_heap_calls};
 use millpond_mempool::PoolMode;
 
 #[allow(dead_code, reason = "its main is the example's")]
@@ -26,7 +26,7 @@ pub(crate) fn json_makes_no_heap_call(rounds: usize) {
         let calls = steady_heap_calls(&mut on.connect(), &exchange, rounds);
         assert_eq!(calls, 0, "{}", exchange.0);
         let off = server(PoolMode::Off);
-        let calls = heap_calls(&mut off.connect(), &exchange, rounds);
-        assert!(calls >= rounds as u64, "{}: {calls}", exchange.0);
+        let calls = heap_calls(&mut off.connect(), &exchange, ROUNDS_OFF);
+        assert!(calls >= ROUNDS_OFF as u64, "{}: {calls}", exchange.0);
     }
 }
