@@ -161,13 +161,14 @@ impl Bench {
         let verdict = self.copy.with(mutant.file, &text, || self.judge(mutant))?;
         let seconds = started.elapsed().as_secs_f64();
         let name = mutant.name;
-        match &verdict {
-            Verdict::Caught(test) => println!("caught     {name} {seconds:.1} s, by {test}"),
-            Verdict::Survived => println!("SURVIVED   {name} {seconds:.1} s: {}", mutant.why),
+        let line = match &verdict {
+            Verdict::Caught(test) => format!("caught     {name} {seconds:.1} s, by {test}"),
+            Verdict::Survived => format!("SURVIVED   {name} {seconds:.1} s: {}", mutant.why),
             Verdict::DoesNotCompile => {
-                println!("NO PROGRAM {name} {seconds:.1} s: it does not compile")
+                format!("NO PROGRAM {name} {seconds:.1} s: it does not compile")
             }
-        }
+        };
+        println!("{line}");
         Ok(matches!(verdict, Verdict::Caught(_)))
     }
 
