@@ -392,8 +392,8 @@ mod tests {
             is_gone(1)
         });
         assert!(!asked.join().unwrap());
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
-        assert!(is_gone(ended.id().into()));
+        // Above all numbers that Linux gives (PID_MAX_LIMIT): that of a process that has ended may be
+        // another's by now.
+        assert!(is_gone(1 << 22));
     }
 }

@@ -54,7 +54,8 @@ fn git_packs_a_history() {
         "clone",
         "--quiet",
         "--bare",
-        "--no-hardlinks",
+        // As over a network: somebody may be at work in these sources, and files come and go there.
+        "--no-local",
         top.trim(),
         "copy",
     ];

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ends a program that hangs; nothing is judged by it.
-pub(crate) const BOUND: Duration = Duration::from_secs(120);
+/// Ends a program that hangs; nothing is judged by it. The longest takes 10 s where nothing else runs.
+pub(crate) const BOUND: Duration = Duration::from_secs(600);
 
 /// The shared object under test. Cargo puts it beside the test program.
 pub(crate) fn object() -> PathBuf {
@@ -168,7 +168,8 @@ pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// A port of the loopback interface that nobody listens on just now.
+/// A port of the loopback interface that nobody listens on just now. Another program may before long: who
+/// is told to listen on it tries another one then.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its number").port()
