@@ -108,7 +108,8 @@ mod tests {
     /// Goal: what one process writes the other reads as it was.
     #[test]
     fn turns_come_back_as_they_were() {
-        let file = std::env::temp_dir().join(format!("millpond-apart-{}", std::process::id()));
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("turns");
         let figures = [
             Figure::median("a_ratio", vec![1.0, 3.0, 2.5]).at_most(2.0),
             Figure::median("b_ratio", vec![0.5]),
