@@ -36,6 +36,9 @@ pub struct EntityConfig {
     /// Bytes of large values that come in at once, and as many that go out (`large`), all shards
     /// together; a value beyond that is answered with 503, unless it is alone.
     pub large_bytes_max: u64,
+    /// Longest wait of a read for that memory; then the answer is 503. Who holds it may be a client that
+    /// reads slowly.
+    pub large_wait_max: Duration,
     /// Bytes that are committed at once, or one job if that is larger.
     pub batch_bytes_max: u64,
     /// Threads for reads that need the disk.
@@ -75,6 +78,7 @@ impl EntityConfig {
             jobs_in_flight_max: 4096,
             bytes_in_flight_max: budget.bytes_in_flight_max,
             large_bytes_max: budget.large_bytes_max,
+            large_wait_max: Duration::from_secs(5),
             batch_bytes_max: budget.batch_bytes_max,
             read_threads: 2,
             scans_max: budget.scans_max,

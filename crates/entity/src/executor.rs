@@ -14,7 +14,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_http::BodyBudget;
 use millpond_io::{Mailbox, MailboxSender, Waker};
@@ -41,6 +41,8 @@ pub struct ExecutorConfig {
     /// Large values that were read and are on their way to clients hold at most this many bytes, or
     /// one of them does.
     pub large_bytes_max: u64,
+    /// Longest wait of a read for a part of these.
+    pub large_wait_max: Duration,
     /// A batch holds at most this many bytes (or one job, if that is larger): the engine copies the
     /// batch twice, and no other limit covers those copies.
     pub batch_bytes_max: u64,
@@ -79,6 +81,7 @@ pub(crate) struct Shared {
     stamps: Arc<Stamps>,
     /// What large values on their way out may take.
     pub(crate) large: BodyBudget,
+    pub(crate) large_wait_max: Duration,
 }
 
 /// The store threads. Dropping it commits what is queued, then joins them.
@@ -140,6 +143,7 @@ impl Executor {
             commit_counters: Arc::default(),
             stamps,
             large: BodyBudget::new(config.large_bytes_max),
+            large_wait_max: config.large_wait_max,
         };
         let executor = Self {
             shared: Arc::new(shared),

@@ -21,9 +21,6 @@ use crate::large::{LARGE_BYTES, LOOK_INTERVAL};
 use crate::store::Store;
 use crate::sweeps::Sweeps;
 
-/// Longest wait for room; then the answer is 503.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-
 /// A read that waits for room.
 struct Waiting {
     job: Job,
@@ -42,6 +39,7 @@ pub(crate) fn run_reader<S: Store>(
         store,
         values,
         large: &shared.large,
+        wait_max: shared.large_wait_max,
         waiting: VecDeque::new(),
         outbox: Outbox::new(shared),
     };
@@ -77,6 +75,8 @@ struct Reader<'a, S> {
     store: &'a S,
     values: BlockPool,
     large: &'a BodyBudget,
+    /// Longest wait for room; then the answer is 503.
+    wait_max: Duration,
     waiting: VecDeque<Waiting>,
     outbox: Outbox,
 }
@@ -98,7 +98,7 @@ impl<S: Store> Reader<'_, S> {
             Err(bytes) => self.waiting.push_back(Waiting {
                 job,
                 bytes,
-                until: Instant::now() + WAIT_MAX,
+                until: Instant::now() + self.wait_max,
             }),
         }
     }

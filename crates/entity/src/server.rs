@@ -258,6 +258,7 @@ fn executor_config(
         jobs_in_flight_max: config.jobs_in_flight_max,
         bytes_in_flight_max: config.bytes_in_flight_max,
         large_bytes_max: config.large_bytes_max,
+        large_wait_max: config.large_wait_max,
         batch_bytes_max: config.batch_bytes_max,
         stamp_count: stamp_count(config),
         pool_mode: http.pool_mode,

@@ -5,7 +5,6 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use millpond_entity::record::Head;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -14,7 +13,7 @@ use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::{Engine, EntityConfig, open};
 use millpond_http::ServeConfig;
 use millpond_mempool::PoolMode;
-use support::{Client, TestServer, request, target};
+use support::{Client, TestServer, request, target, wait_until};
 
 fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
     let directory = tempfile::tempdir().unwrap();
@@ -526,29 +525,24 @@ fn metrics_name_the_engine_and_count() {
 /// Goal: a graceful stop answers what was accepted.
 #[test]
 fn graceful_stop_answers_waiting_writes() {
-    let faults = Faults {
-        commit_delay: Duration::from_millis(50),
-        ..Faults::default()
-    };
-    let store = Arc::new(FaultyStore::new(MemoryStore::new(), faults));
-    let server = TestServer::start(&store, |_, _| {});
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
+    let mut server = TestServer::start(&store, |_, _| {});
+    let mut idle = server.connect();
+    assert_eq!(idle.get(b"last").status, 404);
+    store.hold();
     let mut client = server.connect();
     client
         .send(&request("PUT", &target(b"last"), b"words"))
         .unwrap();
     wait_until(|| store.commits() == 1);
+    server.begin_stop();
+    // It closes who is idle when it stops: the write is still held then.
+    assert_eq!(idle.read_reply(false).unwrap(), None);
+    assert!(client.has_nothing());
+    store.release();
     server.stop();
     assert_eq!(client.read_reply(false).unwrap().unwrap().status, 201);
     let contents = store.inner().contents();
     let (_, value) = Head::split(&contents[&b"last"[..]]).unwrap();
     assert_eq!(value, b"words");
-}
-
-/// Waits for something another thread will do; a minute is failure.
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -321,6 +321,7 @@ fn executor<S: Store>(store: &Arc<S>, shards: usize, policy: SyncPolicy) -> Exec
         jobs_in_flight_max: 1000 * shards,
         bytes_in_flight_max: 1 << 30,
         large_bytes_max: 1 << 30,
+        large_wait_max: Duration::from_secs(5),
         batch_bytes_max: 8 << 20,
         stamp_count: 8,
         pool_mode: PoolMode::On,
@@ -559,17 +560,16 @@ fn failed_interval_sync_refuses_later_writes() {
 /// Goal: what was submitted before the end is committed, although nobody waits for the answer.
 #[test]
 fn end_commits_what_is_queued() {
-    let delay = Faults {
-        commit_delay: Duration::from_millis(5),
-        ..Faults::default()
-    };
-    let store = Arc::new(FaultyStore::new(MemoryStore::new(), delay));
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), Faults::default()));
     let executor = executor(&store, 1, SyncPolicy::Always);
     let mut shard = TestShard::new(&executor, 0);
+    store.hold();
     for n in 0..10 {
         shard.submit(n, &put(&n.to_string(), "value"));
         shard.link.flush();
     }
+    wait_until(|| store.commits() == 1);
+    store.release();
     drop(executor);
     assert_eq!(store.inner().after_power_loss().len(), 10);
     assert_eq!(shard.settle().len(), 10, "the answers are in the mailbox");

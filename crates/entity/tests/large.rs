@@ -4,20 +4,19 @@
 
 mod support;
 
-use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use millpond_entity::Store as _;
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::scanner::{Ask, ScanAnswer, ScanLink, Scanner, Turn};
+use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::{Durability, Write};
 use millpond_http::{BodyBudget, RequestToken};
 use millpond_io::{Driver as _, EpollDriver};
 use millpond_mempool::{BlockPool, Buffer, PoolMode};
-use support::{Client, TestServer, request, request_with, target};
+use support::{Client, LONG, TestServer, request, request_with, target, wait_until};
 
 const LARGE_BYTES_MAX: u64 = 1 << 20;
 
@@ -37,32 +36,24 @@ fn value(len: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// Connections that have sent half of a PUT, and what is left of each: with them all memory is taken.
+/// Connections that have sent half of a PUT, and what is left of each: with them all memory is taken. The
+/// server says that it goes on when it has taken memory for one.
 fn half_sent(server: &TestServer, body: &[u8]) -> Vec<(Client, Vec<u8>)> {
     let parts = body.chunks(body.len() / 4 + 1).enumerate();
     let halves: Vec<_> = parts
         .map(|(number, part)| {
             let mut client = server.connect();
-            let mut bytes = request("PUT", &target(&[b'0' + number as u8]), part);
-            let rest = bytes.split_off(bytes.len() / 2);
-            client.send(&bytes).unwrap();
-            (client, rest)
+            let id = target(&[b'0' + number as u8]);
+            let mut head = request_with("PUT", &id, "Expect: 100-continue\r\n", part);
+            head.truncate(head.len() - part.len());
+            client.send(&head).unwrap();
+            assert_eq!(client.read_reply(false).unwrap().unwrap().status, 100);
+            let (half, rest) = part.split_at(part.len() / 2);
+            client.send(half).unwrap();
+            (client, rest.to_vec())
         })
         .collect();
-    let mut watcher = server.connect();
-    // Those that have begun have taken all of it when one more has to wait, which is counted.
-    let mut more = server.connect();
-    let expecting = "Expect: 100-continue\r\n";
-    while struck(&mut watcher) == 0 {
-        let request = request_with("PUT", &target(b"more"), expecting, &[0; 200_000]);
-        more.send(&request[..request.len() - 200_000]).unwrap();
-        if hears_nothing(&mut more) {
-            continue;
-        }
-        assert_eq!(more.read_reply(false).unwrap().unwrap().status, 100);
-        more.send(&[0; 200_000]).unwrap();
-        assert_eq!(more.read_reply(false).unwrap().unwrap().status, 201);
-    }
+    assert_eq!(struck(&mut server.connect()), 0);
     halves
 }
 
@@ -80,6 +71,16 @@ fn struck(client: &mut Client) -> u64 {
 /// others are answered.
 #[test]
 fn bodies_beyond_the_budget_wait_for_others() {
+    // A body waits for 5 s, which is what a machine that has other things to do may take for all of this.
+    const TRIES_MAX: usize = 12;
+    assert!(
+        (0..TRIES_MAX).any(|_| body_waits_for_others()),
+        "it is never taken, only refused"
+    );
+}
+
+/// False: it waited too long, and was refused.
+fn body_waits_for_others() -> bool {
     let server = start();
     let body = value(LARGE_BYTES_MAX as usize - 1000, 1);
     let mut halves = half_sent(&server, &body);
@@ -88,17 +89,24 @@ fn bodies_beyond_the_budget_wait_for_others() {
     waiting
         .send(&request("PUT", &target(b"second"), &second))
         .unwrap();
-    assert!(hears_nothing(&mut waiting));
     let mut client = server.connect();
+    wait_until(|| struck(&mut client) == 1);
     assert_eq!(client.put(b"short", &second[..60_000]), 201);
+    let is_unanswered = waiting.has_nothing();
     for (client, rest) in &mut halves {
         client.send(rest).unwrap();
         assert_eq!(client.read_reply(false).unwrap().unwrap().status, 201);
     }
-    assert_eq!(waiting.read_reply(false).unwrap().unwrap().status, 201);
+    let status = waiting.read_reply(false).unwrap().unwrap().status;
+    if status == 503 {
+        return false;
+    }
+    assert_eq!(status, 201);
+    assert!(is_unanswered, "it was taken beside the others");
     assert!(client.get(b"second").body == second);
     let stored: Vec<u8> = (b'0'..b'4').flat_map(|id| client.get(&[id]).body).collect();
     assert!(stored == body);
+    true
 }
 
 /// Goal: who waits for those that never send is told to come back later, and those that go leave their memory.
@@ -159,25 +167,23 @@ fn a_body_alone_may_be_larger_than_the_budget() {
     }
 }
 
-/// Whether nothing comes within a while.
-fn hears_nothing(client: &mut Client) -> bool {
-    let stream = client.stream.try_clone().unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(200)))
-        .unwrap();
-    let mut byte = [0];
-    let peeked = stream.peek(&mut byte);
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
-    peeked.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
-}
-
 /// Goal: while a client that does not read has the memory that large values may take on their way out,
 /// another waits, and is answered as soon as that client is gone; what is small is answered meanwhile.
 #[test]
 fn readers_wait_for_one_that_does_not_read() {
-    let server = start();
+    let cold = Faults {
+        cold: true,
+        ..Faults::default()
+    };
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), cold));
+    let server = TestServer::start(&store, |config, http| {
+        config.large_bytes_max = LARGE_BYTES_MAX;
+        config.large_wait_max = LONG;
+        http.shards = 2;
+        // Every read is the one read thread's, which takes them in the order they come.
+        config.cache_bytes = 0;
+        config.read_threads = 1;
+    });
     let mut client = server.connect();
     let body = value(STUCK_BYTES, 4);
     assert_eq!(client.put(b"large", &body), 201);
@@ -185,8 +191,9 @@ fn readers_wait_for_one_that_does_not_read() {
     for stuck_on in ["/v0/entity?id=large", "/v0/entities?start=large"] {
         let mut stuck = server.connect();
         stuck.send(&request("GET", stuck_on, b"")).unwrap();
-        let mut byte = [0];
-        stuck.stream.peek(&mut byte).unwrap();
+        stuck.stream.peek(&mut [0]).unwrap();
+        let reads = client.metric(COLD_READS);
+        let ranges = client.metric(RANGES);
         let mut waiting = server.connect();
         waiting
             .send(&request("GET", &target(b"large"), b""))
@@ -195,9 +202,15 @@ fn readers_wait_for_one_that_does_not_read() {
         range
             .send(&request("GET", "/v0/entities?start=large", b""))
             .unwrap();
-        assert!(hears_nothing(&mut waiting), "while it reads {stuck_on}");
-        assert!(hears_nothing(&mut range), "while it reads {stuck_on}");
+        wait_until(|| client.metric(COLD_READS) > reads && client.metric(RANGES) > ranges);
+        // Both are answered behind those that wait.
         assert_eq!(client.get(b"small").body, b"value");
+        let small = request("GET", "/v0/entities?start=small", b"");
+        client.send(&small).unwrap();
+        assert_eq!(client.read_reply(true).unwrap().unwrap().status, 200);
+        assert_eq!(client.read_chunks().unwrap(), [b"small\nvalue"]);
+        assert!(waiting.has_nothing(), "while it reads {stuck_on}");
+        assert!(range.has_nothing(), "while it reads {stuck_on}");
         drop(stuck);
         // In any order: each has to read, or the other waits for it.
         std::thread::scope(|scope| {
@@ -212,6 +225,9 @@ fn readers_wait_for_one_that_does_not_read() {
     }
 }
 
+const COLD_READS: &str = "millpond_entity_cold_reads_total ";
+const RANGES: &str = "millpond_entity_ranges_total ";
+
 /// A client that does not read, and others that wait for the memory it has, took all places of requests that
 /// wait for the store: every PUT was answered with 503 meanwhile.
 ///
@@ -221,6 +237,7 @@ fn readers_that_wait_leave_room_to_writers() {
     const JOBS_MAX: usize = 4;
     let server = TestServer::start(&Arc::new(MemoryStore::new()), |config, _| {
         config.large_bytes_max = LARGE_BYTES_MAX;
+        config.large_wait_max = LONG;
         config.jobs_in_flight_max = JOBS_MAX;
     });
     let mut client = server.connect();
@@ -234,11 +251,8 @@ fn readers_that_wait_leave_room_to_writers() {
     let stuck = ask();
     stuck.stream.peek(&mut [0]).unwrap();
     let waiting: Vec<Client> = (0..JOBS_MAX).map(|_| ask()).collect();
-    let mut came = || {
-        client.metric("millpond_entity_cold_reads_total ")
-            + client.metric("millpond_entity_overloads_total ")
-    };
-    while came() < 1 + JOBS_MAX as u64 {}
+    let mut came = || client.metric(COLD_READS) + client.metric("millpond_entity_overloads_total ");
+    wait_until(|| came() == 1 + JOBS_MAX as u64);
     assert_eq!(client.put(b"small", b"value"), 201);
     assert_eq!(client.metric("millpond_entity_overloads_total "), 2);
     drop((stuck, waiting));
@@ -292,13 +306,11 @@ fn a_range_that_was_given_up_makes_nobody_wait() {
     link.ask(1, RequestToken::from_bits(1), Ask::Close);
     // There is room for the short one now, and not for the long one.
     drop(another);
-    let patience = Instant::now() + Duration::from_secs(10);
     let mut answers: Vec<ScanAnswer> = Vec::new();
-    while answers.is_empty() {
-        assert!(Instant::now() < patience, "nobody looked at the second");
-        std::thread::sleep(Duration::from_millis(1));
+    wait_until(|| {
         link.take_answers(&mut answers);
-    }
+        !answers.is_empty()
+    });
     assert_eq!(answers[0].task, 2);
     let Turn::Records { records, .. } = &answers[0].turn else {
         panic!("{:?}", answers[0].turn);
@@ -328,8 +340,6 @@ fn what_is_refused_anyway_takes_no_memory() {
         let mut client = server.connect();
         let whole = request(method, target, &[0; 200_000]);
         client.send(&whole[..1000]).unwrap();
-        let patience = Some(Duration::from_secs(5));
-        client.stream.set_read_timeout(patience).unwrap();
         let reply = client.read_reply(false).unwrap().unwrap();
         assert_eq!(reply.status, status, "{method} {target}");
     }

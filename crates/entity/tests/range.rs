@@ -9,7 +9,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::Durability;
@@ -18,7 +17,7 @@ use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::{EntityConfig, Store, open};
 use proptest::prelude::*;
-use support::{Client, TestServer, target};
+use support::{Client, PATIENCE, TestServer, target, wait_until};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -51,9 +50,7 @@ impl Chunks {
         // The kernel takes twice of it, and no longer grows it as it likes.
         let receive_bytes = (RECEIVE_BYTES / 2) as usize;
         rustix::net::sockopt::set_socket_recv_buffer_size(&stream, receive_bytes).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self::ask_on(stream, &range_target(start, end))
     }
 
@@ -151,11 +148,11 @@ fn play(server: &TestServer, steps: &[Step]) {
     for step in steps {
         match step {
             Step::Put(id, value) => {
-                assert_eq!(client.put(id, value), 201);
+                assert_eq!(client.write("PUT", id, value).status, 201);
                 map.insert(id.clone(), value.clone());
             }
             Step::Delete(id) => {
-                assert_eq!(client.delete(id), 202);
+                assert_eq!(client.write("DELETE", id, b"").status, 202);
                 map.remove(id);
             }
             Step::Range(start, end) => {
@@ -222,7 +219,7 @@ fn load_large(client: &mut Client, count: usize) -> Map {
     for n in 0..count {
         let id = format!("{n:08}").into_bytes();
         let value = vec![n as u8; LARGE_BYTES];
-        assert_eq!(client.put(&id, &value), 201);
+        assert_eq!(client.write("PUT", &id, &value).status, 201);
         map.insert(id, value);
     }
     map
@@ -240,14 +237,14 @@ fn range_shows_one_moment() {
         let mut after = before.clone();
         for (n, id) in before.keys().enumerate() {
             if n % 2 == 0 {
-                assert_eq!(client.delete(id), 202);
+                assert_eq!(client.write("DELETE", id, b"").status, 202);
                 after.remove(id);
             } else {
-                assert_eq!(client.put(id, b"new"), 201);
+                assert_eq!(client.write("PUT", id, b"new").status, 201);
                 after.insert(id.clone(), b"new".to_vec());
             }
             let id = [id, &b"+"[..]].concat();
-            assert_eq!(client.put(&id, b"added"), 201);
+            assert_eq!(client.write("PUT", &id, b"added").status, 201);
             after.insert(id, b"added".to_vec());
         }
         found.extend(chunks.rest());
@@ -278,7 +275,7 @@ fn slow_reader_keeps_memory_flat() {
             let chunk = chunks.next().unwrap().unwrap();
             read_bytes += chunk.len() as u64;
             found.push(chunk);
-            // The reader sleeps until the server has nothing more to do for it.
+            // The reader waits until the server has nothing more to do for it.
             loop {
                 let written = client.metric("millpond_entity_range_bytes_total ");
                 assert!(
@@ -288,7 +285,8 @@ fn slow_reader_keeps_memory_flat() {
                 if std::mem::replace(&mut before, written) == written {
                     break;
                 }
-                std::thread::sleep(Duration::from_millis(10));
+                // Turns are read in the order they are asked for.
+                assert!(Chunks::ask(server, b"none behind", None).rest().is_empty());
             }
             assert_eq!(client.get(b"00000000").status, 200);
         }
@@ -319,9 +317,7 @@ fn reader_that_leaves_is_forgotten() {
             let mut chunks = Chunks::ask(server, b"0", None);
             chunks.next().unwrap().unwrap();
         }
-        while client.metric("millpond_entity_ranges_open ") > 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(|| client.metric("millpond_entity_ranges_open ") == 0);
         assert_eq!(client.metric("millpond_entity_ranges_total "), 10);
         assert_eq!(Chunks::ask(server, b"0", None).rest().len(), LARGE_COUNT);
     });

@@ -5,7 +5,6 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use millpond_entity::record::{Head, Version, encode, now_ms};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -13,7 +12,7 @@ use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
 use millpond_entity::{EntityConfig, Store, open};
-use support::{Client, Reply, TestServer, target};
+use support::{Client, Reply, TestServer, target, wait_until};
 
 fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
     let directory = tempfile::tempdir().unwrap();
@@ -230,6 +229,8 @@ fn conditions_hold_within_a_batch() {
         client.send(request.as_bytes()).unwrap();
     }
     wait_until(|| control.metric("millpond_entity_jobs_in_flight ") == 7);
+    // They are handed over when the tick ends that counted them: an answer of a later tick is behind that.
+    assert_eq!(control.metric("millpond_entity_jobs_in_flight "), 7);
     store.release();
     let mut statuses: Vec<u16> = clients
         .iter_mut()
@@ -373,14 +374,4 @@ fn records_outlive_a_restart() {
     assert!(replies[..2] == replies[2..], "{:?}", replies[0].0);
     assert!(replies[1].1 == large);
     assert_eq!(replies[0].0[0], "image/png");
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("waited for 30 s");
 }

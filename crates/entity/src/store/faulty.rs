@@ -1,4 +1,4 @@
-//! Plants faults in any store: a failed sync, a full disk, a slow or a stopped commit, a cold cache.
+//! Plants faults in any store: a failed sync, a full disk, a commit that is held, a cold cache.
 //!
 //! Place: tests only; wraps `memory` or `rocksdb` between the committer and the engine, so that
 //! the same fault is seen on both. Absent on purpose: random faults. A test says which call fails,
@@ -23,8 +23,6 @@ pub struct Faults {
     /// The n-th sync (counted from 1, one per synced commit) fails after the batch was written.
     /// Only this one: the sync after it would succeed, which is what makes the fault dangerous.
     pub failed_sync: Option<u64>,
-    /// Every commit takes at least this long.
-    pub commit_delay: Duration,
     /// No value is in memory: every inline read must go to a read thread.
     pub cold: bool,
     /// Every read fails.
@@ -191,7 +189,6 @@ impl<S: Store> Store for FaultyStore<S> {
         while self.held.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(self.faults.commit_delay);
         if self
             .faults
             .disk_full_after_commits

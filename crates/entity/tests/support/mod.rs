@@ -9,16 +9,44 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_entity::{EntityConfig, Store, serve_with};
-use millpond_http::{Running, ServeConfig, ServeReport};
+use millpond_http::{Limits, Running, ServeConfig, ServeReport};
 use millpond_io::Address;
 
 pub(crate) mod disk;
 pub(crate) mod process;
 #[cfg(feature = "distributed")]
 pub(crate) mod cluster;
+
+/// Ends a test that hangs; nothing is judged by it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+/// A client of these tests may stand still for as long as the machine lets it: none is late.
+pub(crate) fn patient_limits() -> Limits {
+    let long_ns = u64::try_from(LONG.as_nanos()).unwrap();
+    Limits {
+        head_timeout_ns: long_ns,
+        idle_timeout_ns: long_ns,
+        body_grace_ns: long_ns,
+        write_stall_ns: long_ns,
+        ..Limits::default()
+    }
+}
+
+/// Waits for what another thread or process will do.
+#[track_caller]
+pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// A server on a free port of the loopback, stopped when dropped.
 pub(crate) struct TestServer {
@@ -48,6 +76,7 @@ impl TestServer {
     ) -> Self {
         let mut config = EntityConfig::new(Path::new("unused").to_owned());
         let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
+        http.limits = patient_limits();
         adjust(&mut config, &mut http);
         let (address_sender, address) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
@@ -73,9 +102,14 @@ impl TestServer {
         Client::connect(self.address)
     }
 
+    /// Tells it to stop gracefully.
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
     /// Stops it gracefully and waits for its end.
     pub(crate) fn stop(mut self) -> ServeReport {
-        drop(self.stop.take());
+        self.begin_stop();
         self.thread
             .take()
             .unwrap()
@@ -131,12 +165,8 @@ impl Client {
         let stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_nodelay(true).unwrap();
         // A server that never answers must fail the test, not hang it.
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
-        stream
-            .set_write_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self {
             stream,
             received: Vec::new(),
@@ -147,12 +177,33 @@ impl Client {
         self.stream.write_all(bytes)
     }
 
+    /// Whether nothing has come so far.
+    pub(crate) fn has_nothing(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        peeked.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Sends one request and waits for its answer.
     pub(crate) fn request(&mut self, method: &str, target: &str, body: &[u8]) -> Reply {
         self.send(&request(method, target, body)).unwrap();
         self.read_reply(method == "HEAD")
             .unwrap()
             .expect("an answer, not the end")
+    }
+
+    /// The same, and again for as long as writes are stopped: an engine with small memtables does so where
+    /// other programs have the CPUs and merging falls behind.
+    pub(crate) fn write(&mut self, method: &str, id: &[u8], value: &[u8]) -> Reply {
+        let mut reply = None;
+        wait_until(|| {
+            let found = self.request(method, &target(id), value);
+            let is_stopped = found.status == 503 && found.field("Retry-After").is_some();
+            reply = Some(found);
+            !is_stopped
+        });
+        reply.unwrap()
     }
 
     pub(crate) fn put(&mut self, id: &[u8], value: &[u8]) -> u16 {
