@@ -16,7 +16,7 @@ use millpond_entity::{
     DataDirError, Engine, EntityConfig, EntityError, Store, admin, open, serve_with,
 };
 use millpond_http::ServeConfig;
-use support::TestServer;
+use support::{TestServer, wait_until};
 
 fn open_at(path: &Path) -> Result<RocksDbStore, DataDirError> {
     open(&EntityConfig::new(path.to_owned()))
@@ -231,16 +231,12 @@ fn checkpoint_while_serving_is_one_moment() {
                 acknowledged.fetch_add(1, Ordering::Relaxed);
             }
         });
-        while acknowledged.load(Ordering::Relaxed) < 100 {
-            std::thread::yield_now();
-        }
+        wait_until(|| acknowledged.load(Ordering::Relaxed) >= 100);
         let before = acknowledged.load(Ordering::Relaxed);
         let target = "/v0/admin/checkpoint?name=monday";
         let reply = admin_client.request("PUT", target, b"");
         let during = acknowledged.load(Ordering::Relaxed);
-        while acknowledged.load(Ordering::Relaxed) < during + 100 {
-            std::thread::yield_now();
-        }
+        wait_until(|| acknowledged.load(Ordering::Relaxed) >= during + 100);
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(
             reply.status,

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::net::TcpStream;
 
 use support::process::ServerProcess;
-use support::{Client, request, target};
+use support::{Client, request, target, wait_until};
 
 /// Half of what is written.
 const MEMORY_BYTES: u64 = 48 << 20;
@@ -16,7 +16,11 @@ const MEMORY_BYTES: u64 = 48 << 20;
 /// What comes with a process: code, stacks, and the engine's own structures.
 const PROCESS_BYTES: u64 = 32 << 20;
 
+/// What a connection may hold: a head, a short body, and what is not sent yet.
+const CONNECTION_BYTES: u64 = (16 + 64 + 256) << 10;
+
 const CONNECTIONS: u64 = 4;
+const SLEEPERS: u64 = 8;
 const KEYS: u64 = 16_000;
 const PIPELINE: usize = 32;
 
@@ -93,12 +97,13 @@ fn visit(server: &ServerProcess, number: u64) {
 /// Goal: puts of twice the memory, reads of all of it, ranges, and readers that do not read leave
 /// the process within its budget.
 #[test]
+#[ignore = "slow tier: measures memory, and how far merging falls behind is part of it"]
 fn resident_memory_stays_within_the_budget() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("data");
     let server = ServerProcess::start_with_memory(&data, MEMORY_BYTES);
     // Each holds a turn, and nothing more however long it sleeps.
-    let sleepers: Vec<TcpStream> = (0..8)
+    let sleepers: Vec<TcpStream> = (0..SLEEPERS)
         .map(|_| {
             let mut client = Client::connect(server.address);
             let range = request("GET", "/v0/entities?start=a", b"");
@@ -124,8 +129,9 @@ fn resident_memory_stays_within_the_budget() {
         assert!(held <= MEMORY_BYTES / 2, "{name} is {held}");
     }
     println!("resident {resident_bytes} bytes at most, of {MEMORY_BYTES}");
+    let connections_bytes = (CONNECTIONS + SLEEPERS) * CONNECTION_BYTES;
     assert!(
-        resident_bytes <= MEMORY_BYTES + PROCESS_BYTES,
+        resident_bytes <= MEMORY_BYTES + PROCESS_BYTES + connections_bytes,
         "{resident_bytes} bytes were resident"
     );
     drop(sleepers);
@@ -160,6 +166,7 @@ fn insist(server: &ServerProcess, client: &mut Client, request: &[u8]) -> suppor
 /// Goal: many clients that put, get and list large values at the same time, others that stop in the middle of
 /// it, and caches that are full of small ones: there is no more than the budget and what one value takes.
 #[test]
+#[ignore = "slow tier: measures memory, and how far merging falls behind is part of it"]
 fn large_values_stay_within_the_budget() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("data");
@@ -194,6 +201,14 @@ fn large_values_stay_within_the_budget() {
         }
     });
     println!("{} with large ones", server.resident_bytes_max());
+    let mut client = Client::connect(server.address);
+    let mut begun = || {
+        ["cold_reads", "ranges", "overloads"]
+            .map(|name| client.metric(&format!("millpond_entity_{name}_total ")))
+            .iter()
+            .sum::<u64>()
+    };
+    let before = begun();
     let stopped: Vec<Client> = (0..3 * LARGE_CLIENTS)
         .map(|number| {
             let mut client = Client::connect(server.address);
@@ -207,10 +222,12 @@ fn large_values_stay_within_the_budget() {
             client
         })
         .collect();
-    // What they asked for is under way when another's request is answered behind it.
-    let mut client = Client::connect(server.address);
-    assert_eq!(client.get(b"absent").status, 404);
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    wait_until(|| begun() >= before + 2 * LARGE_CLIENTS);
+    // Read threads take these behind what those asked for: there is no room for so many in any cache.
+    for key in 0..1000 {
+        let reply = client.request("GET", &target_of(key), b"");
+        assert_eq!(reply.status, 200);
+    }
     let resident_bytes = server.resident_bytes_max();
     println!("resident {resident_bytes} bytes at most, of {LARGE_MEMORY_BYTES}");
     assert!(

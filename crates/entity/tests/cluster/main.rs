@@ -8,7 +8,7 @@ mod support;
 mod nodes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond_entity::EntityError;
@@ -271,9 +271,17 @@ fn servers_share_a_keyspace() {
     assert_eq!(three.connect().get(b"k").body, b"39");
 }
 
+/// Acknowledged before a node dies, and at least as many behind it.
+const ROUND_WRITES: u64 = 100;
+
 /// A client that writes its own ids until it is told to end; the last round that was acknowledged, for
-/// each id, and the last that was tried.
-fn write_on(server: &TestServer, number: usize, end: &AtomicBool) -> Vec<(u64, u64)> {
+/// each id, and the last that was tried. What was acknowledged to all is counted.
+fn write_on(
+    server: &TestServer,
+    number: usize,
+    end: &AtomicBool,
+    count: &AtomicU64,
+) -> Vec<(u64, u64)> {
     let mut client = server.connect();
     let mut rounds = vec![(0, 0); 20];
     for round in 1.. {
@@ -284,7 +292,10 @@ fn write_on(server: &TestServer, number: usize, end: &AtomicBool) -> Vec<(u64, u
             *tried = round;
             let id = format!("{number}-{n}");
             match client.put(id.as_bytes(), round.to_string().as_bytes()) {
-                201 => *acknowledged = round,
+                201 => {
+                    *acknowledged = round;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
                 // It may be there, or come to be there.
                 504 => {}
                 status => panic!("{id}: {status}"),
@@ -322,16 +333,22 @@ fn a_node_dies_and_comes_back() {
     for settings in ["buckets=16", "buckets=16&conditions=on"] {
         let server = serve(&url(settings), |_, http| http.shards = 2);
         let end = AtomicBool::new(false);
+        let count = AtomicU64::new(0);
+        let more = || {
+            let before = count.load(Ordering::Relaxed);
+            wait_until(|| count.load(Ordering::Relaxed) >= before + ROUND_WRITES);
+        };
         let rounds = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
                 .map(|number| {
-                    let (server, end) = (&server, &end);
-                    scope.spawn(move || write_on(server, number, end))
+                    let (server, end, count) = (&server, &end, &count);
+                    scope.spawn(move || write_on(server, number, end, count))
                 })
                 .collect();
-            std::thread::sleep(Duration::from_secs(2));
+            more();
             nodes.kill(3);
-            std::thread::sleep(Duration::from_secs(5));
+            // A quorum goes on.
+            more();
             end.store(true, Ordering::SeqCst);
             let ended = writers.into_iter().map(|writer| writer.join().unwrap());
             ended.collect::<Vec<_>>()
@@ -365,7 +382,6 @@ fn check_all(client: &mut Client, rounds: &[Vec<(u64, u64)>], replicas: &str) {
             }
         }
     }
-    // How many is the machine's affair: 78 beside other work.
     assert!(count > 0, "nothing was acknowledged");
     println!("{count} acknowledged writes are there, {replicas}");
 }

@@ -122,8 +122,7 @@ impl Visitor {
     }
 
     /// Asks until the connection ends, which is the only way it ends.
-    pub(crate) fn ask(&mut self, visit: &Visit) {
-        let mut client = Client::connect(visit.address);
+    pub(crate) fn ask(&mut self, mut client: Client, visit: &Visit) {
         let mut asked = std::collections::VecDeque::new();
         while asked.len() < self.pipeline {
             let next = Asked::now(visit, self.next_question());
@@ -348,11 +347,11 @@ fn verdict(reply: &Reply, visit: &Visit, is_late: bool) -> Verdict {
         );
         return Verdict::Taken;
     }
-    assert!(visit.may_refuse, "a write was refused: {}", text(reply));
     if reply.field("Retry-After").is_some() {
-        // Full of work: it was not begun.
+        // Full of work, or merging has fallen behind: it was not begun.
         return Verdict::Never;
     }
+    assert!(visit.may_refuse, "a write was refused: {}", text(reply));
     visit.is_refusing.store(true, Ordering::SeqCst);
     match is_late {
         true => Verdict::Never,

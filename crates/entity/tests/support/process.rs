@@ -24,6 +24,7 @@ pub(crate) fn serve_if_told() {
     let config = EntityConfig::with_memory(data.into(), memory_bytes);
     let mut http = ServeConfig::new("entity", "127.0.0.1:0".parse().unwrap());
     http.shards = 2;
+    http.limits = super::patient_limits();
     let ready = |address: &_, _: &_| println!("{READY}{}", super::socket_address(address));
     if let Err(error) = serve(&config, &http, ready) {
         eprintln!("{error}");
