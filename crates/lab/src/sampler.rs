@@ -6,7 +6,7 @@
 //! when nothing is being timed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,20 +22,27 @@ const SAMPLES_PER_SEARCH: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     began: Instant,
-    ended: Arc<AtomicBool>,
+    progress: Arc<Progress>,
     thread: Option<JoinHandle<Series>>,
+}
+
+/// What its thread and its owner tell each other.
+#[derive(Debug, Default)]
+struct Progress {
+    is_ended: AtomicBool,
+    samples: AtomicUsize,
 }
 
 impl Sampler {
     /// Begins to sample the sum over all members of `tree`.
     pub(crate) fn start(tree: ProcessTree) -> Self {
-        let ended = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ended);
+        let progress = Arc::<Progress>::default();
+        let told = Arc::clone(&progress);
         let began = Instant::now();
-        let thread = thread::spawn(move || sample_until(&seen, &tree, began));
+        let thread = thread::spawn(move || sample(&told, &tree, began));
         Self {
             began,
-            ended,
+            progress,
             thread: Some(thread),
         }
     }
@@ -47,7 +54,7 @@ impl Sampler {
 
     /// Ends it and returns what it saw.
     pub(crate) fn finish(mut self) -> Series {
-        self.ended.store(true, Ordering::Relaxed);
+        self.progress.is_ended.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else {
             return Series::default();
         };
@@ -58,14 +65,14 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.progress.is_ended.store(true, Ordering::Relaxed);
     }
 }
 
-fn sample_until(ended: &AtomicBool, tree: &ProcessTree, began: Instant) -> Series {
+fn sample(progress: &Progress, tree: &ProcessTree, began: Instant) -> Series {
     let mut series = Series::default();
     let mut pids = Vec::new();
-    while !ended.load(Ordering::Relaxed) {
+    while !progress.is_ended.load(Ordering::Relaxed) {
         if series.points.len() % SAMPLES_PER_SEARCH == 0 {
             pids = tree.members();
         }
@@ -78,6 +85,7 @@ fn sample_until(ended: &AtomicBool, tree: &ProcessTree, began: Instant) -> Serie
         }
         let at_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         series.push(at_ns, known.iter().sum::<u64>() as f64);
+        progress.samples.fetch_add(1, Ordering::Relaxed);
         thread::park_timeout(INTERVAL);
     }
     series
@@ -88,13 +96,22 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
+    /// Until it has taken so many samples more.
+    fn wait_for_samples(sampler: &Sampler, more: usize) {
+        let samples = || sampler.progress.samples.load(Ordering::Relaxed);
+        let until = samples() + more;
+        while samples() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Goal: samples come while it runs, in order; a process that is gone ends it.
     #[test]
     fn samples_follow_a_process() {
         let sampler = Sampler::start(ProcessTree::new(std::process::id()));
-        thread::sleep(Duration::from_millis(120));
+        wait_for_samples(&sampler, 3);
         let series = sampler.finish();
-        assert!(series.points.len() >= 2);
+        assert!(series.points.len() >= 3);
         assert!(
             series
                 .points
@@ -112,7 +129,7 @@ mod tests {
 
     /// Workers that a server started later were never seen: the picture of its memory showed its parent's.
     ///
-    /// Goal: a process that is started while it runs is in the sum a second later.
+    /// Goal: a process that is started while it runs is in the sum after the next search.
     #[test]
     fn processes_that_come_later_are_counted() {
         const LEAST_BYTES: u64 = 48 << 20;
@@ -123,12 +140,12 @@ mod tests {
             .unwrap();
         let tree = ProcessTree::new(shell.id());
         let sampler = Sampler::start(tree);
-        thread::sleep(3 * INTERVAL);
+        wait_for_samples(&sampler, 1);
         drop(shell.stdin.take());
         while tree.resident_bytes().unwrap() < LEAST_BYTES {
             thread::sleep(INTERVAL);
         }
-        thread::sleep(Duration::from_secs(3));
+        wait_for_samples(&sampler, SAMPLES_PER_SEARCH + 1);
         for pid in tree.members() {
             // The end of one may have ended another by now.
             let _ = Command::new("/bin/kill").arg(pid.to_string()).status();

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -46,8 +48,20 @@ pub(crate) fn short_comparison(
     config
 }
 
+/// An address that no other program takes before the target that is told of it: its port lies outside the
+/// range that the kernel gives away, and no other test has it, since each keeps a name for its port until
+/// it ends.
 pub(crate) fn free_address() -> SocketAddr {
-    port::choose(&mut fastrand::Rng::new()).expect("no free port")
+    let mut random = fastrand::Rng::new();
+    loop {
+        let address = port::choose(&mut random).expect("no free port");
+        let name = format!("millpond-test-port-{}", address.port());
+        let name = UnixAddress::from_abstract_name(name).expect("name");
+        if let Ok(kept) = UnixListener::bind_addr(&name) {
+            std::mem::forget(kept);
+            return address;
+        }
+    }
 }
 
 pub(crate) fn probe(address: SocketAddr) -> Probe {
@@ -100,7 +114,7 @@ pub(crate) fn redis_server(address: SocketAddr) -> Vec<String> {
 
 /// Waits for something that must happen; the bound only ends a broken test.
 pub(crate) fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !happened() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(2));

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
-use millpond_measure::record::{CandidateRounds, Measure, Operation, Quantity, Role, RoundStatus};
+use millpond_measure::record::{
+    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Role, RoundStatus,
+};
 
 use crate::common::{free_address, nginx, preloadable, probe, python_server, short_comparison};
 
@@ -91,8 +93,20 @@ fn nginx_is_compared() {
     assert!(record.settings.memory_requests <= requests[0]);
     let library = record.candidates[2].library.as_ref().unwrap();
     assert_eq!(Some(&library.path), allocator.library_title().as_ref());
+    runs_stand_where_they_ran(record);
     written_files_agree(&outcome, &events, directory.path());
     assert!(!probe(address).address_taken(), "nginx is gone");
+}
+
+/// The schedule names each run's candidate at the run's own place.
+fn runs_stand_where_they_ran(record: &ComparisonRecord) {
+    let schedule = &record.settings.schedule;
+    for candidate in &record.candidates {
+        for run in &candidate.rounds {
+            let scheduled = &schedule[run.round as usize][run.position as usize];
+            assert_eq!(scheduled, &candidate.name, "{schedule:?}");
+        }
+    }
 }
 
 /// Where `smaps_rollup` can be read, the parts of memory are there and fit each other.
@@ -268,9 +282,15 @@ fn dying_server_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let address = free_address();
     let wrapper = directory.path().join("dies.sh");
-    // It serves until it has been asked a while, then goes with a word.
-    let text = "#!/bin/sh\n\"$@\" & server=$!\nsleep 0.6\necho out of cheese >&2\n\
-                kill -9 $server\nexit 9\n";
+    let log = directory.path().join("access.log");
+    // It serves until it has been asked for a while, then goes with a word.
+    let text = format!(
+        "#!/bin/sh\n\"$@\" & server=$!\n\
+         until [ \"$(wc -l < '{}')\" -ge 200 ]; do sleep 0.01; done\n\
+         echo out of cheese >&2\nkill -9 $server\nexit 9\n",
+        log.display()
+    );
+    fs::write(&log, "").unwrap();
     fs::write(&wrapper, text).unwrap();
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
     let mut words = vec![wrapper.display().to_string()];
@@ -279,6 +299,10 @@ fn dying_server_is_told() {
         address,
         "daemon off; master_process off;",
     ));
+    let conf = directory.path().join("nginx.conf");
+    let text = fs::read_to_string(&conf).unwrap();
+    let logged = format!("access_log {}", log.display());
+    fs::write(&conf, text.replace("access_log off", &logged)).unwrap();
     let told = sentence(&config(directory.path(), &words, address));
     assert!(
         told.contains("died while it was measured (exit status 9)"),

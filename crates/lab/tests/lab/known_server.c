@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,7 +48,11 @@ int main(int count, char **words) {
       question[len] = 0;
       if (strstr(question, "/allocate")) { small(); medium(); large(); grown(); }
       if (strstr(question, "/spin")) spin();
-      if (strstr(question, "/fork") && fork() == 0) { small(); _exit(0); }
+      if (strstr(question, "/fork")) {
+        if (fork() == 0) { small(); _exit(0); }
+        /* The answer says that it has ended. */
+        wait(0);
+      }
       if (write(connection, answer, sizeof answer - 1) < 0) return 1;
     }
     close(connection);

@@ -2,6 +2,7 @@
 
 mod common;
 mod subject;
+mod inherited;
 mod presence;
 mod heap;
 mod compare;

@@ -14,7 +14,8 @@ use crate::common::{
 use millpond_lab::process_tree::{self, is_alive};
 use millpond_lab::subject::{Subject, SubjectError};
 
-const BOUND: Duration = Duration::from_secs(20);
+/// Only a hang takes so long.
+const BOUND: Duration = Duration::from_secs(300);
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 fn script(directory: &Path, text: &str) -> String {
