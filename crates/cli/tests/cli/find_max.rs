@@ -1,11 +1,9 @@
 //! The search for the highest rate, as a process.
 
 use crate::load::metric;
-use crate::support::{Running, Server, millpond, run};
+use crate::support::{Running, Server, eventually, millpond, refusing_address, run};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::Path;
-use std::time::Duration;
 
 fn record(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -32,8 +30,9 @@ fn the_curve_is_printed_and_recorded() {
         "--json",
     ];
     let finished = run(millpond(&words).arg(&file).arg(server.url("/plaintext")));
-    // 4: the generator was the limit, as is to be expected of so loose an objective.
-    assert!([0, 4].contains(&finished.code()), "{finished:?}");
+    // 4: the generator was the limit, as is to be expected of so loose an objective; on a busy machine
+    // perhaps at every rate.
+    assert!([0, 3, 4].contains(&finished.code()), "{finished:?}");
     assert!(
         finished.stdout.contains("Finding the highest rate"),
         "{finished:?}"
@@ -44,7 +43,7 @@ fn the_curve_is_printed_and_recorded() {
     assert_eq!(record["connections"], 2);
     let steps = record["steps"].as_array().unwrap();
     let curve = record["curve"].as_array().unwrap();
-    assert!(!curve.is_empty() && steps.len() >= curve.len(), "{record}");
+    assert!(!steps.is_empty() && steps.len() >= curve.len(), "{record}");
     assert_eq!(steps[0]["rate_per_s"], 200.0);
     assert!(steps[0]["response_ns"]["p99"].as_u64().unwrap() > 0);
     let rates: Vec<f64> = curve
@@ -52,8 +51,10 @@ fn the_curve_is_printed_and_recorded() {
         .map(|point| point["rate_per_s"].as_f64().unwrap())
         .collect();
     assert!(rates.is_sorted(), "{rates:?}");
-    let best = record["rate_per_s"].as_f64().unwrap();
-    assert!(rates.contains(&best), "{record}");
+    match record["rate_per_s"].as_f64() {
+        Some(best) => assert!(rates.contains(&best), "{record}"),
+        None => assert!(finished.stdout.contains("no rate is known"), "{finished:?}"),
+    }
 }
 
 /// Goal: objectives that nothing keeps end the search with a status of their own.
@@ -90,12 +91,14 @@ fn an_interrupted_search_tells_what_it_knows() {
         "500ms",
         "-R",
         "100",
+        "--precision",
+        "1%",
     ];
     let search = Running::start(millpond(&words).arg(server.url("/plaintext")));
     // The first step asks 63 times: the second is under way.
-    while metric(&server, "millpond_http_requests_total") < 90.0 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the second step", || {
+        metric(&server, "millpond_http_requests_total") >= 90.0
+    });
     search.signal("INT");
     let finished = search.finish();
     assert_eq!(finished.code(), 130, "{finished:?}");
@@ -106,9 +109,7 @@ fn an_interrupted_search_tells_what_it_knows() {
 /// Goal: a search that cannot begin says why.
 #[test]
 fn a_search_needs_a_target() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let (address, _kept) = refusing_address();
     let url = format!("http://{address}/");
     let finished = run(&mut millpond(&["load", "--find-max", "p99<1s", &url]));
     assert_eq!(finished.code(), 1, "{finished:?}");

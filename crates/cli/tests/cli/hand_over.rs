@@ -22,8 +22,8 @@ impl<T: Read + Write> Stream for T {}
 
 impl Place {
     fn connect(&self) -> Result<Box<dyn Stream>> {
-        // Far beyond the second that a handshake may take that is repeated.
-        let patience = Some(Duration::from_secs(20));
+        // Only a hang takes so long.
+        let patience = Some(Duration::from_secs(100));
         Ok(match self {
             Self::Port(address) => {
                 let stream = TcpStream::connect(address)?;
@@ -130,6 +130,11 @@ fn start(listen: &str, driver: &str, shards: &str) -> (Running, String) {
         "plaintext",
         "--reuse-port",
         "--no-pin",
+        // Nobody is cut off for having been held up.
+        "--drain-timeout",
+        "10m",
+        "--idle-timeout",
+        "10m",
         "--listen",
         listen,
     ];

@@ -1,10 +1,8 @@
 //! The load generator as a process.
 
-use crate::support::{Running, Server, millpond, run};
+use crate::support::{Running, Server, eventually, millpond, refusing_address, run};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::Path;
-use std::time::Duration;
 
 fn record(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -73,9 +71,9 @@ fn an_interrupted_run_tells_what_it_measured() {
     let words = ["load", "-c", "4", "-d", "10m", "--json"];
     let load = Running::start(millpond(&words).arg(&file).arg(server.url("/plaintext")));
     // Until it has certainly begun: the server has seen requests.
-    while metric(&server, "millpond_http_requests_total") < 100.0 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("requests", || {
+        metric(&server, "millpond_http_requests_total") >= 100.0
+    });
     load.signal("INT");
     let finished = load.finish();
     assert_eq!(finished.code(), 130, "{finished:?}");
@@ -95,11 +93,8 @@ pub(crate) fn metric(server: &Server, name: &str) -> f64 {
 /// Goal: a target that is not there is one sentence with its address.
 #[test]
 fn an_unreachable_target_is_named() {
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    let (address, _kept) = refusing_address();
+    let address = address.to_string();
     let finished = run(&mut millpond(&[
         "load",
         "-d",
@@ -185,11 +180,7 @@ fn busy_polling_is_recorded() {
         assert!(count("spins_paid") + count("spins_vain") > 0, "{record}");
         assert!(count("spun_ns") > 0, "{record}");
         // The shard publishes its numbers a moment later.
-        while metric(&server, "millpond_driver_spins_paid_total")
-            + metric(&server, "millpond_driver_spins_vain_total")
-            == 0.0
-        {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let spins = |name: &str| metric(&server, &format!("millpond_driver_spins_{name}_total"));
+        eventually("spins", || spins("paid") + spins("vain") > 0.0);
     }
 }

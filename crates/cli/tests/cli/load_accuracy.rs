@@ -1,13 +1,13 @@
 //! What the generator says about itself, and the exit status that follows.
 
-use crate::support::{Finished, Running, Server, millpond, run};
+use crate::support::{Finished, Running, Server, eventually, millpond, run};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn record(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
@@ -51,33 +51,27 @@ fn wait_until_stopped(pid: u32) {
             status.is_ok_and(|text| text.contains("State:\tT"))
         })
     };
-    let stopped = (0..5_000).any(|_| {
-        std::thread::sleep(Duration::from_millis(2));
-        is_stopped()
-    });
-    assert!(stopped, "a stopped process goes on");
+    eventually("it stands still", is_stopped);
 }
 
-/// How long the generator is kept from running.
-const STOPPED: Duration = Duration::from_millis(800);
-
-/// Answers one connection; the tenth answer is sent while the process that asked is stopped.
-fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) {
+/// Answers ten requests of one connection; the last answer is sent while the process that asked is
+/// stopped. Says for how long it stayed so: longer than all before took.
+fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) -> Duration {
+    let begun = Instant::now();
     let (mut stream, _) = listener.accept().unwrap();
     let pid = pid.recv().unwrap();
-    let mut number = 0;
-    while read_request(&mut stream) {
-        number += 1;
-        if number != 10 {
-            answer(&mut stream, "200 OK");
-            continue;
-        }
-        signal(pid, "STOP");
-        wait_until_stopped(pid);
+    for _ in 0..9 {
+        assert!(read_request(&mut stream));
         answer(&mut stream, "200 OK");
-        std::thread::sleep(STOPPED);
-        signal(pid, "CONT");
     }
+    assert!(read_request(&mut stream));
+    signal(pid, "STOP");
+    wait_until_stopped(pid);
+    answer(&mut stream, "200 OK");
+    let stopped = begun.elapsed() + Duration::from_millis(200);
+    std::thread::sleep(stopped);
+    signal(pid, "CONT");
+    stopped
 }
 
 /// Goal: a generator that does not get the CPU shows wake delay, and the server's own time, as the
@@ -95,18 +89,17 @@ fn a_starved_generator_is_no_slow_server() {
         "-c",
         "1",
         "--requests",
-        "40",
+        "10",
         "--timeout",
-        "30s",
+        "10m",
         "--json",
     ];
     let load = Running::start(millpond(&words).arg(&file).arg(&url));
     sender.send(load.pid()).unwrap();
     let finished = load.finish();
-    server.join().unwrap();
+    let stopped_ns = server.join().unwrap().as_nanos() as u64;
     let record = record(&file);
-    assert_eq!(record["requests"], 40, "{finished:?}");
-    let stopped_ns = STOPPED.as_nanos() as u64;
+    assert_eq!(record["requests"], 10, "{finished:?}");
     let max = |clock: &str| record[clock]["max"].as_u64().unwrap();
     assert!(max("service_ns") >= stopped_ns, "{record}");
     if record["wake_delay_ns"].is_null() {
@@ -213,18 +206,7 @@ fn exit_statuses_tell_the_truth() {
     let objective = ["--slo", "p50<1ns"];
     assert_ended(&load(&objective, &good), 3);
     // Nobody can offer that from one connection: the rate was missed, and the run says so.
-    let rushed = run(millpond(&[
-        "load",
-        "-c",
-        "1",
-        "-R",
-        "5M",
-        "-d",
-        "50ms",
-        "--timeout",
-        "100ms",
-    ])
-    .arg(&good));
+    let rushed = run(millpond(&["load", "-c", "1", "-R", "5M", "-d", "2ms"]).arg(&good));
     assert_eq!(rushed.code(), 4, "not to be trusted: {rushed:?}");
     let refused = server_of("503 No");
     let words = [

@@ -22,7 +22,7 @@ fn among_few_ports(directory: &Path, last: u32, lines: &str) -> Finished {
          trap 'kill $server' EXIT
          tries=0
          until grep -q listening server; do
-            tries=$((tries + 1)); test $tries -lt 200; sleep 0.05
+            tries=$((tries + 1)); test $tries -lt 2000; sleep 0.05
          done
          {lines}"
     );

@@ -76,7 +76,7 @@ fn a_running_server_is_sampled() {
     let words = [
         "profile",
         "--duration",
-        "300ms",
+        "2s",
         "--connections",
         "4",
         "--url",

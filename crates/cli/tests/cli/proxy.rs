@@ -1,8 +1,8 @@
 //! The proxy as a process, between clients and upstreams that are not ours.
 
-use crate::support::{Running, Server, curl, millpond, peer, run};
+use crate::load::metric;
+use crate::support::{Running, Server, Wrk, curl, eventually, free_port, millpond, peer, run};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -53,16 +53,7 @@ impl Drop for Nginx {
 
 /// Until `url` answers at all.
 fn wait_until_up(words: &[&str]) {
-    let started = std::time::Instant::now();
-    while curl(words).0 == 0 {
-        assert!(started.elapsed().as_secs() < 60, "{words:?}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    eventually("an answer", || curl(words).0 != 0);
 }
 
 /// Goal: curl, ab, wrk and h2load see a correct server in front of nginx, over TCP and over a unix socket, on
@@ -107,13 +98,12 @@ fn nginx_is_served_to_other_clients() {
             .find_map(|line| line.strip_prefix("Failed requests:"));
         assert_eq!(failed.map(str::trim), Some("0"), "{text}");
         assert!(!text.contains("Non-2xx"), "{text}");
-        let wrk = peer("wrk", &["-t", "1", "-c", "16", "-d", "1s", &url]);
-        let text = String::from_utf8_lossy(&wrk.stdout).into_owned();
-        assert!(
-            text.contains("requests in") && !text.contains("errors"),
-            "{text}"
-        );
-        assert!(!text.contains("Non-2xx"), "{text}");
+        let asked = metric(&proxy, "millpond_http_requests_total");
+        let wrk = Wrk::start("16", &url);
+        eventually("requests", || {
+            metric(&proxy, "millpond_http_requests_total") >= asked + 3_000.0
+        });
+        wrk.finish();
         let h2load = peer("h2load", &["--h1", "-n", "2000", "-c", "16", &url]);
         let text = String::from_utf8_lossy(&h2load.stdout).into_owned();
         assert!(text.contains("2000 succeeded, 0 failed"), "{text}");
@@ -235,7 +225,7 @@ fn tls_is_spoken_on_both_sides() {
     }
 }
 
-/// A plaintext server of ours, on a port of its own.
+/// The proxy's file, with these upstreams.
 fn write_config(path: &Path, upstreams: &[&str]) {
     let tables = upstreams
         .iter()
@@ -257,39 +247,26 @@ fn sighup_reads_the_file_again() {
     write_config(&file, &[&first.address]);
     let proxy = Server::start_proxy(&["--config", &file.display().to_string()]);
     let url = proxy.url("/");
-    let mut wrk = Command::new("wrk");
-    let wrk = Running::start(
-        wrk.args(["-t", "1", "-c", "8", "-d", "2s", &url])
-            .stdin(Stdio::null()),
-    );
+    let wrk = Wrk::start("8", &url);
     for round in 0..10 {
-        let addresses: &[&str] = match round % 3 {
-            0 => &[&second.address],
-            1 => &[&first.address, &second.address],
-            _ => &[&first.address],
+        let upstreams = match round % 3 {
+            0 => vec![&second],
+            1 => vec![&first, &second],
+            _ => vec![&first],
         };
-        write_config(&file, addresses);
+        let addresses: Vec<&str> = upstreams.iter().map(|it| &*it.address).collect();
+        write_config(&file, &addresses);
         proxy.process.signal("HUP");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        eventually("the file is read", || {
+            let told = proxy.process.stderr_so_far();
+            told.matches("was read again").count() == round + 1
+        });
+        upstreams.iter().for_each(|it| wait_for_work(it));
     }
-    let finished = wrk.finish();
-    let text = &finished.stdout;
-    assert!(
-        text.contains("requests in") && !text.contains("errors"),
-        "{text}"
-    );
-    assert!(!text.contains("Non-2xx"), "{text}");
+    wrk.finish();
     fs::write(&file, "balance = \"any\"\n").unwrap();
     proxy.process.signal("HUP");
     assert_eq!(curl(&[&url]).0, 200);
-    for server in [first, second] {
-        let metrics = String::from_utf8(curl(&[&server.url("/metrics")]).1).unwrap();
-        let line = metrics
-            .lines()
-            .find(|line| line.starts_with("millpond_http_requests_total"));
-        let (_, count) = line.unwrap().rsplit_once(' ').unwrap();
-        assert!(count.parse::<u64>().unwrap() > 1, "it was used: {metrics}");
-    }
     proxy.process.signal("TERM");
     let finished = proxy.process.finish();
     assert_eq!(finished.code(), 0);
@@ -298,6 +275,16 @@ fn sighup_reads_the_file_again() {
         finished.stderr.contains("proxy.toml:1: balance: "),
         "{finished:?}"
     );
+}
+
+/// Until a server has had requests again, beside those that ask it how many.
+fn wait_for_work(server: &Server) {
+    let before = metric(server, "millpond_http_requests_total");
+    let mut looks = 0.0;
+    eventually("it is asked", || {
+        looks += 1.0;
+        metric(server, "millpond_http_requests_total") > before + looks
+    });
 }
 
 /// Goal: what is wrong in a file is one sentence with the line, the key and what is allowed, and exit
@@ -344,7 +331,8 @@ fn an_upstream_may_die_under_load() {
         let words = ["serve", "plaintext", "--shards", "1", "--listen", &address];
         let mut process = Running::start(&mut millpond(&words));
         assert_eq!(process.first_line(), format!("listening on {address}\n"));
-        process
+        let address = address.clone();
+        Server { process, address }
     };
     let mut mortal = start();
     let proxy = Server::start_proxy(&[
@@ -358,27 +346,14 @@ fn an_upstream_may_die_under_load() {
         "100ms",
     ]);
     let url = proxy.url("/");
-    let mut wrk = Command::new("wrk");
-    let mut wrk = wrk
-        .args(["-t", "1", "-c", "8", "-d", "3s", &url])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let wrk = Wrk::start("8", &url);
     for _ in 0..5 {
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        mortal.signal("KILL");
-        assert!(!mortal.finish().status.success());
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        wait_for_work(&mortal);
+        mortal.process.signal("KILL");
+        assert!(!mortal.process.finish().status.success());
+        wait_for_work(&living);
         mortal = start();
     }
-    let lines = BufReader::new(wrk.stdout.take().unwrap()).lines();
-    let text: Vec<String> = lines.map(Result::unwrap).collect();
-    wrk.wait().unwrap();
-    let text = text.join("\n");
-    assert!(
-        text.contains("requests in") && !text.contains("errors"),
-        "{text}"
-    );
-    assert!(!text.contains("Non-2xx"), "{text}");
+    wait_for_work(&mortal);
+    wrk.finish();
 }

@@ -164,7 +164,7 @@ fn several_urls_have_figures_of_their_own() {
     std::fs::write(&list, "# weights\n3 /there\n/absent\nPOST /there\n").unwrap();
     let server = Python::start(directory.path());
     let list = list.display().to_string();
-    let record = load(&["--requests", "5000", "--urls", &list, &server.url], b"");
+    let record = load(&["--requests", "1000", "--urls", &list, &server.url], b"");
     let classes = record["classes"].as_array().unwrap();
     let figures: Vec<_> = classes
         .iter()
@@ -179,9 +179,9 @@ fn several_urls_have_figures_of_their_own() {
     assert_eq!(
         figures,
         [
-            ("/there", 3_000, 0),
-            ("/absent", 0, 1_000),
-            ("POST /there", 1_000, 0)
+            ("/there", 600, 0),
+            ("/absent", 0, 200),
+            ("POST /there", 200, 0)
         ],
         "{record}"
     );

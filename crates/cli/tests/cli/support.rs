@@ -1,7 +1,11 @@
 //! Starting `millpond` and other programs, and waiting for them with a bound.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,8 +30,8 @@ pub(crate) fn run(command: &mut Command) -> Finished {
 /// A program on its way; killed if a test fails before its end.
 pub(crate) struct Running {
     child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    stdout: Option<Collected>,
+    stderr: Option<Collected>,
 }
 
 /// A program that has ended.
@@ -94,6 +98,16 @@ impl Running {
         }
     }
 
+    /// What it wrote to stdout until now, after what was read line by line.
+    pub(crate) fn stdout_so_far(&self) -> String {
+        self.stdout.as_ref().map(Collected::so_far).unwrap()
+    }
+
+    /// What it wrote to stderr until now.
+    pub(crate) fn stderr_so_far(&self) -> String {
+        self.stderr.as_ref().map(Collected::so_far).unwrap()
+    }
+
     /// Sends a signal by name, as a shell would.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
@@ -111,7 +125,7 @@ impl Running {
             self.stdout = Some(collect(stdout));
         }
         let status = self.wait();
-        let text = |reader: Option<JoinHandle<String>>| reader.unwrap().join().unwrap();
+        let text = |reader: Option<Collected>| reader.unwrap().whole();
         let (stdout, stderr) = (text(self.stdout.take()), text(self.stderr.take()));
         Finished {
             status,
@@ -142,12 +156,111 @@ impl Drop for Running {
     }
 }
 
-fn collect(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let _ = reader.read_to_string(&mut text);
-        text
-    })
+/// What is read from a program while it runs.
+struct Collected {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Collected {
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    fn whole(self) -> String {
+        self.reader.join().unwrap();
+        let bytes = std::mem::take(&mut *self.bytes.lock().unwrap());
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> Collected {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&bytes);
+    let reader = std::thread::spawn(move || {
+        let mut room = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut room) {
+            into.lock().unwrap().extend_from_slice(&room[..count]);
+        }
+    });
+    Collected { bytes, reader }
+}
+
+/// Waits for what must happen; only a hang reaches the bound.
+pub(crate) fn eventually(what: &str, mut has_happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !has_happened() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A port that no other program takes before the one that is told its number: outside the range that the
+/// kernel gives away, and of no other test, since each keeps a name for its port until it ends.
+pub(crate) fn free_port() -> u16 {
+    let mut random = fastrand::Rng::new();
+    loop {
+        let port = millpond_lab::port::choose(&mut random).unwrap().port();
+        let name = UnixAddress::from_abstract_name(format!("millpond-test-port-{port}")).unwrap();
+        if let Ok(kept) = UnixListener::bind_addr(&name) {
+            std::mem::forget(kept);
+            return port;
+        }
+    }
+}
+
+/// An address that refuses connections, as long as what comes with it is kept: the near end of a
+/// connection, whose port no other program can listen on.
+pub(crate) fn refusing_address() -> (SocketAddr, (TcpListener, TcpStream)) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (stream.local_addr().unwrap(), (listener, stream))
+}
+
+/// wrk under way, for as long as the test needs it.
+pub(crate) struct Wrk(Running);
+
+impl Wrk {
+    pub(crate) fn start(connections: &str, url: &str) -> Self {
+        let words = [
+            "-t",
+            "1",
+            "-c",
+            connections,
+            "-d",
+            "1h",
+            "--timeout",
+            "1m",
+            url,
+        ];
+        Self(Running::start(
+            Command::new("wrk").args(words).stdin(Stdio::null()),
+        ))
+    }
+
+    /// Ends it as Ctrl-C does, and checks that it saw no error. It must have been answered before.
+    pub(crate) fn finish(mut self) {
+        let status = format!("/proc/{}/status", self.0.pid());
+        eventually("wrk takes its interruption", || {
+            let text = std::fs::read_to_string(&status).unwrap();
+            let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+            caught & 1 << (libc::SIGINT - 1) != 0
+        });
+        // A signal between its last preparations and its sleep does not end that sleep; the next does.
+        eventually("wrk's end", || {
+            self.0.signal("INT");
+            self.0.child.try_wait().unwrap().is_some()
+        });
+        let finished = self.0.finish();
+        let text = &finished.stdout;
+        assert!(finished.status.success(), "{finished:?}");
+        assert!(text.contains("requests in"), "{text}");
+        assert!(
+            !text.contains("errors") && !text.contains("Non-2xx"),
+            "{text}"
+        );
+    }
 }
 
 /// `millpond serve ...` on a free port.

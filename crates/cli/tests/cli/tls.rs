@@ -4,7 +4,7 @@ mod certificates;
 mod clients;
 mod load;
 
-use crate::support::{Finished, Running, Server, millpond, peer};
+use crate::support::{Finished, Running, Server, Wrk, eventually, millpond, peer};
 use rcgen::{CertificateParams, KeyPair};
 use std::fs;
 use std::io::{Read, Write};
@@ -307,16 +307,11 @@ fn wrk_sees_no_errors_over_tls() {
     for pools in ["on", "off", "checked"] {
         let server = files.serve(&["server"], &["plaintext", "--pools", pools]);
         let url = https(&server, "/plaintext");
-        let wrk = peer("wrk", &["-t", "1", "-c", "16", "-d", "1s", &url]);
-        let text = String::from_utf8_lossy(&wrk.stdout).into_owned();
-        assert!(
-            wrk.status.success() && text.contains("requests in"),
-            "{text}"
-        );
-        assert!(
-            !text.contains("errors") && !text.contains("Non-2xx"),
-            "{text}"
-        );
+        let wrk = Wrk::start("16", &url);
+        eventually("requests", || {
+            metric(&files, &server, "millpond_http_requests_total") >= 5_000
+        });
+        wrk.finish();
         assert!(metric(&files, &server, "millpond_tls_handshakes_total") >= 16);
         stop(server);
     }
@@ -328,7 +323,7 @@ fn wrk_sees_no_errors_over_tls() {
 fn whoever_does_not_speak_tls_is_turned_away() {
     let files = Files::new();
     for driver in drivers() {
-        let words = ["plaintext", "--driver", driver, "--head-timeout", "1s"];
+        let words = ["plaintext", "--driver", driver, "--head-timeout", "10m"];
         let server = files.serve(&["server"], &words);
         let (status, text) = crate::support::curl(&[&server.url("/")]);
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -350,8 +345,6 @@ fn whoever_does_not_speak_tls_is_turned_away() {
         // A handshake record, and then nothing that is one: an alert, "decode error" or the like.
         let answer = ends(&[&b"\x16\x03\x01\x00\x10\x01\x00\x00\x0c"[..], &[0xaa; 12]].concat());
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
-        // Half a handshake, for as long as a head may take.
-        assert_eq!(ends(b"\x16\x03\x01\x02\x00\x01"), b"");
         // Gone in the middle of one.
         drop(TcpStream::connect(&server.address).unwrap());
         let failed = |reason: &str| {
@@ -363,7 +356,8 @@ fn whoever_does_not_speak_tls_is_turned_away() {
             )
         };
         assert_eq!((failed("clear_text"), failed("not_tls")), (1, 2));
-        assert_eq!((failed("timeout"), failed("closed")), (1, 1));
+        eventually("its end is seen", || failed("closed") == 1);
+        assert_eq!(failed("timeout"), 0);
         assert_eq!(failed("malformed") + failed("misbehaved"), 1);
         assert_eq!(metric(&files, &server, "millpond_tls_handshaking"), 0);
         let finished = stop(server);
@@ -371,6 +365,31 @@ fn whoever_does_not_speak_tls_is_turned_away() {
             finished.stderr.lines().count() <= 2,
             "failures are counted, not told: {finished:?}"
         );
+    }
+}
+
+/// Goal: half a handshake is given up after as long as a head may take, and counted.
+#[test]
+fn half_a_handshake_is_given_up() {
+    let files = Files::new();
+    for driver in drivers() {
+        let words = ["plaintext", "--driver", driver, "--head-timeout", "1s"];
+        let server = files.serve(&["server"], &words);
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+        // Who asks is timed too: on a busy machine its own handshake may be given up.
+        let metrics = https(&server, "/metrics");
+        let mut text = String::new();
+        eventually("an answer", || {
+            let (status, body) = files.curl(&[&metrics]);
+            text = String::from_utf8(body).unwrap();
+            status == 200
+        });
+        let name = "millpond_tls_handshake_failures_total{shard=\"0\",reason=\"timeout\"} ";
+        let count = text.lines().find_map(|line| line.strip_prefix(name));
+        assert!(count.unwrap().parse::<u64>().unwrap() >= 1, "{text}");
+        stop(server);
     }
 }
 

@@ -1,10 +1,8 @@
 //! Clients that have to show a certificate of their own.
 
 use super::{Files, https, stop};
-use crate::support::{Server, millpond, run};
+use crate::support::{Server, eventually, millpond, run};
 use std::fs;
-use std::thread::sleep;
-use std::time::Duration;
 
 /// What curl gets that shows the certificate of this name; 0: it was not let in.
 fn status_for(files: &Files, server: &Server, name: Option<&str>, words: &[&str]) -> u16 {
@@ -49,11 +47,9 @@ fn only_known_clients_are_let_in() {
         }
         trust("stranger");
         proxy.process.signal("HUP");
-        let is_taken = (0..500).any(|_| {
-            sleep(Duration::from_millis(20));
+        eventually("the file is read again", || {
             status_for(&files, &proxy, Some("stranger"), &[]) == 200
         });
-        assert!(is_taken, "{driver}: the file was read again");
         assert_eq!(
             status_for(&files, &proxy, Some("known"), &[]),
             0,
