@@ -190,9 +190,8 @@ fn executor<S: Store>(store: &Arc<S>, stamp_count: usize, mode: PoolMode) -> Exe
     Executor::start(store, SyncPolicy::Always, &config).unwrap()
 }
 
-/// Each shard's, on each of 18 stores. A put takes its turn among the threads of the store, which other
-/// programs make long: ten times as many took seven minutes beside four of them.
-const ROUNDS: u64 = 1_000;
+/// Each shard's, on each of 18 stores.
+const ROUNDS: u64 = 2_000;
 
 /// Hits that show that the caches took part.
 const HITS_MIN: u64 = 100;
