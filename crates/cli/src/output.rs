@@ -6,6 +6,7 @@
 
 use clap::error::ErrorKind as Mistake;
 use millpond_http::log::{self, LogLevel};
+use millpond_lab::LabError;
 use millpond_measure::report::lines::wrapped;
 use std::fmt::{self, Display};
 use std::fs::File;
@@ -75,6 +76,14 @@ impl Failure {
 
     pub(crate) fn failed(sentence: impl Display) -> Self {
         Self::Failed(sentence.to_string())
+    }
+
+    /// Of a comparison or a profile. An output directory that is somebody's is a wrong command line.
+    pub(crate) fn of_lab(error: &LabError) -> Self {
+        match error {
+            LabError::ForeignOutput { .. } => Self::usage(error),
+            _ => Self::failed(error),
+        }
     }
 }
 
@@ -226,11 +235,29 @@ impl JsonFile {
         if self.0.exists() && !self.0.is_file() {
             return std::fs::write(&self.0, text).map_err(failed);
         }
-        let mut partial = self.0.clone().into_os_string();
-        partial.push(".partial");
-        std::fs::write(&partial, text)
+        let (partial, mut file) = self.create_partial().map_err(failed)?;
+        file.write_all(text.as_bytes())
             .and_then(|()| std::fs::rename(&partial, &self.0))
-            .map_err(failed)
+            .map_err(|error| {
+                // Ours, and of no use any more; what could not be written is what is reported.
+                let _ = std::fs::remove_file(&partial);
+                failed(error)
+            })
+    }
+}
+
+impl JsonFile {
+    /// A new file beside it, under a name that nothing had.
+    fn create_partial(&self) -> io::Result<(PathBuf, File)> {
+        let mut attempt = 0_u32;
+        loop {
+            let mut path = self.0.clone().into_os_string();
+            path.push(format!(".{}-{attempt}.partial", std::process::id()));
+            match File::create_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => attempt += 1,
+                outcome => return outcome.map(|file| (PathBuf::from(path), file)),
+            }
+        }
     }
 }
 
@@ -336,6 +363,28 @@ mod tests {
         assert!(error.contains("does not exist"), "{error}");
         assert!(JsonFile::parse(&directory.path().display().to_string()).is_err());
         assert!(JsonFile::parse("").is_err());
+    }
+
+    /// Goal: a record replaces the file that was named and no other, whatever is called as its draft could be.
+    #[test]
+    fn a_record_writes_over_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("record.json"), "an earlier one").unwrap();
+        let strangers = [
+            "record.json.partial".to_owned(),
+            format!("record.json.{}-0.partial", std::process::id()),
+        ];
+        for name in &strangers {
+            std::fs::write(path(name), "mine").unwrap();
+        }
+        let file = JsonFile::parse(&path("record.json").display().to_string()).unwrap();
+        assert!(file.write("{}").is_ok());
+        assert_eq!(std::fs::read_to_string(path("record.json")).unwrap(), "{}");
+        for name in &strangers {
+            assert_eq!(std::fs::read_to_string(path(name)).unwrap(), "mine");
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
     }
 
     /// Goal: a sentence is broken between words and hangs behind its sign, what is set in stays, and

@@ -5,7 +5,7 @@
 //! Absent on purpose: creating parents (a mistyped path must not be obeyed) and repairing.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The format this build writes and reads. Raise it when stored bytes change their meaning.
@@ -299,11 +299,21 @@ fn is_empty(path: &Path) -> Result<bool, DataDirError> {
     for entry in fs::read_dir(path).map_err(|error| failed(path, "read", error))? {
         let entry = entry.map_err(|error| failed(path, "read", error))?;
         let name = entry.file_name();
-        if name != "lost+found" && name != temporary_marker().as_str() {
+        let is_ours = name == temporary_marker().as_str()
+            && is_begun_marker(&entry.path()).map_err(|error| failed(path, "read", error))?;
+        if name != "lost+found" && !is_ours {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether a file is what a first start that died left: the marker, as far as it got.
+fn is_begun_marker(path: &Path) -> io::Result<bool> {
+    let mut text = Vec::new();
+    let bytes_max = MARKER_START.len() as u64;
+    File::open(path)?.take(bytes_max).read_to_end(&mut text)?;
+    Ok(MARKER_START.as_bytes().starts_with(&text))
 }
 
 fn temporary_marker() -> String {
@@ -419,6 +429,17 @@ mod tests {
             DataDirError::Foreign { .. }
         ));
         assert!(!foreign.join(MARKER).exists());
+
+        // A file under the name of ours that does not begin as ours does is not written over.
+        let alike = parent.path().join("alike");
+        fs::create_dir(&alike).unwrap();
+        fs::write(alike.join("MILLPOND.tmp"), "notes on mills").unwrap();
+        assert!(matches!(
+            prepare(&alike).unwrap_err(),
+            DataDirError::Foreign { .. }
+        ));
+        let kept = fs::read_to_string(alike.join("MILLPOND.tmp")).unwrap();
+        assert_eq!(kept, "notes on mills");
 
         let newer = parent.path().join("newer");
         fs::create_dir(&newer).unwrap();

@@ -3,7 +3,6 @@
 //! On the path: `cli` calls `compare` with what the user asked and shows the events and the outcome.
 //! Ctrl-C arrives as a flag: the run in hand ends at once, what was measured is analysed as usual.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,6 +28,7 @@ use crate::journal::Journal;
 use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
 use crate::outcome::{self, Collection, CompareOutcome};
+use crate::output_directory::OutputDirectory;
 use crate::plan::{Known, Plan};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
@@ -86,14 +86,7 @@ impl<'a> Lab<'a> {
         let allocators = config.chosen_allocators(&mut warnings)?;
         let candidates = matrix::candidates(&allocators, config.own_pools());
         config.check_time(candidates.len())?;
-        fs::create_dir_all(&config.out).map_err(|error| LabError::Output {
-            path: config.out.clone(),
-            error,
-        })?;
-        let out = fs::canonicalize(&config.out).map_err(|error| LabError::Output {
-            path: config.out.clone(),
-            error,
-        })?;
+        let out = OutputDirectory::claim(&config.out)?;
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let placement = config.options.placement();
         let cgroups = CgroupRoot::find();
@@ -139,7 +132,7 @@ impl<'a> Lab<'a> {
         lab.refuse_another_question()?;
         lab.workshop.prepare()?;
         // What an earlier comparison drew is not of this one.
-        let _ = fs::remove_dir_all(lab.workshop.out.join(FLAMES_DIRECTORY));
+        lab.workshop.out.remove_folder(FLAMES_DIRECTORY)?;
         Ok(lab)
     }
 
@@ -215,7 +208,8 @@ impl<'a> Lab<'a> {
         self.draw_flame_graphs(&mut record, &findings, events)?;
         record.duration_ns = nanoseconds(self.began.elapsed());
         let earlier = self.config.earlier.as_ref();
-        let mut outcome = outcome::finish(record, earlier, &self.workshop.out, rounds.failures)?;
+        let mut outcome =
+            outcome::finish(record, earlier, self.workshop.out.path(), rounds.failures)?;
         // After the rounds, too: what was asked for is not all there.
         outcome.interrupted |= self.stop.load(Ordering::Relaxed);
         Ok(outcome)

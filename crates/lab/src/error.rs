@@ -1,5 +1,6 @@
 //! Why a comparison gives no answer. Each is one sentence that says what to do.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -69,6 +70,18 @@ pub enum LabError {
         path: PathBuf,
         /// What the system said.
         error: io::Error,
+    },
+    /// The report directory holds what is not ours, and a run replaces what it finds.
+    #[error(
+        "{} holds {}, which millpond did not write: name a directory that is empty or does not exist with --out",
+        path.display(),
+        found.display()
+    )]
+    ForeignOutput {
+        /// The directory.
+        path: PathBuf,
+        /// A file or folder in it.
+        found: OsString,
     },
     /// The machine refused something the lab cannot do without.
     #[error("cannot {what}: {error}")]

@@ -12,6 +12,7 @@
 //! matrix           who is compared with whom, in which order
 //! preflight, plan  every candidate once; then how much to do in the time there is; repeat: as much as
 //!                  an earlier comparison did
+//! output_directory where the report goes: a directory of ours or an empty one
 //! session          one candidate started fresh and proved:
 //!   launch           the child side: supervisor and second stage
 //!   subject          the lab's side: ready (readiness, probe), alive, stopped, never left behind
@@ -52,6 +53,7 @@ mod warm_up;
 mod lock;
 mod awake;
 mod session;
+mod output_directory;
 pub mod launch;
 pub mod subject;
 pub mod probe;
@@ -90,6 +92,7 @@ pub use load_command::LoadCommand;
 pub use lock::{LOCK_VARIABLE, lock_file};
 pub use options::SubjectOptions;
 pub use outcome::CompareOutcome;
+pub use output_directory::OutputDirectory;
 pub use repeat::Earlier;
 pub use subject::Launcher;
 pub use target::{Target, Url};

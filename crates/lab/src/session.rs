@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -22,11 +21,17 @@ use crate::launch::LaunchSpec;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::options::SubjectOptions;
+use crate::output_directory::OutputDirectory;
 use crate::port;
 use crate::presence::{self, Presence};
 use crate::subject::{Launcher, StopReport, Subject};
 use crate::target::Target;
 use crate::trace::{PATH_VARIABLE, Trace};
+
+/// Folders of the output directory: what targets print, their data while they live, and raw records.
+const LOGS: &str = "logs";
+const DATA: &str = "data";
+const RAW: &str = "raw";
 
 /// More than any layout effect's period; see the module's first lines.
 const PADDING_BYTES_MAX: usize = 4096;
@@ -66,45 +71,35 @@ pub(crate) struct Workshop {
     /// Where control groups can be made; none if there is no such place.
     pub(crate) cgroups: Option<CgroupRoot>,
     pub(crate) ready_bound: Duration,
-    pub(crate) out: PathBuf,
+    pub(crate) out: OutputDirectory,
     pub(crate) random: fastrand::Rng,
 }
 
 impl Workshop {
     /// Creates the report directory's parts; what an earlier comparison left in them is removed.
     pub(crate) fn prepare(&self) -> Result<(), LabError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| LabError::Output { path, error }
-        };
-        for directory in [self.logs(), self.data_root(), self.raw()] {
-            match fs::remove_dir_all(&directory) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(&directory)(error));
-                }
-                _ => {}
-            }
-            fs::create_dir_all(&directory).map_err(failed(&directory))?;
+        for folder in [LOGS, DATA, RAW] {
+            self.out.fresh_folder(folder)?;
         }
         Ok(())
     }
 
     pub(crate) fn logs(&self) -> PathBuf {
-        self.out.join("logs")
+        self.out.path().join(LOGS)
     }
 
     pub(crate) fn raw(&self) -> PathBuf {
-        self.out.join("raw")
+        self.out.path().join(RAW)
     }
 
     /// Removes the data directories' parent once nothing runs any more.
     pub(crate) fn tidy(&self) {
         // It holds nothing of value; a failure would only leave an empty directory behind.
-        let _ = fs::remove_dir_all(self.data_root());
+        let _ = self.out.remove_folder(DATA);
     }
 
     fn data_root(&self) -> PathBuf {
-        self.out.join("data")
+        self.out.path().join(DATA)
     }
 
     fn address(&mut self) -> Result<SocketAddr, RunError> {

@@ -146,7 +146,7 @@ impl CompareFlags {
         let mut progress = Progress::new();
         let outcome =
             millpond_lab::compare(&config, &mut |event| show(&mut progress, event), &stop)
-                .map_err(Failure::failed)?;
+                .map_err(|error| Failure::of_lab(&error))?;
         progress.clear();
         for failure in &outcome.failures {
             output::note(failure);

@@ -159,6 +159,7 @@ fn a_static_program_is_refused() {
 /// Goal: a server that does not speak HTTP is compared by its own load program, and what that says is
 /// in the text and in the record.
 #[test]
+#[ignore = "slow tier: a whole comparison, 25 s; that of lab is in the fast tier"]
 fn redis_is_compared_by_its_own_benchmark() {
     let is_there = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -231,6 +232,7 @@ fn redis_is_compared_by_its_own_benchmark() {
 /// Goal: `--profile` puts flame graphs into page and record, which are valid and come again, and names the
 /// files' directory; the memory over time has its phases.
 #[test]
+#[ignore = "slow tier: a whole comparison with flame graphs, a minute"]
 fn a_comparison_is_profiled() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("report");

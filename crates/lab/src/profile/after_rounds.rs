@@ -201,7 +201,7 @@ impl<'a> Sitting<'a> {
     fn finish(mut self, workshop: &Workshop) -> Result<(Vec<FlameGraph>, Vec<String>), LabError> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut files = Files {
-            out: workshop.out.clone(),
+            out: workshop.out.path().to_owned(),
             written: Vec::new(),
             title: workshop.driver.target.title(),
             started_unix_ns: since_epoch.map_or(0, |it| u64::try_from(it.as_nanos()).unwrap_or(0)),

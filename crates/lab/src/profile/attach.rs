@@ -20,6 +20,7 @@ use crate::drive::{Driver, Load};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::options::SubjectOptions;
+use crate::output_directory::OutputDirectory;
 use crate::presence;
 use crate::subject::Launcher;
 use crate::target::{Target, Url};
@@ -61,6 +62,8 @@ pub fn profile_process(
         return Err(LabError::Setting(sentence));
     }
     let perf = Perf::find().map_err(LabError::Setting)?;
+    // Before anything is sampled: what turns out to have nowhere to go would be lost.
+    let out = OutputDirectory::claim(&config.out)?;
     let title = fs::read_to_string(format!("/proc/{}/comm", config.pid)).unwrap_or_default();
     let title = format!("{} (process {})", title.trim(), config.pid);
     let (unwind, why) = config.unwind.choose(&program_of(config.pid));
@@ -85,16 +88,11 @@ pub fn profile_process(
     let mut gathered = Gathered::default();
     gathered.add_cpu(&samples);
     gathered.unwind = why;
-    let out = fs::create_dir_all(&config.out).and_then(|()| fs::canonicalize(&config.out));
-    let out = out.map_err(|error| LabError::Output {
-        path: config.out.clone(),
-        error,
-    })?;
     let note = "no allocation graphs: heap calls are seen by an object that is preloaded when a \
                 program starts; give the command after -- for them";
     let circumstances = Circumstances {
         subject: title.clone(),
-        out,
+        out: out.path().to_owned(),
         seed: 0,
         event: Some(perf.event()),
         notes: vec![note.to_owned()],

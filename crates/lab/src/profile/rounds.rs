@@ -1,6 +1,5 @@
 //! The arms of a profile, run: the same work under every profiler and without one, round by round.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +17,7 @@ use crate::drive::{Driver, Load};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::matrix::{self, Candidate};
+use crate::output_directory::OutputDirectory;
 use crate::preflight;
 use crate::session::Workshop;
 use crate::target::Target;
@@ -58,12 +58,7 @@ impl<'a> Studio<'a> {
         if instruments.arms().is_empty() {
             return Err(LabError::Setting(notes.join("; ")));
         }
-        let failed = |error| LabError::Output {
-            path: config.out.clone(),
-            error,
-        };
-        fs::create_dir_all(&config.out).map_err(failed)?;
-        let out = fs::canonicalize(&config.out).map_err(failed)?;
+        let out = OutputDirectory::claim(&config.out)?;
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let workshop = Workshop {
             driver: Driver {
@@ -178,7 +173,7 @@ impl<'a> Studio<'a> {
             names.zip(&self.gathered).collect(),
             outcome::Circumstances {
                 subject: self.config.target.title(),
-                out: self.workshop.out.clone(),
+                out: self.workshop.out.path().to_owned(),
                 seed: self.seed,
                 event,
                 notes: std::mem::take(&mut self.notes),

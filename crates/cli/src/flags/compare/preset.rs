@@ -9,7 +9,7 @@ use crate::flags::subject_target::own_program;
 use crate::flags::{Cli, Command};
 use crate::output::{self, Exit, Failure};
 use clap::{Args, Parser, ValueEnum};
-use millpond_lab::{CompareConfig, allocator};
+use millpond_lab::{CompareConfig, OutputDirectory, allocator};
 use millpond_measure::record::{ComparisonRecord, Settings};
 use std::path::{Path, PathBuf};
 
@@ -278,7 +278,7 @@ impl CompareFlags {
         words: &[&str],
         iterations: u64,
     ) -> Result<(Exit, PathBuf), Failure> {
-        std::fs::create_dir_all(&self.out).map_err(Failure::failed)?;
+        OutputDirectory::claim(&self.out).map_err(|error| Failure::of_lab(&error))?;
         let file = self.out.join(format!("{what}.json"));
         let (iterations, json) = (iterations.to_string(), file.display().to_string());
         let mut words = [&["millpond", "bench", what][..], words].concat();
@@ -302,6 +302,7 @@ impl CompareFlags {
         if self.allocators.is_none() {
             self.allocators = Some(preset.allocators_here());
         }
+        OutputDirectory::claim(&self.out).map_err(|error| Failure::of_lab(&error))?;
         let directory = self.out.join("preset");
         let words = preset.words(self.preset.preset_share, free_port()?, &directory)?;
         if words.is_empty() {
