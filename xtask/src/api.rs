@@ -7,7 +7,7 @@
 
 use crate::bench::server::free_address;
 use crate::metadata::metadata;
-use crate::step::{cargo, run_command};
+use crate::step::{cargo, one_number, run_command};
 use crate::tally::TestTally;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Requests made up for each operation, unless told otherwise.
-pub(crate) const EXAMPLES_DEFAULT: &str = "200";
+const EXAMPLES_DEFAULT: u64 = 200;
 
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
@@ -40,10 +40,8 @@ expected-statuses = ["2xx", "304", "401", "403", "404", "409", "412", "5xx"]
 "#;
 
 /// Asks both servers; fails if any answer is none of those described.
-pub(crate) fn run(examples: &str) -> Result<(), String> {
-    examples
-        .parse::<u32>()
-        .map_err(|_| format!("{examples} is no number of examples"))?;
+pub(crate) fn run(words: &[&str]) -> Result<(), String> {
+    let examples = one_number(words, "examples", EXAMPLES_DEFAULT)?;
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str();
     let target = PathBuf::from(target.ok_or("cargo names no target directory")?);
@@ -58,7 +56,13 @@ pub(crate) fn run(examples: &str) -> Result<(), String> {
         let (_server, address) = start(command)?;
         let mut ask = Command::new(&schemathesis);
         ask.arg("--config-file").arg(&settings);
-        ask.args(["run", "--checks", "all", "--max-examples", examples]);
+        ask.args([
+            "run",
+            "--checks",
+            "all",
+            "--max-examples",
+            &examples.to_string(),
+        ]);
         ask.args(["--header", &format!("Authorization: Bearer {TOKEN}")]);
         ask.arg(format!("http://{address}/openapi.json"));
         ok &= run_command(ask.current_dir(&home), &mut TestTally::default())?;

@@ -11,6 +11,7 @@ mod metadata;
 mod suite;
 mod verify;
 mod features;
+mod busy;
 mod mutants;
 mod allocators;
 mod bench;
@@ -38,6 +39,7 @@ const USAGE: &str = "\
 Usage: cargo xtask check
        cargo xtask verify [PART...]
        cargo xtask mutants [NAME...]
+       cargo xtask busy [RUNS]
        cargo xtask allocators [--only NAME]
        cargo xtask bench plaintext|entity|server|load|pools|redis|all [--smoke]
        cargo xtask hostile [ATTACK] [SECONDS] | --smoke
@@ -59,7 +61,8 @@ Usage: cargo xtask check
 
 check       the fast tier (`make test`): format, lints, dependencies, tests on both drivers, documentation, models
 verify      the slow tier (`make verify`): the parts below, one line each, or only those that are named
-mutants     twenty deliberate mistakes, or those named: does the fast tier catch each of them? Works on a copy
+mutants     39 deliberate mistakes, or those named: does the fast tier catch each of them? Works on a copy
+busy        all tests so many times (10) beside two busy threads for each CPU: none may fail
 allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
             snmalloc, rpmalloc, hardened) from their crates, for millpond compare to find
             --only: this one alone
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         ["check"] => check::run(),
         ["verify", names @ ..] => verify::run(names),
         ["mutants", names @ ..] => mutants::run(names),
+        ["busy", runs @ ..] => busy::run(runs),
         ["features"] => features::run(),
         ["slow-tests"] => suite::run_slow(),
         ["allocators"] => allocators::run(None),
@@ -122,8 +126,7 @@ fn main() -> ExitCode {
         ["hostile", "--smoke"] => hostile::smoke(),
         ["soak", "--smoke"] => soak::smoke(),
         ["hostile", words @ ..] => hostile_as_told(words),
-        ["crash"] => crash::run(crash::KILLS_DEFAULT),
-        ["crash", kills] => crash::run(kills),
+        ["crash", kills @ ..] => crash::run(kills),
         ["newcomer", words @ ..] => newcomer::Wishes::of(words).and_then(newcomer::run),
         ["cassandra", "beside", command @ ..] => cassandra::run_beside(command),
         ["cassandra", filter @ ..] => cassandra::run(filter),
@@ -134,8 +137,7 @@ fn main() -> ExitCode {
             Ok(keys) => bounds::run(keys),
             Err(error) => Err(format!("{keys} is no number of entities: {error}")),
         },
-        ["api"] => api::run(api::EXAMPLES_DEFAULT),
-        ["api", examples] => api::run(examples),
+        ["api", examples @ ..] => api::run(examples),
         ["soak", words @ ..] => soak_as_told(words),
         ["hostile-stalls"] => hostile::stalls::run_watcher(),
         ["hostile-crowd", name, address, count] => hostile::run_crowd(name, address, count),

@@ -72,6 +72,19 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// The one number that a verb takes, or its default.
+pub(crate) fn one_number(words: &[&str], what: &str, default: u64) -> Result<u64, String> {
+    match words {
+        [] => Ok(default),
+        [word] => word
+            .parse()
+            .map_err(|error| format!("{word} is no number of {what}: {error}")),
+        _ => Err(format!(
+            "too many words: a number of {what} is all there is"
+        )),
+    }
+}
+
 /// A subcommand of cargo that comes from elsewhere, such as `nextest`: the one that `scripts/setup` put below the
 /// target directory, else the one that the user has installed.
 pub(crate) fn cargo_tool(name: &str) -> Command {

@@ -189,8 +189,14 @@ const PARTS: &[Part] = &[
     by_name(
         "mutants",
         &["all"],
-        "twenty deliberate mistakes, each of which the fast tier has to catch",
+        "39 deliberate mistakes, each of which the fast tier has to catch",
         &[&["mutants"]],
+    ),
+    by_name(
+        "busy",
+        &["all"],
+        "every test ten times beside two busy threads for each CPU",
+        &[&["busy"]],
     ),
     by_name(
         "lab-proof",

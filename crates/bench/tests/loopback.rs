@@ -26,6 +26,7 @@ fn measure(config: &LoopbackConfig) -> LoopbackOutcome {
 /// Goal: every combination of allocator and pools answers every request, under the allocator it is
 /// named after, and the record reads back.
 #[test]
+#[ignore = "slow tier: every pair of pools and allocator, 45 s"]
 fn every_combination_is_measured() {
     let mut config = small();
     let allocators: Vec<String> = allocator::discover()

@@ -25,6 +25,7 @@ fn run(config: &BenchConfig) -> BenchOutcome {
 /// Goal: every program runs on every candidate that is installed, finds in its memory what it wrote,
 /// and all candidates find the same.
 #[test]
+#[ignore = "slow tier: every program under every allocator, over a minute"]
 fn every_program_runs_on_every_candidate() {
     let outcome = run(&small(&Program::ALL));
     assert_eq!(outcome.failures, Vec::<String>::new());

@@ -29,6 +29,7 @@ fn run(directory: &std::path::Path, profile: bool, budget: u64) -> (CompareOutco
 /// holds what the page draws; rounds and verdicts are those of a comparison without them, and a later
 /// comparison in the same place leaves no old graphs.
 #[test]
+#[ignore = "slow tier: a whole comparison with flame graphs, over a minute"]
 fn a_report_has_flame_graphs() {
     let directory = tempfile::tempdir().unwrap();
     let (outcome, events) = run(directory.path(), true, 90);
@@ -106,6 +107,7 @@ fn a_report_has_flame_graphs() {
 /// Goal: where the budget's part has no room for a single run, the report says so and is complete
 /// otherwise.
 #[test]
+#[ignore = "slow tier: a whole comparison, 20 s"]
 fn no_time_for_graphs_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let (outcome, _) = run(directory.path(), true, 4);

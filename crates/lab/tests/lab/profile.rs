@@ -296,6 +296,7 @@ fn nginx_under_two_allocators() {
 
 /// Goal: redis under its own benchmark, whose jemalloc the sampler stands in front of.
 #[test]
+#[ignore = "slow tier: a whole profile, 20 s"]
 fn redis_under_its_own_benchmark() {
     if !has_program("redis-server") || !has_program("redis-benchmark") {
         return;

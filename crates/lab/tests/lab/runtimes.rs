@@ -143,6 +143,7 @@ fn rss_of(outcome: &CompareOutcome) -> Vec<f64> {
 /// Goal: a Java server is a target like any other: it is waited for, proved, warmed up, measured, and
 /// its heap of 48 MB is in what it is said to take.
 #[test]
+#[ignore = "slow tier: a whole comparison, 40 s"]
 fn java_is_compared() {
     let directory = tempfile::tempdir().unwrap();
     let Some(words) = java_server(directory.path()) else {
@@ -159,6 +160,7 @@ fn java_is_compared() {
 /// Goal: the virtual machine's own allocations and its time are in the graphs, by the names of its
 /// library's functions.
 #[test]
+#[ignore = "slow tier: a whole profile, 20 s"]
 fn java_is_profiled() {
     let directory = tempfile::tempdir().unwrap();
     let Some(words) = java_server(directory.path()) else {
@@ -182,6 +184,7 @@ fn java_is_profiled() {
 
 /// Goal: node, whose binary stands at a fixed address and brings a memory of its own, is compared.
 #[test]
+#[ignore = "slow tier: a whole comparison, 20 s"]
 fn node_is_compared() {
     let directory = tempfile::tempdir().unwrap();
     let Some(words) = node(directory.path()) else {
@@ -201,6 +204,7 @@ fn node_is_compared() {
 
 /// Goal: node's event loop is in the graphs.
 #[test]
+#[ignore = "slow tier: a whole profile, 10 s"]
 fn node_is_profiled() {
     let directory = tempfile::tempdir().unwrap();
     let Some(words) = node(directory.path()) else {
