@@ -1,8 +1,8 @@
 //! The tests of the workspace: one build of all test programs, which then run once for each I/O driver.
 //!
 //! The driver of a server or client under test is chosen when it starts, so a second driver costs a second
-//! run of those packages and no second build. cargo-nextest runs each test in a process of its own, as many at a
-//! time as there are CPUs. Where it is not installed `cargo test` runs the same tests, one program after another.
+//! run of those packages and no second build. cargo-nextest runs each test in a process of its own, two at a time for
+//! each CPU, since many of them wait. Where it is not installed `cargo test` runs the same tests, one program after another.
 
 use crate::step::{cargo, cargo_tool, has_cargo_tool, run_command};
 use crate::tally::TestTally;
@@ -13,6 +13,8 @@ const DRIVER_VARIABLE: &str = "MILLPOND_TEST_DRIVER";
 
 /// Packages whose integration tests read it. Those of `io` name their drivers themselves.
 const DRIVER_PACKAGES: [&str; 2] = ["millpond-http", "millpond-load"];
+
+const NO_RUN: &str = "--no-run";
 
 /// Ignored functions that are processes which another test starts: no tests by themselves.
 const CHILD_PROCESSES: &str = "test(/(server|disk)_process$/)";
@@ -74,7 +76,7 @@ pub(crate) fn run_slow() -> Result<(), String> {
 /// Builds the test programs and nothing else, so that the time of a run is known apart from it.
 pub(crate) fn build() -> Result<bool, String> {
     let mut command = match has_nextest() {
-        true => nextest(&["--no-run"]),
+        true => nextest(&[NO_RUN]),
         false => {
             let mut test = cargo();
             test.args(["test", "--workspace", "--locked", "--no-run"]);
@@ -91,6 +93,10 @@ fn has_nextest() -> bool {
 fn nextest(words: &[&str]) -> Command {
     let mut command = cargo_tool("nextest");
     command.args(["run", "--workspace", "--locked"]);
+    if !words.contains(&NO_RUN) {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        command.args(["--test-threads", &(2 * cpus).to_string()]);
+    }
     command.args(words);
     // Many tests provoke a panic on purpose; a backtrace of each takes longer than the test.
     command.env("RUST_BACKTRACE", "0");
@@ -101,7 +107,7 @@ fn nextest(words: &[&str]) -> Command {
 fn run_nextest(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
     let before = tests.passed;
     let is_good = run_command(command, tests)?;
-    if is_good && tests.passed == before && !command.get_args().any(|word| word == "--no-run") {
+    if is_good && tests.passed == before && !command.get_args().any(|word| word == NO_RUN) {
         return Err("no test ran".to_owned());
     }
     Ok(is_good)
