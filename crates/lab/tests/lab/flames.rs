@@ -22,7 +22,9 @@ fn run(directory: &std::path::Path, profile: bool, budget: u64) -> (CompareOutco
         &mut |event| events.push(event.clone()),
         &AtomicBool::new(false),
     );
-    (outcome.expect("a comparison"), events)
+    let outcome = outcome.expect("a comparison");
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    (outcome, events)
 }
 
 /// Goal: the report has the baseline's and the other one's graphs, with the files beside it; the record
