@@ -71,6 +71,9 @@ fn serve_and_stop(listener: &TcpListener, pid: &Receiver<u32>) -> Duration {
     let stopped = begun.elapsed() + Duration::from_millis(200);
     std::thread::sleep(stopped);
     signal(pid, "CONT");
+    // Until the generator hangs up: the end of this stream would join what it has not read yet, and the
+    // kernel's stamp of that would be of the end.
+    assert!(!read_request(&mut stream), "ten were asked for");
     stopped
 }
 
