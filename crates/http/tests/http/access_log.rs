@@ -4,7 +4,7 @@
 mod hostile;
 mod obstacles;
 
-use crate::support::{PATIENCE, RawClient, TestServer, config, pass_body, pool_mode};
+use crate::support::{PATIENCE, RawClient, TestServer, config, pass_body, pool_mode, wait_until};
 use millpond_http::{
     AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, Limits, Request, Response,
     ServeConfig, Service, ServiceContext, StatusCode, StreamEvent, Wants,
@@ -12,7 +12,7 @@ use millpond_http::{
 use serde_json::Value;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Answers in every way there is, as the path says.
 pub(super) struct Ways;
@@ -270,20 +270,12 @@ fn metric(server: &TestServer, start: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-fn eventually(what: &str, is_there: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_there() {
-        assert!(begin.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Sends bytes and waits until the server has read them, which its count of bytes says.
 fn send_and_see_read(logged: &Logged, client: &mut RawClient, bytes: &str) {
     let received = || metric(logged.server(), "millpond_driver_received_bytes_total");
     let expected = Cell::new(received() + bytes.len() as u64);
     client.send(bytes);
-    eventually("read", || {
+    wait_until("read", || {
         // Each look is received as well.
         expected.set(expected.get() + SCRAPE.len() as u64);
         received() == expected.get()
@@ -291,7 +283,7 @@ fn send_and_see_read(logged: &Logged, client: &mut RawClient, bytes: &str) {
 }
 
 fn wait_for_connections_to_end(logged: &Logged) {
-    eventually("closed", || {
+    wait_until("closed", || {
         metric(logged.server(), "millpond_http_connections{") == 1
     });
 }

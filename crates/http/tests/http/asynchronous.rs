@@ -1,6 +1,6 @@
 //! `async fn` handlers over real sockets: bodies, time, other threads, clients that go away.
 
-use crate::support::{PATIENCE, TestServer};
+use crate::support::{PATIENCE, TestServer, wait_until};
 use millpond_http::{AsyncRequest, AsyncService, AsyncShard, Limits, Reply, Service, ShardStart};
 use millpond_http::{Method, StatusCode};
 use std::future::poll_fn;
@@ -233,12 +233,4 @@ fn futures_are_in_the_books() {
     assert!(server.running.accounting_table().contains("http_futures"));
     drop(clients);
     drop(shared);
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

@@ -2,7 +2,7 @@
 //! and upstreams, sound ones and scripted bad ones.
 
 use crate::relay::{Log, Relay, SharedLog};
-use crate::support::{PATIENCE, TestServer, config, pattern};
+use crate::support::{PATIENCE, TestServer, config, pattern, send_until_refused, wait_until};
 use millpond_http::client::{Phase, Timeouts};
 use millpond_http::{
     BodyLength, Client, ClientConfig, DriverChoice, Flow, Limits, Method, Plaintext, Request,
@@ -10,11 +10,11 @@ use millpond_http::{
 };
 use millpond_io::connection_pool::{PoolConfig, Target};
 use millpond_mempool::PoolMode;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod failing;
 
@@ -272,7 +272,7 @@ fn a_slow_upstream_slows_the_client() {
         let released = Arc::clone(&may_read);
         let (address, _) = scripted(move |_, mut stream| {
             assert!(read_head(&mut stream));
-            wait_until(|| released.load(Ordering::SeqCst));
+            wait_until("released", || released.load(Ordering::SeqCst));
             let mut count = 0;
             let mut room = [0; 1 << 16];
             while count < TOTAL {
@@ -295,28 +295,6 @@ fn a_slow_upstream_slows_the_client() {
         assert_eq!(client.response().text(), "ok");
         assert_eq!(scene.log().reports.len(), 1);
     }
-}
-
-/// Sends until nothing more is taken for a while, since the kernel's buffers grow as they fill; how much was.
-/// Whoever looks too soon has sent less.
-fn send_until_refused(stream: &mut TcpStream, bytes: &[u8]) -> usize {
-    stream.set_nonblocking(true).unwrap();
-    let (mut sent, mut refused_count) = (0, 0);
-    while refused_count < 20 && sent < bytes.len() {
-        match stream.write(&bytes[sent..]) {
-            Ok(count) => {
-                sent += count;
-                refused_count = 0;
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                refused_count += 1;
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
-    stream.set_nonblocking(false).unwrap();
-    sent
 }
 
 /// So long is waited for what never comes.
@@ -370,12 +348,12 @@ fn who_goes_takes_the_exchange_along() {
         let client = scene.server.connect();
         let mut client = client;
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        wait_until(|| begun.load(Ordering::Relaxed) == 1);
+        wait_until("begun", || begun.load(Ordering::Relaxed) == 1);
         // A reset: a mere end could be a client that still waits for its answer.
         let no_linger = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&client.stream, no_linger).unwrap();
         drop(client);
-        wait_until(|| ended.load(Ordering::Relaxed) == 1);
+        wait_until("ended", || ended.load(Ordering::Relaxed) == 1);
         assert!(scene.log().failures.is_empty(), "nothing is told of it");
     }
 }
@@ -422,7 +400,7 @@ fn waiting_for_a_place_has_an_end() {
         let (address, _) = scripted(move |_, mut stream| {
             while read_head(&mut stream) {
                 asked.store(true, Ordering::SeqCst);
-                wait_until(|| released.load(Ordering::SeqCst));
+                wait_until("released", || released.load(Ordering::SeqCst));
                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
                 stream.write_all(answer).unwrap();
             }
@@ -434,7 +412,7 @@ fn waiting_for_a_place_has_an_end() {
         let scene = relay_with(driver, vec![address], Timeouts::default(), 0, pool);
         let mut first = scene.server.connect();
         first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        wait_until(|| is_asked.load(Ordering::SeqCst));
+        wait_until("asked", || is_asked.load(Ordering::SeqCst));
         let second = scene
             .server
             .connect()
@@ -467,13 +445,5 @@ fn informational_answers_are_told() {
             .ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(response.text(), "ok");
         assert_eq!(scene.log().informational, 2);
-    }
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "never");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -166,17 +166,17 @@ fn the_oldest_idle_connection_makes_room() {
     assert_eq!(busy.ask(GET).status, 200);
     // Half a request: not idle, however long it takes.
     busy.send("GET / HTTP/1.1\r\n");
-    let newcomer = loop {
-        let mut newcomer = server.connect();
-        newcomer.send(GET);
-        match newcomer.response().status {
-            200 => break newcomer,
+    let third = loop {
+        let mut third = server.connect();
+        third.send(GET);
+        match third.response().status {
+            200 => break third,
             status => assert_eq!(status, 503),
         }
     };
     first.expect_end();
     assert_eq!(busy.ask("Host: a\r\n\r\n").status, 200, "it was spared");
-    drop(newcomer);
+    drop(third);
 }
 
 /// Goal: one address gets its share and no more; when one of its connections leaves, the next is

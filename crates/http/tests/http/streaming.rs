@@ -3,21 +3,12 @@
 mod streamer;
 
 use self::streamer::serve;
-use crate::support::{PATIENCE, RawClient, pattern};
+use crate::support::{RawClient, pattern, send_until_refused, wait_until};
 use millpond_http::Limits;
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
 
 fn chunks(body: &[u8], size: usize, trailer: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -170,28 +161,10 @@ fn a_client_is_stopped_while_nobody_reads() {
     client.send(format!(
         "POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n"
     ));
-    client.stream.set_nonblocking(true).unwrap();
-    let mut sent = 0;
     let mut other = server.connect();
-    // Full when nothing more is taken for a while: the kernel's buffers grow as they fill.
-    let mut refused_count = 0;
-    while refused_count < 50 {
-        match client
-            .stream
-            .write(&pattern(sent as u64, (size - sent).min(1 << 16)))
-        {
-            Ok(count) => {
-                sent += count;
-                refused_count = 0;
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                refused_count += 1;
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-        assert!(sent < size, "all was taken although nobody reads");
-    }
+    let body = pattern(0, size);
+    let sent = send_until_refused(&mut client.stream, &body);
+    assert!(sent < size, "all was taken although nobody reads");
     let text = other.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").text();
     let live = "millpond_pool_live_bytes{shard=\"0\",pool=\"shard_blocks\"";
     let line = text.lines().find(|line| line.starts_with(live)).unwrap();
@@ -203,10 +176,7 @@ fn a_client_is_stopped_while_nobody_reads() {
         other.ask("GET /release HTTP/1.1\r\nHost: a\r\n\r\n").status,
         200
     );
-    client.stream.set_nonblocking(false).unwrap();
-    for start in (sent..size).step_by(1 << 16) {
-        client.send(pattern(start as u64, (size - start).min(1 << 16)));
-    }
+    client.send(&body[sent..]);
     assert_eq!(client.response().text(), format!("{size} true none"));
 }
 
@@ -349,7 +319,7 @@ fn what_breaks_off_is_seen_on_both_sides() {
     ));
     assert_eq!(client.response().status, 400);
     client.expect_end();
-    wait_for("a refused body", || abandoned.load(Ordering::Relaxed) == 1);
+    wait_until("a refused body", || abandoned.load(Ordering::Relaxed) == 1);
 
     let mut client = server.connect();
     client.send(format!(
@@ -371,7 +341,7 @@ fn what_breaks_off_is_seen_on_both_sides() {
         .write_all(b"GET /download?99999999 HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     drop(gone);
-    wait_for("clients that are gone", || {
+    wait_until("clients that are gone", || {
         abandoned.load(Ordering::Relaxed) == 4
     });
 }
@@ -397,7 +367,7 @@ fn only_a_reader_makes_a_client_slow() {
     post(&mut slow, "/upload");
     assert_eq!(slow.response().status, 408);
     slow.expect_end();
-    wait_for("the slow one", || abandoned.load(Ordering::Relaxed) == 1);
+    wait_until("the slow one", || abandoned.load(Ordering::Relaxed) == 1);
     // Held for longer than that, and none the worse.
     held.send(pattern(0, 9));
     server
@@ -414,7 +384,7 @@ fn a_graceful_stop_waits_for_parts() {
     client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n");
     client.send(pattern(0, 3));
     let mut scraper = server.connect();
-    wait_for("the upload", || {
+    wait_until("the upload", || {
         let scraped = scraper.ask("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         let live = "live_objects{shard=\"0\",pool=\"http_streams\"";
         let text = scraped.text();

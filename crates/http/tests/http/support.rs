@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Once;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough for the slowest machine; reaching it is a failure, never a measurement.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,6 +137,37 @@ impl Drop for TestServer {
             );
         }
     }
+}
+
+/// Waits for something that another thread or process does; [`PATIENCE`] without it is a failure.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends until nothing more is taken for a while, since the kernel's buffers grow as they fill; how much was.
+/// A look that comes too soon has sent less.
+pub(crate) fn send_until_refused(stream: &mut TcpStream, bytes: &[u8]) -> usize {
+    stream.set_nonblocking(true).unwrap();
+    let (mut sent, mut refused_count) = (0, 0);
+    while refused_count < 50 && sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(count) => {
+                sent += count;
+                refused_count = 0;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                refused_count += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+    stream.set_nonblocking(false).unwrap();
+    sent
 }
 
 /// A port that refuses for as long as the socket is there, which is bound and does not listen.

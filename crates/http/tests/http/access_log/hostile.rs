@@ -2,7 +2,7 @@
 //! Apache's own definition of the combined format, and GoAccess.
 
 use super::{Logged, lines};
-use crate::support::RawClient;
+use crate::support::{RawClient, wait_until};
 use millpond_http::{AccessLogFormat, Limits};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -164,7 +164,7 @@ fn hostile_requests_are_read_back() {
             let logged = Logged::start(format, Limits::default());
             let expected = attack(|| logged.connect(), seed, COUNT);
             let path = logged.path();
-            super::eventually("all written", || lines(&path) == COUNT);
+            wait_until("all written", || lines(&path) == COUNT);
             let read = run("python3", &["-c", READER, word, path.to_str().unwrap()]);
             // An absent field and an empty or lone "-" look alike in the combined format.
             let blur = |text: &str| match word {
@@ -219,7 +219,7 @@ fn goaccess_reads_every_line() {
         client.ask([head.as_bytes(), &agent, b"\r\n\r\n"].concat());
     }
     let path = logged.path();
-    super::eventually("all written", || lines(&path) == 500);
+    wait_until("all written", || lines(&path) == 500);
     let report = goaccess(&path);
     let general = &report["general"];
     assert_eq!(general["total_requests"], 500, "{general}");

@@ -1,7 +1,7 @@
 //! A log whose lines nobody takes, whose file is moved, or whose disk is full.
 
-use super::{GET, Logged, Ways, eventually, lines, logging, metric, objects};
-use crate::support::TestServer;
+use super::{GET, Logged, Ways, lines, logging, metric, objects};
+use crate::support::{TestServer, wait_until};
 use millpond_http::{AccessLogConfig, AccessLogFormat, AccessLogTarget, Limits, ServeConfig};
 use std::io::Read;
 use std::process::Command;
@@ -79,7 +79,7 @@ fn a_full_disk_costs_no_answer() {
     for _ in 0..100 {
         assert_eq!(client.ask(GET).status, 200);
     }
-    eventually("a failure is counted", || {
+    wait_until("a failure is counted", || {
         metric(&server, "millpond_http_access_log_write_failures_total") > 0
     });
     assert_eq!(metric(&server, "millpond_http_access_log_lines_total"), 0);
@@ -113,7 +113,7 @@ fn a_renamed_log_is_let_go_of() {
         std::fs::rename(&path, &old).unwrap();
         logged.server().running.reread();
         (0..PER_ROUND).for_each(|_| assert_eq!(client.response().status, 200));
-        eventually("a new file", || path.exists());
+        wait_until("a new file", || path.exists());
         found.extend(objects(&std::fs::read(old).unwrap()));
     }
     found.extend(objects(&logged.stop()));
@@ -157,7 +157,7 @@ fn a_graceful_stop_loses_no_entry() {
             })
         })
         .collect();
-    eventually("some lines", || lines(&path) > 500);
+    wait_until("some lines", || lines(&path) > 500);
     let report = server.stop();
     let answered: usize = clients
         .into_iter()

@@ -3,7 +3,7 @@
 
 use super::secure::{self, Stream};
 use super::{RawPeer, RawUpstream, proxy_between};
-use crate::support::{PATIENCE, RawClient, TestServer};
+use crate::support::{PATIENCE, RawClient, TestServer, wait_until};
 use millpond_http::Limits;
 use millpond_http::proxy::{ProxyConfig, ProxyControl};
 use std::io::{Read, Write};
@@ -346,7 +346,9 @@ fn a_full_upstream_is_the_proxys_limit() {
     });
     let mut first = connect(&server, tls);
     first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until(|| upstream.connections.load(Ordering::SeqCst) == 1);
+    wait_until("one connection", || {
+        upstream.connections.load(Ordering::SeqCst) == 1
+    });
     let answer = connect(&server, tls).ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let said = answer.header("proxy-status").unwrap_or_default();
     assert_eq!(answer.status, 503, "{}", answer.text());
@@ -358,14 +360,6 @@ fn a_full_upstream_is_the_proxys_limit() {
     is_released.store(true, Ordering::SeqCst);
     assert_eq!(first.response().text(), "fine");
     expect_nothing_left(&server, tls, &upstream);
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let started = std::time::Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "it never came to be");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn metrics(server: &TestServer, tls: Tls) -> String {
@@ -393,7 +387,7 @@ const POOLS: [&str; 3] = ["proxy_requests", "http_exchanges", "io_pool_waiters"]
 
 /// Waits until no pool has an object of a request, and no request is under way.
 fn expect_nothing_left(server: &TestServer, tls: Tls, upstream: &RawUpstream) {
-    wait_until(|| {
+    wait_until("counted", || {
         let metrics = metrics(server, tls);
         let live = |pool: &&str| {
             let name = format!("millpond_pool_live_objects{{shard=\"0\",pool=\"{pool}\"");
