@@ -77,9 +77,11 @@ impl Failure {
     pub(crate) fn failed(sentence: impl Display) -> Self {
         Self::Failed(sentence.to_string())
     }
+}
 
-    /// Of a comparison or a profile. An output directory that is somebody's is a wrong command line.
-    pub(crate) fn of_lab(error: &LabError) -> Self {
+/// Of a comparison or a profile. An output directory that is somebody's is a wrong command line.
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
         match error {
             LabError::ForeignOutput { .. } => Self::usage(error),
             _ => Self::failed(error),
@@ -244,9 +246,7 @@ impl JsonFile {
                 failed(error)
             })
     }
-}
 
-impl JsonFile {
     /// A new file beside it, under a name that nothing had.
     fn create_partial(&self) -> io::Result<(PathBuf, File)> {
         let mut attempt = 0_u32;

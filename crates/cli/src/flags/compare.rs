@@ -145,8 +145,7 @@ impl CompareFlags {
         let stop = interrupt_flag()?;
         let mut progress = Progress::new();
         let outcome =
-            millpond_lab::compare(&config, &mut |event| show(&mut progress, event), &stop)
-                .map_err(|error| Failure::of_lab(&error))?;
+            millpond_lab::compare(&config, &mut |event| show(&mut progress, event), &stop)?;
         progress.clear();
         for failure in &outcome.failures {
             output::note(failure);

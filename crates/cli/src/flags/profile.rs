@@ -110,7 +110,7 @@ impl ProfileFlags {
             Job::Server(config) => profile(config, &mut events, &stop),
             Job::Process(config) => profile_process(config, &mut events, &stop),
         };
-        let outcome = outcome.map_err(|error| Failure::of_lab(&error))?;
+        let outcome = outcome?;
         progress.clear();
         output::print(&outcome)?;
         if let Some(file) = &self.json {

@@ -278,7 +278,7 @@ impl CompareFlags {
         words: &[&str],
         iterations: u64,
     ) -> Result<(Exit, PathBuf), Failure> {
-        OutputDirectory::claim(&self.out).map_err(|error| Failure::of_lab(&error))?;
+        OutputDirectory::claim(&self.out)?;
         let file = self.out.join(format!("{what}.json"));
         let (iterations, json) = (iterations.to_string(), file.display().to_string());
         let mut words = [&["millpond", "bench", what][..], words].concat();
@@ -302,7 +302,7 @@ impl CompareFlags {
         if self.allocators.is_none() {
             self.allocators = Some(preset.allocators_here());
         }
-        OutputDirectory::claim(&self.out).map_err(|error| Failure::of_lab(&error))?;
+        OutputDirectory::claim(&self.out)?;
         let directory = self.out.join("preset");
         let words = preset.words(self.preset.preset_share, free_port()?, &directory)?;
         if words.is_empty() {
