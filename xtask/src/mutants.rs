@@ -3,20 +3,19 @@
 //! Tests that pass say little unless some of them fail when the program is wrong. So each entry of
 //! `table` is made in a copy of the working tree, and the tests of its package run: one has to fail,
 //! or to hang. A mistake that survives fails the run. So does one that no longer applies or does not
-//! compile, since it proves nothing.
-//! Absent on purpose: mistakes made up by a program. Most of those change nothing that a user could
-//! notice, and somebody has to look at each that survives.
+//! compile, since it proves nothing. The mistakes are chosen by hand: most of those that a program makes up
+//! change nothing that a user could notice.
 
 mod copy;
 mod table;
 
 use crate::metadata::{metadata, target_directory};
-use crate::step::{cargo_tool, has_cargo_tool};
+use crate::step::{cargo_tool, has_cargo_tool, run_by_lines};
 use crate::tally::TestTally;
 use copy::Copy;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use table::{MUTANTS, Mutant};
@@ -201,7 +200,7 @@ impl Bench {
         filter: &str,
         words: &[&str],
     ) -> Result<Ended, String> {
-        let mut command = with_absolute_program(&cargo_tool("nextest"));
+        let mut command = cargo_tool("nextest");
         command.args(["run", "--locked", "--profile", "mutants"]);
         command.args(["--package", package]).args(words);
         command.args(filter.split_whitespace());
@@ -210,23 +209,6 @@ impl Bench {
         command.env("RUST_BACKTRACE", "0");
         Ended::of(command, self.logs.join(format!("{log}.txt")))
     }
-}
-
-/// The same command from any directory: a path that is relative would be looked for in the copy.
-fn with_absolute_program(command: &Command) -> Command {
-    let program = Path::new(command.get_program());
-    let mut same = match program.canonicalize() {
-        Ok(path) if program.components().count() > 1 => Command::new(path),
-        _ => Command::new(program),
-    };
-    same.args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => same.env(name, value),
-            None => same.env_remove(name),
-        };
-    }
-    same
 }
 
 /// A run of nextest.
@@ -240,24 +222,16 @@ struct Ended {
 impl Ended {
     /// Runs it to its end; what it prints goes to `log`.
     fn of(mut command: Command, log: PathBuf) -> Result<Self, String> {
-        let cannot_run = |error: std::io::Error| format!("cargo nextest cannot be run: {error}");
-        let mut file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        let (output, input) = std::io::pipe().map_err(cannot_run)?;
-        command.stdin(Stdio::null());
-        command.stderr(input.try_clone().map_err(cannot_run)?);
-        let mut child = command.stdout(input).spawn().map_err(cannot_run)?;
-        // It holds our ends of the pipe, which ends when the last of them is closed.
-        drop(command);
+        let cannot_run = |error: std::io::Error| format!("{}: {error}", log.display());
+        let mut file = File::create(&log).map_err(cannot_run)?;
         let mut tally = TestTally::default();
-        for line in BufReader::new(output).split(b'\n') {
-            let mut line = line.map_err(cannot_run)?;
-            tally.add_line(&String::from_utf8_lossy(&line));
-            line.push(b'\n');
-            file.write_all(&line)
-                .map_err(|error| format!("{}: {error}", log.display()))?;
-        }
+        let status = run_by_lines(command.stdin(Stdio::null()), |line| {
+            tally.add_line(&String::from_utf8_lossy(line));
+            file.write_all(line)?;
+            file.write_all(b"\n")
+        });
         Ok(Self {
-            code: child.wait().map_err(cannot_run)?.code(),
+            code: status.map_err(cannot_run)?.code(),
             summary: tally.to_string(),
             log,
         })
@@ -288,6 +262,7 @@ impl Ended {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::path::Path;
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -7,14 +7,13 @@
 
 mod readme;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::step::{print_tail, run_in_group};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// No step takes longer, `make test` on two busy CPUs included; one that does hangs.
@@ -182,7 +181,7 @@ impl Hour {
         };
         println!("{:>8.1} s  {verdict}", took.as_secs_f64());
         if verdict == "FAILED" {
-            print_tail(&log);
+            print_tail(&log, TAIL_LINES);
             let how = status.map_or("it did not end".to_owned(), |status| status.to_string());
             return Err(format!(
                 "{name}: {how}; its whole log is {}, and what it ran is\n{script}",
@@ -205,21 +204,10 @@ impl Hour {
         let out = File::create(log)?;
         let mut command = Command::new("bash");
         command.args(["-euo", "pipefail", "-c", script]);
-        command.current_dir(place).stdin(Stdio::null());
+        command.current_dir(place);
         command.stderr(out.try_clone()?).stdout(out);
         self.set_environment(&mut command);
-        let mut child = command.process_group(0).spawn()?;
-        let status = wait_for(&mut child)?;
-        // A server that a failed script left behind would have the port of the next.
-        if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-            // Nobody is left to be told: as it should be.
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-        if status.is_none() {
-            child.kill()?;
-            child.wait()?;
-        }
-        Ok(status)
+        run_in_group(&mut command, Instant::now() + STEP_MAX)
     }
 
     /// That of somebody who has just logged in: nothing of ours, nothing of the cargo that started us.
@@ -284,26 +272,6 @@ fn examples(root: &Path) -> Result<Vec<String>, String> {
     }
     names.sort();
     Ok(names)
-}
-
-fn wait_for(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
-    let begun = Instant::now();
-    while begun.elapsed() < STEP_MAX {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(None)
-}
-
-fn print_tail(log: &Path) {
-    let text = fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-        println!("    {line}");
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
-//! One step of the check: a command, its time, and what its test programs said.
+//! Commands and how they end: a step of the check with its time and what its test programs said, and a process
+//! group with a deadline.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::tally::TestTally;
 
@@ -90,10 +94,11 @@ pub(crate) fn one_number(words: &[&str], what: &str, default: u64) -> Result<u64
 pub(crate) fn cargo_tool(name: &str) -> Command {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
     let program = PathBuf::from(target).join(format!("tools/bin/cargo-{name}"));
-    let mut command = cargo();
-    if program.is_file() {
-        command = Command::new(program);
-    }
+    // Absolute, for a command that is run in another directory.
+    let mut command = match program.canonicalize() {
+        Ok(program) => Command::new(program),
+        Err(_) => cargo(),
+    };
     command.arg(name);
     command
 }
@@ -112,20 +117,68 @@ pub(crate) fn has_cargo_tool(name: &str) -> bool {
 pub(crate) fn run_command(command: &mut Command, tests: &mut TestTally) -> Result<bool, String> {
     println!("$ {}", shown(command));
     let program = command.get_program().to_string_lossy().into_owned();
-    let cannot_run = |error: std::io::Error| format!("{program} cannot be run: {error}");
-    // One pipe for both, so that what is said of a test stays beside it.
-    let (output, input) = std::io::pipe().map_err(cannot_run)?;
-    command.stderr(input.try_clone().map_err(cannot_run)?);
-    let mut child = command.stdout(input).spawn().map_err(cannot_run)?;
-    // The command keeps both ends of the pipe that it was given, and the pipe ends when the last of them closes.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line.map_err(cannot_run)?;
-        let line = String::from_utf8_lossy(&line);
+    let ended = run_by_lines(command, |line| {
+        let line = String::from_utf8_lossy(line);
         println!("{line}");
         tests.add_line(&line);
+        Ok(())
+    });
+    match ended {
+        Ok(status) => Ok(status.success()),
+        Err(error) => Err(format!("{program} cannot be run: {error}")),
     }
-    Ok(child.wait().map_err(cannot_run)?.success())
+}
+
+/// Runs a command to its end and hands on each line of what it prints, on stdout and stderr alike: one pipe for
+/// both, so that what is said of a test stays beside it. The command is not to be run again.
+pub(crate) fn run_by_lines(
+    command: &mut Command,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<ExitStatus> {
+    let (output, input) = io::pipe()?;
+    command.stderr(input.try_clone()?);
+    let mut child = command.stdout(input).spawn()?;
+    // The command keeps the ends that it was given, and the pipe ends when the last of them closes.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    for line in BufReader::new(output).split(b'\n') {
+        take(&line?)?;
+    }
+    child.wait()
+}
+
+/// Runs a command in a process group of its own until it ends, `None` if it has not by then. Whatever it left
+/// running ends with it, so that ports and CPUs are free for the next one.
+pub(crate) fn run_in_group(
+    command: &mut Command,
+    deadline: Instant,
+) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
+    let status = loop {
+        let status = child.try_wait()?;
+        if status.is_some() || Instant::now() >= deadline {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // An error means that the group is empty: as it should be.
+        let _ = kill_process_group(group, Signal::TERM);
+    }
+    if status.is_none() {
+        child.kill()?;
+        child.wait()?;
+    }
+    Ok(status)
+}
+
+/// Prints the last lines of a log, set in.
+pub(crate) fn print_tail(log: &Path, lines_max: usize) {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    for line in &lines[lines.len().saturating_sub(lines_max)..] {
+        println!("    {line}");
+    }
 }
 
 fn shown(command: &Command) -> String {

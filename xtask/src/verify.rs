@@ -4,14 +4,12 @@
 //! own, so that a part that hangs or panics ends alone and the next one starts. One line is printed for each part.
 
 use crate::metadata::target_directory;
+use crate::step::{print_tail, run_in_group};
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A part that has not ended by then hangs. The longest, by name only, take three hours.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -45,10 +43,9 @@ const fn part(
     what: &'static str,
     verbs: &'static [&'static [&'static str]],
 ) -> Part {
-    let start = Start::Always;
     Part {
         name,
-        start,
+        start: Start::Always,
         guards,
         what,
         verbs,
@@ -61,13 +58,9 @@ const fn by_name(
     what: &'static str,
     verbs: &'static [&'static [&'static str]],
 ) -> Part {
-    let start = Start::ByName;
     Part {
-        name,
-        start,
-        guards,
-        what,
-        verbs,
+        start: Start::ByName,
+        ..part(name, guards, what, verbs)
     }
 }
 
@@ -262,7 +255,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
         println!("{verdict:<7} {:>7.1} s", started.elapsed().as_secs_f64());
         if let Err(why) = outcome {
-            print_tail(&log);
+            print_tail(&log, TAIL_LINES);
             println!("    {why}; its whole log is {}", log.display());
             failed.push(part.name);
         }
@@ -342,52 +335,20 @@ impl Part {
     }
 }
 
-/// Runs one verb of this program in a process group of its own, which ends with it.
+/// Runs one verb of this program; what it left running ends with it.
 fn run_verb(words: &[&str], log: &File, deadline: Instant) -> Result<(), String> {
     let verb = format!("cargo xtask {}", words.join(" "));
     let cannot_run = |error: std::io::Error| format!("{verb} cannot be run: {error}");
     let program: PathBuf = std::env::current_exe().map_err(cannot_run)?;
     let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null());
+    command.args(words);
     command.stdout(log.try_clone().map_err(cannot_run)?);
     command.stderr(log.try_clone().map_err(cannot_run)?);
-    let mut child = command.process_group(0).spawn().map_err(cannot_run)?;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(cannot_run)? {
-            break Some(status);
-        }
-        if Instant::now() > deadline {
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    end_group(&mut child, status.is_none());
+    let status = run_in_group(&mut command, deadline).map_err(cannot_run)?;
     match status {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(format!("{verb}: {status}")),
         None => Err(format!("{verb} did not end in time")),
-    }
-}
-
-/// Ends what a verb left running, so that its ports and CPUs are free for the next one.
-fn end_group(child: &mut Child, is_running: bool) {
-    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-        // An error means that the group is empty: as it should be.
-        let _ = kill_process_group(group, Signal::TERM);
-    }
-    if is_running {
-        // Ended already: both are harmless then.
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
-
-fn print_tail(log: &Path) {
-    let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-        println!("    {line}");
     }
 }
 
