@@ -18,7 +18,7 @@ use crate::target::Target;
 
 /// A request without an answer this long has failed; generous, because a slow answer is a result
 /// and only silence is a failure.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Programs with a compiler inside spend their first seconds there compiling, a hundred times slower.
 const EMULATED_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The seed of keys and values: the same for all, so that all do the same work.
