@@ -25,7 +25,7 @@ const VERSION: &str = "5.0.9";
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// What is run on the nodes: the scenes that every engine plays, and those about several nodes.
-const TESTS: [&str; 4] = ["cluster", "api", "records", "range"];
+const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 
 /// Starts a cluster, runs the tests on it, or only those whose names contain `filter`, and stops it.
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {

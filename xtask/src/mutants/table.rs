@@ -69,6 +69,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         why: "a late event for a closed connection reaches the connection that took its place",
     },
     Mutant {
+        name: "free-is-not-counted",
+        file: "crates/mempool/src/block_books.rs",
+        before: "self.pooled_live_bytes -= asked_bytes;",
+        after: "let _ = asked_bytes;",
+        package: "millpond-mempool",
+        filter: "",
+        why: "a freed block counts as live: /metrics shows a leak that is not there",
+    },
+    Mutant {
         name: "arena-reset-keeps-two-chunks",
         file: "crates/mempool/src/arena.rs",
         before: "while self.chunks.len() > 1 {",
@@ -139,6 +148,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         package: "millpond-http",
         filter: "--test http bodies:: requests::",
         why: "the last byte of a body that came in pieces is taken for the next request",
+    },
+    Mutant {
+        name: "bare-carriage-return",
+        file: "crates/http/src/parse.rs",
+        before: "    if byte_at(bytes, at + 1)? != b'\\n' {\n        return Err(ParseError::BareCarriageReturn.into());\n    }\n",
+        after: "",
+        package: "millpond-http",
+        filter: "--test http parsing:: smuggling::",
+        why: "a CR without its LF ends a line here and not in the proxy in front: requests can be smuggled",
+    },
+    Mutant {
+        name: "bare-line-feed",
+        file: "crates/http/src/parse.rs",
+        before: "b'\\n' => return Err(ParseError::BareLineFeed.into()),",
+        after: "b'\\n' => return Ok(at + 1),",
+        package: "millpond-http",
+        filter: "--test http parsing:: smuggling::",
+        why: "a bare LF ends a line here and not in the proxy in front: requests can be smuggled",
     },
     Mutant {
         name: "duplicate-content-length",
@@ -227,7 +254,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "write_synced.set_sync(true);",
         after: "write_synced.set_sync(false);",
         package: "millpond-entity",
-        filter: "--test failing_disk",
+        filter: "--test entity failing_disk::",
         why: "a write is acknowledged before it is durable: the power fails, and it is lost",
     },
     Mutant {
@@ -236,7 +263,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "outbox.push(job, refusal.unwrap_or(outcome));",
         after: "outbox.push(job, outcome);",
         package: "millpond-entity",
-        filter: "--test records",
+        filter: "--test entity records::",
         why: "a PUT whose If-Match does not hold is acknowledged, and was not done",
     },
     Mutant {
@@ -245,7 +272,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "in batch.iter_mut().zip(&self.places).rev() {",
         after: "in batch.iter_mut().zip(&self.places) {",
         package: "millpond-entity",
-        filter: "--lib --test value_cache",
+        filter: "--lib --test entity",
         why: "after two writes of an entity in one batch, or a write and its delete, the older value is read",
     },
     Mutant {
@@ -254,7 +281,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         before: "Bound::Excluded);",
         after: "Bound::Included);",
         package: "millpond-entity",
-        filter: "--test range",
+        filter: "--test entity range::",
         why: "a range read returns an entity that lies behind it, and reading page after page returns it twice",
     },
     Mutant {

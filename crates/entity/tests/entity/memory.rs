@@ -1,14 +1,10 @@
 //! `--memory` is what it says: the most that a server process ever held, under all kinds of load.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::io::Read as _;
 use std::net::TcpStream;
 
-use support::process::ServerProcess;
-use support::{Client, request, target, wait_until};
+use crate::support::process::ServerProcess;
+use crate::support::{Client, request, target, wait_until};
 
 /// Half of what is written.
 const MEMORY_BYTES: u64 = 48 << 20;
@@ -23,13 +19,6 @@ const CONNECTIONS: u64 = 4;
 const SLEEPERS: u64 = 8;
 const KEYS: u64 = 16_000;
 const PIPELINE: usize = 32;
-
-/// Not a test of its own: the server that the other test starts.
-#[test]
-#[ignore = "the server process of the other test"]
-fn server_process() {
-    support::process::serve_if_told();
-}
 
 /// 16 KiB in one of eight, and 6 KiB on the average. Random, or tables would be smaller than memory.
 fn value(key: u64) -> Vec<u8> {
@@ -150,7 +139,7 @@ const LARGE_TURNS: u64 = 4;
 
 /// Sends a request until it is not refused for the moment. A refusal that comes while a body is being sent
 /// may be lost with its connection.
-fn insist(server: &ServerProcess, client: &mut Client, request: &[u8]) -> support::Reply {
+fn insist(server: &ServerProcess, client: &mut Client, request: &[u8]) -> crate::support::Reply {
     loop {
         let sent = client.send(request);
         let reply = sent.and_then(|()| client.read_reply(false));

@@ -1,7 +1,5 @@
 //! Group commit against an oracle, on both stores, with planted faults.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;

@@ -1,16 +1,12 @@
 //! A disk that really is full: a small file system in memory as the data directory.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::support::{Client, TestServer, wait_until};
 use millpond_entity::{EntityConfig, open};
-use support::{Client, TestServer, wait_until};
 
 /// A tmpfs; unmounted when dropped.
 struct SmallDisk {

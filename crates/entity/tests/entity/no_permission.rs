@@ -1,8 +1,6 @@
 //! A data directory the process may not write to. Alone in its process: the threads that the
 //! engine starts inherit the rights taken away here.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,11 +1,8 @@
 //! Large values: what there is no memory for waits, for a while, and nothing else does.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{Client, LONG, TestServer, request, request_with, target, wait_until};
 use millpond_entity::Store as _;
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::record::{Head, Version, encode};
@@ -16,7 +13,6 @@ use millpond_entity::store::{Durability, Write};
 use millpond_http::{BodyBudget, RequestToken};
 use millpond_io::{Driver as _, EpollDriver};
 use millpond_mempool::{BlockPool, Buffer, PoolMode};
-use support::{Client, LONG, TestServer, request, request_with, target, wait_until};
 
 const LARGE_BYTES_MAX: u64 = 1 << 20;
 

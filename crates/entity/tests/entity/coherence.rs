@@ -1,13 +1,10 @@
 //! Many threads against the caches: what was acknowledged is what everybody reads from then on.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::{Client, TestServer};
 use millpond_entity::commit::{Job, JobKind, Outcome};
 use millpond_entity::condition::Condition;
 use millpond_entity::executor::{Answer, Executor, ExecutorConfig, ShardLink};
@@ -20,7 +17,6 @@ use millpond_entity::{EntityConfig, Store, SyncPolicy, open};
 use millpond_http::RequestToken;
 use millpond_io::{Driver, EpollDriver};
 use millpond_mempool::{BlockPool, Buffer, Checks, PoolMode};
-use support::{Client, TestServer};
 
 const KEYS: usize = 6;
 

@@ -12,13 +12,9 @@
 //! the first refused write on none is taken, and reads go on. Behind half of the deaths the power is
 //! lost too: of every file what no sync covers is cut off or garbled.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 mod history;
 mod history_tests;
 mod visitor;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
@@ -27,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::disk::{Disk, Fault};
+use crate::support::process::ServerProcess;
+use crate::support::{Client, PATIENCE};
 use history::{Operation, State, possible_after};
-use support::disk::{Disk, Fault};
-use support::process::ServerProcess;
-use support::{Client, PATIENCE};
 use visitor::{KEYS, Visit, Visitor, key};
 
 /// In a test of every day.
@@ -40,13 +36,6 @@ const CONNECTIONS: u64 = 8;
 
 /// A server is killed before it has answered so many.
 const ANSWERS_MAX: u64 = 1500;
-
-/// Not a test of its own: the server that the other test starts and kills.
-#[test]
-#[ignore = "the server process of the other test"]
-fn server_process() {
-    support::process::serve_if_told();
-}
 
 /// Of the calls that a start makes.
 const MET_BY_ALL: Fault = Fault {

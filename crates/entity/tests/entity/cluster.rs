@@ -1,24 +1,20 @@
 //! What is different where a cluster keeps the entities: how many copies answer, and what happens when
 //! one of three nodes does not. What is the same is played by `api`, `records` and `range`.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "../support/mod.rs"]
-mod support;
 mod nodes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::cluster::{new_url, serve};
+use crate::support::{Client, Reply, TestServer, request_with, target};
 use millpond_entity::EntityError;
 use millpond_entity::cluster::{ClusterEngine, ClusterError, ClusterUrl};
 use millpond_entity::{Engine as _, serve_cluster_with};
 use nodes::{all_nodes, no_others};
 use scylla::client::session_builder::SessionBuilder;
 use serde_json::Value;
-use support::cluster::{new_url, serve};
-use support::{Client, Reply, TestServer, request_with, target};
 
 fn url(settings: &str) -> ClusterUrl {
     new_url(settings).expect("cargo xtask cassandra says where the nodes are")
@@ -45,7 +41,9 @@ fn replicas_are_what_there_are() {
         assert_eq!(ask(&mut client, "GET", "k", read, b"").body, b"v");
         assert_eq!(ask(&mut client, "HEAD", "k", read, b"").status, 200);
         let range = format!("/v0/entities?start=a&replicas={read}");
-        client.send(&support::request("GET", &range, b"")).unwrap();
+        client
+            .send(&crate::support::request("GET", &range, b""))
+            .unwrap();
         assert_eq!(client.read_reply(true).unwrap().unwrap().status, 200);
         assert_eq!(client.read_chunks().unwrap(), [b"k\nv"]);
         assert_eq!(ask(&mut client, "DELETE", "k", replicas, b"").status, 202);
@@ -173,7 +171,7 @@ fn limits_of_plain_keyspaces() {
     assert!(client.get(b"large").body == largest);
     let mut other = server.connect();
     other
-        .send(&support::request(
+        .send(&crate::support::request(
             "PUT",
             &target(b"larger"),
             &[&largest[..], b"x"].concat(),
@@ -225,7 +223,7 @@ fn a_stop_answers_what_waits() {
     let server = serve(&url, |_, _| {});
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     for (n, client) in clients.iter_mut().enumerate() {
-        let put = support::request("PUT", &target(format!("s{n}").as_bytes()), b"v");
+        let put = crate::support::request("PUT", &target(format!("s{n}").as_bytes()), b"v");
         client.send(&put).unwrap();
     }
     let mut watch = server.connect();

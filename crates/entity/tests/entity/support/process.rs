@@ -14,9 +14,10 @@ const DATA_VARIABLE: &str = "MILLPOND_TEST_SERVER_DATA";
 const MEMORY_VARIABLE: &str = "MILLPOND_TEST_SERVER_MEMORY";
 const READY: &str = "listening on ";
 
-/// Serves, in a process that [`ServerProcess::spawn`] has started; elsewhere it returns at once. A test
-/// program has an ignored test of the name `server_process` that calls it.
-pub(crate) fn serve_if_told() {
+/// Not a test: the server that tests start as a process of its own, with [`ServerProcess::spawn`].
+#[test]
+#[ignore = "the server process of other tests"]
+fn server_process() {
     let Some(data) = std::env::var_os(DATA_VARIABLE) else {
         return;
     };
@@ -110,7 +111,12 @@ impl ServerProcess {
 fn command(data: &Path, memory_bytes: u64) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "server_process", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "support::process::server_process",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(DATA_VARIABLE, data)
         .env(MEMORY_VARIABLE, memory_bytes.to_string())
         .stdout(Stdio::piped());

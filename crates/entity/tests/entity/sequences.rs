@@ -1,16 +1,12 @@
 //! Every operation of the API in any order, on both engines, against a map that knows what each answers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::{Client, Reply, TestServer, request_with, target};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::{EntityConfig, Store, open};
 use proptest::prelude::*;
-use support::{Client, Reply, TestServer, request_with, target};
 
 /// Few, so that steps meet; one is the beginning of another, one is above all text.
 const IDS: [&[u8]; 4] = [b"a", b"a\n", b"b", b"\xff"];

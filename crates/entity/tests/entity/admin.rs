@@ -1,14 +1,11 @@
 //! Backup, restore and upkeep of real data directories.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::support::{TestServer, wait_until};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
@@ -16,7 +13,6 @@ use millpond_entity::{
     DataDirError, Engine, EntityConfig, EntityError, Store, admin, open, serve_with,
 };
 use millpond_http::ServeConfig;
-use support::{TestServer, wait_until};
 
 fn open_at(path: &Path) -> Result<RocksDbStore, DataDirError> {
     open(&EntityConfig::new(path.to_owned()))

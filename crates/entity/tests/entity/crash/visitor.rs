@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::history::{Action, Answer, Condition, Moment, Operation, Put, PutNumber};
-use super::support::{Client, Reply, request_with, target};
+use crate::support::{Client, Reply, request_with, target};
 
 /// Enough that few operations on one key are under way at once, few enough that most keys see many.
 pub(crate) const KEYS: usize = 48;

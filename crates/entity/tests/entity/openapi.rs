@@ -1,13 +1,10 @@
 //! The served description against the server: what it promises is provoked, and what is provoked is
 //! in it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::support::{Client, Reply, TestServer};
 use millpond_entity::access::{Access, Tokens};
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -15,7 +12,6 @@ use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::{Engine, EntityConfig, open};
 use millpond_http::ServeConfig;
 use serde_json::Value;
-use support::{Client, Reply, TestServer};
 
 /// Path, method and status.
 type Answer = (String, String, u16);
@@ -279,7 +275,7 @@ fn references_lead_somewhere() {
             _ => {}
         }
     }
-    let description: Value = serde_json::from_str(include_str!("../src/openapi.json")).unwrap();
+    let description: Value = serde_json::from_str(include_str!("../../src/openapi.json")).unwrap();
     let mut count = 0;
     visit(&description, &description, &mut count);
     assert!(count > 10, "{count} references");

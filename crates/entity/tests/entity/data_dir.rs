@@ -1,7 +1,5 @@
 //! Every way a data directory can be wrong is one sentence that names it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

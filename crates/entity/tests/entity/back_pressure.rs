@@ -1,16 +1,12 @@
 //! What is refused for the moment, and accepted again by itself: by an engine that has stopped writes, and
 //! by a disk without room.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{TestServer, request, target, wait_until};
 use millpond_entity::store::Disk;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
-use support::{TestServer, request, target, wait_until};
 
 /// Goal: while the engine has stopped writes they are refused at once and not queued, reads go on, and
 /// afterwards all is as before.

@@ -1,7 +1,5 @@
 //! The value cache: its bound, its eviction, and that it never says what is no longer so.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

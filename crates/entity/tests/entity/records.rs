@@ -1,18 +1,14 @@
 //! What is kept beside a value, over real sockets and on both engines: type, ETag, end.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{Client, Reply, TestServer, target, wait_until};
 use millpond_entity::record::{Head, Version, encode, now_ms};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
 use millpond_entity::{EntityConfig, Store, open};
-use support::{Client, Reply, TestServer, target, wait_until};
 
 fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
     let directory = tempfile::tempdir().unwrap();
@@ -24,7 +20,7 @@ fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
 /// where there is one.
 fn on_each_store(scene: impl Fn(&TestServer)) {
     #[cfg(feature = "distributed")]
-    support::cluster::play("buckets=4&conditions=on", &scene);
+    crate::support::cluster::play("buckets=4&conditions=on", &scene);
     let two_shards = |_: &mut EntityConfig, http: &mut millpond_http::ServeConfig| http.shards = 2;
     let (_directory, store) = rocksdb();
     scene(&TestServer::start(&store, two_shards));
@@ -214,7 +210,7 @@ fn conditions_hold_within_a_batch() {
     store.hold();
     let mut first = server.connect();
     first
-        .send(&support::request(
+        .send(&crate::support::request(
             "PUT",
             &target(b"other"),
             b"holds the writer",

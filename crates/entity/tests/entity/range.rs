@@ -1,15 +1,12 @@
 //! Range reads over real sockets, on both engines, against a sorted map.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::support::{Client, PATIENCE, TestServer, target, wait_until};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::Durability;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
@@ -17,7 +14,6 @@ use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::{EntityConfig, Store, open};
 use proptest::prelude::*;
-use support::{Client, PATIENCE, TestServer, target, wait_until};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -178,7 +174,7 @@ fn ranges_of_a_cluster_agree_with_a_sorted_map() {
         "buckets=3&conditions=on",
     ] {
         let steps = steps().new_tree(&mut runner).unwrap().current();
-        support::cluster::play(settings, |server| play(server, &steps));
+        crate::support::cluster::play(settings, |server| play(server, &steps));
     }
 }
 
@@ -206,7 +202,7 @@ fn on_both(scene: impl Fn(&TestServer)) {
 /// And on a cluster, where there is one.
 fn on_all(scene: impl Fn(&TestServer)) {
     #[cfg(feature = "distributed")]
-    support::cluster::play("buckets=16", &scene);
+    crate::support::cluster::play("buckets=16", &scene);
     on_both(scene);
 }
 

@@ -1,24 +1,13 @@
 //! kill -9 in the middle of pipelines of writes, then a restart: what is left of each pipeline is a
 //! first part of it, whatever keys it changed. What connections that share keys may see: `crash`.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use support::process::ServerProcess;
-use support::{Client, request, target, wait_until};
-
-/// Not a test of its own: the server that the other test starts and kills.
-#[test]
-#[ignore = "the server process of the other test"]
-fn server_process() {
-    support::process::serve_if_told();
-}
+use crate::support::process::ServerProcess;
+use crate::support::{Client, request, target, wait_until};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -1,7 +1,5 @@
 //! Reads that may not wait, of an engine that has not yet looked at its tables.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use millpond_entity::store::{CachedRead, Durability, Write};
 use millpond_entity::{Engine, EntityConfig, Store, open};
 

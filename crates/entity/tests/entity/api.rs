@@ -1,11 +1,8 @@
 //! The entity API over real sockets, each scene on all engines.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{Client, TestServer, request, target, wait_until};
 use millpond_entity::record::Head;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
@@ -13,7 +10,6 @@ use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::{Engine, EntityConfig, open};
 use millpond_http::ServeConfig;
 use millpond_mempool::PoolMode;
-use support::{Client, TestServer, request, target, wait_until};
 
 fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
     let directory = tempfile::tempdir().unwrap();
@@ -26,7 +22,7 @@ fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
 fn on_each_store(scene: impl Fn(&TestServer)) {
     #[cfg(feature = "distributed")]
     for settings in ["buckets=4", "buckets=4&conditions=on"] {
-        support::cluster::play(settings, &scene);
+        crate::support::cluster::play(settings, &scene);
     }
     let defaults = |_: &mut EntityConfig, _: &mut ServeConfig| {};
     let (_directory, store) = rocksdb();

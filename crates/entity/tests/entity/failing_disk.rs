@@ -6,19 +6,15 @@
 //! large steps; `MILLPOND_DISK_STEP=1` makes every one of them, and `cargo xtask crash` does so. What
 //! clients see meanwhile: `crash`.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::disk::{Disk, Fault};
 use millpond_entity::record::{Head, Version, encode};
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, StoreError, Write};
 use millpond_entity::{DataDirError, Engine as _, EntityConfig, Store, admin, open};
-use support::disk::{Disk, Fault};
 
 const JOB_VARIABLE: &str = "MILLPOND_TEST_DISK_JOB";
 const HOME_VARIABLE: &str = "MILLPOND_TEST_DISK_HOME";
@@ -184,7 +180,12 @@ struct Said {
 fn start(job: Job, disk: &Disk, home: &Path, fault: Fault) -> Said {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "disk_process", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "failing_disk::disk_process",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(JOB_VARIABLE, format!("{job:?}"))
         .env(HOME_VARIABLE, home)
         .stdin(Stdio::null());

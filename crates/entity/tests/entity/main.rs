@@ -1,0 +1,27 @@
+//! The entity server as a client, an operator and a crash see it. One program, since each one links
+//! RocksDB: what one file is about is said at its head.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod admin;
+mod api;
+mod back_pressure;
+mod cached_read;
+#[cfg(feature = "distributed")]
+mod cluster;
+mod coherence;
+mod commit;
+mod crash;
+mod data_dir;
+mod failing_disk;
+mod full_disk;
+mod kill;
+mod large;
+mod memory;
+mod no_permission;
+mod openapi;
+mod range;
+mod records;
+mod sequences;
+mod support;
+mod value_cache;
