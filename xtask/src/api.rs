@@ -3,7 +3,7 @@
 //!
 //! schemathesis comes from the Python package index into a virtual environment of its own in the target
 //! directory. Absent on purpose: a part of `check`, which must not need the network; what is described
-//! is provoked there one by one (`entity/tests/openapi.rs`).
+//! is provoked there one by one (`entity/tests/entity/openapi.rs`).
 
 use crate::bench::server::free_address;
 use crate::metadata::metadata;
