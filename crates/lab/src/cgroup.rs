@@ -100,6 +100,18 @@ impl Cgroup {
         self.directory.join("cgroup.procs")
     }
 
+    /// Asks the kernel to stop its processes, or to let them run; [`Self::is_frozen`] says when it has.
+    pub(crate) fn set_frozen(&self, is_frozen: bool) -> io::Result<()> {
+        let word = if is_frozen { "1" } else { "0" };
+        fs::write(self.directory.join("cgroup.freeze"), word)
+    }
+
+    /// Whether all of its processes stand still.
+    pub(crate) fn is_frozen(&self) -> io::Result<bool> {
+        let events = fs::read_to_string(self.directory.join("cgroup.events"))?;
+        Ok(events.lines().any(|line| line == "frozen 1"))
+    }
+
     /// Reads its accounts. What is not counted is absent.
     pub(crate) fn sample(&self) -> CgroupSample {
         let read = |file: &str| fs::read_to_string(self.directory.join(file)).ok();

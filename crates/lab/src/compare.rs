@@ -352,6 +352,7 @@ impl<'a> Lab<'a> {
                 .saturating_sub(self.began.elapsed() + self.config.profile_allowance()),
             overhead: findings.overhead,
             slowest_per_s: findings.slowest_per_s.clone(),
+            connections: self.config.connections,
             rounds: self.config.rounds,
             rate_per_s: self.config.rate_per_s,
             load_command: findings.load_command,
@@ -462,6 +463,9 @@ impl<'a> Lab<'a> {
             memory_requests: plan.requests.iter().sum(),
             throughput_phase_ns: nanoseconds(plan.throughput_phase),
             latency_phase_ns: nanoseconds(plan.latency_phase),
+            cycles: plan.cycles,
+            slice_ns: nanoseconds(plan.slice),
+            settle_ns: nanoseconds(plan.settle),
             keys: plan.requests.first().copied().filter(|_| own),
             schedule: schedule
                 .iter()

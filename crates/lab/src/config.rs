@@ -52,7 +52,7 @@ pub struct CompareConfig {
     pub time_budget: Duration,
     /// Connections of the generator.
     pub connections: usize,
-    /// Requests per second of the latency phases; `None` takes 0.6 of what the slowest can do.
+    /// Requests per second of the latency phases; `None` takes 0.4 of what the slowest can do.
     pub rate_per_s: Option<f64>,
     /// Size of the values written to our server.
     pub value_bytes: usize,

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millpond_http::Method;
-use millpond_io::Address;
-use millpond_load::{LoadConfig, LoadRecord, Mode, Stop, Workload};
-use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{LoadStatus, Operation};
+use millpond_io::{Address, DriverChoice};
+use millpond_load::{LoadConfig, LoadRecord, Mode, Observer, Stop, WarmUp, Workload};
+use millpond_measure::record::Operation;
 
 use crate::error::RunError;
 use crate::placement::Placement;
+use crate::rounds::nanoseconds;
 use crate::target::Target;
 
 /// A request without an answer this long has failed; generous, because a slow answer is a result
@@ -51,19 +51,20 @@ pub(crate) enum Load {
     },
 }
 
+/// What a slice asks for, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SliceKind {
+    pub(crate) operation: Operation,
+    /// On a fixed grid; `None`: as fast as answers come.
+    pub(crate) per_s: Option<f64>,
+}
+
 /// What a phase measured.
 #[derive(Clone, Debug)]
 pub(crate) struct PhaseLoad {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
     pub(crate) requests_per_s: f64,
-    pub(crate) response: LatencyHistogram,
-    pub(crate) service: LatencyHistogram,
-    /// Time requests left late by the generator's own fault.
-    pub(crate) lateness: LatencyHistogram,
-    /// CPU of the generator's busiest thread, as a share of one CPU.
-    pub(crate) generator_cpu_share: f64,
-    pub(crate) status: LoadStatus,
 }
 
 /// Everything that stays the same over a comparison.
@@ -86,33 +87,40 @@ impl Driver {
         stop: &AtomicBool,
     ) -> Result<PhaseLoad, RunError> {
         let config = self.config(address, operation, keys, load);
-        let record = millpond_load::run(&config, &|_| {}, stop)
-            .map_err(|error| RunError::Load(error.to_string()))?;
-        if stop.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
-        }
-        let failed = record.errors.total();
-        if failed > 0 {
-            return Err(RunError::WrongAnswers {
-                operation: operation.label(),
-                failed,
-                requests: record.requests + failed,
-                detail: failures(&record),
-            });
-        }
+        let record = all_right(&config, operation, &Unobserved, stop)?;
         if record.requests == 0 && !matches!(load, Load::Burst { .. }) {
             return Err(RunError::Load("not one answer came".to_owned()));
         }
         Ok(PhaseLoad {
             requests: record.requests,
-            errors: failed,
+            errors: record.errors.total(),
             requests_per_s: record.requests_per_s,
-            response: record.response,
-            service: record.service,
-            lateness: record.lateness,
-            generator_cpu_share: record.generator_cpu_share,
-            status: record.verdict.status,
         })
+    }
+
+    /// Loads the target for `settle` and then for `window`, on connections of its own; only what happens in
+    /// the window counts, and `observer` is told of its ends.
+    pub(crate) fn slice(
+        &self,
+        address: SocketAddr,
+        keys: u64,
+        kind: SliceKind,
+        (settle, window): (Duration, Duration),
+        observer: &dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<LoadRecord, RunError> {
+        let load = match kind.per_s {
+            Some(per_s) => Load::Rate {
+                per_s,
+                duration: window,
+            },
+            None => Load::Burst { duration: window },
+        };
+        let mut config = self.config(address, kind.operation, keys, load);
+        config.warm_up = WarmUp::Lasting {
+            duration_ns: nanoseconds(settle),
+        };
+        all_right(&config, kind.operation, observer, stop)
     }
 
     fn config(
@@ -123,9 +131,10 @@ impl Driver {
         load: Load,
     ) -> LoadConfig {
         let value_bytes = self.value_bytes;
-        let (path, host) = match &self.target {
-            Target::Entity { .. } => ("/v0/entity".to_owned(), address.to_string()),
-            Target::Command { url, .. } => (url.path.clone(), url.host.clone()),
+        let host = self.target.host(address);
+        let path = match &self.target {
+            Target::Entity { .. } => "/v0/entity".to_owned(),
+            Target::Command { url, .. } => url.path.clone(),
         };
         let workload = match operation {
             Operation::Put => Workload::EntityPut {
@@ -150,20 +159,24 @@ impl Driver {
             path,
         };
         let mut config = LoadConfig::new(target, workload);
-        let nanoseconds = |duration: Duration| {
-            u64::try_from(duration.as_nanos())
-                .unwrap_or(u64::MAX)
-                .max(1)
-        };
         (config.mode, config.stop) = match load {
             Load::Work { requests } | Load::EmulatedWork { requests } => {
                 (Mode::ClosedLoop, Stop::after_requests(requests))
             }
-            Load::Burst { duration } => (Mode::ClosedLoop, Stop::after_ns(nanoseconds(duration))),
+            Load::Burst { duration } => (
+                Mode::ClosedLoop,
+                Stop::after_ns(nanoseconds(duration).max(1)),
+            ),
             Load::Rate { per_s, duration } => (
                 Mode::ConstantRate { per_s },
-                Stop::after_ns(nanoseconds(duration)),
+                Stop::after_ns(nanoseconds(duration).max(1)),
             ),
+        };
+        // In the closed loop nothing depends on the moment at which a request leaves, and the generator must
+        // not be the limit.
+        config.driver = match config.mode {
+            Mode::ClosedLoop => DriverChoice::Auto,
+            _ => DriverChoice::Epoll,
         };
         config.connections = self.connections;
         config.threads = self.placement.generator_threads().min(self.connections);
@@ -175,6 +188,34 @@ impl Driver {
         config.cpus = (!generator.is_empty()).then(|| generator.clone());
         config
     }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {}
+
+/// Runs `config`; one wrong answer makes it an error.
+fn all_right(
+    config: &LoadConfig,
+    operation: Operation,
+    observer: &dyn Observer,
+    stop: &AtomicBool,
+) -> Result<LoadRecord, RunError> {
+    let record = millpond_load::run_observed(config, observer, stop)
+        .map_err(|error| RunError::Load(error.to_string()))?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(RunError::Interrupted);
+    }
+    let failed = record.errors.total();
+    if failed > 0 {
+        return Err(RunError::WrongAnswers {
+            operation: operation.label(),
+            failed,
+            requests: record.requests + failed,
+            detail: failures(&record),
+        });
+    }
+    Ok(record)
 }
 
 fn failures(record: &LoadRecord) -> String {

@@ -91,6 +91,29 @@ pub fn schedule(candidates: usize, rounds: u32, seed: u64) -> Vec<Vec<usize>> {
         .collect()
 }
 
+/// Row `draw` of a Williams design for `count` candidates: over all rows each stands equally often at each
+/// place and follows each other one equally often, so that neither the place nor who came before is anybody's
+/// advantage (E. J. Williams, "Experimental designs balanced for the estimation of residual effects of
+/// treatments", Aust. J. Sci. Res. A 2, 1949). An even count has `count` rows, an odd one twice as many.
+#[must_use]
+pub(crate) fn balanced_order(count: usize, draw: usize) -> Vec<usize> {
+    if count == 0 {
+        return Vec::new();
+    }
+    // 0, 1, n-1, 2, n-2, ...: neighbours differ by every distance once.
+    let first = (0..count).map(|place| match place % 2 {
+        1 => place.div_ceil(2),
+        _ => (count - place / 2) % count,
+    });
+    let shift = draw % count;
+    let mut row: Vec<usize> = first.map(|index| (index + shift) % count).collect();
+    let is_mirrored = count % 2 == 1 && draw / count % 2 == 1;
+    if is_mirrored {
+        row.reverse();
+    }
+    row
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,5 +182,35 @@ mod tests {
         assert!(rounds.windows(2).any(|pair| pair[0] != pair[1]));
         assert_eq!(rounds, schedule(9, 10, 42));
         assert_ne!(rounds, schedule(9, 10, 43));
+    }
+
+    /// Goal: over all rows of a design, each candidate is as often at each place, and behind each other one.
+    #[test]
+    fn orders_are_balanced() {
+        for count in 1..12 {
+            let rows = if count % 2 == 0 { count } else { 2 * count };
+            let mut at = vec![vec![0; count]; count];
+            let mut after = vec![vec![0; count]; count];
+            for draw in 0..rows {
+                let row = balanced_order(count, draw);
+                row.iter()
+                    .enumerate()
+                    .for_each(|(place, &who)| at[who][place] += 1);
+                row.windows(2).for_each(|two| after[two[1]][two[0]] += 1);
+            }
+            let per_place = rows / count;
+            assert!(
+                at.iter().flatten().all(|&times| times == per_place),
+                "{at:?}"
+            );
+            for (who, times) in after.iter().enumerate() {
+                let others = times.iter().enumerate().filter(|(other, _)| *other != who);
+                assert!(
+                    others.into_iter().all(|(_, &times)| times == per_place),
+                    "{after:?}"
+                );
+            }
+        }
+        assert!(balanced_order(0, 3).is_empty());
     }
 }

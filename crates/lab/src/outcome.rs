@@ -15,6 +15,7 @@ use millpond_measure::record::{
     Regression, RoundStatus, SteadyState,
 };
 use millpond_measure::regression;
+use millpond_measure::slices;
 
 use crate::allocator::Allocator;
 use crate::error::LabError;
@@ -150,6 +151,7 @@ impl Collection {
     /// The candidates as they are now, for a look.
     pub(crate) fn so_far(&self) -> Vec<CandidateRounds> {
         let mut candidates = self.candidates.clone();
+        slices::work_out(&mut candidates);
         flag_unlike_runs(&mut candidates);
         candidates
     }
@@ -167,6 +169,7 @@ impl Collection {
                 })
                 .collect();
         }
+        slices::work_out(&mut self.candidates);
         flag_unlike_runs(&mut self.candidates);
         self.candidates
     }

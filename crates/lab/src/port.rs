@@ -1,10 +1,10 @@
-//! A free port for our own server, outside the range the kernel gives to outgoing connections.
+//! A free port for a server that the lab tells where to listen, outside the range the kernel gives to outgoing connections.
 //!
 //! Inside that range a generator's own connection may sit on the port just when the next server
 //! wants to bind it: servers then die with "address in use", once in many runs.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 
 /// Where to look when the kernel's range starts lower than usual.
 const LOWEST: u16 = 10_000;
@@ -12,14 +12,13 @@ const LOWEST: u16 = 10_000;
 const DEFAULT_RANGE: (u16, u16) = (32_768, 60_999);
 const TRIES: u32 = 2_000;
 
-/// A loopback address that could be bound just now; `None` if no port at all was free.
-pub fn choose(random: &mut fastrand::Rng) -> Option<SocketAddr> {
+/// A port that could be bound on loopback just now; `None` if no port at all was free.
+pub fn choose(random: &mut fastrand::Rng) -> Option<u16> {
     let range = local_port_range();
     (0..TRIES)
         .map(|_| random.u16(LOWEST..u16::MAX))
         .filter(|&port| port < range.0 || port > range.1)
-        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        .find(|&address| TcpListener::bind(address).is_ok())
+        .find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
 }
 
 fn local_port_range() -> (u16, u16) {
@@ -40,15 +39,15 @@ mod tests {
     fn ports_lie_outside_the_kernels_range() {
         let mut random = fastrand::Rng::with_seed(7);
         let range = local_port_range();
-        let chosen: Vec<SocketAddr> = (0..50).map(|_| choose(&mut random).unwrap()).collect();
-        for address in &chosen {
-            assert!(address.port() < range.0 || address.port() > range.1);
+        let chosen: Vec<u16> = (0..50).map(|_| choose(&mut random).unwrap()).collect();
+        for port in &chosen {
+            assert!(*port < range.0 || *port > range.1);
         }
         // Another program may have taken some of them since, not all.
         assert!(
             chosen
                 .iter()
-                .any(|address| TcpListener::bind(address).is_ok())
+                .any(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
         );
     }
 }

@@ -31,12 +31,17 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
         return;
     };
     let count = u32::try_from(operations.len()).unwrap_or(1);
-    let phases = |plan: &Plan| (plan.throughput_phase + plan.latency_phase) * count;
-    let fixed = plan.run.saturating_sub(phases(plan) + plan.idle);
+    let fixed = plan.run.saturating_sub(plan.phases(count) + plan.idle);
     plan.rate_per_s = rates;
     plan.requests = requests;
     plan.throughput_phase = Duration::from_nanos(then.throughput_phase_ns);
     plan.latency_phase = Duration::from_nanos(then.latency_phase_ns);
+    // Records from before there were slices have none.
+    if then.cycles > 0 {
+        plan.cycles = then.cycles;
+        plan.settle = Duration::from_nanos(then.settle_ns);
+        plan.slice = Duration::from_nanos(then.slice_ns);
+    }
     // Records from before there was a warm-up or a choice of idle time have neither.
     if then.idle_ns > 0 {
         plan.idle = Duration::from_nanos(then.idle_ns);
@@ -46,7 +51,7 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
             .map(|operation| warm_up(operation).copied().unwrap_or(0))
             .collect();
     }
-    plan.run = fixed + phases(plan) + plan.idle;
+    plan.run = fixed + plan.phases(count) + plan.idle;
     // The earlier session wants as many rounds as there is time for, whatever this one's verdicts are.
     plan.looks = vec![plan.rounds];
 }
@@ -75,6 +80,7 @@ mod tests {
             left: Duration::from_secs(100),
             overhead: Duration::from_millis(100),
             slowest_per_s: vec![1_000.0; operations],
+            connections: 64,
             rounds: Some(6),
             rate_per_s: None,
             load_command: None,
@@ -93,16 +99,21 @@ mod tests {
             throughput_phase_ns: 2_000_000_000,
             idle_ns: 3_000_000_000,
             warm_up_requests: [("get".to_owned(), 77)].into(),
-            latency_phase_ns: 1_000_000_000,
+            latency_phase_ns: 300_000_000,
+            cycles: 4,
+            slice_ns: 200_000_000,
+            settle_ns: 75_000_000,
             ..Settings::default()
         };
         let mut repeated = plan(2);
-        let phases = (repeated.throughput_phase + repeated.latency_phase) * 2;
-        let fixed = repeated.run - phases - repeated.idle;
+        let fixed = repeated.run - repeated.phases(2) - repeated.idle;
         take_over(&mut repeated, &[Operation::Put, Operation::Get], &then);
         assert_eq!(repeated.rate_per_s, [70.0, 90.0]);
         assert_eq!(repeated.requests, [200, 300]);
-        assert_eq!(repeated.run, fixed + Duration::from_secs(6 + 3));
+        // 2 s of memory phase, and four cycles of 200, 300 and twice 100 ms and a quarter more for repeated
+        // slices, for each operation; 3 s idle.
+        let phases = Duration::from_millis(2 * (2_000 + 5 * 700));
+        assert_eq!(repeated.run, fixed + phases + Duration::from_secs(3));
         assert_eq!(repeated.warm_up_requests, [0, 77]);
         assert_eq!(repeated.looks, [repeated.rounds]);
     }

@@ -13,11 +13,13 @@ use millpond_measure::statistics::Looks;
 
 use crate::error::LabError;
 use crate::event::LabEvent;
+use crate::generation::Generation;
 use crate::journal::{Journal, Line};
+use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::outcome::Collection;
 use crate::plan::Plan;
-use crate::scored;
+use crate::scored::{self, ScoredRun};
 use crate::session::Workshop;
 
 /// So many failed runs of a candidate in a row, and it is not tried again.
@@ -159,17 +161,79 @@ impl Rounds {
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<(), LabError> {
         let failed_before = self.failures.len();
-        let mut done = 0;
-        for (position, &index) in (0_u32..).zip(order) {
-            if course.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            done += u32::from(self.one_run((round, position), index, course, workshop, events)?);
-        }
+        let done = match workshop.load_command.clone() {
+            None => self.one_generation(round, order, course, workshop, events)?,
+            Some(command) => self.whole_runs(round, order, &command, course, workshop, events)?,
+        };
         if done > 0 || course.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.end_by_failure(round + 1, failed_before, events)
+    }
+
+    /// All candidates alive together, in slices. The number of those that gave a result.
+    fn one_generation(
+        &mut self,
+        round: u32,
+        order: &[usize],
+        course: &Course<'_>,
+        workshop: &mut Workshop,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<u32, LabError> {
+        let order: Vec<usize> = order
+            .iter()
+            .copied()
+            .filter(|&index| self.is_tried(index))
+            .collect();
+        let mut generation = Generation {
+            workshop,
+            candidates: course.candidates,
+            plan: course.plan,
+            round,
+            stop: course.stop,
+        };
+        let mut begun = 0;
+        let scored = generation.run(&order, &mut |index| {
+            self.announce(round, begun, index, course, events);
+            begun += 1;
+        });
+        let mut done = 0;
+        for (position, (index, scored)) in (0_u32..).zip(scored) {
+            let scored = (index, scored);
+            done += u32::from(self.note(round, position, scored, course, events)?);
+        }
+        Ok(done)
+    }
+
+    /// One candidate after the other, each under the user's load program.
+    fn whole_runs(
+        &mut self,
+        round: u32,
+        order: &[usize],
+        command: &LoadCommand,
+        course: &Course<'_>,
+        workshop: &mut Workshop,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<u32, LabError> {
+        let mut done = 0;
+        for (position, &index) in (0_u32..).zip(order) {
+            if course.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let Some(candidate) = course.candidates.get(index) else {
+                continue;
+            };
+            if !self.is_tried(index) {
+                continue;
+            }
+            self.announce(round, position, index, course, events);
+            let empty = ScoredRun::new(round, position);
+            let idle = course.plan.idle;
+            let scored = scored::run(workshop, candidate, command, idle, empty, course.stop);
+            let scored = (index, scored);
+            done += u32::from(self.note(round, position, scored, course, events)?);
+        }
+        Ok(done)
     }
 
     /// A round in which nobody ended is the last one. What was measured before it still is an answer: an
@@ -193,40 +257,44 @@ impl Rounds {
         Ok(())
     }
 
-    /// True if it gave a result. A candidate that keeps failing is passed over.
-    fn one_run(
-        &mut self,
-        (round, position): (u32, u32),
+    /// A candidate that keeps failing is passed over.
+    fn is_tried(&self, index: usize) -> bool {
+        let in_a_row = self.in_a_row.get(index).copied().unwrap_or(0);
+        in_a_row < FAILURES_IN_A_ROW_MAX
+    }
+
+    fn announce(
+        &self,
+        round: u32,
+        position: u32,
         index: usize,
         course: &Course<'_>,
-        workshop: &mut Workshop,
         events: &mut dyn FnMut(&LabEvent),
-    ) -> Result<bool, LabError> {
-        let Some(candidate) = course.candidates.get(index) else {
-            return Ok(false);
-        };
-        let in_a_row = self.in_a_row.get(index).copied().unwrap_or(0);
-        if in_a_row >= FAILURES_IN_A_ROW_MAX {
-            return Ok(false);
-        }
-        let count = u32::try_from(course.candidates.len()).unwrap_or(u32::MAX);
-        let runs = course.plan.rounds.saturating_mul(count);
-        let run = round * count + position + 1;
+    ) {
+        let (run, runs) = runs(round, position, course);
+        let candidate = course.candidates.get(index);
         events(&LabEvent::RunStarted {
-            candidate: candidate.name.clone(),
+            candidate: candidate.map(|one| one.name.clone()).unwrap_or_default(),
             round: round + 1,
             run,
             runs,
             eta_ns: self.eta_ns(course.plan, run - 1, runs),
         });
-        let scored = scored::run(
-            workshop,
-            candidate,
-            course.plan,
-            round,
-            position,
-            course.stop,
-        );
+    }
+
+    /// Takes in what a candidate gave in a round. True if that is a result.
+    fn note(
+        &mut self,
+        round: u32,
+        position: u32,
+        (index, scored): (usize, ScoredRun),
+        course: &Course<'_>,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<bool, LabError> {
+        let Some(candidate) = course.candidates.get(index) else {
+            return Ok(false);
+        };
+        let (run, runs) = runs(round, position, course);
         self.journal.write(&Line::Run {
             candidate: &candidate.name,
             measures: &scored.measures,
@@ -281,6 +349,13 @@ impl Rounds {
         };
         nanoseconds(per_run * runs.saturating_sub(run))
     }
+}
+
+/// The number of a run, counted from 1, and of how many.
+fn runs(round: u32, position: u32, course: &Course<'_>) -> (u32, u32) {
+    let count = u32::try_from(course.candidates.len()).unwrap_or(u32::MAX);
+    let runs = course.plan.rounds.saturating_mul(count);
+    (round * count + position + 1, runs)
 }
 
 /// `7 verdicts are undecided: throughput of a, latency of a, memory of a and 4 more`.
@@ -374,6 +449,7 @@ mod tests {
             left: Duration::from_secs(250),
             overhead: Duration::from_millis(250),
             slowest_per_s: vec![50_000.0],
+            connections: 64,
             rounds: None,
             rate_per_s: None,
             load_command: None,

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -103,12 +103,17 @@ impl Workshop {
     }
 
     fn address(&mut self) -> Result<SocketAddr, RunError> {
-        match &self.driver.target {
-            Target::Entity { .. } => port::choose(&mut self.random).ok_or_else(|| {
-                RunError::Load("no free port outside the kernel's own range".to_owned())
-            }),
-            Target::Command { url, .. } => Ok(url.address),
-        }
+        let target = &self.driver.target;
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let ip = match target {
+            Target::Command { url, .. } if !target.has_port_of_its_own() => return Ok(url.address),
+            Target::Command { url, .. } => url.address.ip(),
+            Target::Entity { .. } => loopback,
+        };
+        let port = port::choose(&mut self.random).ok_or_else(|| {
+            RunError::Load("no free port outside the kernel's own range".to_owned())
+        })?;
+        Ok(SocketAddr::new(ip, port))
     }
 
     fn spec(

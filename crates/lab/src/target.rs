@@ -3,14 +3,18 @@
 //! On the path: `config` holds one; `run` asks it for the words to start, the address to probe and
 //! the requests to send. Absent on purpose: names that need more than the system's resolver, https.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use millpond_measure::record::{Operation, PoolSetting};
 
 use crate::error::LabError;
 use crate::probe::Probe;
+
+/// What stands in a command for the port that the lab chooses for each start.
+const PORT_PLACE: &str = "{port}";
 
 /// The server that is run under each allocator.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -120,6 +124,15 @@ impl Target {
         }
     }
 
+    /// Whether it listens where the lab tells it to, so that several can live at the same time.
+    #[must_use]
+    pub fn has_port_of_its_own(&self) -> bool {
+        match self {
+            Self::Entity { .. } => true,
+            Self::Command { words, .. } => words.iter().any(|word| contains(word, PORT_PLACE)),
+        }
+    }
+
     /// The words that start it. `program`, `data` and `pools` are for our own server only.
     #[must_use]
     pub fn command(
@@ -131,7 +144,10 @@ impl Target {
         shards: usize,
     ) -> Vec<OsString> {
         match self {
-            Self::Command { words, .. } => words.clone(),
+            Self::Command { words, .. } => {
+                let port = address.port().to_string();
+                words.iter().map(|word| with_port(word, &port)).collect()
+            }
             Self::Entity { extra } => {
                 let pools = if pools == Some(PoolSetting::Off) {
                     "off"
@@ -168,11 +184,38 @@ impl Target {
             },
             Self::Command { url, .. } => Probe {
                 address,
-                host: url.host.clone(),
+                host: self.host(address),
                 path: url.path.clone(),
             },
         }
     }
+
+    /// The Host field of requests to it at `address`.
+    #[must_use]
+    pub fn host(&self, address: SocketAddr) -> String {
+        match self {
+            Self::Command { url, .. } if address == url.address => url.host.clone(),
+            _ => address.to_string(),
+        }
+    }
+}
+
+fn contains(word: &OsStr, part: &str) -> bool {
+    let mut windows = word.as_bytes().windows(part.len());
+    windows.any(|window| window == part.as_bytes())
+}
+
+/// The word with the port in the place of each `{port}`.
+fn with_port(word: &OsStr, port: &str) -> OsString {
+    let (place, mut rest) = (PORT_PLACE.as_bytes(), word.as_bytes());
+    let mut bytes = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.windows(place.len()).position(|window| window == place) {
+        bytes.extend_from_slice(&rest[..at]);
+        bytes.extend_from_slice(port.as_bytes());
+        rest = &rest[at + place.len()..];
+    }
+    bytes.extend_from_slice(rest);
+    OsString::from_vec(bytes)
 }
 
 #[cfg(test)]
@@ -233,5 +276,27 @@ mod tests {
         };
         let words = other.command(Path::new("/m"), address, Path::new("/d"), None, 1);
         assert_eq!(words, ["nginx", "-g x"]);
+        assert!(own.has_port_of_its_own() && !other.has_port_of_its_own());
+    }
+
+    /// Goal: a server that is told its port gets one of its own each time, and is asked there.
+    #[test]
+    fn ports_are_filled_in() {
+        let url = Url::parse("http://127.0.0.1:8080/a").unwrap();
+        let words = vec![
+            "x".into(),
+            "--listen=0.0.0.0:{port}".into(),
+            "{port}{port}".into(),
+        ];
+        let target = Target::Command { words, url };
+        assert!(target.has_port_of_its_own());
+        let address: SocketAddr = "127.0.0.1:1234".parse().unwrap();
+        let words = target.command(Path::new("/m"), address, Path::new("/d"), None, 1);
+        assert_eq!(words, ["x", "--listen=0.0.0.0:1234", "12341234"]);
+        assert_eq!(target.host(address), "127.0.0.1:1234");
+        assert_eq!(
+            target.host("127.0.0.1:8080".parse().unwrap()),
+            "127.0.0.1:8080"
+        );
     }
 }

@@ -1,15 +1,15 @@
-//! What the machine did during a phase, beyond what `edge` reads: processor frequency and waiting.
+//! What the machine did while something was measured, beyond what `edge` reads: processor frequency and
+//! waiting.
 //!
-//! On the path: `scored` makes one before each phase and notes it right after, while the processors are
-//! still at the frequency of the load. Whether a run was unlike its fellows is decided when there are
-//! fellows (`millpond_measure::noise::flag_unlike_runs`).
+//! Read right after, while the processors are still at the frequency of the load. Whether a run was unlike
+//! its fellows is decided when there are fellows (`millpond_measure::noise::flag_unlike_runs`).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_measure::noise::{cpu_frequency_hz, cpu_pressure_ns};
 use millpond_measure::record::RoundMeasures;
 
-/// The moment before a phase.
+/// The moment before something is measured.
 #[derive(Debug)]
 pub(crate) struct Weather {
     pressure_ns: Option<u64>,
@@ -24,14 +24,34 @@ impl Weather {
         }
     }
 
-    /// Notes what there is to note of the phase that ends now.
+    /// Adds what happened until now.
+    pub(crate) fn add_to(&self, sum: &mut WeatherSum) {
+        sum.elapsed += self.began.elapsed();
+        sum.frequency_hz = cpu_frequency_hz();
+        if let (Some(before), Some(after)) = (self.pressure_ns, cpu_pressure_ns()) {
+            *sum.pressure_ns.get_or_insert(0) += after.saturating_sub(before);
+        }
+    }
+}
+
+/// The same over several stretches of time.
+#[derive(Debug, Default)]
+pub(crate) struct WeatherSum {
+    elapsed: Duration,
+    pressure_ns: Option<u64>,
+    /// At the end of the last one.
+    frequency_hz: Option<f64>,
+}
+
+impl WeatherSum {
+    /// Notes it under the name of a phase.
     pub(crate) fn note(&self, phase: &str, measures: &mut RoundMeasures) {
-        let elapsed_ns = self.began.elapsed().as_nanos() as f64;
-        if let Some(hz) = cpu_frequency_hz() {
+        if let Some(hz) = self.frequency_hz {
             measures.cpu_frequency_hz.insert(phase.to_owned(), hz);
         }
-        if let (Some(before), Some(after)) = (self.pressure_ns, cpu_pressure_ns()) {
-            let share = after.saturating_sub(before) as f64 / elapsed_ns.max(1.0);
+        if let Some(pressure_ns) = self.pressure_ns {
+            let elapsed_ns = self.elapsed.as_nanos() as f64;
+            let share = pressure_ns as f64 / elapsed_ns.max(1.0);
             measures
                 .cpu_pressure
                 .insert(phase.to_owned(), share.min(1.0));

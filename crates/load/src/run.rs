@@ -55,6 +55,11 @@ pub struct Progress {
 pub trait Observer {
     /// Sending begins at `at`, a few milliseconds from now.
     fn started(&self, _at: SystemTime) {}
+    /// The window has begun, some 50 us ago on a quiet machine, and any time ago on a busy one: for readings
+    /// that are to cover it. They take their time from a CPU that the threads of the run may need.
+    fn window_began(&self) {}
+    /// The window is over, as above, or all of its requests are answered. Not called if the run is cut short.
+    fn window_ended(&self) {}
     /// About four times a second.
     fn progress(&self, _now: &Progress) {}
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.

@@ -83,3 +83,37 @@ fn shown_seconds_are_the_run() {
         assert!(progress.iter().all(|one| one.completed <= record.requests));
     }
 }
+
+/// Notes when it was told of the window's ends.
+#[derive(Default)]
+struct Ends {
+    told: Mutex<Vec<&'static str>>,
+}
+
+impl Observer for Ends {
+    fn window_began(&self) {
+        self.told.lock().unwrap().push("began");
+    }
+
+    fn window_ended(&self) {
+        self.told.lock().unwrap().push("ended");
+    }
+}
+
+/// Goal: both ends of the window are told of, once and in order, in a closed loop and at a constant rate, whose
+/// threads are done with the last answer, before the window's time is over.
+#[test]
+fn both_ends_of_the_window_are_told() {
+    let server = TestServer::start(|_| Reply::ok(b"yes"));
+    for mode in [Mode::ClosedLoop, Mode::ConstantRate { per_s: 7.0 }] {
+        let mut config = get(server.address);
+        config.mode = mode;
+        config.warm_up = millpond_load::WarmUp::Lasting {
+            duration_ns: 30 * MS,
+        };
+        config.stop = Stop::after_ns(200 * MS);
+        let ends = Ends::default();
+        run_observed(&config, &ends, &AtomicBool::new(false)).unwrap();
+        assert_eq!(*ends.told.lock().unwrap(), ["began", "ended"]);
+    }
+}

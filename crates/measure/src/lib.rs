@@ -19,6 +19,7 @@ pub mod environment;
 pub mod process;
 pub mod counters;
 pub mod noise;
+pub mod slices;
 pub mod flamegraph;
 pub mod slo;
 pub mod record;

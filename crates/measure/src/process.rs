@@ -209,6 +209,20 @@ pub fn resident_bytes(pid: u32) -> Result<u64, ProcessError> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
+/// Faults and CPU time of these processes, with those of their children that have ended and were waited
+/// for: what [`ProcessSample`] has of them, cheaply (20 us each). All else is zero; who is gone is left out.
+#[must_use]
+pub fn activity(pids: &[u32]) -> ProcessSample {
+    let mut sum = ProcessSample::default();
+    for stat in pids.iter().filter_map(|&pid| read_stat(pid).ok()) {
+        sum.minor_faults += stat.minor_faults + stat.ended.minor_faults;
+        sum.major_faults += stat.major_faults + stat.ended.major_faults;
+        sum.user_cpu_ns += ticks_to_ns(stat.user_ticks + stat.ended.user_ticks);
+        sum.system_cpu_ns += ticks_to_ns(stat.system_ticks + stat.ended.system_ticks);
+    }
+    sum
+}
+
 /// CPU time of a process and of its children that have ended and were waited for, to 10 ms.
 ///
 /// # Errors

@@ -199,7 +199,7 @@ fn who_was_not_judged_is_left_out_by_name() {
     let same = analyse(&all);
     assert_eq!(
         same.verdicts.throughput.sentence,
-        "Throughput: all the same within 2 %; tcmalloc could not be judged."
+        "Throughput: all the same within 5 %; tcmalloc could not be judged."
     );
     let few = |warning: &String| warning.contains("no difference can be claimed");
     assert!(!same.warnings.iter().any(few), "{:?}", same.warnings);
@@ -302,7 +302,8 @@ fn a_busy_machine() {
     assert!(
         throughput.sentence.starts_with(
             "Throughput: not to be trusted: other programs used the CPUs (up to 34 %) in 6 of 10 \
-             rounds. Work per request instead: mimalloc with pools needs the least cycles"
+             rounds. Work per request instead: mimalloc with pools; mimalloc without pools and tcmalloc \
+             with pools need the least cycles per request"
         ),
         "{}",
         throughput.sentence

@@ -75,7 +75,7 @@ pub(crate) struct CompareFlags {
     /// Connections of the load generator
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
     connections: u64,
-    /// Requests per second while latency is measured [default: 0.6 of what the slowest can do]
+    /// Requests per second while latency is measured [default: 0.4 of what the slowest can do]
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "baseline")]
     rate: Option<u64>,
     /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can

@@ -200,7 +200,7 @@ pub(crate) fn eventually(what: &str, mut has_happened: impl FnMut() -> bool) {
 pub(crate) fn free_port() -> u16 {
     let mut random = fastrand::Rng::new();
     loop {
-        let port = millpond_lab::port::choose(&mut random).unwrap().port();
+        let port = millpond_lab::port::choose(&mut random).unwrap();
         let name = UnixAddress::from_abstract_name(format!("millpond-test-port-{port}")).unwrap();
         if let Ok(kept) = UnixListener::bind_addr(&name) {
             std::mem::forget(kept);

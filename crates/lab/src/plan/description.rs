@@ -66,7 +66,8 @@ impl Plan {
     }
 
     fn describe_phases(&self, operations: &[&str], known: &Known) -> Vec<String> {
-        let mut work = String::from("equal work per run:");
+        let milliseconds = |duration: Duration| format!("{} ms", duration.as_millis());
+        let mut work = String::from("memory after equal work:");
         let mut rates = String::from("the same rate for all:");
         for (index, operation) in operations.iter().enumerate() {
             let separator = if index == 0 { "" } else { "," };
@@ -76,7 +77,15 @@ impl Plan {
             let _ = write!(work, "{separator} {requests} {name}");
             let _ = write!(rates, "{separator} {name} at {}", format_rate(rate));
         }
-        let mut lines = vec![work, rates];
+        let slices = format!(
+            "in each round {} slices of each kind per candidate, on fresh connections: {} counted in the \
+             closed loop, {} at the constant rate, after {} to settle",
+            self.cycles,
+            milliseconds(self.slice),
+            milliseconds(self.latency_phase),
+            milliseconds(self.settle),
+        );
+        let mut lines = vec![slices, work, rates];
         lines.extend(self.describe_warm_up(operations));
         if known.rate_per_s.is_none() {
             lines.push(format!(

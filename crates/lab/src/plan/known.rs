@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{P99_ANSWERS, PHASE_MAX, PHASE_WANTED, RATE_SHARE, rounds_min};
+use super::{
+    P99_ANSWERS, RATE_SHARE, REQUESTS_PER_CONNECTION, SLICE_CLOSED_MAX, SLICE_MIN, rounds_min,
+};
 
 /// What is known after the preflight.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,8 @@ pub struct Known {
     pub overhead: Duration,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub slowest_per_s: Vec<f64>,
+    /// Connections of the generator.
+    pub connections: usize,
     /// Rounds the user insists on.
     pub rounds: Option<u32>,
     /// The rate the user insists on.
@@ -54,15 +58,24 @@ impl Known {
             .unwrap_or((slowest_per_s * RATE_SHARE).max(1.0))
     }
 
-    /// How long phases should be before more rounds are worth more: long enough for a p99, too.
-    pub(super) fn phase_wanted(&self) -> Duration {
-        self.p99_phase().clamp(PHASE_WANTED, PHASE_MAX)
+    fn slowest(&self) -> Option<f64> {
+        let rates = self.slowest_per_s.iter().copied();
+        rates.filter(|&per_s| per_s > 0.0).reduce(f64::min)
+    }
+
+    /// What is counted of a slice of the closed loop, so that each connection is answered a few times.
+    pub(super) fn slice(&self) -> Duration {
+        let answers = REQUESTS_PER_CONNECTION * self.connections as f64;
+        let seconds = self.slowest().map_or(0.0, |per_s| answers / per_s);
+        let wanted = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        wanted.clamp(SLICE_MIN, SLICE_CLOSED_MAX)
     }
 
     /// How long the constant rate of every operation takes to let a run have a p99.
     pub(super) fn p99_phase(&self) -> Duration {
-        let slowest = self.slowest_per_s.iter().copied().reduce(f64::min);
-        let seconds = slowest.map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
+        let seconds = self
+            .slowest()
+            .map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 }

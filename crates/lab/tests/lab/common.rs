@@ -54,12 +54,12 @@ pub(crate) fn short_comparison(
 pub(crate) fn free_address() -> SocketAddr {
     let mut random = fastrand::Rng::new();
     loop {
-        let address = port::choose(&mut random).expect("no free port");
-        let name = format!("millpond-test-port-{}", address.port());
+        let port = port::choose(&mut random).expect("no free port");
+        let name = format!("millpond-test-port-{port}");
         let name = UnixAddress::from_abstract_name(name).expect("name");
         if let Ok(kept) = UnixListener::bind_addr(&name) {
             std::mem::forget(kept);
-            return address;
+            return SocketAddr::from(([127, 0, 0, 1], port));
         }
     }
 }

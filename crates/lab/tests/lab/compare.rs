@@ -321,13 +321,13 @@ fn interruption_keeps_what_was_measured() {
     let address = free_address();
     let words = nginx(directory.path(), address, "daemon off;");
     let stop = AtomicBool::new(false);
-    let mut finished = 0;
+    let mut started = 0;
     let config = config(directory.path(), &words, address);
     let outcome = compare(
         &config,
         &mut |event| {
-            finished += u32::from(matches!(event, LabEvent::RunFinished { .. }));
-            if finished == 4 {
+            started += u32::from(matches!(event, LabEvent::RunStarted { .. }));
+            if started == 5 {
                 stop.store(true, Ordering::Relaxed);
             }
         },
@@ -342,7 +342,7 @@ fn interruption_keeps_what_was_measured() {
         .iter()
         .map(|candidate| candidate.rounds.len())
         .sum();
-    assert_eq!(runs, 4);
+    assert_eq!(runs, 5);
     assert!(outcome.results.exists() && outcome.report.exists());
     assert!(!probe(address).address_taken());
 }

@@ -104,8 +104,10 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
         let mut warm_up = WarmUpWatch::new(config.warm_up);
         let mut ended = Ended::Complete;
+        let mut edges = WindowEdges::default();
         while !self.all_done() && !self.is_overdue(schedule, monotonic_ns()) {
-            std::thread::park_timeout(WATCH);
+            std::thread::park_timeout(edges.wait(schedule, monotonic_ns()));
+            edges.announce(schedule, monotonic_ns(), self.observer);
             let now_ns = monotonic_ns();
             steal.look(schedule, now_ns);
             if self.is_stopped() {
@@ -129,6 +131,9 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 ended = Ended::Aborted;
                 break;
             }
+        }
+        if ended == Ended::Complete {
+            edges.close(self.observer);
         }
         let end_ns = monotonic_ns();
         Ok(Watched {
@@ -221,6 +226,56 @@ impl GoneWatch {
             return false;
         }
         now_ns - *self.since_ns.get_or_insert(now_ns) >= GONE_AFTER_NS
+    }
+}
+
+/// Tells the observer of the window's beginning and end, once each.
+#[derive(Default)]
+struct WindowEdges {
+    has_begun: bool,
+    has_ended: bool,
+}
+
+impl WindowEdges {
+    /// The time of the next edge; `None` if there is none, or if it is not known yet.
+    fn next_ns(&self, schedule: &Schedule) -> Option<u64> {
+        match (self.has_begun, self.has_ended) {
+            (false, _) => Some(schedule.window_start_ns()).filter(|&start_ns| start_ns != u64::MAX),
+            (true, false) => schedule.window_end_ns(),
+            (true, true) => None,
+        }
+    }
+
+    /// How long the supervising thread may sleep.
+    fn wait(&self, schedule: &Schedule, now_ns: u64) -> Duration {
+        let left_ns = self
+            .next_ns(schedule)
+            .map(|at_ns| at_ns.saturating_sub(now_ns));
+        left_ns.map_or(WATCH, |left_ns| WATCH.min(Duration::from_nanos(left_ns)))
+    }
+
+    fn announce(&mut self, schedule: &Schedule, now_ns: u64, observer: &dyn Observer) {
+        if self.next_ns(schedule).is_none_or(|at_ns| now_ns < at_ns) {
+            return;
+        }
+        match self.has_begun {
+            false => observer.window_began(),
+            true => observer.window_ended(),
+        }
+        self.has_ended = self.has_begun;
+        self.has_begun = true;
+    }
+
+    /// The threads are done. At a constant rate they are so with the last answer, a moment before the window
+    /// ends.
+    fn close(&mut self, observer: &dyn Observer) {
+        if !self.has_begun {
+            observer.window_began();
+        }
+        if !self.has_ended {
+            observer.window_ended();
+        }
+        (self.has_begun, self.has_ended) = (true, true);
     }
 }
 

@@ -58,10 +58,16 @@ pub struct Settings {
     pub load_command: Option<String>,
     /// How often that runs in each run before the time that counts.
     pub load_warm_ups: u32,
-    /// Length of one closed-loop phase.
+    /// Length of one memory phase of the slowest candidate, or of the user's own load program.
     pub throughput_phase_ns: u64,
-    /// Length of one constant-rate phase.
+    /// What is counted of one slice at the constant rate.
     pub latency_phase_ns: u64,
+    /// Slices of each kind per round and candidate; 0: the load was made in whole runs.
+    pub cycles: u32,
+    /// What is counted of one slice of the closed loop.
+    pub slice_ns: u64,
+    /// Length of each slice before its counted part.
+    pub settle_ns: u64,
     /// Size of the values written and read.
     pub value_bytes: Option<u64>,
     /// Number of different keys.

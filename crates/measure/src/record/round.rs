@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{HeapProfile, Measure, MemoryCourse, Operation};
+use super::{HeapProfile, Measure, MemoryCourse, Operation, SliceColumns};
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
 /// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
@@ -147,8 +147,20 @@ pub struct RoundMeasures {
     /// Resident memory over time, if it was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_course: Option<MemoryCourse>,
+    /// The closed loop's slices, per operation (`get`).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub slices: BTreeMap<String, SliceColumns>,
+    /// Slices of it in which the hypervisor, other programs or the generator's own CPU got in the way;
+    /// they were repeated, as long as there was time for it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub disturbed_slices: u32,
     /// Full latency figures per clock, e.g. `put.response`.
     pub latencies: BTreeMap<String, LatencySummary>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 fn known_measures<'de, D>(deserializer: D) -> Result<BTreeMap<Measure, f64>, D::Error>

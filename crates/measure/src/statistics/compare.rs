@@ -1,10 +1,12 @@
 //! Paired rounds in, verdicts out: the one place where the rule of decision stands.
 //!
-//! - *better* / *worse*: the Holm-adjusted p is at most 5 %, the 95 % interval excludes 1, and the
-//!   estimated effect is larger than the margin;
 //! - *equivalent*: the 90 % interval lies within the margin, whether or not it excludes 1;
+//! - *better* / *worse* otherwise, if the Holm-adjusted p is at most 5 % and the 95 % interval excludes 1,
+//!   whatever the size;
 //! - *undecided* otherwise, with the rounds it would take;
 //! - *not to be trusted* if the caller knows a reason why the numbers do not count.
+//!
+//! Two rounds or more with the very same ratio need no test: such a number does not vary.
 //!
 //! Where the data are looked at several times, 5 %, 95 % and 90 % are shared out: see [`Looks`].
 
@@ -199,22 +201,23 @@ fn verdict(
         };
     };
     let margin = rule.margin.ln_1p();
+    let is_constant = differences.len() > 1 && differences.iter().all(|one| one == &differences[0]);
+    let is_within = equivalence.confidence >= rule.looks.equivalence_confidence() - 1e-12
+        && equivalence.low >= -margin
+        && equivalence.high <= margin;
+    if is_within || (is_constant && effect.abs() <= margin) {
+        return Verdict::Equivalent;
+    }
     let certain = p_adjusted <= rule.looks.significance()
         && interval.confidence >= rule.looks.confidence() - 1e-12
         && !interval.contains(0.0);
-    if certain && effect.abs() > margin {
+    if certain || is_constant {
         let good = (effect > 0.0) == (rule.direction == Direction::HigherIsBetter);
         return if good {
             Verdict::Better
         } else {
             Verdict::Worse
         };
-    }
-    if equivalence.confidence >= rule.looks.equivalence_confidence() - 1e-12
-        && equivalence.low >= -margin
-        && equivalence.high <= margin
-    {
-        return Verdict::Equivalent;
     }
     let wanted = match robust_sigma(differences) {
         Some(sigma) if effect.is_finite() => {
@@ -269,6 +272,33 @@ mod tests {
             "{comparison:?}"
         );
         assert_eq!(comparison.verdict, Verdict::Equivalent);
+    }
+
+    /// Goal: a difference whose interval sticks out of the margin is told by its sign, not by its size: 4 %
+    /// +- 2 % is no reason for "undecided" because the margin is 5 %.
+    #[test]
+    fn certain_differences_need_no_size() {
+        let pairs: Vec<_> = (0..10)
+            .map(|i| (1_010.0 + f64::from(i) * 3.0, 1_000.0))
+            .collect();
+        let comparison = compare_rounds(&rounds(&pairs), &rule(Direction::LowerIsBetter));
+        assert!(comparison.high.unwrap() > 1.02 && comparison.low.unwrap() < 1.02);
+        assert_eq!(comparison.verdict, Verdict::Worse);
+    }
+
+    /// Goal: what does not vary is known after two rounds, as instructions and heap calls are; after one it
+    /// is not known whether it varies.
+    #[test]
+    fn constant_ratios_are_answers() {
+        let verdict = |pairs: &[(f64, f64)]| {
+            compare_rounds(&rounds(pairs), &rule(Direction::LowerIsBetter)).verdict
+        };
+        assert_eq!(verdict(&[(11.0, 10.0); 2]), Verdict::Worse);
+        assert_eq!(verdict(&[(9.0, 10.0); 3]), Verdict::Better);
+        assert_eq!(verdict(&[(10.0, 10.0); 2]), Verdict::Equivalent);
+        assert_eq!(verdict(&[(14.0, 0.0); 2]), Verdict::Worse);
+        let open = |pairs| matches!(verdict(pairs), Verdict::Undecided { .. });
+        assert!(open(&[(11.0, 10.0)]) && open(&[(11.0, 10.0), (11.5, 10.0)]));
     }
 
     /// Goal: with nine candidates and eight comparisons, nine rounds can convict and eight cannot.

@@ -17,9 +17,9 @@ pub enum Direction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Certainly different, by more than the margin, in the good direction.
+    /// Certainly different in the good direction, and not certainly within the margin.
     Better,
-    /// Certainly different, by more than the margin, in the bad direction.
+    /// The same in the bad direction.
     Worse,
     /// Certainly within the margin (a difference may be real, but too small to matter).
     Equivalent,

@@ -1,0 +1,522 @@
+//! One generation: every candidate is started once, and measured while the others stand still.
+//!
+//! ```text
+//! start each, in the round's order
+//! memory: each in turn, equal work on one set of connections -> memory; then all idle together -> memory
+//! cycles: one slice of each in a balanced order, closed loop and constant rate, per operation
+//! stop each
+//! ```
+//!
+//! Memory is read after equal work that nothing interrupted, and before the slices. Where a process's pages
+//! lie is decided at its start, so a generation is one observation, however many slices it has.
+//!
+//! Targets that insist on one address live one after the other: then all of this is done for one candidate,
+//! and then for the next.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{
+    CoursePhase, Measure, MemoryCourse, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
+    RoundStatus,
+};
+use millpond_measure::series::Series;
+
+use crate::drive::{Load, PhaseLoad, SliceKind};
+use crate::edge::{Edge, MachineUse};
+use crate::error::RunError;
+use crate::freezer;
+use crate::matrix::{self, Candidate};
+use crate::phase_marks::PhaseMarks;
+use crate::plan::Plan;
+use crate::rounds::nanoseconds;
+use crate::sampler::Sampler;
+use crate::scored::{RunLatency, ScoredRun, sleep_unless_stopped};
+use crate::session::{Session, Workshop};
+use crate::slice::{self, SliceTime, Slices};
+use crate::weather::{Weather, WeatherSum};
+
+/// Beyond this share of its CPUs the generator may be the limit.
+const GENERATOR_CPU_LIMIT: f64 = 0.90;
+/// Unless the server's CPUs are this busy: then the server is, whatever the generator does.
+const SERVER_BUSY: f64 = 0.95;
+/// How often a slice is tried that something outside disturbs.
+const TURNS_MAX: u32 = 3;
+/// A request is late if it left this long after it was due.
+const LATE_NS: u64 = 1_000_000;
+/// More late requests than this taint the latency of a run.
+const LATE_SENDS_LIMIT: f64 = 0.01;
+
+/// What a generation is made from.
+pub(crate) struct Generation<'a> {
+    pub(crate) workshop: &'a mut Workshop,
+    pub(crate) candidates: &'a [Candidate],
+    pub(crate) plan: &'a Plan,
+    pub(crate) round: u32,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Generation<'_> {
+    /// Measures the candidates at these places. `begins` is told of each before it starts.
+    pub(crate) fn run(
+        &mut self,
+        order: &[usize],
+        begins: &mut dyn FnMut(usize),
+    ) -> Vec<(usize, ScoredRun)> {
+        let together = self.workshop.driver.target.has_port_of_its_own();
+        let groups: Vec<&[usize]> = match together {
+            true => vec![order],
+            false => order.chunks(1).collect(),
+        };
+        let mut all = Vec::new();
+        let mut position = 0;
+        for group in groups {
+            let mut members = Vec::new();
+            for &index in group {
+                if !self.is_stopped() {
+                    begins(index);
+                    members.push(self.start(index, position));
+                }
+                position += 1;
+            }
+            self.measure(&mut members);
+            members.iter_mut().for_each(Member::stop);
+            all.extend(members);
+        }
+        self.note_results(&mut all);
+        let scored = all.into_iter().map(|member| (member.index, member.scored));
+        scored.collect()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn start(&mut self, index: usize, position: u32) -> Member {
+        let operations = self.workshop.driver.target.operations().len();
+        let mut member = Member::new(index, self.round, position, operations);
+        let Some(candidate) = self.candidates.get(index) else {
+            return member;
+        };
+        let label = format!("round{}", self.round + 1);
+        match Session::start(self.workshop, candidate, &label, None, self.stop) {
+            Ok(session) => {
+                member.scored.start_duration = session.start_duration;
+                member.session = Some(session);
+                member.run_frozen();
+            }
+            Err(error) => member.fail(error),
+        }
+        member
+    }
+
+    fn measure(&mut self, members: &mut [Member]) {
+        for member in members.iter_mut() {
+            member.while_running(|session, parts| self.memory_phase(session, parts));
+        }
+        self.rest(members);
+        let operations = self.workshop.driver.target.operations();
+        let rates = self.plan.rate_per_s.clone();
+        let kinds: Vec<(usize, SliceKind)> = (0..)
+            .zip(operations)
+            .flat_map(|(place, &operation)| {
+                let per_s = rates.get(place).copied().unwrap_or(1.0);
+                [None, Some(per_s)].map(|per_s| (place, SliceKind { operation, per_s }))
+            })
+            .collect();
+        // A slice that the machine disturbed is repeated, but not for ever.
+        let slices = members.len() * kinds.len() * self.plan.cycles as usize;
+        let mut repeats_left = slices;
+        for cycle in 0..self.plan.cycles {
+            for &(place, kind) in &kinds {
+                let row = matrix::balanced_order(members.len(), self.workshop.random.usize(..));
+                for index in row {
+                    if let Some(member) = members.get_mut(index) {
+                        self.slice(member, cycle, place, kind, &mut repeats_left);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A slice of `member`, again if something outside of the candidates disturbed it: at once, so that it stays
+    /// beside those of the others.
+    fn slice(
+        &self,
+        member: &mut Member,
+        cycle: u32,
+        place: usize,
+        kind: SliceKind,
+        repeats_left: &mut usize,
+    ) {
+        let time = SliceTime {
+            settle: self.plan.settle,
+            window: match kind.per_s {
+                None => self.plan.slice,
+                Some(_) => self.plan.latency_phase,
+            },
+        };
+        member.while_running(|session, parts| {
+            let Some(part) = parts.slices_of(place, kind) else {
+                return Ok(());
+            };
+            for turn in 0..TURNS_MAX {
+                let weather = Weather::before();
+                let mut machine_use = MachineUse::default();
+                let slice = slice::run(
+                    &self.workshop.driver,
+                    session,
+                    self.keys(),
+                    kind,
+                    time,
+                    &mut machine_use,
+                    self.stop,
+                )?;
+                let is_last = turn + 1 == TURNS_MAX || *repeats_left == 0;
+                part.disturbed += u32::from(slice.is_disturbed);
+                if slice.is_disturbed && !is_last {
+                    *repeats_left -= 1;
+                    continue;
+                }
+                weather.add_to(&mut part.weather);
+                part.machine_use.merge(&machine_use);
+                part.slices.add(cycle, slice);
+                break;
+            }
+            Ok(())
+        });
+    }
+
+    fn keys(&self) -> u64 {
+        self.plan.requests.first().copied().unwrap_or(1)
+    }
+
+    /// Equal work per operation, without a pause, and memory after it.
+    fn memory_phase(&self, session: &mut Session, parts: &mut Parts) -> Result<(), RunError> {
+        let sampler = Sampler::start(session.tree);
+        let mut marks = PhaseMarks::new(sampler.began());
+        let result = self.equal_work(session, &mut marks, &mut parts.block);
+        parts.phases = marks.finish();
+        parts.memory = sampler.finish();
+        result
+    }
+
+    fn equal_work(
+        &self,
+        session: &mut Session,
+        marks: &mut PhaseMarks,
+        measures: &mut RoundMeasures,
+    ) -> Result<(), RunError> {
+        let mut before = Edge::read(session)?;
+        for (place, &operation) in self.workshop.driver.target.operations().iter().enumerate() {
+            let of_plan = |list: &[u64]| list.get(place).copied().unwrap_or(0);
+            let warm_up = of_plan(&self.plan.warm_up_requests);
+            if warm_up > 0 {
+                marks.enter("warm-up");
+                self.work(session, operation, warm_up)?;
+                before = Edge::read(session)?;
+            }
+            marks.enter(&format!("{} throughput", operation.key()));
+            let phase = self.work(session, operation, of_plan(&self.plan.requests).max(1))?;
+            let after = Edge::read(session)?;
+            measures.requests += phase.requests;
+            measures.errors += phase.errors;
+            after.note_costs(&before, operation, phase.requests, measures);
+            before = after;
+        }
+        before.note_memory(measures);
+        Ok(())
+    }
+
+    fn work(
+        &self,
+        session: &mut Session,
+        operation: Operation,
+        requests: u64,
+    ) -> Result<PhaseLoad, RunError> {
+        let load = Load::Work { requests };
+        let driver = &self.workshop.driver;
+        let phase = driver.run(session.address, operation, self.keys(), load, self.stop);
+        session.explain(phase)
+    }
+
+    /// Nothing to do for anybody, and what is left of the memory after it.
+    fn rest(&self, members: &mut [Member]) {
+        let mut samplers = Vec::new();
+        for member in members.iter_mut() {
+            member.run_thawed();
+            let tree = member.session.as_ref().map(|session| session.tree);
+            samplers.push(tree.map(Sampler::start));
+        }
+        let began = Instant::now();
+        // Ctrl-C is seen by the first slice.
+        let _ = sleep_unless_stopped(self.plan.idle, self.stop);
+        for (member, sampler) in members.iter_mut().zip(samplers) {
+            if let Some(sampler) = sampler {
+                member.parts.add_idle(&sampler.finish(), began.elapsed());
+            }
+            let idle = member.session.as_mut().map(Edge::read);
+            match idle {
+                Some(Ok(edge)) => edge.note_idle_memory(&mut member.parts.block),
+                Some(Err(error)) => member.fail(error),
+                None => {}
+            }
+            member.run_frozen();
+        }
+    }
+
+    /// From slices to the figures of the round.
+    fn note_results(&self, members: &mut [Member]) {
+        let operations = self.workshop.driver.target.operations();
+        let server_cpus = self.workshop.driver.placement.server_threads();
+        for member in members.iter_mut() {
+            member.scored.memory = std::mem::take(&mut member.parts.memory);
+            member.note_memory();
+            let (parts, measures) = (&member.parts, &mut member.scored.measures);
+            for ((&operation, closed), paced) in
+                operations.iter().zip(&parts.closed).zip(&parts.paced)
+            {
+                measures.disturbed_slices += closed.disturbed + paced.disturbed;
+                if !closed.slices.is_empty() {
+                    closed.slices.note_closed_loop(operation, measures);
+                    note_limits(closed, operation, server_cpus, measures);
+                }
+                let latency = note_latency(paced, operation, measures);
+                member.scored.latencies.extend(latency);
+            }
+        }
+    }
+}
+
+/// What is collected of a member.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Of the memory phase.
+    block: RoundMeasures,
+    memory: Series,
+    phases: Vec<CoursePhase>,
+    /// By operation.
+    closed: Vec<Part>,
+    paced: Vec<Part>,
+}
+
+/// Slices of one kind, and what happened beside them.
+#[derive(Debug, Default)]
+struct Part {
+    slices: Slices,
+    machine_use: MachineUse,
+    weather: WeatherSum,
+    /// Slices that something outside disturbed.
+    disturbed: u32,
+}
+
+impl Parts {
+    fn slices_of(&mut self, place: usize, kind: SliceKind) -> Option<&mut Part> {
+        match kind.per_s {
+            None => self.closed.get_mut(place),
+            Some(_) => self.paced.get_mut(place),
+        }
+    }
+
+    /// The course of memory goes on as if nobody else had had a turn.
+    fn add_idle(&mut self, idle: &Series, length: Duration) {
+        let from_ns = self.memory.points.last().map_or(0, |point| point.at_ns);
+        for point in &idle.points {
+            self.memory.push(from_ns + point.at_ns, point.value);
+        }
+        self.phases.push(CoursePhase {
+            name: "idle".to_owned(),
+            from_ns,
+            to_ns: from_ns + nanoseconds(length),
+        });
+    }
+}
+
+/// One candidate of a generation.
+#[derive(Debug)]
+struct Member {
+    index: usize,
+    /// `None` once it has failed.
+    session: Option<Session>,
+    parts: Parts,
+    scored: ScoredRun,
+}
+
+impl Member {
+    fn new(index: usize, round: u32, position: u32, operations: usize) -> Self {
+        let parts = || (0..operations).map(|_| Part::default()).collect();
+        Self {
+            index,
+            session: None,
+            parts: Parts {
+                closed: parts(),
+                paced: parts(),
+                ..Parts::default()
+            },
+            scored: ScoredRun::new(round, position),
+        }
+    }
+
+    /// Thaws it for `measure`. An error ends it, and with it what this generation has of it.
+    fn while_running(
+        &mut self,
+        measure: impl FnOnce(&mut Session, &mut Parts) -> Result<(), RunError>,
+    ) {
+        self.run_thawed();
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        match measure(session, &mut self.parts) {
+            Ok(()) => self.run_frozen(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn run_frozen(&mut self) {
+        if let Some(Err(error)) = self.session.as_ref().map(freezer::freeze) {
+            self.fail(error);
+        }
+    }
+
+    fn run_thawed(&mut self) {
+        if let Some(Err(error)) = self.session.as_ref().map(freezer::thaw) {
+            self.fail(error);
+        }
+    }
+
+    fn fail(&mut self, error: RunError) {
+        self.scored.measures.status = match error {
+            RunError::Interrupted => RoundStatus::Interrupted,
+            error => RoundStatus::Failed {
+                reason: error.to_string(),
+            },
+        };
+        if let Some(session) = self.session.take() {
+            // It is ended in any case.
+            let _ = freezer::thaw(&session);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.run_thawed();
+        if let Some(session) = self.session.take() {
+            match session.stop() {
+                Ok(report) => self.scored.stop_duration = Some(report.duration),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// Memory, and what the memory phase counted and slices do not.
+    fn note_memory(&mut self) {
+        let measures = &mut self.scored.measures;
+        let block = std::mem::take(&mut self.parts.block);
+        measures.requests += block.requests;
+        measures.errors += block.errors;
+        measures.measures.extend(block.measures);
+        measures.scaled.extend(block.scaled);
+        measures.memory_course = MemoryCourse::thinned(&self.scored.memory);
+        if let Some(course) = &mut measures.memory_course {
+            course.phases = std::mem::take(&mut self.parts.phases);
+        }
+    }
+}
+
+/// Who was the limit, and what others took meanwhile.
+fn note_limits(
+    part: &Part,
+    operation: Operation,
+    server_cpus: usize,
+    measures: &mut RoundMeasures,
+) {
+    let name = format!("{} throughput", operation.key());
+    measures.noise.extend(part.machine_use.flags(&name));
+    part.weather.note(&name, measures);
+    let busy = part.slices.costs().map_or(0.0, |(costs, _)| {
+        costs.cpu_ns() / (costs.over.as_nanos() as f64 * server_cpus as f64).max(1.0)
+    });
+    let value = part.slices.generator_cpu_share();
+    if value > GENERATOR_CPU_LIMIT && busy < SERVER_BUSY {
+        measures.noise.push(NoiseFlag {
+            kind: NoiseKind::GeneratorCpu,
+            value,
+            limit: GENERATOR_CPU_LIMIT,
+            phase: Some(name),
+        });
+    }
+}
+
+fn note_latency(
+    part: &Part,
+    operation: Operation,
+    measures: &mut RoundMeasures,
+) -> Option<RunLatency> {
+    if part.slices.is_empty() {
+        return None;
+    }
+    let name = format!("{} latency", operation.key());
+    measures.noise.extend(part.machine_use.flags(&name));
+    part.weather.note(&name, measures);
+    part.slices.count_requests(measures);
+    let response = part.slices.merged(|slice| &slice.response);
+    let service = part.slices.merged(|slice| &slice.service);
+    let clocks = [
+        (
+            "response",
+            &response,
+            Quantity::ResponseP50,
+            Quantity::ResponseP99,
+        ),
+        (
+            "service",
+            &service,
+            Quantity::ServiceP50,
+            Quantity::ServiceP99,
+        ),
+    ];
+    for (clock, histogram, median, tail) in clocks {
+        for (quantity, percent) in [(median, 50.0), (tail, 99.0)] {
+            // A percentile that too few samples lie beyond is not measured, not guessed.
+            if histogram.can_estimate(percent) {
+                let value = histogram.percentile(percent) as f64;
+                measures.set(Measure::of(operation, quantity), value);
+            }
+        }
+        let key = format!("{}.{clock}", operation.key());
+        measures.latencies.insert(key, histogram.summary());
+    }
+    let mut flag = |kind, value, limit| {
+        measures.noise.push(NoiseFlag {
+            kind,
+            value,
+            limit,
+            phase: Some(name.clone()),
+        });
+    };
+    let late = late_share(&part.slices.merged(|slice| &slice.lateness));
+    if late > LATE_SENDS_LIMIT {
+        flag(NoiseKind::LateSends, late, LATE_SENDS_LIMIT);
+    }
+    if part.slices.is_invalid() {
+        flag(NoiseKind::GeneratorInvalid, 1.0, 0.0);
+    }
+    Some(RunLatency {
+        operation,
+        response,
+        service,
+    })
+}
+
+/// The share of requests that the generator itself sent noticeably after they were due.
+fn late_share(lateness: &LatencyHistogram) -> f64 {
+    if lateness.is_empty() {
+        return 0.0;
+    }
+    let late: u64 = lateness
+        .bins()
+        .filter(|&(value, _)| value > LATE_NS)
+        .map(|(_, count)| count)
+        .sum();
+    late as f64 / lateness.count() as f64
+}

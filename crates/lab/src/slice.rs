@@ -1,0 +1,280 @@
+//! Slices: short stretches of load on fresh connections, and what those of one generation come to.
+//!
+//! Which connections a run happens to get moves its throughput by 3 to 5 % for as long as it keeps them, and
+//! the machine drifts over seconds. So no slice is long, each has connections of its own, and those of one
+//! cycle, one slice of every candidate, follow each other at once. What is counted of a slice begins when
+//! its connections have settled.
+//!
+//! Percentiles are those of merged histograms, with nothing left out: pauses that fall into one slice of twenty
+//! are part of what an allocator costs. Throughput and CPU time: `millpond_measure::slices`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use millpond_load::{LoadRecord, Observer};
+use millpond_measure::histogram::LatencyHistogram;
+use millpond_measure::record::{LoadStatus, Operation, RoundMeasures, SliceColumns};
+
+use crate::cpu_speed::system_call_ns;
+use crate::drive::{Driver, SliceKind};
+use crate::edge::{Edge, MachineUse};
+use crate::error::RunError;
+use crate::placement::Placement;
+use crate::session::Session;
+use crate::usage::{Costs, Usage};
+use crate::waiting::ThreadTimes;
+
+/// A generator that had its CPU sends no request later than this after it was due.
+const LATE_NS_MAX: u64 = 2_000_000;
+/// The share of its window that a server may wait for a CPU that somebody else has.
+const WAITED_SHARE_MAX: f64 = 0.01;
+/// The part of its window that the readings of a slice have to cover.
+const READ_SHARE_MIN: f64 = 0.5;
+/// The state of a CPU has changed between two readings that differ by more than this.
+const STATE_CHANGE_MIN: f64 = 0.08;
+
+/// Length of a slice and of what precedes its counted part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SliceTime {
+    pub(crate) settle: Duration,
+    pub(crate) window: Duration,
+}
+
+/// What a slice measured.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// Right answers in the window.
+    pub(crate) requests: u64,
+    pub(crate) requests_per_s: f64,
+    /// Of the server, in the window; `None` if it was read too late.
+    pub(crate) costs: Option<Costs>,
+    pub(crate) response: LatencyHistogram,
+    pub(crate) service: LatencyHistogram,
+    pub(crate) lateness: LatencyHistogram,
+    pub(crate) generator_cpu_share: f64,
+    pub(crate) status: LoadStatus,
+    /// By something outside of the candidates.
+    pub(crate) is_disturbed: bool,
+    /// What a system call took on the CPUs of both sides around it; 0 where that could not be measured.
+    pub(crate) server_call_ns: f64,
+    pub(crate) generator_call_ns: f64,
+}
+
+/// What a system call takes on the CPUs of server and generator.
+#[derive(Clone, Copy, Debug, Default)]
+struct CallTimes {
+    server_ns: f64,
+    generator_ns: f64,
+}
+
+impl CallTimes {
+    fn now(placement: &Placement) -> Self {
+        let of = |cpus| system_call_ns(cpus).unwrap_or(0.0);
+        Self {
+            server_ns: of(&placement.server),
+            generator_ns: of(&placement.generator),
+        }
+    }
+
+    fn mean(self, other: Self) -> Self {
+        Self {
+            server_ns: (self.server_ns * other.server_ns).sqrt(),
+            generator_ns: (self.generator_ns * other.generator_ns).sqrt(),
+        }
+    }
+
+    /// Whether a CPU was in another state at the other time.
+    fn differs(self, other: Self) -> bool {
+        let pairs = [
+            (self.server_ns, other.server_ns),
+            (self.generator_ns, other.generator_ns),
+        ];
+        pairs
+            .iter()
+            .any(|(one, two)| *one > 0.0 && (two / one).ln().abs() > STATE_CHANGE_MIN)
+    }
+}
+
+/// Loads the target of `session`, which runs. `machine_use` gets what everybody used of the machine.
+pub(crate) fn run(
+    driver: &Driver,
+    session: &mut Session,
+    keys: u64,
+    kind: SliceKind,
+    time: SliceTime,
+    machine_use: &mut MachineUse,
+    stop: &AtomicBool,
+) -> Result<Slice, RunError> {
+    let pids = session.tree.members();
+    let calls_before = CallTimes::now(&driver.placement);
+    let before = Edge::read_quickly(session, &pids);
+    let address = session.address;
+    let reader = EdgeReader {
+        pids: &pids,
+        session: RefCell::new(session),
+        began: Cell::new(None),
+        ended: Cell::new(None),
+        threads_at_start: Cell::new(None),
+        threads_at_end: Cell::new(None),
+    };
+    let length = (time.settle, time.window);
+    let record = driver.slice(address, keys, kind, length, &reader, stop);
+    let edges = (reader.began.get(), reader.ended.get());
+    let threads = (reader.threads_at_start.take(), reader.threads_at_end.take());
+    let session = reader.session.into_inner();
+    let record = session.explain(record)?;
+    let calls_after = CallTimes::now(&driver.placement);
+    machine_use.add(&before, &Edge::read_quickly(session, &pids), 0);
+    let (Some(began), Some(ended)) = edges else {
+        return Err(RunError::Load("a slice had no end".to_owned()));
+    };
+    let is_late = kind.per_s.is_some() && record.lateness.max() > LATE_NS_MAX;
+    let mut slice = Slice::of(record, ended.costs_since(&began))?;
+    let cpus = driver.placement.server_threads();
+    let waited = match threads {
+        (Some(before), Some(after)) => after.waited_since(&before, cpus),
+        _ => None,
+    };
+    let bearable = time.window.mul_f64(WAITED_SHARE_MAX);
+    let has_waited = waited.is_some_and(|waited| waited > bearable);
+    slice.is_disturbed = is_late
+        || slice.costs.is_none()
+        || has_waited
+        || calls_before.differs(calls_after)
+        || machine_use.is_disturbed();
+    let calls = calls_before.mean(calls_after);
+    (slice.server_call_ns, slice.generator_call_ns) = (calls.server_ns, calls.generator_ns);
+    Ok(slice)
+}
+
+impl Slice {
+    fn of(record: LoadRecord, costs: Costs) -> Result<Self, RunError> {
+        let requests = record.answered_in_window;
+        let window = Duration::from_nanos(record.duration_ns);
+        if requests == 0 || window.is_zero() {
+            return Err(RunError::Load(format!(
+                "no answer came in a slice of {} ms",
+                window.as_millis()
+            )));
+        }
+        Ok(Self {
+            requests,
+            requests_per_s: requests as f64 / window.as_secs_f64(),
+            costs: (costs.over >= window.mul_f64(READ_SHARE_MIN))
+                .then(|| costs.stretched_to(window)),
+            response: record.response,
+            service: record.service,
+            lateness: record.lateness,
+            generator_cpu_share: record.generator_cpu_share,
+            status: record.verdict.status,
+            is_disturbed: false,
+            server_call_ns: 0.0,
+            generator_call_ns: 0.0,
+        })
+    }
+}
+
+/// Reads what the target has used at both ends of the window.
+struct EdgeReader<'a> {
+    session: RefCell<&'a mut Session>,
+    pids: &'a [u32],
+    began: Cell<Option<Usage>>,
+    ended: Cell<Option<Usage>>,
+    threads_at_start: Cell<Option<ThreadTimes>>,
+    threads_at_end: Cell<Option<ThreadTimes>>,
+}
+
+impl EdgeReader<'_> {
+    fn read(&self) -> Usage {
+        Usage::read(&mut self.session.borrow_mut(), self.pids)
+    }
+}
+
+impl Observer for EdgeReader<'_> {
+    fn window_began(&self) {
+        self.threads_at_start.set(ThreadTimes::read(self.pids));
+        self.began.set(Some(self.read()));
+    }
+
+    fn window_ended(&self) {
+        self.ended.set(Some(self.read()));
+        self.threads_at_end.set(ThreadTimes::read(self.pids));
+    }
+}
+
+/// The slices of one kind of one candidate, by cycle. One that failed is missing.
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    by_cycle: BTreeMap<u32, Slice>,
+}
+
+impl Slices {
+    pub(crate) fn add(&mut self, cycle: u32, slice: Slice) {
+        self.by_cycle.insert(cycle, slice);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_cycle.is_empty()
+    }
+
+    fn requests(&self) -> u64 {
+        self.by_cycle.values().map(|slice| slice.requests).sum()
+    }
+
+    /// With the requests that they are of.
+    pub(crate) fn costs(&self) -> Option<(Costs, u64)> {
+        let slices = self.by_cycle.values();
+        let costs = slices.filter_map(|slice| Some((slice.costs.clone()?, slice.requests)));
+        costs.reduce(|sum, one| (sum.0.plus(&one.0), sum.1 + one.1))
+    }
+
+    /// The generator's busiest thread, on the average.
+    pub(crate) fn generator_cpu_share(&self) -> f64 {
+        let shares = self
+            .by_cycle
+            .values()
+            .map(|slice| slice.generator_cpu_share);
+        shares.sum::<f64>() / self.by_cycle.len().max(1) as f64
+    }
+
+    pub(crate) fn is_invalid(&self) -> bool {
+        let mut all = self.by_cycle.values();
+        all.any(|slice| slice.status == LoadStatus::Invalid)
+    }
+
+    /// Requests of one clock, all slices together.
+    pub(crate) fn merged(&self, clock: impl Fn(&Slice) -> &LatencyHistogram) -> LatencyHistogram {
+        let mut sum = LatencyHistogram::new();
+        self.by_cycle
+            .values()
+            .for_each(|slice| sum.merge(clock(slice)));
+        sum
+    }
+
+    /// Notes the slices, and what they cost per request. Throughput and CPU time are worked out from the slices of
+    /// all candidates together (`millpond_measure::slices`).
+    pub(crate) fn note_closed_loop(&self, operation: Operation, measures: &mut RoundMeasures) {
+        self.count_requests(measures);
+        if let Some((costs, requests)) = self.costs() {
+            costs.note(operation, requests, measures);
+        }
+        let mut columns = SliceColumns::default();
+        for (cycle, slice) in &self.by_cycle {
+            columns.cycle.push(*cycle);
+            columns.requests.push(slice.requests);
+            columns.per_s.push(slice.requests_per_s);
+            let cpu_ns = slice.costs.as_ref().map_or(0.0, Costs::cpu_ns);
+            columns.cpu_ns.push(cpu_ns / slice.requests as f64);
+            columns.server_call_ns.push(slice.server_call_ns);
+            columns.generator_call_ns.push(slice.generator_call_ns);
+        }
+        measures.slices.insert(operation.key().to_owned(), columns);
+    }
+
+    /// Counts the answers of slices at the constant rate.
+    pub(crate) fn count_requests(&self, measures: &mut RoundMeasures) {
+        measures.requests += self.requests();
+    }
+}

@@ -1,0 +1,349 @@
+//! From slices to the figures of a round: throughput and CPU time per request.
+//!
+//! Slices of one cycle follow each other at once, so a candidate is compared with the baseline's slice of the
+//! same cycle: throughput is the mean of the cycles' log ratios, trimmed by a tenth at each end. CPU time per
+//! request is a ratio of sums with nothing left out, since a pause that falls into one slice of twenty is part
+//! of what an allocator costs.
+//!
+//! Half of a core belongs to somebody else on a shared machine, and its state can change between two slices of
+//! a cycle. It shows in what a system call takes on the CPU, which is measured around each slice and on which no
+//! candidate has an influence. So both figures are adjusted for it, as in any analysis of covariance: the slope
+//! comes from all slices of the comparison, each against the mean of its own candidate and round, and every
+//! slice is moved along it to the mean state of its round.
+
+use std::collections::BTreeMap;
+
+use crate::record::{
+    CandidateRounds, Measure, Operation, Quantity, Role, RoundStatus, SliceColumns,
+};
+
+/// The share of cycles that is left out at each end.
+const TRIMMED_SHARE: f64 = 0.1;
+/// Below this variance of its logarithm the state of a CPU has not changed, and has no slope.
+const STATE_VARIANCE_MIN: f64 = 1e-4;
+/// A slope beyond this would say that a server slows down more than system calls do by themselves.
+const SLOPE_MAX: f64 = 2.0;
+
+/// Logarithms of what a system call took on the CPUs of server and generator.
+type State = [f64; 2];
+
+/// Works out throughput and CPU time of every round that has slices, from those of all rounds together.
+pub fn work_out(candidates: &mut [CandidateRounds]) {
+    for operation in Operation::ALL {
+        let rate = slopes(candidates, operation, |slices, index| slices.per_s[index]);
+        let cpu = slopes(candidates, operation, |slices, index| slices.cpu_ns[index]);
+        let means = mean_states(candidates, operation);
+        let baseline: BTreeMap<u32, SliceColumns> = candidates
+            .iter()
+            .filter(|candidate| candidate.role == Role::Baseline)
+            .flat_map(|candidate| rounds_of(candidate, operation))
+            .map(|(round, slices)| (round, slices.clone()))
+            .collect();
+        for candidate in candidates.iter_mut() {
+            let found: Vec<(u32, SliceColumns)> = rounds_of(candidate, operation)
+                .map(|(round, slices)| (round, slices.clone()))
+                .collect();
+            for (round, slices) in found {
+                let mean = means.get(&round).copied().unwrap_or_default();
+                let rates = adjusted_logs(&slices, &slices.per_s, &rate, &mean);
+                let throughput = match baseline.get(&round) {
+                    Some(other) => {
+                        let others = adjusted_logs(other, &other.per_s, &rate, &mean);
+                        relative_to(&rates, &others)
+                    }
+                    None => trimmed_mean(rates.values().copied().collect()),
+                };
+                let costs = adjusted_logs(&slices, &slices.cpu_ns, &cpu, &mean);
+                let cpu_ns = mean_cost(&slices, &costs);
+                let mut rounds = candidate.rounds.iter_mut();
+                if let Some(entry) = rounds.find(|entry| entry.round == round) {
+                    let mut set = |quantity, value: Option<f64>| {
+                        if let Some(value) = value {
+                            entry.set(Measure::of(operation, quantity), value);
+                        }
+                    };
+                    set(Quantity::Throughput, throughput.map(f64::exp));
+                    set(Quantity::CpuTime, cpu_ns);
+                }
+            }
+        }
+    }
+}
+
+/// The rounds that count, with their slices.
+fn rounds_of(
+    candidate: &CandidateRounds,
+    operation: Operation,
+) -> impl Iterator<Item = (u32, &SliceColumns)> {
+    candidate.rounds.iter().filter_map(move |entry| {
+        let has_failed = matches!(entry.status, RoundStatus::Failed { .. });
+        let slices = entry.slices.get(operation.key())?;
+        (!has_failed && slices.is_whole() && !slices.is_empty()).then_some((entry.round, slices))
+    })
+}
+
+fn state(slices: &SliceColumns, index: usize) -> State {
+    [&slices.server_call_ns, &slices.generator_call_ns].map(|column| {
+        // What was not measured does not vary.
+        Some(column[index])
+            .filter(|&ns| ns > 0.0)
+            .map_or(0.0, f64::ln)
+    })
+}
+
+/// The mean state of each round, over the slices of all candidates.
+fn mean_states(candidates: &[CandidateRounds], operation: Operation) -> BTreeMap<u32, State> {
+    let mut sums: BTreeMap<u32, (State, f64)> = BTreeMap::new();
+    for (round, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
+        let (sum, count) = sums.entry(round).or_default();
+        for index in 0..slices.len() {
+            let state = state(slices, index);
+            (0..2).for_each(|cpu| sum[cpu] += state[cpu]);
+            *count += 1.0;
+        }
+    }
+    let means = sums.into_iter();
+    means
+        .map(|(round, (sum, count))| (round, sum.map(|total| total / count)))
+        .collect()
+}
+
+/// How much the logarithm of a value changes with the state, by least squares over all slices, each as the
+/// difference from the mean of its candidate's slices in its round.
+fn slopes(
+    candidates: &[CandidateRounds],
+    operation: Operation,
+    value: impl Fn(&SliceColumns, usize) -> f64,
+) -> State {
+    let (mut squares, mut products, mut count) = ([[0.0; 2]; 2], [0.0; 2], 0.0);
+    for (_, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
+        let points: Vec<(State, f64)> = (0..slices.len())
+            .filter(|&index| value(slices, index) > 0.0)
+            .map(|index| (state(slices, index), value(slices, index).ln()))
+            .collect();
+        if points.is_empty() {
+            continue;
+        }
+        let share = 1.0 / points.len() as f64;
+        let mean = |of: &dyn Fn(&(State, f64)) -> f64| points.iter().map(of).sum::<f64>() * share;
+        let means = [mean(&|point| point.0[0]), mean(&|point| point.0[1])];
+        let mean_value = mean(&|point| point.1);
+        for (state, value) in &points {
+            let x = [state[0] - means[0], state[1] - means[1]];
+            for row in 0..2 {
+                (0..2).for_each(|column| squares[row][column] += x[row] * x[column]);
+                products[row] += x[row] * (value - mean_value);
+            }
+        }
+        count += points.len() as f64;
+    }
+    solve(squares, products, STATE_VARIANCE_MIN * count)
+}
+
+/// Both slopes, or one if the other CPU's state did not vary, or the two cannot be told apart.
+fn solve(squares: [[f64; 2]; 2], products: [f64; 2], least: f64) -> State {
+    let varies = [squares[0][0] > least, squares[1][1] > least];
+    let alone = |cpu: usize| products[cpu] / squares[cpu][cpu];
+    let determinant = squares[0][0] * squares[1][1] - squares[0][1] * squares[1][0];
+    let slopes = match varies {
+        [true, true] if determinant > 0.05 * squares[0][0] * squares[1][1] => [
+            (products[0] * squares[1][1] - products[1] * squares[0][1]) / determinant,
+            (products[1] * squares[0][0] - products[0] * squares[1][0]) / determinant,
+        ],
+        [true, _] => [alone(0), 0.0],
+        [false, true] => [0.0, alone(1)],
+        [false, false] => [0.0, 0.0],
+    };
+    slopes.map(|slope| slope.clamp(-SLOPE_MAX, SLOPE_MAX))
+}
+
+/// Logarithms by cycle, as they would have been in the mean state.
+fn adjusted_logs(
+    slices: &SliceColumns,
+    values: &[f64],
+    slopes: &State,
+    mean: &State,
+) -> BTreeMap<u32, f64> {
+    // What was not measured has no logarithm.
+    let measured = values.iter().enumerate().filter(|(_, value)| **value > 0.0);
+    let adjusted = measured.map(|(index, value)| {
+        let state = state(slices, index);
+        let shift: f64 = (0..2)
+            .map(|cpu| slopes[cpu] * (state[cpu] - mean[cpu]))
+            .sum();
+        (slices.cycle[index], value.ln() - shift)
+    });
+    adjusted.collect()
+}
+
+/// The baseline's mean, and how far the candidate's cycles lie from those of the baseline.
+fn relative_to(rates: &BTreeMap<u32, f64>, baseline: &BTreeMap<u32, f64>) -> Option<f64> {
+    let common = rates
+        .iter()
+        .filter_map(|(cycle, rate)| Some(rate - baseline.get(cycle)?));
+    let ratio = trimmed_mean(common.collect())?;
+    Some(trimmed_mean(baseline.values().copied().collect())? + ratio)
+}
+
+/// The mean cost of a request, weighted by requests.
+fn mean_cost(slices: &SliceColumns, costs: &BTreeMap<u32, f64>) -> Option<f64> {
+    let (mut sum, mut requests) = (0.0, 0.0);
+    for (cycle, count) in slices.cycle.iter().zip(&slices.requests) {
+        if let Some(cost) = costs.get(cycle) {
+            let weight = *count as f64;
+            sum += cost.exp() * weight;
+            requests += weight;
+        }
+    }
+    (requests > 0.0).then(|| sum / requests)
+}
+
+/// The mean without the highest and the lowest tenth; `None` of nothing.
+fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let cut = (values.len() as f64 * TRIMMED_SHARE) as usize;
+    let kept = values.get(cut..values.len() - cut)?;
+    (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::RoundMeasures;
+
+    /// Slices as (cycle, rate, server call, generator call), a thousand requests each, whose CPU time is all of
+    /// the time.
+    fn round(number: u32, slices: &[(u32, f64, f64, f64)]) -> RoundMeasures {
+        let mut columns = SliceColumns::default();
+        for &(cycle, per_s, server, generator) in slices {
+            columns.cycle.push(cycle);
+            columns.requests.push(1_000);
+            columns.per_s.push(per_s);
+            columns.cpu_ns.push(1e9 / per_s);
+            columns.server_call_ns.push(server);
+            columns.generator_call_ns.push(generator);
+        }
+        let mut measures = RoundMeasures {
+            round: number,
+            ..RoundMeasures::default()
+        };
+        measures.slices.insert("get".to_owned(), columns);
+        measures
+    }
+
+    fn candidate(role: Role, rounds: Vec<RoundMeasures>) -> CandidateRounds {
+        CandidateRounds {
+            role,
+            rounds,
+            ..CandidateRounds::default()
+        }
+    }
+
+    fn ratio(candidates: &[CandidateRounds], round: u32, quantity: Quantity) -> f64 {
+        let value = |index: usize| {
+            let measure = Measure::of(Operation::Get, quantity);
+            candidates[index].value(round, measure).unwrap()
+        };
+        value(1) / value(0)
+    }
+
+    /// Goal: a round's ratio is the mean of its cycles': a cycle in which all were slow takes nothing from
+    /// anybody, one wild cycle of ten is left out, and one that the baseline lacks is nobody's.
+    #[test]
+    fn cycles_are_paired() {
+        let mut baseline: Vec<_> = (0..10).map(|cycle| (cycle, 1e4, 0.0, 0.0)).collect();
+        let mut other: Vec<_> = (0..11).map(|cycle| (cycle, 1.1e4, 0.0, 0.0)).collect();
+        (baseline[3].1, other[3].1) = (1e3, 1.1e3);
+        other[7].1 = 9e4;
+        other[10].1 = 5e4;
+        let mut candidates = [
+            candidate(Role::Baseline, vec![round(0, &baseline)]),
+            candidate(Role::Candidate, vec![round(0, &other)]),
+        ];
+        work_out(&mut candidates);
+        let found = ratio(&candidates, 0, Quantity::Throughput);
+        assert!((found - 1.1).abs() < 1e-9, "{found}");
+    }
+
+    /// Goal: the state of the machine is nobody's merit. Here the baseline had the slow CPU more often than the
+    /// candidate, which is 2 % faster: without the adjustment it would be 20 % and more.
+    #[test]
+    fn the_state_of_a_cpu_is_taken_out() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let mut rounds = |speed: f64, slow_share: f64| {
+            let mut slice = |cycle| {
+                let server: f64 = if random.f64() < slow_share {
+                    230.0
+                } else {
+                    160.0
+                };
+                let generator: f64 = if random.bool() { 230.0 } else { 160.0 };
+                let rate = 1e5 * speed * (160.0 / server).powf(1.2) * (160.0 / generator).powf(0.2);
+                (
+                    cycle,
+                    rate * (1.0 + 0.004 * random.f64()),
+                    server,
+                    generator,
+                )
+            };
+            let rounds = (0..8).map(|number| {
+                let slices: Vec<_> = (0..5).map(&mut slice).collect();
+                round(number, &slices)
+            });
+            rounds.collect::<Vec<_>>()
+        };
+        let mut candidates = [
+            candidate(Role::Baseline, rounds(1.0, 0.8)),
+            candidate(Role::Candidate, rounds(1.02, 0.2)),
+        ];
+        work_out(&mut candidates);
+        for number in 0..8 {
+            let found = ratio(&candidates, number, Quantity::Throughput);
+            assert!((found - 1.02).abs() < 0.004, "{number}: {found}");
+            let found = ratio(&candidates, number, Quantity::CpuTime);
+            assert!((found - 1.0 / 1.02).abs() < 0.004, "{number}: {found}");
+        }
+    }
+
+    /// Goal: costs are those of all requests: a slice with a pause is not left out, as it would be of a median.
+    #[test]
+    fn rare_pauses_are_in_the_costs() {
+        let baseline: Vec<_> = (0..20).map(|cycle| (cycle, 1e4, 0.0, 0.0)).collect();
+        let mut other = baseline.clone();
+        other[4].1 = 5e3;
+        let mut candidates = [
+            candidate(Role::Baseline, vec![round(0, &baseline)]),
+            candidate(Role::Candidate, vec![round(0, &other)]),
+        ];
+        work_out(&mut candidates);
+        let found = ratio(&candidates, 0, Quantity::CpuTime);
+        assert!((found - 1.05).abs() < 1e-9, "{found}");
+    }
+
+    /// Goal: a round without slices, one that failed, and one whose columns somebody cut stay as they are.
+    #[test]
+    fn what_has_no_slices_stays() {
+        let mut cut = round(0, &[(0, 1e4, 1.0, 1.0)]);
+        cut.slices.get_mut("get").unwrap().per_s.clear();
+        let mut failed = round(1, &[(0, 1e4, 1.0, 1.0)]);
+        failed.status = RoundStatus::Failed {
+            reason: "it died".to_owned(),
+        };
+        let before = vec![candidate(
+            Role::Baseline,
+            vec![cut, failed, RoundMeasures::default()],
+        )];
+        let mut after = before.clone();
+        work_out(&mut after);
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn means_are_trimmed() {
+        assert_eq!(trimmed_mean(Vec::new()), None);
+        assert_eq!(trimmed_mean(vec![1.0, 3.0]), Some(2.0));
+        let mut values: Vec<f64> = (0..20).map(f64::from).collect();
+        values[19] = 1e9;
+        assert_eq!(trimmed_mean(values), Some(9.5));
+    }
+}
