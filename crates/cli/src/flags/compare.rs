@@ -40,6 +40,8 @@ const COUNTS_MAX: i64 = 1_000;
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
+  millpond compare --url http://127.0.0.1:8081/ -- \\
+    python3 -m http.server --bind 127.0.0.1 {port}
   millpond compare --port 7777 --check-cmd 'redis-cli -p 7777 set k v' \\
     --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
     --load-metric 'throughput=regex:([0-9.]+) requests per second' \\
@@ -50,6 +52,11 @@ An allocator is one that `millpond allocators` lists; all of these: all; or your
 own: NAME=/path/to/library.so. With settings it is another candidate:
 jemalloc:narenas=2,dirty_decay_ms=0 or glibc:arena_max=2. A library that cannot
 be proved to be in use in the processes that serve is refused.
+
+Candidates live together and are measured in turns, on fresh connections. For
+that a server of yours needs a port for each: put {port} into its command in
+the place of the port. Without it they live one after the other, which is less
+sharp.
 
 Rounds end at the first look at the data that finds every verdict decided. The
 looks are few and chosen beforehand, and share the 5 % of false claims among
@@ -64,7 +71,7 @@ pub(crate) struct CompareFlags {
     /// Memory pools of our own server: on, off, or both
     #[arg(long, value_name = "on,off", value_delimiter = ',', value_parser = parse_setting)]
     pools: Option<Vec<PoolSetting>>,
-    /// Rounds; each runs every candidate once [default: until every verdict is decided, at least 10,
+    /// Rounds; each starts every candidate once [default: until every verdict is decided, at least 10,
     /// within the time budget]
     #[arg(long, value_name = "N", value_parser = parse_rounds)]
     rounds: Option<u32>,
