@@ -18,6 +18,7 @@ use millpond_measure::units::format_duration_ns;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::config::CompareConfig;
+use crate::data_place::DataPlace;
 use crate::drive::Driver;
 use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
@@ -84,9 +85,15 @@ impl<'a> Lab<'a> {
         let awake = Awake::hold(config.options.idle_cpus, &environment)?;
         environment.idle_cpus_awake = Some(awake.is_some());
         let allocators = config.chosen_allocators(&mut warnings)?;
-        let candidates = matrix::candidates(&allocators, config.own_pools());
+        let candidates = config.candidates(&allocators);
         config.check_time(candidates.len())?;
         let out = OutputDirectory::claim(&config.out)?;
+        let mut target = config.target.clone();
+        let data = DataPlace::choose(config.data.as_deref(), &out, &target, candidates.len())?;
+        if data.is_disk_for_want_of_memory() {
+            target = target.without_syncs();
+        }
+        warnings.extend(data.note.clone());
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let placement = config.options.placement();
         let cgroups = CgroupRoot::find();
@@ -102,7 +109,7 @@ impl<'a> Lab<'a> {
         }
         let workshop = Workshop {
             driver: Driver {
-                target: config.target.clone(),
+                target,
                 connections: config.connections,
                 value_bytes: config.value_bytes,
                 placement,
@@ -113,6 +120,7 @@ impl<'a> Lab<'a> {
             cgroups: cgroups.ok(),
             ready_bound: config.ready_bound,
             out,
+            data,
             random: fastrand::Rng::with_seed(seed),
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -396,7 +404,7 @@ impl<'a> Lab<'a> {
     }
 
     fn subject_record(&self, findings: &Findings) -> SubjectRecord {
-        let target = &self.config.target;
+        let target = &self.workshop.driver.target;
         let command: Vec<String> = match target {
             Target::Entity { extra } => {
                 let words =

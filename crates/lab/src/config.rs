@@ -8,7 +8,7 @@ use millpond_measure::record::{PoolSetting, Settings};
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
 use crate::load_command::LoadCommand;
-use crate::matrix;
+use crate::matrix::{self, Candidate};
 use crate::metric::{Meaning, Metric};
 use crate::options::SubjectOptions;
 use crate::plan;
@@ -44,8 +44,9 @@ pub struct CompareConfig {
     pub options: SubjectOptions,
     /// The user's own load program; `None`: our generator.
     pub load_command: Option<LoadCommand>,
-    /// Settings of our pools to compare; ignored for somebody else's server.
-    pub pools: Vec<PoolSetting>,
+    /// Settings of our pools, each with every allocator; `None`: off with every allocator, and on with the
+    /// baseline's. Ignored for somebody else's server.
+    pub pools: Option<Vec<PoolSetting>>,
     /// Rounds; `None`: as many as the verdicts take, within the time budget.
     pub rounds: Option<u32>,
     /// Bound on the whole comparison, preflight included.
@@ -71,6 +72,8 @@ pub struct CompareConfig {
     pub lock: Option<PathBuf>,
     /// Where report, results, records and logs go.
     pub out: PathBuf,
+    /// Where the data of our server lie; `None`: in memory if there is room, else in `out`.
+    pub data: Option<PathBuf>,
     /// Seed of all random choices; `None` draws one, and the record says which.
     pub seed: Option<u64>,
     /// How long a target may take until it serves.
@@ -94,7 +97,7 @@ impl CompareConfig {
             allocators: None,
             options: SubjectOptions::default(),
             load_command: None,
-            pools: vec![PoolSetting::On, PoolSetting::Off],
+            pools: None,
             rounds: None,
             time_budget: TIME_BUDGET_DEFAULT,
             connections: CONNECTIONS_DEFAULT,
@@ -107,6 +110,7 @@ impl CompareConfig {
             profile: false,
             lock: None,
             out: PathBuf::from("millpond-report"),
+            data: None,
             seed: None,
             ready_bound: Duration::from_secs(20),
             launcher,
@@ -143,7 +147,7 @@ impl CompareConfig {
             }
         }
         match &self.target {
-            Target::Entity { .. } if self.pools.is_empty() => {
+            Target::Entity { .. } if self.pools.as_ref().is_some_and(Vec::is_empty) => {
                 refuse("--pools needs on, off, or both")
             }
             Target::Entity { .. } => Ok(()),
@@ -195,11 +199,12 @@ impl CompareConfig {
         }
     }
 
-    /// The settings of our pools that make candidates; none for somebody else's server.
-    pub(crate) fn own_pools(&self) -> &[PoolSetting] {
-        match self.target {
-            Target::Entity { .. } => &self.pools,
-            Target::Command { .. } => &[],
+    /// Who is compared, if these allocators are.
+    pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Vec<Candidate> {
+        match (&self.target, &self.pools) {
+            (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
+            (Target::Entity { .. }, None) => matrix::usual_candidates(allocators),
+            (Target::Entity { .. }, Some(pools)) => matrix::candidates(allocators, pools),
         }
     }
 
@@ -229,7 +234,7 @@ impl CompareConfig {
     /// All of `found`, or without the extra ones if comparing those as well would take longer than
     /// the user wants to wait.
     fn in_time(&self, found: Vec<Allocator>, warnings: &mut Vec<String>) -> Vec<Allocator> {
-        let needed = self.shortest(matrix::candidates(&found, self.own_pools()).len());
+        let needed = self.shortest(self.candidates(&found).len());
         if needed <= self.time_budget {
             return found;
         }
@@ -386,7 +391,7 @@ mod tests {
         config.time_budget = Duration::from_secs(minutes * 60);
         assert_eq!(config.in_time(found(), &mut warnings), found());
         config.time_budget = TIME_BUDGET_DEFAULT;
-        config.pools = vec![PoolSetting::On];
+        config.pools = Some(vec![PoolSetting::On]);
         assert_eq!(config.in_time(found(), &mut warnings), found());
         assert_eq!(warnings.len(), 1);
     }

@@ -54,6 +54,7 @@ mod lock;
 mod awake;
 mod session;
 mod output_directory;
+mod data_place;
 pub mod launch;
 pub mod subject;
 pub mod probe;

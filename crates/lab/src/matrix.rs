@@ -4,9 +4,9 @@
 //! in an order drawn anew, so that drift of the machine meets all alike; the baseline is in twice
 //! (A/A), so that a comparison that finds a difference where there is none unmasks itself.
 //!
-//! The baseline is the C library's malloc with pools on: what a user gets who does nothing, so that
-//! each ratio reads "what if I switched". What pools change is a question of its own, asked within
-//! each allocator (`record::PoolsEffect`), so it needs no baseline here.
+//! The baseline is the C library's malloc: what a user gets who does nothing, so that each ratio reads "what if
+//! I switched". What pools change is a question of its own, asked within each allocator
+//! (`record::PoolsEffect`), so it needs no baseline here.
 
 use fastrand::Rng;
 
@@ -62,6 +62,23 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
     };
     rename(&mut again, &baseline.allocator.name);
     list.splice(0..0, [baseline, again]);
+    list
+}
+
+/// What is compared of our own server unless the user says otherwise: every allocator with pools off, so that
+/// it is the allocators that are compared, and the baseline's with pools on, so that there is an answer on pools.
+#[must_use]
+pub fn usual_candidates(allocators: &[Allocator]) -> Vec<Candidate> {
+    let mut list = candidates(allocators, &[PoolSetting::Off]);
+    if let Some(baseline) = list.first().cloned() {
+        let pools = Some(PoolSetting::On);
+        list.push(Candidate {
+            name: CandidateRounds::standard_name(&baseline.allocator.name, pools, Role::Candidate),
+            pools,
+            role: Role::Candidate,
+            ..baseline
+        });
+    }
     list
 }
 
@@ -151,6 +168,28 @@ mod tests {
             roles[..3],
             [Role::Baseline, Role::BaselineAgain, Role::Candidate]
         );
+    }
+
+    /// Goal: the usual set has the allocators without pools and one pair with and without.
+    #[test]
+    fn the_usual_set_is_small() {
+        let list = usual_candidates(&allocators(&["glibc", "jemalloc", "mimalloc"]));
+        let names: Vec<&str> = list.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "glibc without pools",
+                "glibc without pools (again)",
+                "jemalloc without pools",
+                "mimalloc without pools",
+                "glibc with pools",
+            ]
+        );
+        assert_eq!(
+            (list[0].role, list[4].role),
+            (Role::Baseline, Role::Candidate)
+        );
+        assert!(usual_candidates(&[]).is_empty());
     }
 
     /// Goal: a server that brings an allocator along is not called glibc.

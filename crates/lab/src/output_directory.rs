@@ -78,6 +78,14 @@ impl OutputDirectory {
         }
     }
 
+    /// Whether `path` carries our mark.
+    pub(crate) fn is_ours(path: &Path) -> bool {
+        let directory = Self {
+            path: path.to_owned(),
+        };
+        directory.is_marked().unwrap_or(false)
+    }
+
     fn is_marked(&self) -> io::Result<bool> {
         match fs::read(self.path.join(MARK)) {
             Ok(text) => Ok(text.split(|&byte| byte == b'\n').next() == Some(MARK_LINE.as_bytes())),

@@ -15,6 +15,7 @@ use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::ProcessTree;
 
 use crate::cgroup::{Cgroup, CgroupRoot};
+use crate::data_place::DataPlace;
 use crate::drive::Driver;
 use crate::error::{LabError, RunError};
 use crate::launch::LaunchSpec;
@@ -28,9 +29,8 @@ use crate::subject::{Launcher, StopReport, Subject};
 use crate::target::Target;
 use crate::trace::{PATH_VARIABLE, Trace};
 
-/// Folders of the output directory: what targets print, their data while they live, and raw records.
+/// Folders of the output directory: what targets print, and raw records.
 const LOGS: &str = "logs";
-const DATA: &str = "data";
 const RAW: &str = "raw";
 
 /// More than any layout effect's period; see the module's first lines.
@@ -72,13 +72,14 @@ pub(crate) struct Workshop {
     pub(crate) cgroups: Option<CgroupRoot>,
     pub(crate) ready_bound: Duration,
     pub(crate) out: OutputDirectory,
+    pub(crate) data: DataPlace,
     pub(crate) random: fastrand::Rng,
 }
 
 impl Workshop {
     /// Creates the report directory's parts; what an earlier comparison left in them is removed.
     pub(crate) fn prepare(&self) -> Result<(), LabError> {
-        for folder in [LOGS, DATA, RAW] {
+        for folder in [LOGS, RAW] {
             self.out.fresh_folder(folder)?;
         }
         Ok(())
@@ -92,14 +93,9 @@ impl Workshop {
         self.out.path().join(RAW)
     }
 
-    /// Removes the data directories' parent once nothing runs any more.
-    pub(crate) fn tidy(&self) {
-        // It holds nothing of value; a failure would only leave an empty directory behind.
-        let _ = self.out.remove_folder(DATA);
-    }
-
-    fn data_root(&self) -> PathBuf {
-        self.out.path().join(DATA)
+    /// Removes what targets wrote, once nothing runs any more.
+    pub(crate) fn tidy(&mut self) {
+        self.data.tidy();
     }
 
     fn address(&mut self) -> Result<SocketAddr, RunError> {
@@ -226,7 +222,8 @@ impl Session {
         }
         let data = DataDirectory::create(
             workshop
-                .data_root()
+                .data
+                .path()
                 .join(format!("{}-{label}", file_name(&candidate.name))),
         )?;
         let mut spec = workshop.spec(candidate, label, address, &data.path, front);

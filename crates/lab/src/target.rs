@@ -133,6 +133,18 @@ impl Target {
         }
     }
 
+    /// The same without syncs of what is written, unless the user has said how to sync. Ours only.
+    pub(crate) fn without_syncs(mut self) -> Self {
+        if let Self::Entity { extra } = &mut self
+            && !extra
+                .iter()
+                .any(|word| word.as_bytes().starts_with(b"--sync"))
+        {
+            extra.extend(["--sync".into(), "off".into()]);
+        }
+        self
+    }
+
     /// The words that start it. `program`, `data` and `pools` are for our own server only.
     #[must_use]
     pub fn command(

@@ -24,7 +24,7 @@ const COUNTS_MAX: i64 = 1_000;
 /// Compare a server under every memory allocator
 ///
 /// Without a command: `millpond serve entity` on RocksDB, PUT and then GET, under each allocator that
-/// is installed, with memory pools on and off. With a command: your server, which has to stay in the
+/// is installed, memory pools off, and once with them. With a command: your server, which has to stay in the
 /// foreground and answer at --url. Prints which is best in throughput, latency and memory, with
 /// intervals, and writes report.html and results.json.
 #[derive(Args, Debug)]
@@ -68,9 +68,13 @@ pub(crate) struct CompareFlags {
     /// Allocators to compare [default: all there are, as far as the time budget goes]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
-    /// Memory pools of our own server: on, off, or both
+    /// Memory pools of our own server: on, off, or both, with every allocator [default: off with every
+    /// allocator, and on with the baseline's]
     #[arg(long, value_name = "on,off", value_delimiter = ',', value_parser = parse_setting)]
     pools: Option<Vec<PoolSetting>>,
+    /// The whole table: --pools on,off
+    #[arg(long, conflicts_with = "pools")]
+    all: bool,
     /// Rounds; each starts every candidate once [default: until every verdict is decided, at least 10,
     /// within the time budget]
     #[arg(long, value_name = "N", value_parser = parse_rounds)]
@@ -105,6 +109,10 @@ pub(crate) struct CompareFlags {
     /// Where report.html, results.json and the logs go
     #[arg(long, value_name = "DIR", default_value = "millpond-report")]
     out: PathBuf,
+    /// Where our own server's data lie: on a disk, to have it in the figures [default: in memory (/dev/shm) if
+    /// there is room for all candidates, else in --out, without syncs]
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    data: Option<PathBuf>,
     /// Random choices follow from it; the record names the one that was drawn
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -186,8 +194,9 @@ impl CompareFlags {
             record,
             rule: self.baseline.rule(),
         });
-        if let Some(pools) = &self.pools {
-            config.pools.clone_from(pools);
+        config.pools.clone_from(&self.pools);
+        if self.all {
+            config.pools = Some(vec![PoolSetting::On, PoolSetting::Off]);
         }
         config.rounds = self.rounds;
         config.time_budget = Duration::from_nanos(self.time_budget);
@@ -198,6 +207,7 @@ impl CompareFlags {
         config.profile = self.profile || self.preset.preset == Some(Preset::Entity);
         config.lock = millpond_lab::lock_file();
         config.out.clone_from(&self.out);
+        config.data.clone_from(&self.data);
         config.seed = self.seed;
         if self.preset.preset == Some(Preset::Entity) {
             Preset::as_entity(&mut config, self.preset.preset_share);
@@ -213,7 +223,7 @@ impl CompareFlags {
             url: self.url.as_deref(),
             port: self.load.port,
             command: &self.command,
-            has_pools: self.pools.is_some(),
+            has_pools: self.pools.is_some() || self.all,
         };
         subject.target()
     }
@@ -389,7 +399,9 @@ mod tests {
             ("http://127.0.0.1:81/x", "/x")
         );
         let pools = super::tests::config(&["--pools", "off"]).unwrap().pools;
-        assert_eq!(pools, [PoolSetting::Off]);
+        assert_eq!(pools, Some(vec![PoolSetting::Off]));
+        let pools = super::tests::config(&["--all"]).unwrap().pools;
+        assert_eq!(pools, Some(vec![PoolSetting::On, PoolSetting::Off]));
     }
 
     /// Goal: what is said of a server and a load of the user's gets where it is used.

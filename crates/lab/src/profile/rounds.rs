@@ -13,6 +13,7 @@ use super::{ProfileConfig, ProfileOutcome};
 use crate::allocator::Allocator;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::data_place::DataPlace;
 use crate::drive::{Driver, Load};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -72,6 +73,7 @@ impl<'a> Studio<'a> {
             load_command: config.load_command.clone(),
             cgroups: CgroupRoot::find().ok(),
             ready_bound: config.ready_bound,
+            data: DataPlace::on_disk(out.clone(), None)?,
             out,
             random: fastrand::Rng::with_seed(seed),
         };
