@@ -375,6 +375,7 @@ mod tests {
             program: PathBuf::from("/bin/true"),
         };
         let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        config.pools = Some(vec![PoolSetting::On, PoolSetting::Off]);
         let mut warnings = Vec::new();
         let names = |list: &[Allocator]| -> Vec<String> {
             list.iter().map(|one| one.name.clone()).collect()
