@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
+use millpond_measure::record::RoundStatus;
 use millpond_measure::regression::Incomparable;
 
 use crate::allocator::AllocatorError;
@@ -164,6 +165,18 @@ impl From<SubjectError> for RunError {
         match error {
             SubjectError::Interrupted => Self::Interrupted,
             error => Self::Subject(error),
+        }
+    }
+}
+
+/// How a run ended that this error ended.
+impl From<RunError> for RoundStatus {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Interrupted => Self::Interrupted,
+            error => Self::Failed {
+                reason: error.to_string(),
+            },
         }
     }
 }

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     CoursePhase, Measure, MemoryCourse, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
-    RoundStatus,
 };
 use millpond_measure::series::Series;
 
@@ -386,12 +385,7 @@ impl Member {
     }
 
     fn fail(&mut self, error: RunError) {
-        self.scored.measures.status = match error {
-            RunError::Interrupted => RoundStatus::Interrupted,
-            error => RoundStatus::Failed {
-                reason: error.to_string(),
-            },
-        };
+        self.scored.measures.status = error.into();
         if let Some(session) = self.session.take() {
             // It is ended in any case.
             let _ = freezer::thaw(&session);

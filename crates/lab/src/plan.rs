@@ -145,7 +145,7 @@ impl Plan {
             cycles: CYCLES_MAX,
             settle: SETTLE,
             slice: known.slice(),
-            latency_phase: SLICE_MIN,
+            latency_phase: known.slice(),
             run: Duration::ZERO,
             over_budget: false,
             warm_up_is_cut: warm_up_requests != known.warm_up_requests,
@@ -170,11 +170,7 @@ impl Plan {
         let longer = left / (candidates * known.rounds.unwrap_or(ROUNDS_BEFORE_LONGER_PHASES));
         let spare = longer.saturating_sub(run_for(&plan)) / LONGER_PHASE_SHARE / operations;
         plan.throughput_phase += spare;
-        plan.looks = Self::looks(
-            known,
-            |rounds| fits(&plan, rounds),
-            |rounds| fits(&plan, rounds),
-        );
+        plan.looks = Self::looks(known, |rounds| fits(&plan, rounds));
         plan.rounds = plan.looks.last().copied().unwrap_or(1);
         plan.over_budget = !fits(&plan, plan.rounds);
         let seconds = plan.throughput_phase.as_secs_f64();
@@ -193,15 +189,19 @@ impl Plan {
 
     /// As many cycles as make the interval narrowest, if a round costs `fixed` besides.
     fn cycles_for(fixed: Duration, plan: &Self, operations: u32) -> u32 {
-        let cycle = (plan.slice * 2 + (plan.settle + SLICE_OVERHEAD) * 2) * operations;
+        let cycle = plan.cycle() * operations;
         let best = (CYCLE_VARIANCE * fixed.as_secs_f64() / cycle.as_secs_f64()).sqrt();
         (best.round() as u32).clamp(CYCLES_MIN, CYCLES_MAX)
     }
 
+    /// What one cycle of one operation takes a candidate.
+    fn cycle(&self) -> Duration {
+        self.slice + self.latency_phase + (self.settle + SLICE_OVERHEAD) * 2
+    }
+
     /// What memory phase and slices of all operations take the slowest candidate.
     pub(crate) fn phases(&self, operations: u32) -> Duration {
-        let slices = self.slice + self.latency_phase + (self.settle + SLICE_OVERHEAD) * 2;
-        let slices = (slices * self.cycles).mul_f64(1.0 + REPEATED_SHARE);
+        let slices = (self.cycle() * self.cycles).mul_f64(1.0 + REPEATED_SHARE);
         (self.throughput_phase + slices) * operations
     }
 
@@ -210,7 +210,7 @@ impl Plan {
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let run = known.overhead + known.idle + load;
         let fits = |rounds: u32| run * known.candidates.max(1) * rounds <= left;
-        let looks = Self::looks(known, fits, fits);
+        let looks = Self::looks(known, fits);
         let rounds = looks.last().copied().unwrap_or(1);
         Self {
             rounds,
@@ -233,23 +233,19 @@ impl Plan {
 
     /// When to look: once, if the user insists on a number or time has no room for more; else after the
     /// usual rounds first, and the last time where `is_ample` ends.
-    fn looks(
-        known: &Known,
-        is_enough: impl Fn(u32) -> bool,
-        is_ample: impl Fn(u32) -> bool,
-    ) -> Vec<u32> {
+    fn looks(known: &Known, fits: impl Fn(u32) -> bool) -> Vec<u32> {
         if let Some(rounds) = known.rounds {
             return vec![rounds];
         }
         let usual = ROUNDS_DEFAULT.max(known.rounds_min());
         let mut fewer = (known.rounds_min()..=usual).rev();
         let first = fewer
-            .find(|&rounds| is_enough(rounds))
+            .find(|&rounds| fits(rounds))
             .unwrap_or(known.rounds_min());
         if first < usual {
             return vec![first];
         }
-        let more = (first + 1..=ROUNDS_MAX).take_while(|&rounds| is_ample(rounds));
+        let more = (first + 1..=ROUNDS_MAX).take_while(|&rounds| fits(rounds));
         look_rounds(first, more.last().unwrap_or(first), known.comparisons())
     }
 

@@ -198,9 +198,8 @@ impl Rounds {
             begun += 1;
         });
         let mut done = 0;
-        for (position, (index, scored)) in (0_u32..).zip(scored) {
-            let scored = (index, scored);
-            done += u32::from(self.note(round, position, scored, course, events)?);
+        for (index, scored) in scored {
+            done += u32::from(self.note(index, scored, course, events)?);
         }
         Ok(done)
     }
@@ -230,8 +229,7 @@ impl Rounds {
             let empty = ScoredRun::new(round, position);
             let idle = course.plan.idle;
             let scored = scored::run(workshop, candidate, command, idle, empty, course.stop);
-            let scored = (index, scored);
-            done += u32::from(self.note(round, position, scored, course, events)?);
+            done += u32::from(self.note(index, scored, course, events)?);
         }
         Ok(done)
     }
@@ -285,15 +283,15 @@ impl Rounds {
     /// Takes in what a candidate gave in a round. True if that is a result.
     fn note(
         &mut self,
-        round: u32,
-        position: u32,
-        (index, scored): (usize, ScoredRun),
+        index: usize,
+        scored: ScoredRun,
         course: &Course<'_>,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<bool, LabError> {
         let Some(candidate) = course.candidates.get(index) else {
             return Ok(false);
         };
+        let (round, position) = (scored.measures.round, scored.measures.position);
         let (run, runs) = runs(round, position, course);
         self.journal.write(&Line::Run {
             candidate: &candidate.name,

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{Measure, MemoryCourse, Operation, RoundMeasures, RoundStatus};
+use millpond_measure::record::{Measure, MemoryCourse, Operation, RoundMeasures};
 use millpond_measure::series::Series;
 
 use crate::edge::Edge;
@@ -67,12 +67,7 @@ pub(crate) fn run(
 ) -> ScoredRun {
     match try_run(workshop, candidate, command, idle, stop, &mut scored) {
         Ok(()) => {}
-        Err(RunError::Interrupted) => scored.measures.status = RoundStatus::Interrupted,
-        Err(error) => {
-            scored.measures.status = RoundStatus::Failed {
-                reason: error.to_string(),
-            };
-        }
+        Err(error) => scored.measures.status = error.into(),
     }
     scored
 }

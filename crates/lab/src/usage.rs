@@ -42,24 +42,20 @@ pub(crate) struct Usage {
 impl Usage {
     /// Reads the counters, the control group, and the given processes of `session`.
     pub(crate) fn read(session: &mut Session, pids: &[u32]) -> Self {
-        let counters = session.counters.read();
-        let cgroup = cgroup_of(session);
         Self {
-            at: Instant::now(),
-            process: process::activity(pids),
-            counters,
-            cgroup,
             has_threads: false,
+            ..Self::with_sample(session, process::activity(pids))
         }
     }
 
     /// The same with a sample of the processes that somebody took.
     pub(crate) fn with_sample(session: &mut Session, process: ProcessSample) -> Self {
+        let group = session.cgroup.as_ref();
         Self {
-            at: Instant::now(),
+            cgroup: group.map(Cgroup::sample).unwrap_or_default(),
             process,
             counters: session.counters.read(),
-            cgroup: cgroup_of(session),
+            at: Instant::now(),
             has_threads: true,
         }
     }
@@ -135,11 +131,6 @@ impl Usage {
             ),
         ]
     }
-}
-
-fn cgroup_of(session: &Session) -> CgroupSample {
-    let group = session.cgroup.as_ref();
-    group.map(Cgroup::sample).unwrap_or_default()
 }
 
 /// What some time of a target cost.

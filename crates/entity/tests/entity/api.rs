@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::support::{Client, TestServer, request, target, wait_until};
+use crate::support::{Client, TestServer, request, rocksdb, target, wait_until};
 use millpond_entity::record::Head;
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
-use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::{Engine, EntityConfig, open};
 use millpond_http::ServeConfig;
 use millpond_mempool::PoolMode;
-
-fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(&EntityConfig::new(directory.path().join("data"))).unwrap();
-    (directory, Arc::new(store))
-}
 
 /// Runs a scene on RocksDB, on memory, with values that are never in memory, and without pools; and
 /// on a cluster, where there is one.

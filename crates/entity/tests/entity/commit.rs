@@ -1,5 +1,6 @@
 //! Group commit against an oracle, on both stores, with planted faults.
 
+use crate::support::buffer;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -25,12 +26,6 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// One change as the oracle sees it; `None` deletes.
 type Change = (Vec<u8>, Option<Vec<u8>>);
-
-fn buffer(blocks: &BlockPool, bytes: &[u8]) -> Buffer {
-    let mut buffer = Buffer::with_capacity(blocks, bytes.len()).unwrap();
-    buffer.append_within_capacity(bytes);
-    buffer
-}
 
 fn job(blocks: &BlockPool, request: u64, change: &Change) -> Job {
     let (key, value) = change;

@@ -2,19 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::support::{Client, Reply, TestServer, target, wait_until};
+use crate::support::{Client, Reply, TestServer, rocksdb, target, wait_until};
 use millpond_entity::record::{Head, Version, encode, now_ms};
 use millpond_entity::store::faulty::{Faults, FaultyStore};
 use millpond_entity::store::memory::MemoryStore;
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::store::{Durability, Write};
 use millpond_entity::{EntityConfig, Store, open};
-
-fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(&EntityConfig::new(directory.path().join("data"))).unwrap();
-    (directory, Arc::new(store))
-}
 
 /// Runs a scene on RocksDB, on memory, and where every read goes to a read thread; and on a cluster,
 /// where there is one.

@@ -1,5 +1,6 @@
 //! The value cache: its bound, its eviction, and that it never says what is no longer so.
 
+use crate::support::buffer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,12 +12,6 @@ use millpond_entity::value_cache::{Lookup, Missed, ValueCache};
 use millpond_http::RequestToken;
 use millpond_mempool::{BlockPool, Buffer, Checks, PoolMode};
 use proptest::prelude::*;
-
-fn buffer(blocks: &BlockPool, bytes: &[u8]) -> Buffer {
-    let mut buffer = Buffer::with_capacity(blocks, bytes.len()).unwrap();
-    buffer.append_within_capacity(bytes);
-    buffer
-}
 
 fn job(blocks: &BlockPool, key: &[u8], value: Option<&[u8]>) -> Job {
     Job {

@@ -9,9 +9,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millpond_entity::{EntityConfig, Store, serve_with};
+use millpond_entity::store::rocksdb::RocksDbStore;
+use millpond_entity::{EntityConfig, Store, open, serve_with};
 use millpond_http::{Limits, Running, ServeConfig, ServeReport};
 use millpond_io::Address;
+use millpond_mempool::{BlockPool, Buffer};
 
 pub(crate) mod disk;
 pub(crate) mod process;
@@ -347,4 +349,18 @@ pub(crate) fn target(id: &[u8]) -> String {
         }
     }
     target
+}
+
+/// An empty data directory, which goes with the first of the two, and its store.
+pub(crate) fn rocksdb() -> (tempfile::TempDir, Arc<RocksDbStore>) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&EntityConfig::new(directory.path().join("data"))).unwrap();
+    (directory, Arc::new(store))
+}
+
+/// A buffer of these bytes.
+pub(crate) fn buffer(blocks: &BlockPool, bytes: &[u8]) -> Buffer {
+    let mut buffer = Buffer::with_capacity(blocks, bytes.len()).unwrap();
+    buffer.append_within_capacity(bytes);
+    buffer
 }
