@@ -472,7 +472,9 @@ impl<'a> Lab<'a> {
             throughput_phase_ns: nanoseconds(plan.throughput_phase),
             latency_phase_ns: nanoseconds(plan.latency_phase),
             cycles: plan.cycles,
+            paced: plan.paced,
             slice_ns: nanoseconds(plan.slice),
+            block_ns: nanoseconds(plan.block),
             settle_ns: nanoseconds(plan.settle),
             keys: plan.requests.first().copied().filter(|_| own),
             schedule: schedule

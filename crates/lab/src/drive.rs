@@ -51,12 +51,25 @@ pub(crate) enum Load {
     },
 }
 
+/// How fast a slice asks, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Pace {
+    /// As fast as answers come.
+    Closed,
+    /// The same for as long as a block is.
+    Block,
+    /// On a fixed grid.
+    Rate {
+        /// Requests per second.
+        per_s: f64,
+    },
+}
+
 /// What a slice asks for, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SliceKind {
     pub(crate) operation: Operation,
-    /// On a fixed grid; `None`: as fast as answers come.
-    pub(crate) per_s: Option<f64>,
+    pub(crate) pace: Pace,
 }
 
 /// What a phase measured.
@@ -109,12 +122,12 @@ impl Driver {
         observer: &dyn Observer,
         stop: &AtomicBool,
     ) -> Result<LoadRecord, RunError> {
-        let load = match kind.per_s {
-            Some(per_s) => Load::Rate {
+        let load = match kind.pace {
+            Pace::Rate { per_s } => Load::Rate {
                 per_s,
                 duration: window,
             },
-            None => Load::Burst { duration: window },
+            Pace::Closed | Pace::Block => Load::Burst { duration: window },
         };
         let mut config = self.config(address, kind.operation, keys, load);
         config.warm_up = WarmUp::Lasting {

@@ -4,6 +4,7 @@
 //! start each, in the round's order
 //! memory: each in turn, equal work on one set of connections -> memory; then all idle together -> memory
 //! cycles: one slice of each in a balanced order, closed loop and constant rate, per operation
+//! blocks: one of each, several times as long as a slice, closed loop, per operation
 //! stop each
 //! ```
 //!
@@ -22,7 +23,7 @@ use millpond_measure::record::{
 };
 use millpond_measure::series::Series;
 
-use crate::drive::{Load, PhaseLoad, SliceKind};
+use crate::drive::{Load, Pace, PhaseLoad, SliceKind};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::freezer;
@@ -116,25 +117,44 @@ impl Generation<'_> {
         }
         self.rest(members);
         let operations = self.workshop.driver.target.operations();
-        let rates = self.plan.rate_per_s.clone();
-        let kinds: Vec<(usize, SliceKind)> = (0..)
-            .zip(operations)
-            .flat_map(|(place, &operation)| {
-                let per_s = rates.get(place).copied().unwrap_or(1.0);
-                [None, Some(per_s)].map(|per_s| (place, SliceKind { operation, per_s }))
-            })
-            .collect();
         // A slice that the machine disturbed is repeated, but not for ever.
-        let slices = members.len() * kinds.len() * self.plan.cycles as usize;
-        let mut repeats_left = slices;
-        for cycle in 0..self.plan.cycles {
-            for &(place, kind) in &kinds {
-                let row = matrix::balanced_order(members.len(), self.workshop.random.usize(..));
-                for index in row {
-                    if let Some(member) = members.get_mut(index) {
-                        self.slice(member, cycle, place, kind, &mut repeats_left);
-                    }
+        let kinds = (self.plan.cycles + self.plan.paced + 1) as usize;
+        let mut repeats_left = members.len() * operations.len() * kinds;
+        for cycle in 0..self.plan.cycles.max(self.plan.paced) {
+            for (place, &operation) in operations.iter().enumerate() {
+                let per_s = self.plan.rate_per_s.get(place).copied().unwrap_or(1.0);
+                let kinds = [
+                    (Pace::Closed, self.plan.cycles),
+                    (Pace::Rate { per_s }, self.plan.paced),
+                ];
+                for (pace, _) in kinds.into_iter().filter(|&(_, count)| cycle < count) {
+                    let kind = SliceKind { operation, pace };
+                    self.slice_of_each(members, cycle, place, kind, &mut repeats_left);
                 }
+            }
+        }
+        // Records from before there were blocks are repeated without.
+        let with_blocks = (!self.plan.block.is_zero()).then_some(operations);
+        for (place, &operation) in with_blocks.into_iter().flatten().enumerate() {
+            let pace = Pace::Block;
+            let kind = SliceKind { operation, pace };
+            self.slice_of_each(members, 0, place, kind, &mut repeats_left);
+        }
+    }
+
+    /// One slice of every member, in a balanced order.
+    fn slice_of_each(
+        &mut self,
+        members: &mut [Member],
+        cycle: u32,
+        place: usize,
+        kind: SliceKind,
+        repeats_left: &mut usize,
+    ) {
+        let row = matrix::balanced_order(members.len(), self.workshop.random.usize(..));
+        for index in row {
+            if let Some(member) = members.get_mut(index) {
+                self.slice(member, cycle, place, kind, repeats_left);
             }
         }
     }
@@ -151,9 +171,10 @@ impl Generation<'_> {
     ) {
         let time = SliceTime {
             settle: self.plan.settle,
-            window: match kind.per_s {
-                None => self.plan.slice,
-                Some(_) => self.plan.latency_phase,
+            window: match kind.pace {
+                Pace::Closed => self.plan.slice,
+                Pace::Block => self.plan.block,
+                Pace::Rate { .. } => self.plan.latency_phase,
             },
         };
         member.while_running(|session, parts| {
@@ -273,13 +294,18 @@ impl Generation<'_> {
             member.scored.memory = std::mem::take(&mut member.parts.memory);
             member.note_memory();
             let (parts, measures) = (&member.parts, &mut member.scored.measures);
-            for ((&operation, closed), paced) in
-                operations.iter().zip(&parts.closed).zip(&parts.paced)
-            {
-                measures.disturbed_slices += closed.disturbed + paced.disturbed;
+            for (&operation, parts) in operations.iter().zip(&parts.operations) {
+                let (closed, blocks, paced) = (&parts.closed, &parts.blocks, &parts.paced);
+                let disturbed = closed.disturbed + blocks.disturbed + paced.disturbed;
+                measures.disturbed_slices += disturbed;
                 if !closed.slices.is_empty() {
                     closed.slices.note_closed_loop(operation, measures);
                     note_limits(closed, operation, server_cpus, measures);
+                }
+                if !blocks.slices.is_empty() {
+                    blocks.slices.count_requests(measures);
+                    let (key, columns) = (operation.key().to_owned(), blocks.slices.columns());
+                    measures.blocks.insert(key, columns);
                 }
                 let latency = note_latency(paced, operation, measures);
                 member.scored.latencies.extend(latency);
@@ -295,9 +321,15 @@ struct Parts {
     block: RoundMeasures,
     memory: Series,
     phases: Vec<CoursePhase>,
-    /// By operation.
-    closed: Vec<Part>,
-    paced: Vec<Part>,
+    operations: Vec<OperationParts>,
+}
+
+/// What is collected of an operation.
+#[derive(Debug, Default)]
+struct OperationParts {
+    closed: Part,
+    blocks: Part,
+    paced: Part,
 }
 
 /// Slices of one kind, and what happened beside them.
@@ -312,10 +344,12 @@ struct Part {
 
 impl Parts {
     fn slices_of(&mut self, place: usize, kind: SliceKind) -> Option<&mut Part> {
-        match kind.per_s {
-            None => self.closed.get_mut(place),
-            Some(_) => self.paced.get_mut(place),
-        }
+        let parts = self.operations.get_mut(place)?;
+        Some(match kind.pace {
+            Pace::Closed => &mut parts.closed,
+            Pace::Block => &mut parts.blocks,
+            Pace::Rate { .. } => &mut parts.paced,
+        })
     }
 
     /// The course of memory goes on as if nobody else had had a turn.
@@ -344,13 +378,11 @@ struct Member {
 
 impl Member {
     fn new(index: usize, round: u32, position: u32, operations: usize) -> Self {
-        let parts = || (0..operations).map(|_| Part::default()).collect();
         Self {
             index,
             session: None,
             parts: Parts {
-                closed: parts(),
-                paced: parts(),
+                operations: (0..operations).map(|_| OperationParts::default()).collect(),
                 ..Parts::default()
             },
             scored: ScoredRun::new(round, position),

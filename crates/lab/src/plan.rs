@@ -2,7 +2,7 @@
 //!
 //! Between `preflight` and the first generation. Pure arithmetic: figures in, plan out.
 //!
-//! A generation costs each candidate a start, a memory phase of fixed work, and so many cycles of slices.
+//! A generation costs each candidate a start, a memory phase of fixed work, so many cycles of slices, and a block.
 //! What differs between processes is averaged by processes only, so cycles are few as long as a start is
 //! cheap (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013). Cycles are given up before
 //! generations; where fewer generations could give no verdict at all, the budget gives. What is left after
@@ -32,6 +32,8 @@ const LONGER_PHASE_SHARE: u32 = 2;
 const SLICE_MIN: Duration = Duration::from_millis(100);
 /// Slices at the constant rate become at most this long for the sake of a p99.
 const SLICE_MAX: Duration = Duration::from_secs(1);
+/// A block is so many times as long as a slice.
+const BLOCK_SLICES: u32 = 3;
 /// Slices of the closed loop become at most this long, however slow a server is.
 const SLICE_CLOSED_MAX: Duration = Duration::from_secs(2);
 /// Requests per connection that a slice counts, at least, where that is not too long.
@@ -101,12 +103,17 @@ pub struct Plan {
     /// Length of each operation's memory phase for the slowest candidate; of the load program, if that makes
     /// the load.
     pub throughput_phase: Duration,
-    /// Slices of each kind per round and candidate.
+    /// Slices of the closed loop per operation, round and candidate.
     pub cycles: u32,
+    /// Slices at the constant rate.
+    pub paced: u32,
     /// Length of each slice before its counted part.
     pub settle: Duration,
     /// What is counted of a slice of the closed loop.
     pub slice: Duration,
+    /// What is counted of a block: the closed loop for so long that a slice, if the others' slices in between
+    /// changed what it measures, would differ from it. Zero: there is no time for blocks.
+    pub block: Duration,
     /// What is counted of a slice at the constant rate.
     pub latency_phase: Duration,
     /// Estimate of one run.
@@ -145,6 +152,8 @@ impl Plan {
             cycles: CYCLES_MAX,
             settle: SETTLE,
             slice: known.slice(),
+            block: known.slice() * BLOCK_SLICES,
+            paced: 1,
             latency_phase: known.slice(),
             run: Duration::ZERO,
             over_budget: false,
@@ -156,17 +165,8 @@ impl Plan {
         let candidates = known.candidates.max(1);
         let run_for = |plan: &Self| fixed + plan.phases(operations);
         let fits = |plan: &Self, rounds: u32| run_for(plan) * candidates * rounds <= left;
-        plan.set_cycles(
-            known,
-            Self::cycles_for(fixed + PHASE_MIN * operations, &plan, operations),
-        );
         let rounds_wanted = known.rounds.unwrap_or(plan.rounds_min);
-        while plan.cycles > 1 && !fits(&plan, rounds_wanted) {
-            plan.set_cycles(known, plan.cycles - 1);
-        }
-        if plan.cycles == 1 && !fits(&plan, rounds_wanted) {
-            plan.latency_phase = plan.slice;
-        }
+        plan.fit_slices(known, fixed, operations, |plan| fits(plan, rounds_wanted));
         let longer = left / (candidates * known.rounds.unwrap_or(ROUNDS_BEFORE_LONGER_PHASES));
         let spare = longer.saturating_sub(run_for(&plan)) / LONGER_PHASE_SHARE / operations;
         plan.throughput_phase += spare;
@@ -180,29 +180,62 @@ impl Plan {
         plan
     }
 
-    /// So many cycles, in which the constant rate has the answers for a p99, if it can.
-    fn set_cycles(&mut self, known: &Known, cycles: u32) {
-        self.cycles = cycles;
-        let p99 = known.p99_phase() / cycles.max(1);
-        self.latency_phase = p99.clamp(self.slice, SLICE_MAX.max(self.slice));
+    /// As many slices of each kind as are good where a round costs `fixed` besides, and as fit.
+    fn fit_slices(
+        &mut self,
+        known: &Known,
+        fixed: Duration,
+        operations: u32,
+        fits: impl Fn(&Self) -> bool,
+    ) {
+        // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use.
+        for paced in [known.p99_phase(), self.slice] {
+            self.pace_for(paced);
+            self.cycles = self.cycles_for(fixed, operations);
+            while self.cycles > 1 && !fits(self) {
+                self.cycles -= 1;
+            }
+            if fits(self) {
+                return;
+            }
+        }
+        self.block = Duration::ZERO;
+    }
+
+    /// Slices at the constant rate that count so long together, as few as can be: what a p99 is of is time, not
+    /// connections.
+    fn pace_for(&mut self, wanted: Duration) {
+        let longest = SLICE_MAX.max(self.slice);
+        let slices = wanted.as_secs_f64() / longest.as_secs_f64();
+        self.paced = (slices.ceil() as u32).clamp(1, CYCLES_MAX);
+        self.latency_phase = (wanted / self.paced).clamp(self.slice, longest);
     }
 
     /// As many cycles as make the interval narrowest, if a round costs `fixed` besides.
-    fn cycles_for(fixed: Duration, plan: &Self, operations: u32) -> u32 {
-        let cycle = plan.cycle() * operations;
+    fn cycles_for(&self, fixed: Duration, operations: u32) -> u32 {
+        let none = Self {
+            cycles: 0,
+            ..self.clone()
+        };
+        let fixed = fixed + none.phases(operations);
+        let cycle = self.length_of(self.slice) * operations;
         let best = (CYCLE_VARIANCE * fixed.as_secs_f64() / cycle.as_secs_f64()).sqrt();
         (best.round() as u32).clamp(CYCLES_MIN, CYCLES_MAX)
     }
 
-    /// What one cycle of one operation takes a candidate.
-    fn cycle(&self) -> Duration {
-        self.slice + self.latency_phase + (self.settle + SLICE_OVERHEAD) * 2
+    /// What a slice takes of which `window` counts; one that does not exist takes nothing.
+    fn length_of(&self, window: Duration) -> Duration {
+        match window.is_zero() {
+            true => Duration::ZERO,
+            false => (window + self.settle + SLICE_OVERHEAD).mul_f64(1.0 + REPEATED_SHARE),
+        }
     }
 
-    /// What memory phase and slices of all operations take the slowest candidate.
+    /// What memory phase, slices and blocks of all operations take the slowest candidate.
     pub(crate) fn phases(&self, operations: u32) -> Duration {
-        let slices = (self.cycle() * self.cycles).mul_f64(1.0 + REPEATED_SHARE);
-        (self.throughput_phase + slices) * operations
+        let closed = self.length_of(self.slice) * self.cycles + self.length_of(self.block);
+        let paced = self.length_of(self.latency_phase) * self.paced;
+        (self.throughput_phase + closed + paced) * operations
     }
 
     /// One phase in each run, as long as the user's program takes: only rounds can be given up.
@@ -220,8 +253,10 @@ impl Plan {
             rate_per_s: Vec::new(),
             throughput_phase: load,
             cycles: 0,
+            paced: 0,
             settle: Duration::ZERO,
             slice: Duration::ZERO,
+            block: Duration::ZERO,
             latency_phase: Duration::ZERO,
             run,
             over_budget: !fits(rounds),
@@ -281,7 +316,7 @@ mod tests {
 
     fn known() -> Known {
         Known {
-            candidates: 9,
+            candidates: 7,
             left: Duration::from_secs(250),
             overhead: Duration::from_millis(250),
             slowest_per_s: vec![10_000.0, 40_000.0],
@@ -323,14 +358,19 @@ mod tests {
         assert!(plan.over_budget && plan.rounds == plan.rounds_min);
     }
 
-    /// Goal: the default comparison has more than ten rounds, stays inside the budget and uses it.
+    /// Goal: the default comparison has the rounds that a verdict needs, blocks and a p99, stays inside the budget
+    /// and uses it.
     #[test]
     fn default_comparison_fits() {
         let plan = Plan::make(&known());
-        assert!(plan.rounds >= 10 && !plan.over_budget, "{plan:?}");
-        assert!(plan.duration(9) <= Duration::from_secs(250));
         assert!(
-            plan.duration(9) >= Duration::from_secs(210),
+            plan.rounds >= plan.rounds_min && !plan.over_budget,
+            "{plan:?}"
+        );
+        assert!(!plan.block.is_zero() && plan.cycles > 1, "{plan:?}");
+        assert!(plan.duration(7) <= Duration::from_secs(250));
+        assert!(
+            plan.duration(7) >= Duration::from_secs(210),
             "time is used: {plan:?}"
         );
         let seconds = plan.throughput_phase.as_secs_f64();
@@ -359,6 +399,9 @@ mod tests {
         };
         let plan = Plan::make(&known);
         assert!(plan.rounds >= 10 && !plan.over_budget, "{plan:?}");
+        let lines = plan.describe(&["PUT", "GET"], 11, &known);
+        let has_block = lines.iter().any(|line| line.contains("and one block of"));
+        assert!(plan.block.is_zero() && !has_block, "{lines:?}");
     }
 
     /// Goal: cycles go first, then rounds, then the budget; never the rounds a verdict needs, or a slice that
@@ -375,7 +418,7 @@ mod tests {
             "{plan:?}"
         );
         assert!(!plan.over_budget, "{plan:?}");
-        assert!(plan.duration(9) <= tight.left);
+        assert!(plan.duration(7) <= tight.left);
         let impossible = Known {
             left: Duration::from_secs(5),
             ..known()
@@ -386,7 +429,7 @@ mod tests {
             (impossible.rounds_min(), PHASE_MIN, 1)
         );
         assert!(plan.over_budget);
-        let lines = plan.describe(&["PUT", "GET"], 9, &impossible);
+        let lines = plan.describe(&["PUT", "GET"], 7, &impossible);
         assert!(
             lines.iter().any(|line| line.contains("--time-budget")),
             "{lines:?}"
@@ -407,7 +450,7 @@ mod tests {
             })
         };
         let answers = |plan: &Plan| {
-            plan.rate_per_s[0] * plan.latency_phase.as_secs_f64() * f64::from(plan.cycles)
+            plan.rate_per_s[0] * plan.latency_phase.as_secs_f64() * f64::from(plan.paced)
         };
         for per_s in [200_000.0, 40_000.0, 20_000.0] {
             let plan = plan(per_s);
@@ -418,7 +461,8 @@ mod tests {
         }
         let slow = plan(1_000.0);
         assert_eq!(slow.slice, Duration::from_millis(512));
-        assert_eq!(slow.latency_phase, SLICE_MAX);
+        // 26 s for a p99 are too many.
+        assert_eq!((slow.latency_phase, slow.paced), (slow.slice, 1));
         assert_eq!(plan(1.0).slice, SLICE_CLOSED_MAX);
     }
 
@@ -435,9 +479,9 @@ mod tests {
             (plan.rounds, plan.rate_per_s.clone()),
             (3, vec![500.0, 500.0])
         );
-        let lines = plan.describe(&["PUT", "GET"], 9, &wishes);
+        let lines = plan.describe(&["PUT", "GET"], 7, &wishes);
         assert!(
-            lines.iter().any(|line| line.contains("below 9 rounds")),
+            lines.iter().any(|line| line.contains("below 8 rounds")),
             "{lines:?}"
         );
     }
@@ -455,10 +499,10 @@ mod tests {
         let plan = Plan::make(&ample);
         let (first, last) = (plan.looks[0], plan.rounds);
         assert!(
-            first == 10 && last >= 25 && plan.looks.len() > 1,
+            first == 10 && last >= 20 && plan.looks.len() > 1,
             "{plan:?}"
         );
-        assert!(plan.throughput_phase > PHASE_MIN && !plan.over_budget);
+        assert!(!plan.over_budget);
         assert!(plan.duration(3) <= ample.left);
         let lines = plan.describe(&["request"], 3, &ample);
         assert!(
@@ -486,6 +530,7 @@ mod tests {
         let plan = Plan::make(&night);
         assert!((2..=4).contains(&plan.looks.len()), "{plan:?}");
         assert_eq!(plan.looks[0], 10);
+        assert!(plan.throughput_phase > PHASE_MIN, "{plan:?}");
     }
 
     /// Goal: warm-up and idle time are planned for; a warm-up that would eat the runs is cut, and said.
@@ -507,11 +552,11 @@ mod tests {
         let plan = Plan::make(&warm);
         assert_eq!(plan.warm_up_requests, [2_000, 4_000]);
         assert!(
-            !plan.warm_up_is_cut && plan.rounds < plain.rounds,
+            !plan.warm_up_is_cut && plan.rounds * plan.cycles < plain.rounds * plain.cycles,
             "{plan:?}"
         );
-        assert!(plan.duration(9) <= warm.left);
-        let lines = plan.describe(&["PUT", "GET"], 9, &warm);
+        assert!(plan.duration(7) <= warm.left);
+        let lines = plan.describe(&["PUT", "GET"], 7, &warm);
         let said = "warm-up per run: 2000 PUT, 4000 GET (what it took until all were steady)";
         assert!(lines.iter().any(|line| line == said), "{lines:?}");
         let long = Known {
@@ -524,7 +569,7 @@ mod tests {
             plan.warm_up_requests[0] > 1_000 && !plan.over_budget,
             "{plan:?}"
         );
-        let lines = plan.describe(&["PUT", "GET"], 9, &long);
+        let lines = plan.describe(&["PUT", "GET"], 7, &long);
         assert!(
             lines.iter().any(|line| line.contains("less than it took")),
             "{lines:?}"

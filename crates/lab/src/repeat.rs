@@ -39,8 +39,10 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
     // Records from before there were slices have none.
     if then.cycles > 0 {
         plan.cycles = then.cycles;
+        plan.paced = then.paced;
         plan.settle = Duration::from_nanos(then.settle_ns);
         plan.slice = Duration::from_nanos(then.slice_ns);
+        plan.block = Duration::from_nanos(then.block_ns);
     }
     // Records from before there was a warm-up or a choice of idle time have neither.
     if then.idle_ns > 0 {
@@ -102,6 +104,8 @@ mod tests {
             latency_phase_ns: 300_000_000,
             cycles: 4,
             slice_ns: 200_000_000,
+            paced: 2,
+            block_ns: 900_000_000,
             settle_ns: 75_000_000,
             ..Settings::default()
         };
@@ -110,9 +114,9 @@ mod tests {
         take_over(&mut repeated, &[Operation::Put, Operation::Get], &then);
         assert_eq!(repeated.rate_per_s, [70.0, 90.0]);
         assert_eq!(repeated.requests, [200, 300]);
-        // 2 s of memory phase, and four cycles of 200, 300 and twice 100 ms and a quarter more for repeated
-        // slices, for each operation; 3 s idle.
-        let phases = Duration::from_millis(2 * (2_000 + 5 * 700));
+        // 2 s of memory phase, four slices of 200 ms, two of 300, one block of 900, 100 ms more for each and a
+        // quarter more of all for those that are repeated, for each operation; 3 s idle.
+        let phases = Duration::from_millis(2 * (2_000 + 5 * (300 + 2 * 100 + 250)));
         assert_eq!(repeated.run, fixed + phases + Duration::from_secs(3));
         assert_eq!(repeated.warm_up_requests, [0, 77]);
         assert_eq!(repeated.looks, [repeated.rounds]);

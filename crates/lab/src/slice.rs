@@ -18,7 +18,7 @@ use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{LoadStatus, Operation, RoundMeasures, SliceColumns};
 
 use crate::cpu_speed::system_call_ns;
-use crate::drive::{Driver, SliceKind};
+use crate::drive::{Driver, Pace, SliceKind};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::placement::Placement;
@@ -130,7 +130,8 @@ pub(crate) fn run(
     let (Some(began), Some(ended)) = edges else {
         return Err(RunError::Load("a slice had no end".to_owned()));
     };
-    let is_late = kind.per_s.is_some() && record.lateness.max() > LATE_NS_MAX;
+    let is_paced = matches!(kind.pace, Pace::Rate { .. });
+    let is_late = is_paced && record.lateness.max() > LATE_NS_MAX;
     let mut slice = Slice::of(record, ended.costs_since(&began))?;
     let cpus = driver.placement.server_threads();
     let waited = match threads {
@@ -260,17 +261,27 @@ impl Slices {
         if let Some((costs, requests)) = self.costs() {
             costs.note(operation, requests, measures);
         }
+        measures
+            .slices
+            .insert(operation.key().to_owned(), self.columns());
+    }
+
+    /// For the record.
+    pub(crate) fn columns(&self) -> SliceColumns {
         let mut columns = SliceColumns::default();
         for (cycle, slice) in &self.by_cycle {
+            let requests = slice.requests as f64;
+            let per_request =
+                |of: fn(&Costs) -> f64| slice.costs.as_ref().map_or(0.0, of) / requests;
             columns.cycle.push(*cycle);
             columns.requests.push(slice.requests);
             columns.per_s.push(slice.requests_per_s);
-            let cpu_ns = slice.costs.as_ref().map_or(0.0, Costs::cpu_ns);
-            columns.cpu_ns.push(cpu_ns / slice.requests as f64);
+            columns.cpu_ns.push(per_request(Costs::cpu_ns));
             columns.server_call_ns.push(slice.server_call_ns);
             columns.generator_call_ns.push(slice.generator_call_ns);
+            columns.minor_faults.push(per_request(Costs::minor_faults));
         }
-        measures.slices.insert(operation.key().to_owned(), columns);
+        columns
     }
 
     /// Counts the answers of slices at the constant rate.

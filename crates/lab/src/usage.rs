@@ -164,6 +164,14 @@ impl Costs {
         self
     }
 
+    /// Minor page faults.
+    pub(crate) fn minor_faults(&self) -> f64 {
+        self.sums
+            .get(&Quantity::MinorFaults)
+            .copied()
+            .unwrap_or(0.0)
+    }
+
     /// CPU time in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> f64 {
         self.sums.get(&Quantity::CpuTime).copied().unwrap_or(0.0)

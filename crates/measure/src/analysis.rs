@@ -53,6 +53,7 @@ pub fn analyse_looks(candidates: &[CandidateRounds], looks: Looks) -> Analysis {
         });
     }
     warnings.extend(few_rounds_warning(&field));
+    warnings.extend(crate::blocks::warnings(candidates));
     let verdicts = question::answer_all(&field);
     Analysis {
         self_check: trust::self_check(&field, &verdicts),

@@ -20,6 +20,7 @@ pub mod process;
 pub mod counters;
 pub mod noise;
 pub mod slices;
+mod blocks;
 pub mod flamegraph;
 pub mod slo;
 pub mod record;

@@ -13,8 +13,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::blocks;
 use crate::record::{
-    CandidateRounds, Measure, Operation, Quantity, Role, RoundStatus, SliceColumns,
+    CandidateRounds, Measure, Operation, Quantity, Role, RoundMeasures, RoundStatus, SliceColumns,
 };
 
 /// The share of cycles that is left out at each end.
@@ -27,45 +28,194 @@ const SLOPE_MAX: f64 = 2.0;
 /// Logarithms of what a system call took on the CPUs of server and generator.
 type State = [f64; 2];
 
-/// Works out throughput and CPU time of every round that has slices, from those of all rounds together.
+/// Works out throughput and CPU time of every round that has slices, from those of all rounds together, and
+/// checks them against uninterrupted blocks (`blocks`).
 pub fn work_out(candidates: &mut [CandidateRounds]) {
+    for candidate in candidates.iter_mut() {
+        candidate.block_checks.clear();
+    }
     for operation in Operation::ALL {
-        let rate = slopes(candidates, operation, |slices, index| slices.per_s[index]);
-        let cpu = slopes(candidates, operation, |slices, index| slices.cpu_ns[index]);
-        let means = mean_states(candidates, operation);
-        let baseline: BTreeMap<u32, SliceColumns> = candidates
+        let fit = Fit::of(candidates, operation);
+        let found: Vec<Vec<RoundFigures>> = candidates
+            .iter()
+            .map(|candidate| fit.figures(candidate))
+            .collect();
+        let checks = blocks::check(&found, operation);
+        for ((candidate, figures), check) in candidates.iter_mut().zip(found).zip(checks) {
+            let is_from_blocks = check.as_ref().is_some_and(|check| check.is_used);
+            for one in &figures {
+                one.note(candidate, operation, is_from_blocks);
+            }
+            candidate.block_checks.extend(check);
+        }
+    }
+}
+
+/// Throughput and CPU time per request, as logarithms: of a candidate's slices in one round, or of its block.
+/// What was not measured is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) throughput: Option<f64>,
+    pub(crate) cpu_ns: Option<f64>,
+}
+
+impl Figures {
+    const SAME: Self = Self {
+        throughput: Some(0.0),
+        cpu_ns: Some(0.0),
+    };
+
+    /// How far these lie from `other`.
+    fn relative_to(self, other: Self) -> Self {
+        let difference = |one: Option<f64>, two: Option<f64>| Some(one? - two?);
+        Self {
+            throughput: difference(self.throughput, other.throughput),
+            cpu_ns: difference(self.cpu_ns, other.cpu_ns),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        let sum = |one: Option<f64>, two: Option<f64>| Some(one? + two?);
+        Self {
+            throughput: sum(self.throughput, other.throughput),
+            cpu_ns: sum(self.cpu_ns, other.cpu_ns),
+        }
+    }
+}
+
+/// What one round says of one candidate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundFigures {
+    pub(crate) round: u32,
+    /// The baseline's slices and block.
+    baseline: Figures,
+    /// How far the candidate's slices and block lie from those of the baseline.
+    together: Figures,
+    /// How far the candidate's slices lie from those of the baseline.
+    pub(crate) slices: Figures,
+    /// How far its block lies from that of the baseline.
+    pub(crate) block: Figures,
+    /// Minor faults per request in the slices and in the block.
+    pub(crate) minor_faults: (Option<f64>, Option<f64>),
+}
+
+impl RoundFigures {
+    /// How far the blocks' answer lies from that of the slices.
+    pub(crate) fn disagreement(&self) -> Figures {
+        self.block.relative_to(self.slices)
+    }
+
+    /// Sets the figures of the round. A round without a block has none if they are to come from blocks.
+    fn note(&self, candidate: &mut CandidateRounds, operation: Operation, is_from_blocks: bool) {
+        let ratio = match is_from_blocks {
+            true => self.block,
+            false => self.together,
+        };
+        let figures = self.baseline.plus(ratio);
+        let mut rounds = candidate.rounds.iter_mut();
+        let Some(entry) = rounds.find(|entry| entry.round == self.round) else {
+            return;
+        };
+        let pairs = [
+            (Quantity::Throughput, figures.throughput),
+            (Quantity::CpuTime, figures.cpu_ns),
+        ];
+        for (quantity, logarithm) in pairs {
+            let measure = Measure::of(operation, quantity);
+            match logarithm {
+                Some(logarithm) => entry.set(measure, logarithm.exp()),
+                None if is_from_blocks => drop(entry.measures.remove(&measure)),
+                None => {}
+            }
+        }
+    }
+}
+
+/// The slopes, and what ratios of one operation are against.
+struct Fit {
+    operation: Operation,
+    rate: State,
+    cpu: State,
+    /// Of each round.
+    means: BTreeMap<u32, State>,
+    baseline: BTreeMap<u32, RoundMeasures>,
+}
+
+impl Fit {
+    fn of(candidates: &[CandidateRounds], operation: Operation) -> Self {
+        let baseline = candidates
             .iter()
             .filter(|candidate| candidate.role == Role::Baseline)
             .flat_map(|candidate| rounds_of(candidate, operation))
-            .map(|(round, slices)| (round, slices.clone()))
-            .collect();
-        for candidate in candidates.iter_mut() {
-            let found: Vec<(u32, SliceColumns)> = rounds_of(candidate, operation)
-                .map(|(round, slices)| (round, slices.clone()))
-                .collect();
-            for (round, slices) in found {
-                let mean = means.get(&round).copied().unwrap_or_default();
-                let rates = adjusted_logs(&slices, &slices.per_s, &rate, &mean);
-                let throughput = match baseline.get(&round) {
-                    Some(other) => {
-                        let others = adjusted_logs(other, &other.per_s, &rate, &mean);
-                        relative_to(&rates, &others)
-                    }
-                    None => trimmed_mean(rates.values().copied().collect()),
-                };
-                let costs = adjusted_logs(&slices, &slices.cpu_ns, &cpu, &mean);
-                let cpu_ns = mean_cost(&slices, &costs);
-                let mut rounds = candidate.rounds.iter_mut();
-                if let Some(entry) = rounds.find(|entry| entry.round == round) {
-                    let mut set = |quantity, value: Option<f64>| {
-                        if let Some(value) = value {
-                            entry.set(Measure::of(operation, quantity), value);
-                        }
-                    };
-                    set(Quantity::Throughput, throughput.map(f64::exp));
-                    set(Quantity::CpuTime, cpu_ns);
-                }
+            .map(|(entry, _)| (entry.round, entry.clone()));
+        Self {
+            operation,
+            rate: slopes(candidates, operation, |slices, index| slices.per_s[index]),
+            cpu: slopes(candidates, operation, |slices, index| slices.cpu_ns[index]),
+            means: mean_states(candidates, operation),
+            baseline: baseline.collect(),
+        }
+    }
+
+    fn figures(&self, candidate: &CandidateRounds) -> Vec<RoundFigures> {
+        let rounds = rounds_of(candidate, self.operation);
+        rounds
+            .map(|(entry, slices)| self.round(entry, slices))
+            .collect()
+    }
+
+    fn round(&self, entry: &RoundMeasures, slices: &SliceColumns) -> RoundFigures {
+        let key = self.operation.key();
+        let mean = self.means.get(&entry.round).copied().unwrap_or_default();
+        let rates =
+            |columns: &SliceColumns| adjusted_logs(columns, &columns.per_s, &self.rate, &mean);
+        let costs = |columns: &SliceColumns| {
+            let logs = adjusted_logs(columns, &columns.cpu_ns, &self.cpu, &mean);
+            mean_cost(columns, &logs).map(f64::ln)
+        };
+        let alone = |columns: &SliceColumns| Figures {
+            throughput: trimmed_mean(rates(columns).values().copied().collect()),
+            cpu_ns: costs(columns),
+        };
+        let block = |entry: &RoundMeasures| {
+            entry
+                .blocks
+                .get(key)
+                .filter(|one| one.is_whole())
+                .map(alone)
+        };
+        let faults = |columns: Option<&SliceColumns>| columns.and_then(mean_faults);
+        let others = self.baseline.get(&entry.round);
+        let pair = others.and_then(|other| Some((other, other.slices.get(key)?)));
+        let ratio = |one: &SliceColumns, other: &SliceColumns| Figures {
+            throughput: trimmed_mean(differences(&rates(one), &rates(other))),
+            ..alone(one).relative_to(alone(other))
+        };
+        let with_block = |entry: &RoundMeasures, slices: &SliceColumns| match entry.blocks.get(key)
+        {
+            Some(block) if block.is_whole() => slices.followed_by(block),
+            _ => slices.clone(),
+        };
+        let (baseline, slices_only, together) = match pair {
+            Some((entry_of_other, other)) => {
+                let both = (with_block(entry, slices), with_block(entry_of_other, other));
+                (
+                    alone(&both.1),
+                    ratio(slices, other),
+                    ratio(&both.0, &both.1),
+                )
             }
+            // Its own level is all there is.
+            None => (alone(slices), Figures::SAME, Figures::SAME),
+        };
+        let blocks = block(entry).zip(others.and_then(block));
+        RoundFigures {
+            round: entry.round,
+            baseline,
+            together,
+            slices: slices_only,
+            block: blocks.map_or_else(Figures::default, |(own, other)| own.relative_to(other)),
+            minor_faults: (faults(Some(slices)), faults(entry.blocks.get(key))),
         }
     }
 }
@@ -74,11 +224,11 @@ pub fn work_out(candidates: &mut [CandidateRounds]) {
 fn rounds_of(
     candidate: &CandidateRounds,
     operation: Operation,
-) -> impl Iterator<Item = (u32, &SliceColumns)> {
+) -> impl Iterator<Item = (&RoundMeasures, &SliceColumns)> {
     candidate.rounds.iter().filter_map(move |entry| {
         let has_failed = matches!(entry.status, RoundStatus::Failed { .. });
         let slices = entry.slices.get(operation.key())?;
-        (!has_failed && slices.is_whole() && !slices.is_empty()).then_some((entry.round, slices))
+        (!has_failed && slices.is_whole() && !slices.is_empty()).then_some((entry, slices))
     })
 }
 
@@ -94,8 +244,8 @@ fn state(slices: &SliceColumns, index: usize) -> State {
 /// The mean state of each round, over the slices of all candidates.
 fn mean_states(candidates: &[CandidateRounds], operation: Operation) -> BTreeMap<u32, State> {
     let mut sums: BTreeMap<u32, (State, f64)> = BTreeMap::new();
-    for (round, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
-        let (sum, count) = sums.entry(round).or_default();
+    for (entry, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
+        let (sum, count) = sums.entry(entry.round).or_default();
         for index in 0..slices.len() {
             let state = state(slices, index);
             (0..2).for_each(|cpu| sum[cpu] += state[cpu]);
@@ -176,13 +326,12 @@ fn adjusted_logs(
     adjusted.collect()
 }
 
-/// The baseline's mean, and how far the candidate's cycles lie from those of the baseline.
-fn relative_to(rates: &BTreeMap<u32, f64>, baseline: &BTreeMap<u32, f64>) -> Option<f64> {
+/// How far the candidate's cycles lie from those of the baseline.
+fn differences(rates: &BTreeMap<u32, f64>, baseline: &BTreeMap<u32, f64>) -> Vec<f64> {
     let common = rates
         .iter()
         .filter_map(|(cycle, rate)| Some(rate - baseline.get(cycle)?));
-    let ratio = trimmed_mean(common.collect())?;
-    Some(trimmed_mean(baseline.values().copied().collect())? + ratio)
+    common.collect()
 }
 
 /// The mean cost of a request, weighted by requests.
@@ -198,6 +347,14 @@ fn mean_cost(slices: &SliceColumns, costs: &BTreeMap<u32, f64>) -> Option<f64> {
     (requests > 0.0).then(|| sum / requests)
 }
 
+/// Minor faults of a request, weighted by requests; `None` of nothing.
+fn mean_faults(slices: &SliceColumns) -> Option<f64> {
+    let requests: u64 = slices.requests.iter().sum();
+    let pairs = slices.minor_faults.iter().zip(&slices.requests);
+    let faults: f64 = pairs.map(|(each, &count)| each * count as f64).sum();
+    (requests > 0 && slices.is_whole()).then(|| faults / requests as f64)
+}
+
 /// The mean without the highest and the lowest tenth; `None` of nothing.
 fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -209,7 +366,6 @@ fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RoundMeasures;
 
     /// Slices as (cycle, rate, server call, generator call), a thousand requests each, whose CPU time is all of
     /// the time.
@@ -222,6 +378,7 @@ mod tests {
             columns.cpu_ns.push(1e9 / per_s);
             columns.server_call_ns.push(server);
             columns.generator_call_ns.push(generator);
+            columns.minor_faults.push(0.0);
         }
         let mut measures = RoundMeasures {
             round: number,

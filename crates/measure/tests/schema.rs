@@ -4,10 +4,11 @@ mod schema_check;
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, LoadHistograms, LoadReport, LookSettings, MeasureComparisons, NoiseFlag,
-    NoiseKind, RoundStatus, SteadyState,
+    BlockCheck, CandidateRounds, ComparisonRecord, LoadHistograms, LoadReport, LookSettings,
+    MeasureComparisons, NoiseFlag, NoiseKind, Operation, RoundStatus, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
+use millpond_measure::statistics::Estimate;
 use serde_json::Value;
 
 const SCHEMA: &str = concat!(
@@ -22,6 +23,34 @@ fn problems(record: &ComparisonRecord) -> Vec<String> {
 
 fn sample() -> ComparisonRecord {
     synthetic::record(&synthetic::nine_plans(), 10, 0.03, 7)
+}
+
+fn add_blocks(candidate: &mut CandidateRounds) {
+    let columns = SliceColumns {
+        cycle: vec![0],
+        requests: vec![900],
+        per_s: vec![9e3],
+        cpu_ns: vec![1e5],
+        server_call_ns: vec![60.0],
+        generator_call_ns: vec![0.0],
+        minor_faults: vec![0.1],
+    };
+    let run = &mut candidate.rounds[1];
+    run.slices.insert("put".to_owned(), columns.clone());
+    run.blocks.insert("put".to_owned(), columns);
+    candidate.block_checks.push(BlockCheck {
+        operation: Operation::Put,
+        rounds: 7,
+        throughput: Some(Estimate {
+            ratio: 1.0,
+            low: 0.98,
+            high: 1.01,
+        }),
+        cpu_time: None,
+        minor_faults_in_slices: Some(0.1),
+        minor_faults_in_blocks: None,
+        is_used: false,
+    });
 }
 
 /// Goal: whole, interrupted, disturbed and empty records are valid, and have no field that the
@@ -70,6 +99,7 @@ fn what_is_written_is_described() {
         .settings
         .warm_up_requests
         .insert("put".to_owned(), 900);
+    add_blocks(&mut disturbed.candidates[5]);
     disturbed.analyse();
     assert_eq!(problems(&disturbed), [""; 0]);
     let mut checked = whole.clone();

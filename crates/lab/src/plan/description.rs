@@ -77,11 +77,19 @@ impl Plan {
             let _ = write!(work, "{separator} {requests} {name}");
             let _ = write!(rates, "{separator} {name} at {}", format_rate(rate));
         }
+        let block = match self.block.is_zero() {
+            true => ", unchecked by blocks, for which there is no time".to_owned(),
+            false => format!(
+                " and one block of {} which they have to agree with",
+                milliseconds(self.block)
+            ),
+        };
         let slices = format!(
-            "in each round {} slices of each kind per candidate, on fresh connections: {} counted in the \
-             closed loop, {} at the constant rate, after {} to settle",
+            "slices on fresh connections, in each round and for each candidate: in the closed loop {} of {}{block}; \
+             at the constant rate {} of {}; each after {} to settle",
             self.cycles,
             milliseconds(self.slice),
+            self.paced,
             milliseconds(self.latency_phase),
             milliseconds(self.settle),
         );

@@ -62,10 +62,14 @@ pub struct Settings {
     pub throughput_phase_ns: u64,
     /// What is counted of one slice at the constant rate.
     pub latency_phase_ns: u64,
-    /// Slices of each kind per round and candidate; 0: the load was made in whole runs.
+    /// Slices of the closed loop per operation, round and candidate; 0: the load was made in whole runs.
     pub cycles: u32,
+    /// Slices at the constant rate.
+    pub paced: u32,
     /// What is counted of one slice of the closed loop.
     pub slice_ns: u64,
+    /// What is counted of one uninterrupted block of the closed loop; 0: there are none.
+    pub block_ns: u64,
     /// Length of each slice before its counted part.
     pub settle_ns: u64,
     /// Size of the values written and read.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{HeapProfile, Measure, MemoryCourse, Operation, SliceColumns};
+use super::{BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, SliceColumns};
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
 /// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
@@ -150,6 +150,9 @@ pub struct RoundMeasures {
     /// The closed loop's slices, per operation (`get`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub slices: BTreeMap<String, SliceColumns>,
+    /// The closed loop's uninterrupted blocks, one per operation.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub blocks: BTreeMap<String, SliceColumns>,
     /// Slices of it in which the hypervisor, other programs or the generator's own CPU got in the way;
     /// they were repeated, as long as there was time for it.
     #[serde(skip_serializing_if = "is_zero")]
@@ -249,6 +252,9 @@ pub struct CandidateRounds {
     pub heap: Option<HeapProfile>,
     /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
     pub steady_state: Option<SteadyState>,
+    /// Its slices against uninterrupted blocks, per operation; absent of the baseline.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub block_checks: Vec<BlockCheck>,
 }
 
 impl CandidateRounds {

@@ -1,6 +1,13 @@
-//! The slices of one candidate in one round, as columns: what verdicts on throughput and CPU time rest on.
+//! The slices of one candidate in one round, as columns: what verdicts on throughput and CPU time rest on, and
+//! how they compare with uninterrupted blocks.
 
 use serde::{Deserialize, Serialize};
+
+use super::Operation;
+use crate::statistics::Estimate;
+
+/// The cycle that a block stands for beside slices.
+const BLOCK_CYCLE: u32 = u32::MAX;
 
 /// The closed loop's slices of one operation, in order of cycles; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +25,8 @@ pub struct SliceColumns {
     pub server_call_ns: Vec<f64>,
     /// The same on the generator's.
     pub generator_call_ns: Vec<f64>,
+    /// The server's minor page faults per request; 0 where they were read too late.
+    pub minor_faults: Vec<f64>,
 }
 
 impl SliceColumns {
@@ -33,6 +42,20 @@ impl SliceColumns {
         self.cycle.is_empty()
     }
 
+    /// These and those of a block, which make a cycle of their own.
+    #[must_use]
+    pub fn followed_by(&self, block: &Self) -> Self {
+        let mut all = self.clone();
+        all.cycle.extend(block.cycle.iter().map(|_| BLOCK_CYCLE));
+        all.requests.extend(&block.requests);
+        all.per_s.extend(&block.per_s);
+        all.cpu_ns.extend(&block.cpu_ns);
+        all.server_call_ns.extend(&block.server_call_ns);
+        all.generator_call_ns.extend(&block.generator_call_ns);
+        all.minor_faults.extend(&block.minor_faults);
+        all
+    }
+
     /// True if a record that somebody wrote has columns of one length.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -42,7 +65,30 @@ impl SliceColumns {
             self.cpu_ns.len(),
             self.server_call_ns.len(),
             self.generator_call_ns.len(),
+            self.minor_faults.len(),
         ];
         lengths.iter().all(|&length| length == self.len())
     }
+}
+
+/// Slices of one operation of one candidate against uninterrupted blocks of the same processes.
+///
+/// The others stand still while a candidate is measured, and what it or its allocator does every second of the
+/// wall clock comes more often per request in slices than in blocks. Where the two disagree, blocks are right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockCheck {
+    /// Of which requests.
+    pub operation: Operation,
+    /// Rounds that have both.
+    pub rounds: u32,
+    /// The candidate's throughput against the baseline's: that of blocks divided by that of slices.
+    pub throughput: Option<Estimate>,
+    /// The same of CPU time per request.
+    pub cpu_time: Option<Estimate>,
+    /// The candidate's minor page faults per request in slices.
+    pub minor_faults_in_slices: Option<f64>,
+    /// The same in blocks.
+    pub minor_faults_in_blocks: Option<f64>,
+    /// True if they differ: then throughput and CPU time per request of this candidate come from blocks.
+    pub is_used: bool,
 }

@@ -18,6 +18,7 @@ mod forest;
 mod curves;
 mod rounds;
 mod bars;
+mod blocks;
 mod table;
 mod page;
 mod percentiles;

@@ -56,7 +56,7 @@ impl Verdict {
 }
 
 /// A ratio with its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// candidate / baseline.
     pub ratio: f64,

@@ -2,8 +2,8 @@
 
 use super::frame::Page;
 use super::{
-    Look, bars, commands, curves, escape, flames, forest, heap, looks, memory_course, prose,
-    regression, rounds, table,
+    Look, bars, blocks, commands, curves, escape, flames, forest, heap, looks, memory_course,
+    prose, regression, rounds, table,
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
@@ -48,6 +48,7 @@ pub fn render(record: &ComparisonRecord) -> String {
     ];
     let after = [
         ("Every measure", every_measure(record, &looks)),
+        ("Slices and uninterrupted blocks", blocks::section(record)),
         ("How to read this", how_to_read(record)),
         ("Where and how it was measured", circumstances(record)),
     ];
