@@ -31,17 +31,27 @@ const TESTS: [&str; 4] = ["cluster::", "api::", "records::", "range::"];
 pub(crate) fn run(filter: &[&str]) -> Result<(), String> {
     set_up()?;
     let cluster = Cluster::start()?;
-    let mut test = cargo();
-    test.args(["test", "--locked", "--package", "millpond-entity"]);
-    test.args(["--features", "distributed", "--lib", "--no-fail-fast"]);
-    for name in TESTS {
-        test.args(["--test", name]);
-    }
-    // Those that take a cluster are passed over by all others.
-    test.args(["--", "--include-ignored"]).args(filter);
-    cluster.describe_to(&mut test)?;
+    let scenes = match filter {
+        [] => &TESTS,
+        _ => filter,
+    };
+    let programs = [
+        (["--lib"].as_slice(), filter),
+        (&["--test", "entity"], scenes),
+    ];
     let mut tests = TestTally::default();
-    let is_good = run_command(&mut test, &mut tests)?;
+    let mut is_good = true;
+    for (program, names) in programs {
+        let mut test = cargo();
+        test.args(["test", "--locked", "--package", "millpond-entity"]);
+        test.args(["--features", "distributed", "--no-fail-fast"]);
+        // Those that take a cluster are passed over by all others.
+        test.args(program)
+            .args(["--", "--include-ignored"])
+            .args(names);
+        cluster.describe_to(&mut test)?;
+        is_good &= run_command(&mut test, &mut tests)?;
+    }
     print!("{tests}");
     match is_good {
         true => Ok(()),

@@ -366,6 +366,7 @@ impl<'a> Lab<'a> {
             load_command: findings.load_command,
             warm_up_requests: findings.warm_up_requests.clone(),
             idle: self.config.idle,
+            lengths: self.config.lengths,
         };
         (Plan::make(&known), known)
     }
@@ -469,6 +470,9 @@ impl<'a> Lab<'a> {
             rounds_planned: plan.rounds,
             rate_per_s: rates.zip(plan.rate_per_s.iter().copied()).collect(),
             memory_requests: plan.requests.iter().sum(),
+            work_requests: keys(operations)
+                .zip(plan.requests.iter().copied())
+                .collect(),
             throughput_phase_ns: nanoseconds(plan.throughput_phase),
             latency_phase_ns: nanoseconds(plan.latency_phase),
             cycles: plan.cycles,
@@ -476,7 +480,7 @@ impl<'a> Lab<'a> {
             slice_ns: nanoseconds(plan.slice),
             block_ns: nanoseconds(plan.block),
             settle_ns: nanoseconds(plan.settle),
-            keys: plan.requests.first().copied().filter(|_| own),
+            keys: Some(plan.keys).filter(|_| own),
             schedule: schedule
                 .iter()
                 .map(|order| order.iter().map(name).collect())

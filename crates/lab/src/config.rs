@@ -11,7 +11,7 @@ use crate::load_command::LoadCommand;
 use crate::matrix::{self, Candidate};
 use crate::metric::{Meaning, Metric};
 use crate::options::SubjectOptions;
-use crate::plan;
+use crate::plan::{self, Lengths};
 use crate::repeat::Earlier;
 use crate::subject::Launcher;
 use crate::suitability;
@@ -63,6 +63,8 @@ pub struct CompareConfig {
     pub earlier: Option<Earlier>,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,
+    /// Lengths of phases and slices that are given and not found.
+    pub lengths: Lengths,
     /// How often each candidate's instructions are counted under an emulator; `None`: where the
     /// processor's counters are hidden, as often as a tenth of the time budget pays.
     pub emulated_counts: Option<u32>,
@@ -106,6 +108,7 @@ impl CompareConfig {
             work: None,
             earlier: None,
             idle: IDLE_DEFAULT,
+            lengths: Lengths::default(),
             emulated_counts: None,
             profile: false,
             lock: None,

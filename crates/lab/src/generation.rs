@@ -209,7 +209,7 @@ impl Generation<'_> {
     }
 
     fn keys(&self) -> u64 {
-        self.plan.requests.first().copied().unwrap_or(1)
+        self.plan.keys
     }
 
     /// Equal work per operation, without a pause, and memory after it.

@@ -100,6 +100,7 @@ pub use lock::{LOCK_VARIABLE, lock_file};
 pub use options::SubjectOptions;
 pub use outcome::CompareOutcome;
 pub use output_directory::OutputDirectory;
+pub use plan::{Lengths, MemoryWork};
 pub use repeat::Earlier;
 pub use subject::Launcher;
 pub use target::{Target, Url};

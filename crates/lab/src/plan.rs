@@ -17,7 +17,7 @@ use millpond_measure::statistics::{look_rounds, smallest_rounds};
 
 use crate::config::ROUNDS_DEFAULT;
 
-pub use known::Known;
+pub use known::{Known, Lengths, MemoryWork};
 
 /// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
 /// then, little enough that all keep up, the generator too, when the machine becomes slower by a quarter.
@@ -38,6 +38,9 @@ const BLOCK_SLICES: u32 = 3;
 const SLICE_CLOSED_MAX: Duration = Duration::from_secs(2);
 /// Requests per connection that a slice counts, at least, where that is not too long.
 const REQUESTS_PER_CONNECTION: f64 = 8.0;
+/// The work before memory is read: so many requests per operation, and so many per connection.
+const WORK_MIN: u64 = 1_000;
+const REQUESTS_PER_CONNECTION_OF_WORK: u64 = 16;
 /// A process that stood still finds its caches cold: after this time the CPU time per request of every
 /// server that was tried was level.
 const SETTLE: Duration = Duration::from_millis(80);
@@ -98,6 +101,12 @@ pub struct Plan {
     pub rounds_min: u32,
     /// Requests of the memory phase, per operation.
     pub requests: Vec<u64>,
+    /// Keys that the first of them writes, and all read: a longer memory phase writes them again.
+    pub keys: u64,
+    /// The requests per operation that memory would need, if there is no time for so many: it gets no verdict then.
+    pub missed_floor: Option<u64>,
+    /// What the memory phase takes the slowest candidate, all operations together.
+    pub work: Duration,
     /// The constant rate, per operation.
     pub rate_per_s: Vec<f64>,
     /// Length of each operation's memory phase for the slowest candidate; of the load program, if that makes
@@ -143,6 +152,9 @@ impl Plan {
             looks: Vec::new(),
             rounds_min: known.rounds_min(),
             requests: Vec::new(),
+            keys: 1,
+            missed_floor: None,
+            work: Duration::ZERO,
             rate_per_s: known
                 .slowest_per_s
                 .iter()
@@ -150,9 +162,9 @@ impl Plan {
                 .collect(),
             throughput_phase: PHASE_MIN,
             cycles: CYCLES_MAX,
-            settle: SETTLE,
+            settle: known.lengths.settle.unwrap_or(SETTLE),
             slice: known.slice(),
-            block: known.slice() * BLOCK_SLICES,
+            block: known.block(),
             paced: 1,
             latency_phase: known.slice(),
             run: Duration::ZERO,
@@ -166,18 +178,34 @@ impl Plan {
         let run_for = |plan: &Self| fixed + plan.phases(operations);
         let fits = |plan: &Self, rounds: u32| run_for(plan) * candidates * rounds <= left;
         let rounds_wanted = known.rounds.unwrap_or(plan.rounds_min);
+        plan.set_work(known, PHASE_MIN, known.work_floor());
+        plan.keys = known.keys(PHASE_MIN);
         plan.fit_slices(known, fixed, operations, |plan| fits(plan, rounds_wanted));
+        if !fits(&plan, rounds_wanted) && known.lengths.memory.is_none() {
+            plan.set_work(known, PHASE_MIN, 1);
+            let has_floor = plan
+                .requests
+                .iter()
+                .all(|&requests| requests >= known.work_floor());
+            plan.missed_floor = (!has_floor).then(|| known.work_floor());
+        }
         let longer = left / (candidates * known.rounds.unwrap_or(ROUNDS_BEFORE_LONGER_PHASES));
         let spare = longer.saturating_sub(run_for(&plan)) / LONGER_PHASE_SHARE / operations;
-        plan.throughput_phase += spare;
+        if !spare.is_zero() && plan.missed_floor.is_none() {
+            plan.set_work(known, PHASE_MIN + spare, known.work_floor());
+        }
         plan.looks = Self::looks(known, |rounds| fits(&plan, rounds));
         plan.rounds = plan.looks.last().copied().unwrap_or(1);
         plan.over_budget = !fits(&plan, plan.rounds);
-        let seconds = plan.throughput_phase.as_secs_f64();
-        let count = |per_s: &f64| (per_s * seconds).ceil().max(1.0) as u64;
-        plan.requests = known.slowest_per_s.iter().map(count).collect();
         plan.run = run_for(&plan);
         plan
+    }
+
+    /// Memory phases of this length, with at least `floor` requests, unless the user insists on something.
+    fn set_work(&mut self, known: &Known, phase: Duration, floor: u64) {
+        self.requests = known.memory_work(phase, floor);
+        self.work = known.time_of(&self.requests);
+        self.throughput_phase = phase;
     }
 
     /// As many slices of each kind as are good where a round costs `fixed` besides, and as fit.
@@ -199,7 +227,9 @@ impl Plan {
                 return;
             }
         }
-        self.block = Duration::ZERO;
+        if known.lengths.block.is_none() {
+            self.block = Duration::ZERO;
+        }
     }
 
     /// Slices at the constant rate that count so long together, as few as can be: what a p99 is of is time, not
@@ -235,7 +265,7 @@ impl Plan {
     pub(crate) fn phases(&self, operations: u32) -> Duration {
         let closed = self.length_of(self.slice) * self.cycles + self.length_of(self.block);
         let paced = self.length_of(self.latency_phase) * self.paced;
-        (self.throughput_phase + closed + paced) * operations
+        self.work + (closed + paced) * operations
     }
 
     /// One phase in each run, as long as the user's program takes: only rounds can be given up.
@@ -250,6 +280,9 @@ impl Plan {
             looks,
             rounds_min: known.rounds_min(),
             requests: Vec::new(),
+            keys: 1,
+            missed_floor: None,
+            work: load,
             rate_per_s: Vec::new(),
             throughput_phase: load,
             cycles: 0,
@@ -326,6 +359,7 @@ mod tests {
             load_command: None,
             warm_up_requests: vec![0, 0],
             idle: IDLE_DEFAULT,
+            lengths: Lengths::default(),
         }
     }
 

@@ -33,8 +33,11 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
     let count = u32::try_from(operations.len()).unwrap_or(1);
     let fixed = plan.run.saturating_sub(plan.phases(count) + plan.idle);
     plan.rate_per_s = rates;
+    plan.keys = then.keys.or(requests.first().copied()).unwrap_or(1);
     plan.requests = requests;
+    plan.missed_floor = None;
     plan.throughput_phase = Duration::from_nanos(then.throughput_phase_ns);
+    plan.work = plan.throughput_phase * count;
     plan.latency_phase = Duration::from_nanos(then.latency_phase_ns);
     // Records from before there were slices have none.
     if then.cycles > 0 {
@@ -58,8 +61,12 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
     plan.looks = vec![plan.rounds];
 }
 
-/// The record has the sum, and the first operation's part as the number of keys.
+/// Per operation. Older records have the sum, and the first operation's part as the number of keys.
 fn requests_of(operations: &[Operation], then: &Settings) -> Option<Vec<u64>> {
+    let of = |operation: &Operation| then.work_requests.get(operation.key()).copied();
+    if let Some(requests) = operations.iter().map(of).collect() {
+        return Some(requests);
+    }
     let all = then.memory_requests;
     match operations.len() {
         1 if all > 0 => Some(vec![all]),
@@ -74,7 +81,7 @@ fn requests_of(operations: &[Operation], then: &Settings) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Known;
+    use crate::plan::{Known, Lengths};
 
     fn plan(operations: usize) -> Plan {
         Plan::make(&Known {
@@ -88,6 +95,7 @@ mod tests {
             load_command: None,
             warm_up_requests: vec![0; operations],
             idle: Duration::from_millis(250),
+            lengths: Lengths::default(),
         })
     }
 

@@ -380,7 +380,7 @@ mod tests {
     use crate::allocator::Allocator;
     use crate::config::IDLE_DEFAULT;
     use crate::matrix;
-    use crate::plan::Known;
+    use crate::plan::{Known, Lengths};
     use millpond_measure::record::{Measure, Operation, Quantity, RoundMeasures};
 
     /// Throughput of baseline, its double and one other candidate in so many rounds, the other one
@@ -453,6 +453,7 @@ mod tests {
             load_command: None,
             warm_up_requests: vec![0],
             idle: IDLE_DEFAULT,
+            lengths: Lengths::default(),
         });
         let (first, last) = (plan.looks[0], plan.rounds);
         assert!(plan.looks.len() > 1);

@@ -112,6 +112,12 @@ impl Plan {
                  differences may stay undecided"
             ));
         }
+        if let Some(floor) = self.missed_floor {
+            lines.push(format!(
+                "memory gets no verdict: a run has no time for the {floor} requests that it would take; a longer \
+                 --time-budget has"
+            ));
+        }
         if self.rounds < self.rounds_min {
             lines.push(format!(
                 "below {} rounds no difference between so many candidates can be called \

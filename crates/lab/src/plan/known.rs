@@ -3,8 +3,31 @@
 use std::time::Duration;
 
 use super::{
-    P99_ANSWERS, RATE_SHARE, REQUESTS_PER_CONNECTION, SLICE_CLOSED_MAX, SLICE_MIN, rounds_min,
+    BLOCK_SLICES, P99_ANSWERS, RATE_SHARE, REQUESTS_PER_CONNECTION,
+    REQUESTS_PER_CONNECTION_OF_WORK, SLICE_CLOSED_MAX, SLICE_MIN, WORK_MIN, rounds_min,
 };
+
+/// How much each candidate does before its memory is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryWork {
+    /// As many requests as the slowest answers in this time, per operation.
+    For(Duration),
+    /// So many requests, per operation.
+    Requests(u64),
+}
+
+/// Lengths that the user insists on; those that are `None` follow from the time budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lengths {
+    /// What is counted of a slice of the closed loop.
+    pub slice: Option<Duration>,
+    /// What precedes the counted part.
+    pub settle: Option<Duration>,
+    /// What is counted of a block.
+    pub block: Option<Duration>,
+    /// The work before memory is read.
+    pub memory: Option<MemoryWork>,
+}
 
 /// What is known after the preflight.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +52,8 @@ pub struct Known {
     pub warm_up_requests: Vec<u64>,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,
+    /// Lengths the user insists on.
+    pub lengths: Lengths,
 }
 
 impl Known {
@@ -45,12 +70,7 @@ impl Known {
 
     /// What the warm-up takes the slowest candidate.
     pub(super) fn warm_up(&self) -> Duration {
-        let pairs = self.warm_up_requests.iter().zip(&self.slowest_per_s);
-        let seconds: f64 = pairs
-            .filter(|&(_, &per_s)| per_s > 0.0)
-            .map(|(&requests, per_s)| requests as f64 / per_s)
-            .sum();
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        self.time_of(&self.warm_up_requests)
     }
 
     pub(super) fn rate_per_s(&self, slowest_per_s: f64) -> f64 {
@@ -65,10 +85,60 @@ impl Known {
 
     /// What is counted of a slice of the closed loop, so that each connection is answered a few times.
     pub(super) fn slice(&self) -> Duration {
+        if let Some(slice) = self.lengths.slice {
+            return slice;
+        }
         let answers = REQUESTS_PER_CONNECTION * self.connections as f64;
         let seconds = self.slowest().map_or(0.0, |per_s| answers / per_s);
         let wanted = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         wanted.clamp(SLICE_MIN, SLICE_CLOSED_MAX)
+    }
+
+    /// What is counted of a block.
+    pub(super) fn block(&self) -> Duration {
+        let usual = self.slice() * BLOCK_SLICES;
+        self.lengths.block.unwrap_or(usual)
+    }
+
+    /// Fewer requests of an operation say nothing about memory: connections and threads that had no work yet
+    /// hold nothing.
+    pub(super) fn work_floor(&self) -> u64 {
+        (REQUESTS_PER_CONNECTION_OF_WORK * self.connections as u64).max(WORK_MIN)
+    }
+
+    /// Requests of the memory phase, per operation, if it lasts `phase` for the slowest candidate and has at
+    /// least `floor` requests.
+    pub(super) fn memory_work(&self, phase: Duration, floor: u64) -> Vec<u64> {
+        let seconds = phase.as_secs_f64();
+        let count = |&per_s: &f64| match self.lengths.memory {
+            Some(MemoryWork::Requests(requests)) => requests,
+            Some(MemoryWork::For(time)) => (per_s * time.as_secs_f64()).ceil() as u64,
+            None => ((per_s * seconds).ceil() as u64).max(floor),
+        };
+        let requests = self.slowest_per_s.iter().map(count);
+        requests.map(|requests| requests.max(1)).collect()
+    }
+
+    /// Keys of the store: as many as the first operation writes in `phase`.
+    pub(super) fn keys(&self, phase: Duration) -> u64 {
+        let usual = Self {
+            lengths: Lengths::default(),
+            ..self.clone()
+        };
+        let written = usual.memory_work(phase, self.work_floor());
+        let most = self.memory_work(phase, self.work_floor());
+        let first = |list: Vec<u64>| list.first().copied().unwrap_or(1);
+        first(written).min(first(most)).max(1)
+    }
+
+    /// What so many requests of each operation take the slowest candidate.
+    pub(super) fn time_of(&self, requests: &[u64]) -> Duration {
+        let pairs = requests.iter().zip(&self.slowest_per_s);
+        let seconds: f64 = pairs
+            .filter(|&(_, &per_s)| per_s > 0.0)
+            .map(|(&requests, per_s)| requests as f64 / per_s)
+            .sum();
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// How long the constant rate of every operation takes to let a run have a p99.

@@ -54,6 +54,8 @@ pub struct Settings {
     pub rate_per_s: BTreeMap<String, f64>,
     /// Requests of the memory phase: fixed work, not fixed time.
     pub memory_requests: u64,
+    /// The same per operation (`put`, `get`).
+    pub work_requests: BTreeMap<String, u64>,
     /// The user's own command that makes the load, in the place of our generator.
     pub load_command: Option<String>,
     /// How often that runs in each run before the time that counts.
