@@ -26,6 +26,8 @@ pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(270);
 pub const CONNECTIONS_DEFAULT: usize = 64;
 /// Enough for what is given back at once, and little of the budget.
 pub const IDLE_DEFAULT: Duration = Duration::from_millis(250);
+/// Slices and blocks count at least so long.
+const COUNTED_MIN: Duration = Duration::from_millis(20);
 /// The part of the time budget that flame graphs may take.
 const PROFILE_SHARE: u32 = 5;
 /// The part of the time budget that counting instructions may take.
@@ -137,6 +139,18 @@ impl CompareConfig {
             .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
         {
             return refuse("--rate needs a number of requests per second above 0");
+        }
+        let counted = [
+            ("--slice", self.lengths.slice),
+            ("--block", self.lengths.block),
+        ];
+        for (flag, length) in counted {
+            if length.is_some_and(|length| length < COUNTED_MIN) {
+                return refuse(&format!(
+                    "{flag} has to be {} ms or more: readings at both ends take their time",
+                    COUNTED_MIN.as_millis()
+                ));
+            }
         }
         self.options.check()?;
         self.check_counts()?;

@@ -14,9 +14,11 @@
 //! Targets that insist on one address live one after the other: then all of this is done for one candidate,
 //! and then for the next.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     CoursePhase, Measure, MemoryCourse, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
@@ -219,6 +221,15 @@ impl Generation<'_> {
         let result = self.equal_work(session, &mut marks, &mut parts.block);
         parts.phases = marks.finish();
         parts.memory = sampler.finish();
+        let operations = self.workshop.driver.target.operations();
+        for (operation, &requests) in operations.iter().zip(&self.plan.requests) {
+            let name = work_phase(*operation);
+            let phase = parts.phases.iter().find(|phase| phase.name == name);
+            let slope = phase.and_then(|phase| bytes_per_request(&parts.memory, phase, requests));
+            if let Some(slope) = slope {
+                parts.growth.insert(operation.key().to_owned(), slope);
+            }
+        }
         result
     }
 
@@ -229,6 +240,7 @@ impl Generation<'_> {
         measures: &mut RoundMeasures,
     ) -> Result<(), RunError> {
         let mut before = Edge::read(session)?;
+        let floor = self.plan.missed_floor;
         for (place, &operation) in self.workshop.driver.target.operations().iter().enumerate() {
             let of_plan = |list: &[u64]| list.get(place).copied().unwrap_or(0);
             let warm_up = of_plan(&self.plan.warm_up_requests);
@@ -237,8 +249,16 @@ impl Generation<'_> {
                 self.work(session, operation, warm_up)?;
                 before = Edge::read(session)?;
             }
-            marks.enter(&format!("{} throughput", operation.key()));
+            marks.enter(&work_phase(operation));
             let phase = self.work(session, operation, of_plan(&self.plan.requests).max(1))?;
+            if let Some(floor) = floor.filter(|&floor| phase.requests < floor) {
+                measures.noise.push(NoiseFlag {
+                    kind: NoiseKind::LittleWork,
+                    value: phase.requests as f64,
+                    limit: floor as f64,
+                    phase: Some(format!("{} memory", operation.key())),
+                });
+            }
             let after = Edge::read(session)?;
             measures.requests += phase.requests;
             measures.errors += phase.errors;
@@ -321,6 +341,8 @@ struct Parts {
     block: RoundMeasures,
     memory: Series,
     phases: Vec<CoursePhase>,
+    /// Bytes per request, by operation.
+    growth: BTreeMap<String, f64>,
     operations: Vec<OperationParts>,
 }
 
@@ -442,11 +464,18 @@ impl Member {
         measures.errors += block.errors;
         measures.measures.extend(block.measures);
         measures.scaled.extend(block.scaled);
+        measures.noise.extend(block.noise);
+        measures.growth = std::mem::take(&mut self.parts.growth);
         measures.memory_course = MemoryCourse::thinned(&self.scored.memory);
         if let Some(course) = &mut measures.memory_course {
             course.phases = std::mem::take(&mut self.parts.phases);
         }
     }
+}
+
+/// The name of the memory phase's work.
+fn work_phase(operation: Operation) -> String {
+    format!("{} throughput", operation.key())
 }
 
 /// Who was the limit, and what others took meanwhile.
@@ -462,6 +491,9 @@ fn note_limits(
     let busy = part.slices.costs().map_or(0.0, |(costs, _)| {
         costs.cpu_ns() / (costs.over.as_nanos() as f64 * server_cpus as f64).max(1.0)
     });
+    measures
+        .server_busy
+        .insert(operation.key().to_owned(), busy);
     let value = part.slices.generator_cpu_share();
     if value > GENERATOR_CPU_LIMIT && busy < SERVER_BUSY {
         measures.noise.push(NoiseFlag {

@@ -500,6 +500,67 @@ mod tests {
         assert_eq!(plan(1.0).slice, SLICE_CLOSED_MAX);
     }
 
+    /// A server whose answers take 0.1 s got one request as its "equal work", and memory a firm verdict from it.
+    ///
+    /// Goal: memory has a thousand requests and sixteen per connection, or gets no verdict and the plan says so.
+    #[test]
+    fn memory_has_a_floor_of_work() {
+        let slow = Known {
+            candidates: 3,
+            left: Duration::from_secs(250),
+            slowest_per_s: vec![640.0],
+            warm_up_requests: vec![0],
+            ..known()
+        };
+        let plan = Plan::make(&slow);
+        assert_eq!(
+            (plan.requests.as_slice(), plan.missed_floor),
+            (&[1_024][..], None)
+        );
+        assert!(
+            plan.work >= Duration::from_millis(1_600) && !plan.over_budget,
+            "{plan:?}"
+        );
+        let slower = Known {
+            slowest_per_s: vec![20.0],
+            ..slow.clone()
+        };
+        let plan = Plan::make(&slower);
+        assert_eq!(
+            (plan.requests.as_slice(), plan.missed_floor),
+            (&[6][..], Some(1_024))
+        );
+        let lines = plan.describe(&["request"], 3, &slower);
+        let said = |line: &String| {
+            line.starts_with("memory gets no verdict: a run has no time for the 1024")
+        };
+        assert!(lines.iter().any(said), "{lines:?}");
+        // An hour has the time.
+        let hours = Known {
+            left: Duration::from_secs(10_800),
+            ..slower.clone()
+        };
+        assert_eq!(Plan::make(&hours).missed_floor, None);
+        // What the user insists on is done, and is no more keys than usual.
+        let insists = |memory| {
+            Plan::make(&Known {
+                lengths: Lengths {
+                    memory: Some(memory),
+                    ..Lengths::default()
+                },
+                ..slow.clone()
+            })
+        };
+        let plan = insists(MemoryWork::For(Duration::from_secs(600)));
+        assert_eq!(
+            (plan.requests.as_slice(), plan.keys),
+            (&[384_000][..], 1_024)
+        );
+        assert!(plan.over_budget && plan.run > Duration::from_secs(600));
+        let plan = insists(MemoryWork::Requests(10));
+        assert_eq!((plan.requests.as_slice(), plan.keys), (&[10][..], 10));
+    }
+
     /// Goal: what the user insists on is done, and its price said.
     #[test]
     fn the_users_wishes_win() {

@@ -25,8 +25,15 @@ const FILL_REQUESTS: u64 = 2_000;
 const SLICE: Duration = Duration::from_millis(100);
 /// Fewer answers than this in a slice say nothing about the rate of a slow server...
 const SLICE_ANSWERS_MIN: u64 = 50;
-/// ...which then gets this long once, and no warm-up: it would take longer than anybody waits.
-const LONG_SLICE: Duration = Duration::from_secs(2);
+/// ...which then gets longer ones until every connection has been answered twice, and no warm-up: it would take
+/// longer than anybody waits.
+const LONG_SLICES: [Duration; 3] = [
+    Duration::from_secs(2),
+    Duration::from_secs(8),
+    Duration::from_secs(30),
+];
+/// The rate of a slow server is known after so many answers per connection.
+const ANSWERS_PER_CONNECTION: u64 = 2;
 /// Bounds on how long one operation of one candidate is driven.
 const PATIENCE_MIN: Duration = Duration::from_millis(900);
 const PATIENCE_MAX: Duration = Duration::from_secs(15);
@@ -303,15 +310,23 @@ fn steady(
     let first = burst(SLICE)?;
     slices.push(first.requests, first.requests_per_s);
     if first.requests < SLICE_ANSWERS_MIN {
-        let long = burst(LONG_SLICE)?;
-        slices.push(long.requests, long.requests_per_s);
-        if slices.requests() == 0 {
-            let seconds = LONG_SLICE.as_secs();
+        let enough = ANSWERS_PER_CONNECTION * workshop.driver.connections as u64;
+        let mut per_s = 0.0;
+        for length in LONG_SLICES {
+            let long = burst(length)?;
+            slices.push(long.requests, long.requests_per_s);
+            per_s = long.requests_per_s;
+            if long.requests >= enough {
+                break;
+            }
+        }
+        if per_s == 0.0 {
+            let seconds: u64 = LONG_SLICES.iter().map(Duration::as_secs).sum();
             return Err(RunError::Load(format!(
                 "not one answer came within {seconds} s"
             )));
         }
-        if long.requests_per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {
+        if per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {
             return Ok((slices.without_warm_up(), Ending::Steady));
         }
     }

@@ -54,12 +54,14 @@ pub fn analyse_looks(candidates: &[CandidateRounds], looks: Looks) -> Analysis {
     }
     warnings.extend(few_rounds_warning(&field));
     warnings.extend(crate::blocks::warnings(candidates));
+    warnings.extend(trust::idle_server_warnings(&field));
     let verdicts = question::answer_all(&field);
     Analysis {
         self_check: trust::self_check(&field, &verdicts),
         recommendation: recommendation::recommend(&field, &verdicts),
         verdicts,
         pools_effect: pools::effects(&field),
+        growth: crate::growth::of_all(candidates),
         details,
         warnings,
     }

@@ -21,6 +21,7 @@ pub mod counters;
 pub mod noise;
 pub mod slices;
 mod blocks;
+pub mod growth;
 pub mod flamegraph;
 pub mod slo;
 pub mod record;

@@ -34,7 +34,7 @@ pub use flame_graph::{FlameFunction, FlameGraph, FlameKind};
 pub use heap::{HeapProfile, LifetimeClass, SizeClass};
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
-pub use memory_course::{CoursePhase, MemoryCourse};
+pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth};
 pub use reading::RecordError;
 pub use recommendation::{Advice, Choice, CostDifference, CostPart, Recommendation};
 pub use regression::{Regression, RegressionBy, RegressionQuestion};

@@ -36,6 +36,8 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         minor_faults: vec![0.1],
     };
     let run = &mut candidate.rounds[1];
+    run.growth.insert("put".to_owned(), -3.5);
+    run.server_busy.insert("put".to_owned(), 0.05);
     run.slices.insert("put".to_owned(), columns.clone());
     run.blocks.insert("put".to_owned(), columns);
     candidate.block_checks.push(BlockCheck {

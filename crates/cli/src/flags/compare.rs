@@ -1,6 +1,7 @@
 //! `millpond compare`: the main job.
 
 mod figures;
+mod lengths;
 pub(super) mod load_command;
 mod preset;
 pub(super) mod subject;
@@ -32,6 +33,7 @@ const COUNTS_MAX: i64 = 1_000;
   millpond compare
   millpond compare --time-budget 15m
   millpond compare --rounds 20 --idle 12s
+  millpond compare --run-for 10m --rounds 6 --allocators glibc,jemalloc
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --baseline earlier/results.json
   millpond compare --preset haywire
@@ -92,6 +94,8 @@ pub(crate) struct CompareFlags {
     /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "250ms")]
     idle: u64,
+    #[command(flatten)]
+    lengths: lengths::LengthFlags,
     /// Count each candidate's instructions per request so often under valgrind, in passes of their own, and
     /// compare them like any other measure: neighbours change nothing there; 0: never [default: where the
     /// processor's counters are hidden and valgrind is installed, as often as a tenth of the time budget pays]
@@ -203,6 +207,7 @@ impl CompareFlags {
         config.connections = self.connections as usize;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
+        config.lengths = self.lengths.lengths();
         config.emulated_counts = self.emulated_counts;
         config.profile = self.profile || self.preset.preset == Some(Preset::Entity);
         config.lock = millpond_lab::lock_file();
@@ -322,6 +327,7 @@ mod tests {
     use super::*;
     use crate::flags::{Cli, Command};
     use clap::Parser;
+    use millpond_lab::{Lengths, MemoryWork};
 
     fn parse(words: &[&str]) -> Result<CompareFlags, String> {
         let words = ["millpond", "compare"].iter().chain(words);
@@ -538,5 +544,46 @@ mod tests {
             let error = config(words).unwrap_err();
             assert!(error.contains(part), "{words:?}: {error}");
         }
+    }
+
+    /// Goal: lengths are taken as given; two kinds of work, and lengths beside a load program of the user's,
+    /// contradict each other.
+    #[test]
+    fn lengths_are_given() {
+        let flags = parse(&[
+            "--run-for",
+            "10m",
+            "--slice",
+            "400ms",
+            "--settle",
+            "1ms",
+            "--block",
+            "2s",
+        ]);
+        let milliseconds = |count| Some(Duration::from_millis(count));
+        let expected = Lengths {
+            slice: milliseconds(400),
+            settle: milliseconds(1),
+            block: milliseconds(2_000),
+            memory: Some(MemoryWork::For(Duration::from_secs(600))),
+        };
+        assert_eq!(flags.unwrap().lengths.lengths(), expected);
+        let work = parse(&["--work", "5000"]).unwrap().lengths.lengths();
+        assert_eq!(work.memory, Some(MemoryWork::Requests(5_000)));
+        let both = parse(&["--work", "5000", "--run-for", "1m"]);
+        assert!(both.unwrap_err().contains("cannot be used with"));
+        let load = [
+            "--port",
+            "1",
+            "--load-cmd",
+            "x",
+            "--load-metric",
+            "requests=1",
+            "--work",
+            "5",
+            "--",
+            "y",
+        ];
+        assert!(parse(&load).unwrap_err().contains("cannot be used with"));
     }
 }

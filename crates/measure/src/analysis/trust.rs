@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use super::Field;
 use crate::record::{
     CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
-    RoundStatus, Verdicts,
+    RoundStatus, Unit, Verdicts,
 };
-use crate::statistics::{Comparison, Rule, Verdict};
+use crate::statistics::{Comparison, Rule, Verdict, median};
 use crate::units::format_percent;
 
+/// A server that uses less of its CPUs in a closed loop waits for something else.
+const IDLE_SERVER_SHARE: f64 = 0.10;
 /// More than this share of flagged or failed rounds takes away the trust.
 pub(super) const TROUBLE_SHARE_MAX: f64 = 0.20;
 
@@ -96,6 +98,7 @@ fn noise(
     let (kind, (count, worst)) = by_kind.into_iter().max_by_key(|(_, (count, _))| *count)?;
     let worst = match kind {
         NoiseKind::GeneratorInvalid => String::new(),
+        NoiseKind::LittleWork => format!(" (at most {worst:.0})"),
         NoiseKind::GeneratorCpu => format!(" ({} of its CPU)", format_percent(worst)),
         NoiseKind::LateSends => format!(" (up to {} of requests)", format_percent(worst)),
         NoiseKind::Frequency => format!(" (by up to {})", format_percent(worst)),
@@ -122,6 +125,7 @@ fn taints(flag: &NoiseFlag, measure: Measure) -> bool {
             quantity.depends_on_wall_clock()
         }
         NoiseKind::GeneratorCpu => is_throughput,
+        NoiseKind::LittleWork => quantity.unit() == Unit::Bytes && quantity != Quantity::HeapBytes,
         NoiseKind::LateSends => is_latency,
         NoiseKind::GeneratorInvalid => is_throughput || is_latency,
     };
@@ -234,6 +238,35 @@ pub(super) fn self_check(field: &Field<'_>, verdicts: &Verdicts) -> String {
     }
 }
 
+/// For each operation in whose closed loop every server was idle for nearly all of the time: then throughput is
+/// what its waiting lets it be, and nothing that an allocator does changes it.
+pub(super) fn idle_server_warnings(field: &Field<'_>) -> Vec<String> {
+    let busiest = |operation: Operation| {
+        let shares = field.all().filter_map(|candidate| {
+            let rounds = candidate.rounds.iter();
+            let mut shares: Vec<f64> = rounds
+                .filter_map(|round| round.server_busy.get(operation.key()).copied())
+                .collect();
+            median(&mut shares)
+        });
+        shares.reduce(f64::max)
+    };
+    Operation::ALL
+        .into_iter()
+        .filter_map(|operation| Some((operation, busiest(operation)?)))
+        .filter(|&(_, share)| share < IDLE_SERVER_SHARE)
+        .map(|(operation, share)| {
+            format!(
+                "{} throughput: the servers used only {} of their CPUs in the closed loop; what limits them is \
+                 waiting (a disk, a sleep, another service) or the number of connections, and no allocator \
+                 changes that",
+                operation.label(),
+                format_percent(share)
+            )
+        })
+        .collect()
+}
+
 /// What happened to the runs as such.
 pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -262,6 +295,7 @@ pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
         NoiseKind::GeneratorInvalid,
         NoiseKind::Frequency,
         NoiseKind::Pressure,
+        NoiseKind::LittleWork,
     ] {
         let has = |round: &&&RoundMeasures| round.noise.iter().any(|flag| flag.kind == kind);
         let count = rounds.iter().filter(has).count();

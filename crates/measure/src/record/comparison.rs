@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CandidateRounds, FORMAT_VERSION, FlameGraph, Measure, Recommendation, Regression};
+use super::{
+    CandidateRounds, FORMAT_VERSION, FlameGraph, Measure, MemoryGrowth, Recommendation, Regression,
+};
 use crate::environment::Environment;
 use crate::statistics::{Comparison, Looks};
 
@@ -184,6 +186,9 @@ pub struct Analysis {
     pub pools_effect: Vec<PoolsEffect>,
     /// Every measure on its own.
     pub details: Vec<MeasureComparisons>,
+    /// How memory changes with work, per operation and candidate; empty if the memory phases were short.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<MemoryGrowth>,
     /// What to use for what and why, and when not to, in two sentences.
     pub recommendation: Recommendation,
     /// What the baseline run twice showed, as one sentence; empty if it was not run twice.

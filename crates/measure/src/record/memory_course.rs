@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Operation;
 use crate::series::Series;
 
 /// More points are not told apart in a drawing, and a record holds hundreds of runs.
@@ -30,6 +31,28 @@ pub struct MemoryCourse {
     /// What the run was at, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<CoursePhase>,
+}
+
+/// How the memory of a candidate changes with work, over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryGrowth {
+    /// Its name.
+    pub candidate: String,
+    /// Of which requests.
+    pub operation: Operation,
+    /// Hodges-Lehmann estimate of the rounds' slopes, in bytes of resident memory per request; negative if memory
+    /// shrinks.
+    pub bytes_per_request: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+    /// Exact confidence of the interval: at least 0.95 from 6 rounds on.
+    pub confidence: f64,
+    /// Rounds that have a slope.
+    pub rounds: u32,
+    /// The same in words.
+    pub sentence: String,
 }
 
 impl MemoryCourse {

@@ -79,6 +79,8 @@ pub enum NoiseKind {
     Frequency,
     /// Programs waited for a processor longer than in the candidate's other runs: share of the phase.
     Pressure,
+    /// The work before memory was read was less than what says something: requests. Taints memory only.
+    LittleWork,
 }
 
 impl NoiseKind {
@@ -93,6 +95,7 @@ impl NoiseKind {
             Self::GeneratorInvalid => "the load generator called its run invalid",
             Self::Frequency => "the processors ran at another frequency",
             Self::Pressure => "programs waited longer for a processor",
+            Self::LittleWork => "memory was read after too few requests",
         }
     }
 }
@@ -147,6 +150,13 @@ pub struct RoundMeasures {
     /// Resident memory over time, if it was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_course: Option<MemoryCourse>,
+    /// Slope of resident memory over the memory phase, in bytes per request, per operation (`get`); absent if the
+    /// phase was too short.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub growth: BTreeMap<String, f64>,
+    /// Share of its CPUs that the server used in the closed loop, per operation.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub server_busy: BTreeMap<String, f64>,
     /// The closed loop's slices, per operation (`get`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub slices: BTreeMap<String, SliceColumns>,

@@ -62,6 +62,12 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
             text += &wrapped(&format!("  {}", effect.sentence), width, "    ");
         }
     }
+    if !record.analysis.growth.is_empty() {
+        text += "\nWhat memory does while work goes on:\n";
+        for growth in &record.analysis.growth {
+            text += &wrapped(&format!("  {}", growth.sentence), width, "    ");
+        }
+    }
     if let Some(regression) = &record.regression {
         text += &against_earlier(regression, width);
     }

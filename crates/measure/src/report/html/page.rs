@@ -43,7 +43,10 @@ pub fn render(record: &ComparisonRecord) -> String {
         ),
         ("Latency", curves::plots(record, &looks)),
         ("Throughput, run by run", throughput_rounds(record, &looks)),
-        ("Memory", bars::plot(record, &looks) + &over_time),
+        (
+            "Memory",
+            bars::plot(record, &looks) + &growth(record) + &over_time,
+        ),
         ("The heap", heap::section(record, &looks)),
     ];
     let after = [
@@ -172,6 +175,19 @@ fn recommendation(record: &ComparisonRecord) -> String {
         prose(&advice.sentence),
         prose(&advice.caution)
     )
+}
+
+/// How memory changes with work, where the phases were long enough to see it.
+fn growth(record: &ComparisonRecord) -> String {
+    let all = &record.analysis.growth;
+    if all.is_empty() {
+        return String::new();
+    }
+    let lines: String = all
+        .iter()
+        .map(|one| format!("<li>{}</li>", prose(&one.sentence)))
+        .collect();
+    format!("<h3>While work goes on</h3><ul>{lines}</ul>")
 }
 
 fn pools_answer(record: &ComparisonRecord) -> String {
