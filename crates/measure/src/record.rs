@@ -17,8 +17,10 @@ mod heap;
 mod memory_course;
 mod flame_graph;
 mod class;
+mod connection_sets;
 mod cookies;
 mod load;
+mod rate_window;
 mod second;
 mod warm_up;
 mod search;
@@ -28,6 +30,7 @@ pub use comparison::{
     Analysis, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
     QuestionVerdict, Settings, Subject, Verdicts,
 };
+pub use connection_sets::{LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadSpread};
 pub use cookies::LoadCookies;
 pub use custom::CustomQuantity;
 pub use flame_graph::{FlameFunction, FlameGraph, FlameKind};
@@ -35,6 +38,7 @@ pub use heap::{HeapProfile, LifetimeClass, SizeClass};
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth};
+pub use rate_window::{LoadRateWindow, RateWindowEnd};
 pub use reading::RecordError;
 pub use recommendation::{Advice, Choice, CostDifference, CostPart, Recommendation};
 pub use regression::{Regression, RegressionBy, RegressionQuestion};

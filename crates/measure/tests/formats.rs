@@ -72,6 +72,7 @@ fn run() -> (LoadReport, LoadHistograms) {
         verdict: LoadVerdict {
             status: LoadStatus::Suspect,
             reasons: vec!["3 failures (0.15 %)".to_owned()],
+            notes: Vec::new(),
         },
         histograms: Some(histograms.clone()),
         ..LoadReport::default()

@@ -54,6 +54,7 @@ fn report() -> LoadReport {
         verdict: LoadVerdict {
             status: LoadStatus::Suspect,
             reasons: vec!["the <generator> was late".to_owned()],
+            notes: Vec::new(),
         },
         ..LoadReport::default()
     }

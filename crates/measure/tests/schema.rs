@@ -4,7 +4,8 @@ mod schema_check;
 mod synthetic;
 
 use millpond_measure::record::{
-    BlockCheck, CandidateRounds, ComparisonRecord, LoadHistograms, LoadReport, LookSettings,
+    BlockCheck, CandidateRounds, ComparisonRecord, LoadConnectionSet, LoadConnectionSets,
+    LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
     MeasureComparisons, NoiseFlag, NoiseKind, Operation, RoundStatus, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
@@ -199,6 +200,11 @@ fn a_load_is_described_too() {
     };
     report.statuses = [(200, 5), (404, 1)].into();
     report.histograms = Some(LoadHistograms::default());
+    report.rate_window = Some(LoadRateWindow::default());
+    report.connections_open = Some(LoadConnectionsOpen::default());
+    let sets = vec![LoadConnectionSet::default(); 2];
+    report.connection_sets = Some(LoadConnectionSets::of(sets, 2));
+    report.verdict.notes.push("a note".to_owned());
     assert_eq!(found(&report), [""; 0]);
     report.statuses = [(99, 1)].into();
     assert_eq!(found(&report), ["record.statuses.99: is not described"]);

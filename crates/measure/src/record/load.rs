@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LoadClass, LoadCookies, LoadTls, LoadWarmUp, WrongAnswers};
+use super::{
+    LoadClass, LoadConnectionSets, LoadConnectionsOpen, LoadCookies, LoadRateWindow, LoadTls,
+    LoadWarmUp, RateWindowEnd, WrongAnswers,
+};
 use crate::histogram::{LatencyHistogram, LatencySummary};
 
 /// Failures by phase.
@@ -66,6 +69,9 @@ pub struct LoadVerdict {
     pub status: LoadStatus,
     /// Why not fully; empty if OK.
     pub reasons: Vec<String>,
+    /// What else is known about how far they hold, whatever the status.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Every sample of a run, in the text of [`LatencyHistogram::to_v2`]: what exact merging needs.
@@ -140,8 +146,15 @@ pub struct LoadReport {
     pub started_unix_ns: u64,
     /// Threads of the generator.
     pub threads: u32,
-    /// Connections.
+    /// Connections asked for.
     pub connections: u32,
+    /// How many of them were open when it began and when it ended; of several sets one after another the fewest.
+    /// Absent in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_open: Option<LoadConnectionsOpen>,
+    /// With `--repeat` and `--reconnect-every`: what each set of connections came to, and their spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_sets: Option<LoadConnectionSets>,
     /// Requests in flight per connection.
     pub pipeline: u32,
     /// Kernel interface of the generator: `epoll` or `uring`.
@@ -172,9 +185,9 @@ pub struct LoadReport {
     pub unsent: u64,
     /// Requests under way when the run was cut off.
     pub abandoned: u64,
-    /// Answers received in the window, whenever their requests left.
+    /// Right answers that the rate is of, whenever their requests left.
     pub answered_in_window: u64,
-    /// Answers received in the window.
+    /// Right answers to requests that count.
     pub requests: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
@@ -206,10 +219,13 @@ pub struct LoadReport {
     /// Each class of requests by itself; empty if there is one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<LoadClass>,
-    /// Length of the window.
+    /// Length of the window, or the time until the last answer if a count ended the run.
     pub duration_ns: u64,
-    /// Answers per second.
+    /// Right answers per second of `rate_window`.
     pub requests_per_s: f64,
+    /// What the rate is of; absent in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_window: Option<LoadRateWindow>,
     /// The Server field of the first answer.
     pub server: String,
     /// Length of the first body.
@@ -258,6 +274,17 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// What the rate is of. Of records without it: all of the run.
+    #[must_use]
+    pub fn window_of_rate(&self) -> LoadRateWindow {
+        self.rate_window.unwrap_or_else(|| LoadRateWindow {
+            duration_ns: self.duration_ns,
+            answers: (self.requests_per_s * self.duration_ns as f64 / 1e9).round() as u64,
+            bytes_received: self.bytes_received,
+            end: RateWindowEnd::Time,
+        })
+    }
+
     /// The JSON text, indented, newline at the end.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 //! *Processing* is the service clock, *Waiting* the part of it until the head of the answer, *Total*
 //! connecting and service. Absent on purpose: the bytes of request bodies (`Total body sent`), which
 //! nobody counts here, and the times of wrong answers, which ab mixes with those of right ones.
+//! The rate is ab's own: all complete requests over the time until the last, stragglers included. The record has the
+//! rate without them.
 
 use crate::histogram::LatencyHistogram;
 use crate::record::LoadReport;

@@ -42,6 +42,9 @@ fn columns(report: &LoadReport) -> Vec<(String, String)> {
         }
     }
     add("verdict", report.verdict.status.label().to_owned());
+    let window = report.window_of_rate();
+    add("rate_window_ns", window.duration_ns.to_string());
+    add("rate_window_answers", window.answers.to_string());
     columns
 }
 

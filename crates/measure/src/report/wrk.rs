@@ -6,7 +6,7 @@
 use super::classes;
 use super::lines::wrapped;
 use crate::histogram::{LatencyHistogram, LatencySummary};
-use crate::record::{LoadCookies, LoadReport, LoadTls, LoadWarmUp};
+use crate::record::{LoadCookies, LoadReport, LoadSpread, LoadTls, LoadWarmUp, RateWindowEnd};
 use crate::series::SampleSummary;
 use crate::units::format_duration_ns;
 
@@ -67,7 +67,6 @@ pub(super) fn statistics(latency: &LatencyHistogram, rates: &SampleSummary) -> S
 
 /// The rows of counts and rates.
 pub(super) fn totals(report: &LoadReport) -> String {
-    let seconds = report.duration_ns as f64 / 1e9;
     let mut text = format!(
         "  {} requests in {}, {}B read\n",
         report.requests,
@@ -84,11 +83,8 @@ pub(super) fn totals(report: &LoadReport) -> String {
     if errors.status > 0 {
         text += &format!("  Non-2xx or 3xx responses: {}\n", errors.status);
     }
-    let per_s = if seconds > 0.0 {
-        report.bytes_received as f64 / seconds
-    } else {
-        0.0
-    };
+    let window = report.window_of_rate();
+    let per_s = window.rate_of(window.bytes_received);
     text += &format!("Requests/sec: {:9.2}\n", report.requests_per_s);
     text += &format!("Transfer/sec: {:>10}B\n", format_binary(per_s));
     text
@@ -98,6 +94,8 @@ pub(super) fn totals(report: &LoadReport) -> String {
 #[must_use]
 pub fn clocks(report: &LoadReport) -> String {
     let mut text = clock_rows(report);
+    text += &rate_window_line(report);
+    text += &connection_lines(report);
     if let Some(arrivals) = &report.arrivals {
         text += &format!("  Arrivals: {arrivals}\n");
     }
@@ -155,6 +153,60 @@ pub fn clocks(report: &LoadReport) -> String {
     text
 }
 
+/// What the rate is of, where that is not the whole run.
+fn rate_window_line(report: &LoadReport) -> String {
+    let window = report.window_of_rate();
+    if window.end == RateWindowEnd::Time {
+        return String::new();
+    }
+    let sentence = format!(
+        "  Rate: of {} answers in {}, {}",
+        window.answers,
+        format_time_us(window.duration_ns as f64 / 1e3),
+        window.end.words()
+    );
+    wrapped(&sentence, WIDTH, "    ")
+}
+
+/// Connections asked for and had, and how far their sets lie apart.
+fn connection_lines(report: &LoadReport) -> String {
+    let mut text = String::new();
+    if let Some(open) = report.connections_open {
+        text += &format!(
+            "  Connections: {} asked for, {} open at the start, {} at the end\n",
+            report.connections, open.at_start, open.at_end
+        );
+    }
+    let Some(sets) = &report.connection_sets else {
+        return text;
+    };
+    text += &format!(
+        "  Sets of connections: {}, compared {}\n    {:<8}{:>11}{:>11}{:>11}{:>10}\n",
+        sets.opened,
+        sets.sets.len(),
+        "",
+        "Median",
+        "Min",
+        "Max",
+        "Stdev"
+    );
+    let time = |value_ns: f64| format_time_us(value_ns / 1e3);
+    let rate = |per_s: f64| format!("{per_s:.2}");
+    let rows: [(&str, &LoadSpread, &dyn Fn(f64) -> String); 3] = [
+        ("Req/Sec", &sets.requests_per_s, &rate),
+        ("50%", &sets.response_p50_ns, &time),
+        ("99%", &sets.response_p99_ns, &time),
+    ];
+    for (name, spread, shown) in rows {
+        text += &format!("    {name:<8}");
+        for value in [spread.median, spread.min, spread.max] {
+            text += &format!("{:>11}", shown(value));
+        }
+        text += &format!("{:>8.1} %\n", spread.stdev_share * 100.0);
+    }
+    text
+}
+
 /// Columns of a terminal; the table of the clocks is made for as many.
 const WIDTH: usize = 80;
 
@@ -164,6 +216,9 @@ fn verdict_lines(report: &LoadReport) -> String {
     let mut sentence = format!("Verdict: {}", verdict.status.label());
     if !verdict.reasons.is_empty() {
         sentence += &format!(" ({})", verdict.reasons.join("; "));
+    }
+    for note in &verdict.notes {
+        sentence += &format!("; {note}");
     }
     wrapped(&format!("  {sentence}"), WIDTH, "    ")
 }
@@ -428,6 +483,7 @@ mod tests {
             verdict: LoadVerdict {
                 status: LoadStatus::Invalid,
                 reasons: vec!["97 % of its CPU used".to_owned(), "late".to_owned()],
+                notes: vec!["sets differ".to_owned()],
             },
             interrupted: true,
             ..LoadReport::default()
@@ -435,7 +491,7 @@ mod tests {
         let text = clocks(&report);
         assert!(text.contains("1.50ms") && text.contains("Slip"), "{text}");
         assert!(
-            text.contains("Verdict: INVALID (97 % of its CPU used; late)"),
+            text.contains("Verdict: INVALID (97 % of its CPU used; late); sets differ"),
             "{text}"
         );
         assert!(text.contains("Wrong content in answers: 2"), "{text}");
@@ -463,6 +519,7 @@ mod tests {
             verdict: LoadVerdict {
                 status: LoadStatus::Suspect,
                 reasons: vec![why.to_owned(), why.to_owned()],
+                notes: Vec::new(),
             },
             ..LoadReport::default()
         };

@@ -6,7 +6,7 @@
 use super::frame::Page;
 use super::{course, escape, percentiles, prose, table};
 use crate::histogram::{LatencyHistogram, LatencySummary};
-use crate::record::{LoadReport, LoadSecond, LoadStatus};
+use crate::record::{LoadReport, LoadSecond, LoadSpread, LoadStatus, RateWindowEnd};
 use crate::units::{format_bytes, format_count, format_duration_ns, format_rate, format_utc};
 
 /// A run and what is drawn of it.
@@ -37,6 +37,7 @@ pub fn render(page: &LoadPage<'_>) -> String {
     text.section("The course of the run", course::plots(page.seconds));
     text.section("What failed", failures(report));
     text.section("Classes of requests", classes(report));
+    text.section("Sets of connections", connection_sets(report));
     text.section(
         "What was run",
         table::facts("What was run", &settings(report)),
@@ -86,6 +87,7 @@ fn cards(report: &LoadReport) -> String {
     let reasons: String = verdict
         .reasons
         .iter()
+        .chain(&verdict.notes)
         .map(|reason| format!("<li>{}</li>", prose(reason)))
         .collect();
     let reasons = if reasons.is_empty() {
@@ -248,6 +250,50 @@ fn classes(report: &LoadReport) -> String {
     table::with_head("Classes of requests", &head, &text)
 }
 
+/// What the rate is of, where that is not the whole window.
+fn rate_window(report: &LoadReport) -> String {
+    let window = report.window_of_rate();
+    match window.end {
+        RateWindowEnd::Time => String::new(),
+        end => format!(
+            "{} answers in {}, {}",
+            window.answers,
+            format_duration_ns(window.duration_ns as f64),
+            end.words()
+        ),
+    }
+}
+
+/// How far the sets of connections lie apart.
+fn connection_sets(report: &LoadReport) -> String {
+    let Some(sets) = &report.connection_sets else {
+        return String::new();
+    };
+    let head = ["figure", "median", "min", "max", "standard deviation"];
+    let time = |value_ns: f64| format_duration_ns(value_ns);
+    let rows: [(&str, &LoadSpread, &dyn Fn(f64) -> String); 3] = [
+        ("rate", &sets.requests_per_s, &|per_s| format_rate(per_s)),
+        ("p50", &sets.response_p50_ns, &time),
+        ("p99", &sets.response_p99_ns, &time),
+    ];
+    let mut text = String::new();
+    for (name, spread, shown) in rows {
+        text += &format!("<tr><th scope=\"row\">{name}</th>");
+        for value in [spread.median, spread.min, spread.max] {
+            text += &format!("<td>{}</td>", escape(&shown(value)));
+        }
+        text += &format!("<td>{:.1}\u{a0}%</td></tr>", spread.stdev_share * 100.0);
+    }
+    table::with_head("Sets of connections", &head, &text)
+}
+
+/// Connections that were open at the edges.
+fn connections_open(report: &LoadReport) -> String {
+    report.connections_open.map_or_else(String::new, |open| {
+        format!("{} at the start, {} at the end", open.at_start, open.at_end)
+    })
+}
+
 fn settings(report: &LoadReport) -> Vec<(String, String)> {
     let mut rows = vec![
         ("URL", report.url.clone()),
@@ -266,8 +312,10 @@ fn settings(report: &LoadReport) -> Vec<(String, String)> {
                 report.threads, report.connections, report.pipeline
             ),
         ),
+        ("Connections open", connections_open(report)),
         ("Driver", report.driver.clone()),
         ("Window", format_duration_ns(report.duration_ns as f64)),
+        ("The rate is of", rate_window(report)),
         ("Received", format_bytes(report.bytes_received as f64)),
     ];
     let statuses: Vec<String> = report
