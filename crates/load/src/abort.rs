@@ -9,6 +9,8 @@ use millpond_measure::record::RunPart;
 use millpond_measure::slo::{Slo, SloFacts};
 use std::collections::VecDeque;
 
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// Ends a run early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AbortRule {
@@ -61,24 +63,29 @@ impl<'run> AbortWatch<'run> {
             requests: figures.requests,
             duration_ns: figures.duration_ns,
         });
-        if self.kept.len() > rule.seconds {
+        // Where a part of the run or a set of connections ends, seconds are shorter.
+        let wanted_ns = rule.seconds as u64 * SECOND_NS;
+        let mut span_ns: u64 = self.kept.iter().map(|kept| kept.duration_ns).sum();
+        while let Some(oldest) = self.kept.front()
+            && span_ns - oldest.duration_ns >= wanted_ns
+        {
+            span_ns -= oldest.duration_ns;
             self.kept.pop_front();
         }
-        if self.kept.len() == rule.seconds {
-            self.reason = self.judge(&rule.when);
+        if span_ns >= wanted_ns {
+            self.reason = self.judge(&rule.when, span_ns);
         }
     }
 
-    fn judge(&self, when: &Slo) -> Option<String> {
+    fn judge(&self, when: &Slo, span_ns: u64) -> Option<String> {
         let mut clocks = Clocks::default();
         let mut unanswered = LatencyHistogram::new();
-        let (mut failed, mut requests, mut duration_ns) = (0, 0, 0);
+        let (mut failed, mut requests) = (0, 0);
         for kept in &self.kept {
             clocks.merge(&kept.clocks);
             unanswered.record_many(self.timeout_ns, kept.timeouts);
             failed += kept.failed;
             requests += kept.requests;
-            duration_ns += kept.duration_ns;
         }
         let outcomes = when.judge(&SloFacts {
             response: &clocks.response,
@@ -86,13 +93,14 @@ impl<'run> AbortWatch<'run> {
             slip: &clocks.slip,
             unanswered: &unanswered,
             failed,
-            requests_per_s: requests as f64 * 1e9 / duration_ns.max(1) as f64,
+            requests_per_s: requests as f64 * 1e9 / span_ns.max(1) as f64,
         });
         let true_one = outcomes.into_iter().find(|outcome| outcome.is_met)?;
-        let seconds = self.kept.len();
         Some(format!(
-            "{}: {} over {seconds} s",
-            true_one.objective, true_one.measured
+            "{}: {} over {} s",
+            true_one.objective,
+            true_one.measured,
+            span_ns.div_ceil(SECOND_NS)
         ))
     }
 }
@@ -121,6 +129,32 @@ mod tests {
             figures: &figures,
             clocks: &clocks,
         });
+    }
+
+    /// Goal: shorter seconds, as at the end of a set of connections, do not make the judgement one of less time.
+    #[test]
+    fn shorter_seconds_count_as_what_they_are() {
+        let rule = rule("errors>5%", 2);
+        let mut watch = AbortWatch::new(Some(&rule), 0);
+        let clocks = Clocks::default();
+        let figures = LoadSecond {
+            part: RunPart::Window,
+            requests: 1,
+            duration_ns: 700 * MS_NS,
+            errors: LoadErrors {
+                read: 1,
+                ..LoadErrors::default()
+            },
+            ..LoadSecond::default()
+        };
+        let mut show = || {
+            watch.second(&Second {
+                figures: &figures,
+                clocks: &clocks,
+            });
+            watch.reason.is_some()
+        };
+        assert!(!show() && !show() && show());
     }
 
     fn rule(when: &str, seconds: usize) -> AbortRule {

@@ -2,8 +2,8 @@
 //!
 //! Samples and counts are added; nothing is averaged. What a single generator of all threads and
 //! connections would have counted is what comes out, bin by bin, and it is judged anew.
-//! Absent on purpose: runs one after another. Their windows would have to be added, and a rate over
-//! both says little about either.
+//! Absent on purpose: runs one after another of other commands. Their windows would have to be added, and a rate over
+//! both says little about either; the sets of connections of one run are `sequel`'s.
 use crate::batches::BatchClocks;
 use crate::openings::Openings;
 use crate::outcome::add_errors;
@@ -40,6 +40,7 @@ impl LoadRecord {
         let figures = Self {
             threads: report.threads as usize,
             connections: report.connections as usize,
+            connections_open: report.connections_open,
             pipeline: report.pipeline as usize,
             driver: known_driver(&report.driver),
             busy_poll_ns: report.busy_poll_ns,
@@ -66,6 +67,7 @@ impl LoadRecord {
             bytes_received: report.bytes_received,
             duration_ns: report.duration_ns,
             requests_per_s: report.requests_per_s,
+            rate_window: report.window_of_rate(),
             server: report.server.clone(),
             document_bytes: report.document_bytes,
             body_bytes: report.body_bytes,
@@ -88,7 +90,7 @@ impl LoadRecord {
             ClassRecord {
                 errors: figures.map(|figures| figures.errors).unwrap_or_default(),
                 answers: figures.map_or(0, |figures| {
-                    answers_of(figures.requests_per_s, report.duration_ns)
+                    answers_of(figures.requests_per_s, report.window_of_rate().duration_ns)
                 }),
                 name: class.name,
                 response: class.response,
@@ -136,18 +138,20 @@ impl LoadRecord {
             sum.add(&record);
         }
         sum.seconds.clear();
+        sum.connection_sets = None;
         Ok(sum.judged())
     }
 
     fn add(&mut self, other: &Self) {
         self.add_settings(other);
-        let answers = window_answers(self) + window_answers(other);
         self.duration_ns = self.duration_ns.max(other.duration_ns);
-        self.requests_per_s = if self.duration_ns == 0 {
-            0.0
-        } else {
-            answers as f64 * 1e9 / self.duration_ns as f64
-        };
+        self.rate_window.add_parallel(&other.rate_window);
+        self.requests_per_s = self.rate_window.per_s();
+        self.add_counts(other);
+    }
+
+    /// Samples and counts, whenever the other's were taken.
+    pub(crate) fn add_counts(&mut self, other: &Self) {
         self.requests += other.requests;
         self.answered_in_window += other.answered_in_window;
         self.sent += other.sent;
@@ -194,6 +198,18 @@ impl LoadRecord {
             self.document_bytes = other.document_bytes;
         }
         self.thread_rates.merge(&other.thread_rates);
+        self.spins_paid += other.spins_paid;
+        self.spins_vain += other.spins_vain;
+        self.spun_ns += other.spun_ns;
+        self.generator_cpu_share = self.generator_cpu_share.max(other.generator_cpu_share);
+        self.steal_share = match (self.steal_share, other.steal_share) {
+            (Some(one), Some(two)) => Some(one.max(two)),
+            (one, two) => one.or(two),
+        };
+        self.ended = worse(self.ended, other.ended);
+        if self.aborted.is_none() {
+            self.aborted.clone_from(&other.aborted);
+        }
     }
 
     fn add_classes(&mut self, other: &Self) {
@@ -213,14 +229,18 @@ impl LoadRecord {
     fn add_settings(&mut self, other: &Self) {
         self.threads += other.threads;
         self.connections += other.connections;
+        self.connections_open = match (self.connections_open, other.connections_open) {
+            (Some(mut sum), Some(open)) => {
+                sum.add_parallel(&open);
+                Some(sum)
+            }
+            _ => None,
+        };
         self.pipeline = self.pipeline.max(other.pipeline);
         if self.driver != other.driver {
             self.driver = MIXED;
         }
         self.busy_poll_ns = self.busy_poll_ns.max(other.busy_poll_ns);
-        self.spins_paid += other.spins_paid;
-        self.spins_vain += other.spins_vain;
-        self.spun_ns += other.spun_ns;
         self.rate_per_s = match (self.rate_per_s, other.rate_per_s) {
             (Some(one), Some(two)) => Some(one + two),
             _ => None,
@@ -230,17 +250,8 @@ impl LoadRecord {
         {
             *words += &format!(" and {more}");
         }
-        self.generator_cpu_share = self.generator_cpu_share.max(other.generator_cpu_share);
-        self.steal_share = match (self.steal_share, other.steal_share) {
-            (Some(one), Some(two)) => Some(one.max(two)),
-            (one, two) => one.or(two),
-        };
         if self.started_unix_ns == 0 || other.started_unix_ns < self.started_unix_ns {
             self.started_unix_ns = other.started_unix_ns;
-        }
-        self.ended = worse(self.ended, other.ended);
-        if self.aborted.is_none() {
-            self.aborted.clone_from(&other.aborted);
         }
     }
 }
@@ -251,11 +262,6 @@ const MIXED: &str = "mixed";
 fn known_driver(name: &str) -> &'static str {
     let known = ["epoll", "uring", MIXED];
     known.into_iter().find(|one| *one == name).unwrap_or("")
-}
-
-/// The numerator of a record's rate: all answers when a count ended it, else those in the window.
-fn window_answers(record: &LoadRecord) -> u64 {
-    answers_of(record.requests_per_s, record.duration_ns)
 }
 
 fn answers_of(per_s: f64, duration_ns: u64) -> u64 {
@@ -278,6 +284,7 @@ fn worse(one: Ended, two: Ended) -> Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_measure::record::LoadRateWindow;
     use proptest::prelude::*;
 
     const WINDOW_NS: u64 = 2_000_000_000;
@@ -330,7 +337,13 @@ mod tests {
             record.bytes_received += 7;
         }
         record.answered_in_window = record.requests;
-        record.requests_per_s = record.requests as f64 * 1e9 / WINDOW_NS as f64;
+        record.rate_window = LoadRateWindow {
+            duration_ns: WINDOW_NS,
+            answers: record.requests,
+            bytes_received: record.bytes_received,
+            ..LoadRateWindow::default()
+        };
+        record.requests_per_s = record.rate_window.per_s();
         record.judged()
     }
 
@@ -382,7 +395,7 @@ mod tests {
         let mut one = record(&[(0, 5, true)], 1);
         let mut two = record(&[(0, 5, true); 3], 2);
         (one.driver, one.started_unix_ns) = ("uring", 50);
-        (two.duration_ns, two.requests_per_s) = (WINDOW_NS / 2, 3.0);
+        (two.duration_ns, two.rate_window.duration_ns) = (WINDOW_NS / 2, WINDOW_NS / 2);
         (two.started_unix_ns, two.ended) = (40, Ended::Interrupted);
         two.arrivals = Some("poisson".to_owned());
         let merged = LoadRecord::merged([one, two]).unwrap();

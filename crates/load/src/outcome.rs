@@ -43,6 +43,17 @@ pub(crate) enum Phase {
     Timeout,
 }
 
+/// Where a moment lies in the run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Moment {
+    /// Before the window, or behind it.
+    Outside,
+    /// In the window, with nothing left to ask.
+    Window,
+    /// In the part of the window that the rate is of.
+    Rate,
+}
+
 /// Everything one thread counts.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -90,9 +101,11 @@ pub(crate) struct Outcome {
     pub(crate) unsent: u64,
     /// Counted arrivals given up unsent because they were too late.
     pub(crate) shed: u64,
-    /// Right answers that arrived inside the window, whenever their requests left.
+    /// Right answers that arrived inside the rate's window, whenever their requests left.
     pub(crate) answered_in_window: u64,
     pub(crate) received_bytes: u64,
+    /// Those inside the rate's window.
+    pub(crate) rate_bytes: u64,
     pub(crate) last_answer_ns: u64,
 }
 
@@ -125,6 +138,7 @@ impl Outcome {
             shed: 0,
             answered_in_window: 0,
             received_bytes: 0,
+            rate_bytes: 0,
             last_answer_ns: 0,
         }
     }
@@ -169,6 +183,17 @@ impl Outcome {
         }
         if let Some(class) = self.classes.get_mut(usize::from(request.class)) {
             class.answered(flight, judgement, last_byte_ns);
+        }
+    }
+
+    /// Bytes arrived.
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize, moment: Moment) {
+        if moment != Moment::Outside {
+            self.received_bytes += bytes as u64;
+        }
+        if moment == Moment::Rate {
+            self.rate_bytes += bytes as u64;
         }
     }
 
@@ -362,6 +387,7 @@ impl Outcome {
         self.shed += other.shed;
         self.answered_in_window += other.answered_in_window;
         self.received_bytes += other.received_bytes;
+        self.rate_bytes += other.rate_bytes;
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
     }
 }

@@ -6,8 +6,9 @@ use crate::samples::Samples;
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
-    ClassHistograms, FORMAT_VERSION, LoadClass, LoadCookies, LoadErrors, LoadHistograms,
-    LoadReport, LoadSecond, LoadTls, LoadVerdict, LoadWarmUp, WrongAnswers,
+    ClassHistograms, FORMAT_VERSION, LoadClass, LoadConnectionSets, LoadConnectionsOpen,
+    LoadCookies, LoadErrors, LoadHistograms, LoadRateWindow, LoadReport, LoadSecond, LoadTls,
+    LoadVerdict, LoadWarmUp, WrongAnswers,
 };
 use std::collections::BTreeMap;
 
@@ -33,8 +34,12 @@ pub struct LoadRecord {
     /// Of those, how many never came back from their script: what they measured in their last second
     /// is missing, and of what they sent `abandoned` holds the rest.
     pub stuck_threads: usize,
-    /// Connections.
+    /// Connections asked for.
     pub connections: usize,
+    /// How many of them were open at the start and at the end; `None`: nobody has told.
+    pub connections_open: Option<LoadConnectionsOpen>,
+    /// What each set of connections came to; `None`: there was one.
+    pub connection_sets: Option<LoadConnectionSets>,
     /// Most requests in flight per connection.
     pub pipeline: usize,
     /// The kernel interface that its threads used: `epoll`, `uring`.
@@ -53,8 +58,7 @@ pub struct LoadRecord {
     pub arrivals: Option<String>,
     /// Requests that were answered rightly: the samples of the three clocks.
     pub requests: u64,
-    /// Right answers that arrived inside the window, whenever their requests left; the numerator
-    /// of the rate when time ended the window.
+    /// Right answers that the rate is of: those of `rate_window`, whenever their requests left.
     pub answered_in_window: u64,
     /// Requests written (each once, see `resent`).
     pub sent: u64,
@@ -98,8 +102,11 @@ pub struct LoadRecord {
     pub bytes_received: u64,
     /// Length of the window: as asked, or until the last answer when a count ended it.
     pub duration_ns: u64,
-    /// Right answers per second of the window.
+    /// Right answers per second of `rate_window`.
     pub requests_per_s: f64,
+    /// What the rate is of: the window, or when a count ended it the part of it before the first connection found
+    /// no request left to send.
+    pub rate_window: LoadRateWindow,
     /// From the intended start to the last byte.
     pub response: LatencyHistogram,
     /// From the actual write to the last byte.
@@ -159,7 +166,7 @@ pub struct LoadRecord {
 pub struct ClassRecord {
     /// As the workload names it.
     pub name: String,
-    /// Right answers that its rate is of: those inside the window, or all when a count ended it.
+    /// Right answers that its rate is of: those inside the record's `rate_window`.
     pub answers: u64,
     /// Failures by phase.
     pub errors: LoadErrors,
@@ -178,18 +185,13 @@ impl ClassRecord {
         }
     }
 
-    fn to_report(&self, duration_ns: u64) -> LoadClass {
+    fn to_report(&self, window: &LoadRateWindow) -> LoadClass {
         let requests = self.response.count();
-        let duration_s = duration_ns as f64 / 1e9;
         LoadClass {
             name: self.name.clone(),
             requests,
             errors: self.errors,
-            requests_per_s: if duration_ns == 0 {
-                0.0
-            } else {
-                self.answers as f64 / duration_s
-            },
+            requests_per_s: window.rate_of(self.answers),
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),
         }
@@ -206,7 +208,7 @@ impl LoadRecord {
     fn class_reports(&self) -> Vec<LoadClass> {
         let classes = self.classes.iter();
         classes
-            .map(|class| class.to_report(self.duration_ns))
+            .map(|class| class.to_report(&self.rate_window))
             .collect()
     }
 
@@ -218,6 +220,8 @@ impl LoadRecord {
             format_version: FORMAT_VERSION,
             threads: narrow_count(self.threads),
             connections: narrow_count(self.connections),
+            connections_open: self.connections_open,
+            connection_sets: self.connection_sets.clone(),
             pipeline: narrow_count(self.pipeline),
             driver: self.driver.to_owned(),
             busy_poll_ns: self.busy_poll_ns,
@@ -249,6 +253,7 @@ impl LoadRecord {
             classes: self.class_reports(),
             duration_ns: self.duration_ns,
             requests_per_s: self.requests_per_s,
+            rate_window: Some(self.rate_window),
             bytes_received: self.bytes_received,
             response_ns: self.response.summary(),
             service_ns: self.service.summary(),

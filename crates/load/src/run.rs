@@ -10,6 +10,7 @@ mod assembly;
 
 use self::assembly::{assemble, samples_of};
 use self::watch::{Watch, show_seconds};
+use crate::abort::AbortWatch;
 use crate::batches::BatchClocks;
 use crate::config::LoadConfig;
 use crate::connection_use::ConnectionUse;
@@ -18,7 +19,7 @@ use crate::openings::Openings;
 use crate::outcome::Outcome;
 use crate::record::LoadRecord;
 use crate::samples::Samples;
-use crate::schedule::Arrival;
+use crate::schedule::{Arrival, Origin, Schedule};
 use crate::script::{Runner, Script};
 use crate::shared::Shared;
 use crate::timeline::{Second, Timeline};
@@ -52,6 +53,8 @@ pub struct Progress {
 }
 
 /// Sees a run while it goes on, on the thread that started it.
+///
+/// Of several sets of connections one after another the window's edges are those of each.
 pub trait Observer {
     /// Sending begins at `at`, a few milliseconds from now.
     fn started(&self, _at: SystemTime) {}
@@ -101,7 +104,13 @@ pub fn run_observed(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
-    run_with(config, None, observer, stop)
+    config.check()?;
+    let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
+    let part = Part {
+        config,
+        origin: Origin::default(),
+    };
+    Ok(run_part(&part, None, observer, &mut abort, stop)?.record)
 }
 
 /// As [`run_observed`], with the requests that `script` makes instead of the workload's; `script` was loaded
@@ -115,26 +124,58 @@ pub fn run_script(
     observer: &dyn Observer,
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
-    run_with(config, Some(script), observer, stop)
+    config.check()?;
+    let refuse = |name, problem: &str| {
+        Err(LoadError::Setting {
+            name,
+            problem: problem.to_owned(),
+        })
+    };
+    if config.cookies.is_some() {
+        return refuse(
+            "cookies",
+            "a script writes its requests itself, cookies too",
+        );
+    }
+    let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
+    let part = Part {
+        config,
+        origin: Origin::default(),
+    };
+    Ok(run_part(&part, Some(script), observer, &mut abort, stop)?.record)
 }
 
-fn run_with(
-    config: &LoadConfig,
+/// What one set of connections does.
+struct Part<'a> {
+    config: &'a LoadConfig,
+    /// What earlier sets have done.
+    origin: Origin,
+}
+
+/// What became of it.
+struct PartEnd {
+    record: LoadRecord,
+    /// How much of the run it took.
+    #[allow(dead_code, reason = "for runs over several sets of connections")]
+    took: Origin,
+}
+
+/// Runs the workers over one set of connections; `part` is checked.
+fn run_part(
+    part: &Part<'_>,
     mut script: Option<&mut Script>,
     observer: &dyn Observer,
+    abort: &mut AbortWatch<'_>,
     stop: &AtomicBool,
-) -> Result<LoadRecord, LoadError> {
-    config.check()?;
-    if script.is_some() && config.cookies.is_some() {
-        return Err(LoadError::Setting {
-            name: "cookies",
-            problem: "a script writes its requests itself, cookies too".into(),
-        });
-    }
+) -> Result<PartEnd, LoadError> {
+    let config = part.config;
     let threads = config.threads.min(config.connections);
     let requests = Requests::new(config)?;
     let driver = config.driver.choose()?.kind;
-    let shared = Shared::new(config, config.pace()?, requests, threads);
+    let shared = Shared {
+        origin: part.origin,
+        ..Shared::new(config, config.pace()?, requests, threads)
+    };
     let shares = (0..threads).map(|index| share_of(config, threads, index));
     let runners = script
         .as_mut()
@@ -144,7 +185,7 @@ fn run_with(
         let mut timeline = Timeline::new(&shared.exchange, threads);
         let watch = Watch::new(&shared, &workers, observer, stop);
         let watch = watch.over_scripts(script.is_some());
-        let watched = watch.to_the_end(&mut timeline);
+        let watched = watch.to_the_end(&mut timeline, abort);
         // Whatever ended the watch ends the threads; those that are done do not mind.
         shared.cut_off.store(true, Ordering::Release);
         if script.is_some()
@@ -158,7 +199,7 @@ fn run_with(
                 ..assemble(&shared, &ends, &lost, watched, timeline)
             };
             observer.stuck(&record);
-            return Ok(record);
+            return Ok(PartEnd::of(record, &shared));
         }
         let ends = workers.into_iter().map(join).collect::<Result<Vec<_>, _>>();
         let (mut ends, watched) = (ends?, watched?);
@@ -167,12 +208,28 @@ fn run_with(
         }
         show_seconds(&shared, observer, &mut timeline);
         let record = assemble(&shared, &ends, &[], &watched, timeline);
-        Ok(LoadRecord {
+        let record = LoadRecord {
             driver: driver.name(),
             samples: samples_of(&shared, &mut ends, record.started_unix_ns),
             ..record
-        })
+        };
+        Ok(PartEnd::of(record, &shared))
     })
+}
+
+impl PartEnd {
+    fn of(record: LoadRecord, shared: &Shared<'_>) -> Self {
+        let counted_ns = shared
+            .schedule
+            .get()
+            .and_then(Schedule::process_time_ns)
+            .unwrap_or(record.rate_window.duration_ns);
+        let took = Origin {
+            requests: record.offered.unwrap_or(record.sent),
+            time_ns: counted_ns,
+        };
+        Self { record, took }
+    }
 }
 
 /// No connection is lost to the division: the first threads take one more.

@@ -25,12 +25,21 @@ pub enum Pace {
 /// One request that is due: now, or at its intended start.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// Counts from 0 in each phase; a key or a body is derived from it.
+    /// Counts from 0 in each phase, or from the schedule's origin; a key or a body is derived from it.
     pub number: u64,
     /// When the schedule says it leaves. 0 in a closed loop: the write itself is the start.
     pub intended_ns: u64,
     /// False during warm-up.
     pub counted: bool,
+}
+
+/// How much of the run earlier sets of connections have had; the schedule goes on behind it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Origin {
+    /// Counted requests.
+    pub requests: u64,
+    /// Time of the arrival process. What lies between two sets is not in it.
+    pub time_ns: u64,
 }
 
 /// Requests of a closed loop that are due at once, numbered in a row.
@@ -47,6 +56,7 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub struct Schedule {
     pace: Pace,
+    origin: Origin,
     start_ns: u64,
     /// `u64::MAX` until it is known when the warm-up ends.
     window_start_ns: AtomicU64,
@@ -61,6 +71,8 @@ pub struct Schedule {
     /// The next counted arrival.
     next: AtomicU64,
     warm_up_next: AtomicU64,
+    /// When the rate's window ends because nothing is left to ask, once that is known.
+    rate_end_ns: AtomicU64,
     /// Open loop: the first indices that are never handed out, as far as known.
     open_end: AtomicU64,
     warm_up_end: AtomicU64,
@@ -89,6 +101,7 @@ impl Schedule {
         }
         Self {
             pace,
+            origin: Origin::default(),
             start_ns,
             window_start_ns: AtomicU64::new(window_start_ns),
             duration_ns: duration_ns.unwrap_or(u64::MAX),
@@ -97,8 +110,27 @@ impl Schedule {
             warm_up_rate,
             next: AtomicU64::new(0),
             warm_up_next: AtomicU64::new(0),
+            rate_end_ns: AtomicU64::new(u64::MAX),
             open_end: AtomicU64::new(counted_max),
             warm_up_end: AtomicU64::new(warm_up_end),
+        }
+    }
+
+    /// The same behind `origin`: numbers and the arrival process go on there. For a schedule that nobody has
+    /// claimed from.
+    pub(crate) fn behind(self, origin: Origin) -> Self {
+        let mut counted_max = self.requests_max;
+        if let Pace::Open(arrivals) = &self.pace
+            && let (Some(rate), true) = (arrivals.steady_rate(), self.duration_ns != u64::MAX)
+        {
+            let end_ns = origin.time_ns.saturating_add(self.duration_ns);
+            let before = rate.arrivals_before(end_ns);
+            counted_max = counted_max.min(before.saturating_sub(origin.requests));
+        }
+        Self {
+            origin,
+            open_end: AtomicU64::new(counted_max),
+            ..self
         }
     }
 
@@ -192,12 +224,45 @@ impl Schedule {
         } else {
             return None;
         };
+        let before = if counted { self.origin.requests } else { 0 };
         let first = Arrival {
-            number,
+            number: before + number,
             intended_ns: 0,
             counted,
         };
         Some(Run { first, count })
+    }
+
+    /// A connection is free and no request came of a claim. If that is because all that were asked for are taken,
+    /// the rate's window of a closed loop ends. The clock is read here, right before all threads can see it, so
+    /// that what they have counted until then is what came before.
+    #[cold]
+    pub(crate) fn found_none(&self, clock_ns: impl FnOnce() -> u64) {
+        let is_over = self.pace == Pace::Closed
+            && self.next.load(Ordering::Relaxed) >= self.requests_max
+            && self.rate_end_ns() == u64::MAX;
+        if is_over {
+            self.rate_end_ns.fetch_min(clock_ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// When nothing was left to ask; `u64::MAX`: not yet, or time ends the run.
+    #[inline]
+    pub(crate) fn rate_end_ns(&self) -> u64 {
+        self.rate_end_ns.load(Ordering::Relaxed)
+    }
+
+    /// Open loop: how much time of the arrival process the window is, as far as it has an end.
+    pub(crate) fn process_time_ns(&self) -> Option<u64> {
+        let end_ns = self.rate_end_ns().min(self.raw_window_end_ns());
+        let has_end = matches!(self.pace, Pace::Open(_)) && end_ns != u64::MAX;
+        has_end.then(|| end_ns.saturating_sub(self.window_start_ns()))
+    }
+
+    /// Whether an answer at `now_ns`, which lies in the window, counts for the rate.
+    #[inline]
+    pub(crate) fn is_before_rate_end(&self, now_ns: u64) -> bool {
+        now_ns < self.rate_end_ns()
     }
 
     /// Whether `count` requests of a closed loop can be claimed, as far as their number goes.
@@ -214,6 +279,11 @@ impl Schedule {
         let arrival = self.counted_arrival(index, cursor);
         if arrival.is_none() {
             self.open_end.fetch_min(index, Ordering::Relaxed);
+        } else if index + 1 == self.requests_max
+            && let Some(offset_ns) = self.offset_ns(self.requests_max, cursor)
+        {
+            let rate_end_ns = self.window_start_ns().saturating_add(offset_ns);
+            self.rate_end_ns.store(rate_end_ns, Ordering::Relaxed);
         }
         arrival
     }
@@ -239,13 +309,19 @@ impl Schedule {
         !arrival.counted && arrival.intended_ns >= self.window_start_ns()
     }
 
-    /// Arrival `number` of the window, if it lies in it.
-    fn counted_arrival(&self, number: u64, cursor: &mut Cursor<'_>) -> Option<Arrival> {
-        let intended_ns = self
-            .window_start_ns()
-            .saturating_add(cursor.offset_ns(number)?);
+    /// When arrival `index` of the window is meant to leave, after the window's start.
+    fn offset_ns(&self, index: u64, cursor: &mut Cursor<'_>) -> Option<u64> {
+        let Origin { requests, time_ns } = self.origin;
+        let offset_ns = cursor.offset_ns(requests.saturating_add(index))?;
+        Some(offset_ns.saturating_sub(time_ns))
+    }
+
+    /// Arrival `index` of the window, if it lies in it.
+    fn counted_arrival(&self, index: u64, cursor: &mut Cursor<'_>) -> Option<Arrival> {
+        let offset_ns = self.offset_ns(index, cursor)?;
+        let intended_ns = self.window_start_ns().saturating_add(offset_ns);
         (intended_ns < self.raw_window_end_ns()).then_some(Arrival {
-            number,
+            number: self.origin.requests + index,
             intended_ns,
             counted: true,
         })
@@ -273,7 +349,10 @@ impl Schedule {
         };
         let until_ns = now_ns.min(self.raw_window_end_ns());
         let span_ns = until_ns.saturating_sub(self.window_start_ns());
-        Some(arrivals.count_before(span_ns, self.requests_max))
+        let Origin { requests, time_ns } = self.origin;
+        let count_max = requests.saturating_add(self.requests_max);
+        let count = arrivals.count_before(time_ns.saturating_add(span_ns), count_max);
+        Some(count.saturating_sub(requests))
     }
 
     /// Of `offered` counted arrivals, how many no thread has taken. Call it after the threads have
@@ -451,6 +530,65 @@ mod tests {
             "{}",
             claimed.len()
         );
+    }
+
+    /// Goal: schedules one behind the other give every arrival of the process once, at its moment, whether time or
+    /// a count ends each.
+    #[test]
+    fn schedules_behind_one_another_are_one_process() {
+        let rate = Rate::from_per_s(1_000.0).unwrap();
+        for spacing in [Spacing::Even, Spacing::Poisson] {
+            let arrivals = Arrivals {
+                profile: Profile::Constant(rate),
+                spacing,
+                seed: 3,
+            };
+            let whole = Schedule::new(open(arrivals.clone()), 0, 0, Some(SECOND_NS), None);
+            let expected = claim_all(&whole);
+            for limits in [(Some(SECOND_NS / 4), None), (Some(SECOND_NS), Some(70))] {
+                let mut origin = Origin::default();
+                let mut found = Vec::new();
+                while origin.time_ns < SECOND_NS {
+                    let left_ns = SECOND_NS - origin.time_ns;
+                    let duration_ns = limits.0.map(|ns| ns.min(left_ns));
+                    let set = Schedule::new(open(arrivals.clone()), 0, 0, duration_ns, limits.1);
+                    let set = set.behind(origin);
+                    let claimed = claim_all(&set);
+                    assert_eq!(set.offered_until(u64::MAX), Some(claimed.len() as u64));
+                    found.extend(claimed.into_iter().map(|arrival| Arrival {
+                        intended_ns: arrival.intended_ns + origin.time_ns,
+                        ..arrival
+                    }));
+                    origin.requests = found.len() as u64;
+                    origin.time_ns += set.process_time_ns().unwrap();
+                }
+                assert_eq!(found, expected, "{spacing:?} {limits:?}");
+            }
+        }
+    }
+
+    /// Goal: the rate's window ends when a connection finds nothing to send, at the time of the first that did; in an
+    /// open loop when the first arrival behind the last would be due; and with time alone never.
+    #[test]
+    fn the_rate_ends_when_nothing_is_left() {
+        let closed = Schedule::new(Pace::Closed, 0, 0, None, Some(2));
+        closed.found_none(|| 5);
+        assert_eq!(closed.rate_end_ns(), u64::MAX, "two are left");
+        assert!(closed.claim(1, None).is_some() && closed.claim(2, None).is_some());
+        closed.found_none(|| 70);
+        closed.found_none(|| 60);
+        assert_eq!(closed.rate_end_ns(), 70);
+        assert!(closed.is_before_rate_end(69) && !closed.is_before_rate_end(70));
+        let by_time = Schedule::new(Pace::Closed, 0, 0, Some(10), None);
+        by_time.found_none(|| 11);
+        assert_eq!(by_time.rate_end_ns(), u64::MAX);
+        let by_rate = constant(10.0, 0, None, Some(3));
+        claim_all(&by_rate);
+        by_rate.found_none(|| 7);
+        assert_eq!(by_rate.rate_end_ns(), 1_000 + 3 * SECOND_NS / 10);
+        let cut = constant(10.0, 0, Some(SECOND_NS / 5), Some(3));
+        claim_all(&cut);
+        assert_eq!(cut.rate_end_ns(), u64::MAX, "time ends it before");
     }
 
     /// Goal: a closed loop counts warm-up and window apart and stops by time or by exact count.

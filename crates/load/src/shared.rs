@@ -5,7 +5,7 @@
 use crate::config::{LoadConfig, Workload};
 use crate::error::ConnectFailure;
 use crate::outcome::Outcome;
-use crate::schedule::{Pace, Schedule};
+use crate::schedule::{Origin, Pace, Schedule};
 use crate::timeline::Exchange;
 use crate::validation::Validator;
 use crate::workload::Requests;
@@ -17,6 +17,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(crate) struct Shared<'run> {
     pub(crate) config: &'run LoadConfig,
     pub(crate) pace: Pace,
+    /// What earlier sets of connections have done.
+    pub(crate) origin: Origin,
     pub(crate) requests: Requests,
     /// By class.
     pub(crate) validators: Box<[Validator]>,
@@ -42,6 +44,7 @@ impl<'run> Shared<'run> {
         Self {
             config,
             pace,
+            origin: Origin::default(),
             requests,
             is_status_only: validators.iter().all(Validator::is_status_only),
             validators,

@@ -5,7 +5,7 @@
 //! Absent on purpose: opinions about the target. A slow target measured well is OK.
 use crate::cookies::{COOKIE_BYTES_MAX, COOKIES_MAX};
 use crate::record::{Ended, LoadRecord};
-use millpond_measure::record::{LoadStatus, LoadVerdict};
+use millpond_measure::record::{LoadConnectionSets, LoadStatus, LoadVerdict};
 use millpond_measure::slo::SloFacts;
 use millpond_measure::units::format_duration_ns;
 
@@ -48,7 +48,13 @@ pub(crate) fn judge(record: &LoadRecord) -> LoadVerdict {
     }
     judge_cookies(record, &mut verdict);
     judge_warm_up(record, &mut verdict);
+    judge_connections(record, &mut verdict);
     judge_machine(record, &mut verdict);
+    verdict.notes = record
+        .connection_sets
+        .iter()
+        .filter_map(LoadConnectionSets::note)
+        .collect();
     verdict
 }
 
@@ -234,6 +240,22 @@ fn judge_warm_up(record: &LoadRecord, verdict: &mut LoadVerdict) {
         "the warm-up was not steady after {}: rate or median response still changed, or too few \
          answers came to tell; allow it more time",
         format_duration_ns(warm_up.duration_ns as f64)
+    );
+    note(verdict, LoadStatus::Suspect, reason);
+}
+
+/// What fewer connections carry is not what was asked about.
+fn judge_connections(record: &LoadRecord, verdict: &mut LoadVerdict) {
+    let Some(open) = record
+        .connections_open
+        .filter(|open| open.at_start < open.due_at_start && record.started_unix_ns > 0)
+    else {
+        return;
+    };
+    let reason = format!(
+        "only {} of {} connections were open when sending began; ask for fewer, give them more time \
+         (--timeout), or look at the limits of the server and of the ports between both (--source)",
+        open.at_start, open.due_at_start
     );
     note(verdict, LoadStatus::Suspect, reason);
 }

@@ -6,7 +6,7 @@ use millpond_http::Method;
 use millpond_load::{
     BodyCheck, Ended, LoadConfig, LoadError, LoadRecord, Progress, Stop, WarmUp, Workload,
 };
-use millpond_measure::record::LoadStatus;
+use millpond_measure::record::{LoadStatus, RateWindowEnd};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,34 @@ fn n_requests_are_exactly_n() {
         // Due when written: a closed loop has no slip.
         assert_eq!((record.slip.max(), record.offered), (0, None));
     }
+}
+
+/// Goal: the rate of a number of requests is of what is answered before a connection finds none to send; where that
+/// is nothing, of all of them.
+#[test]
+fn the_rate_is_of_the_time_with_requests_left() {
+    let rate_window = |connections, requests| {
+        let server = TestServer::start(|_| Reply::ok(b"hello"));
+        let mut config = get(server.address);
+        config.connections = connections;
+        config.stop = Stop::after_requests(requests);
+        let record = run(&config);
+        assert_eq!(record.requests, requests);
+        assert_eq!(record.answered_in_window, record.rate_window.answers);
+        let per_s = record.rate_window.per_s();
+        assert!((record.requests_per_s - per_s).abs() < 1e-6);
+        (record.rate_window, record.duration_ns)
+    };
+    let (enough, duration_ns) = rate_window(4, 400);
+    assert_eq!(enough.end, RateWindowEnd::NoRequestLeft);
+    // At most those of the other connections are under way when it ends.
+    assert!((397..=400).contains(&enough.answers), "{enough:?}");
+    assert!(enough.bytes_received > 0 && duration_ns > 0);
+    let (all, duration_ns) = rate_window(10, 5);
+    assert_eq!((all.end, all.answers), (RateWindowEnd::LastAnswer, 5));
+    assert_eq!(all.duration_ns, duration_ns);
+    let (one, _) = rate_window(1, 7);
+    assert_eq!((one.end, one.answers), (RateWindowEnd::NoRequestLeft, 7));
 }
 
 /// Goal: a pipelined batch leaves in one send, and each of its answers is timed by itself.

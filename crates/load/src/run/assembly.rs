@@ -14,6 +14,8 @@ use crate::schedule::{Pace, Schedule};
 use crate::shared::Shared;
 use crate::timeline::{Lost, Timeline};
 use millpond_io::Errno;
+use millpond_measure::record::{LoadConnectionsOpen, LoadRateWindow, RateWindowEnd};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most arrivals never sent that are recorded one by one.
@@ -46,10 +48,11 @@ pub(super) fn assemble(
         thread_rates: watched.thread_rates.clone(),
         ended: watched.ended,
         aborted: watched.aborted.clone(),
+        connections_open: Some(connections_open(shared, watched)),
         ..LoadRecord::default()
     };
     record.warm_up = watched.warm_up;
-    let mut is_by_count = false;
+    let mut is_of_all = false;
     if let Some(schedule) = shared.schedule.get() {
         // A user who interrupts does not hold the backlog against the target.
         record.offered = schedule.offered_until(watched.end_ns);
@@ -59,16 +62,18 @@ pub(super) fn assemble(
             count_unsent(schedule, offered, watched.end_ns, ends, &mut total);
         }
         let window = Window::of(schedule, watched, &total);
-        (record.duration_ns, record.requests_per_s) = (window.duration_ns, window.rate_per_s);
-        is_by_count = window.is_by_count;
+        record.duration_ns = window.end_ns.saturating_sub(schedule.window_start_ns());
+        record.rate_window = window.of_rate(schedule, shared.places(), &total);
+        record.requests_per_s = record.rate_window.per_s();
+        is_of_all = record.rate_window.end == RateWindowEnd::LastAnswer;
     }
-    record.classes = classes_of(config, &total, is_by_count);
+    record.classes = classes_of(config, &total, is_of_all);
     if let Pace::Open(arrivals) = &shared.pace {
         record.arrivals = Some(arrivals.to_string());
         record.rate_per_s = mean_rate(arrivals, &record);
     }
     record.requests = total.requests();
-    record.answered_in_window = total.answered_in_window;
+    record.answered_in_window = record.rate_window.answers;
     record.sent = total.sent;
     record.resent = total.resent;
     record.sent_late = total.sent_late;
@@ -95,6 +100,19 @@ pub(super) fn assemble(
     record.seconds = timeline.seconds;
     stuck::close(&mut record, lost.len());
     record.judged()
+}
+
+/// Connections at the edges; those that the threads have closed at the end of the run are open here.
+fn connections_open(shared: &Shared<'_>, watched: &Watched) -> LoadConnectionsOpen {
+    let LoadConfig {
+        plan, connections, ..
+    } = shared.config;
+    let due_at_start = if plan.ramp_ns > 0 { 1 } else { *connections };
+    LoadConnectionsOpen {
+        due_at_start: due_at_start as u64,
+        at_start: watched.open_at_start as u64,
+        at_end: shared.doors.open.load(Ordering::Relaxed) as u64,
+    }
 }
 
 /// What ab tells of requests and answers.
@@ -162,8 +180,8 @@ fn unix_ns(at: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What each class came to, under its name. `is_by_count`: a count ended the window.
-fn classes_of(config: &LoadConfig, total: &Outcome, is_by_count: bool) -> Vec<ClassRecord> {
+/// What each class came to, under its name. `is_of_all`: the rate is of all answers.
+fn classes_of(config: &LoadConfig, total: &Outcome, is_of_all: bool) -> Vec<ClassRecord> {
     let Workload::Mix(mix) = &config.workload else {
         return Vec::new();
     };
@@ -172,7 +190,7 @@ fn classes_of(config: &LoadConfig, total: &Outcome, is_by_count: bool) -> Vec<Cl
         .map(|(class, outcome)| ClassRecord {
             name: class.name.clone(),
             errors: outcome.errors,
-            answers: match is_by_count {
+            answers: match is_of_all {
                 true => outcome.response.count(),
                 false => outcome.answered_in_window,
             },
@@ -215,38 +233,69 @@ fn count_unsent(
     });
 }
 
-/// The window as it was, and the rate of right answers in it.
+/// The window as it was.
 struct Window {
-    duration_ns: u64,
-    rate_per_s: f64,
+    /// When its time was up, or the last request of a count was accounted for.
+    end_ns: u64,
+    /// When it was or would have been up by time alone.
+    time_end_ns: u64,
     /// All requests that were asked for were accounted for before its time was up.
     is_by_count: bool,
 }
 
+/// A rate of fewer answers than this, or than there are places for requests, is none.
+const RATE_ANSWERS_MIN: u64 = 10;
+
 impl Window {
     fn of(schedule: &Schedule, watched: &Watched, total: &Outcome) -> Self {
-        let start_ns = schedule.window_start_ns();
-        let end_ns = watched
-            .end_ns
-            .min(schedule.window_end_ns().unwrap_or(u64::MAX));
+        let time_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
+        let end_ns = watched.end_ns.min(time_end_ns);
         let accounted = total.requests() + total.errors.total() - total.errors.connect;
         let is_by_count = total.last_answer_ns <= end_ns
             && schedule
                 .requests_max()
                 .is_some_and(|requests_max| accounted >= requests_max);
-        let (end_ns, answers) = match is_by_count {
-            true => (total.last_answer_ns, total.requests()),
-            false => (end_ns, total.answered_in_window),
-        };
-        let duration_ns = end_ns.saturating_sub(start_ns);
-        let rate_per_s = match duration_ns {
-            0 => 0.0,
-            _ => answers as f64 * 1e9 / duration_ns as f64,
-        };
         Self {
-            duration_ns,
-            rate_per_s,
+            end_ns: match is_by_count {
+                true => total.last_answer_ns,
+                false => end_ns,
+            },
+            // Until when nothing but the count ended it.
+            time_end_ns: match is_by_count {
+                true => time_end_ns,
+                false => end_ns,
+            },
             is_by_count,
+        }
+    }
+
+    /// What the rate is of. Stragglers must not decide it, so a count ends it when there is nothing left to ask,
+    /// unless too little was answered until then: less than once for each of the `places` of requests.
+    fn of_rate(&self, schedule: &Schedule, places: u64, total: &Outcome) -> LoadRateWindow {
+        let start_ns = schedule.window_start_ns();
+        let (rate_end_ns, requests_max) = (schedule.rate_end_ns(), schedule.requests_max());
+        let is_over = rate_end_ns <= self.time_end_ns && rate_end_ns != u64::MAX;
+        let answers_min = requests_max
+            .unwrap_or(u64::MAX)
+            .min(RATE_ANSWERS_MIN.max(places));
+        let (end_ns, end) = match (is_over, schedule.pace()) {
+            (true, _) if total.answered_in_window < answers_min => {
+                (total.last_answer_ns, RateWindowEnd::LastAnswer)
+            }
+            (true, Pace::Closed) => (rate_end_ns, RateWindowEnd::NoRequestLeft),
+            (true, Pace::Open(_)) => (rate_end_ns, RateWindowEnd::LastArrival),
+            (false, _) if self.is_by_count => (self.end_ns, RateWindowEnd::LastAnswer),
+            (false, _) => (self.end_ns, RateWindowEnd::Time),
+        };
+        let (answers, bytes_received) = match end {
+            RateWindowEnd::LastAnswer => (total.requests(), total.received_bytes),
+            _ => (total.answered_in_window, total.rate_bytes),
+        };
+        LoadRateWindow {
+            duration_ns: end_ns.saturating_sub(start_ns),
+            answers,
+            bytes_received,
+            end,
         }
     }
 }

@@ -50,6 +50,7 @@ pub(super) fn add(total: &mut Outcome, lost: &[Lost]) {
         total.sent += counts.sent;
         total.shed += counts.shed;
         total.received_bytes += counts.received_bytes;
+        total.rate_bytes += counts.received_bytes;
         total.answered_in_window += answers;
     }
 }

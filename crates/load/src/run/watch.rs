@@ -41,6 +41,8 @@ pub(super) struct Watched {
     pub(super) warm_up: Option<LoadWarmUp>,
     pub(super) started: Option<SystemTime>,
     pub(super) thread_rates: LatencyHistogram,
+    /// Connections that were open when the schedule was set.
+    pub(super) open_at_start: usize,
 }
 
 /// The supervising thread's view of a run.
@@ -80,8 +82,14 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         self.has_script && end_ns.is_some_and(|end_ns| now_ns > end_ns.saturating_add(patience_ns))
     }
 
-    pub(super) fn to_the_end(&self, timeline: &mut Timeline<'_>) -> Result<Watched, LoadError> {
+    /// `abort` may have seen the seconds of earlier sets of connections.
+    pub(super) fn to_the_end(
+        &self,
+        timeline: &mut Timeline<'_>,
+        abort: &mut AbortWatch<'_>,
+    ) -> Result<Watched, LoadError> {
         self.wait_for_connections()?;
+        let open_at_start = self.shared.doors.open.load(Ordering::Relaxed);
         let Some(schedule) = self.start() else {
             let end_ns = monotonic_ns();
             return Ok(Watched {
@@ -92,6 +100,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 warm_up: None,
                 started: None,
                 thread_rates: LatencyHistogram::new(),
+                open_at_start,
             });
         };
         let ahead_ns = schedule.start_ns().saturating_sub(monotonic_ns());
@@ -100,9 +109,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let mut gone = GoneWatch::default();
         let mut reporter = Reporter::new(schedule.window_start_ns(), self.workers.len());
         let mut steal = StealWatch::default();
-        let config = self.shared.config;
-        let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
-        let mut warm_up = WarmUpWatch::new(config.warm_up);
+        let mut warm_up = WarmUpWatch::new(self.shared.config.warm_up);
         let mut ended = Ended::Complete;
         let mut edges = WindowEdges::default();
         while !self.all_done() && !self.is_overdue(schedule, monotonic_ns()) {
@@ -138,12 +145,13 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         let end_ns = monotonic_ns();
         Ok(Watched {
             ended,
-            aborted: abort.reason,
+            aborted: abort.reason.clone(),
             end_ns,
             steal_share: steal.share(),
             warm_up: warm_up.outcome(schedule, end_ns),
             started: Some(started),
             thread_rates: reporter.thread_rates,
+            open_at_start,
         })
     }
 
@@ -191,7 +199,8 @@ impl<'run, 'scope> Watch<'run, 'scope> {
                 config.warm_up.known_ns(),
                 stop.duration_ns,
                 stop.requests,
-            );
+            )
+            .behind(self.shared.origin);
             match config.warm_up {
                 WarmUp::Lasting { .. } => schedule,
                 WarmUp::UntilSteady { .. } => schedule.warming_up(),

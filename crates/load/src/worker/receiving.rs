@@ -5,7 +5,7 @@
 //! Absent on purpose: judging (`validation`) and counting (`outcome`).
 use super::Worker;
 use crate::listener::Listener;
-use crate::outcome::{InFlight, Outcome, Phase};
+use crate::outcome::{InFlight, Moment, Outcome, Phase};
 use crate::session::Desk;
 use millpond_http::ClientError;
 use millpond_io::{Driver, ShardContext, SocketId};
@@ -40,13 +40,13 @@ impl Worker<'_> {
     /// Most of what arrives is whole answers like the last one; true if this is, and it is counted.
     #[inline]
     fn received_alike(&mut self, index: u32, now_ns: u64, bytes: &[u8]) -> bool {
-        let in_window = self.is_in_window(now_ns);
+        let moment = self.moment(now_ns);
         let session = &mut self.sessions[index as usize];
         let mut desk = Desk {
             shared: self.shared,
             outcome: &mut self.outcome,
             now_ns,
-            in_window,
+            in_window: moment == Moment::Rate,
             wants_status_only: true,
             listener: None,
         };
@@ -54,9 +54,7 @@ impl Worker<'_> {
             return false;
         };
         self.in_flight -= answers;
-        if in_window {
-            self.outcome.received_bytes += bytes.len() as u64;
-        }
+        self.outcome.received(bytes.len(), moment);
         self.free.offer(&mut self.sessions, index);
         true
     }
@@ -70,7 +68,7 @@ impl Worker<'_> {
         socket: SocketId,
         input: Input<'_>,
     ) {
-        let (now_ns, in_window) = (shard.now_ns, self.is_in_window(shard.now_ns));
+        let (now_ns, moment) = (shard.now_ns, self.moment(shard.now_ns));
         let stamped = self.stamped(shard.driver, index);
         let listener = self.has_listener.then(|| Listener {
             index,
@@ -88,7 +86,7 @@ impl Worker<'_> {
             shared: self.shared,
             outcome: &mut self.outcome,
             now_ns,
-            in_window,
+            in_window: moment == Moment::Rate,
             wants_status_only: self.shared.is_status_only && listener.is_none(),
             listener,
         };
@@ -107,10 +105,8 @@ impl Worker<'_> {
                 samples.stamped(&stamped.request, span_ns);
             }
         }
-        if let Input::Bytes(bytes) = input
-            && in_window
-        {
-            self.outcome.received_bytes += bytes.len() as u64;
+        if let Input::Bytes(bytes) = input {
+            self.outcome.received(bytes.len(), moment);
         }
         let is_over = result.is_err()
             || session.is_last()
@@ -135,11 +131,16 @@ impl Worker<'_> {
     }
 
     #[inline]
-    pub(super) fn is_in_window(&self, now_ns: u64) -> bool {
-        self.shared
-            .schedule
-            .get()
-            .is_some_and(|schedule| schedule.is_in_window(now_ns))
+    fn moment(&self, now_ns: u64) -> Moment {
+        match self.shared.schedule.get() {
+            Some(schedule) if schedule.is_in_window(now_ns) => {
+                match schedule.is_before_rate_end(now_ns) {
+                    true => Moment::Rate,
+                    false => Moment::Window,
+                }
+            }
+            _ => Moment::Outside,
+        }
     }
 }
 

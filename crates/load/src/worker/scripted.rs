@@ -43,8 +43,11 @@ impl Worker<'_> {
         }
         while !script.is_stopped()
             && let Some(free) = self.free.first(&mut self.sessions)
-            && let Some(owed) = self.next_due(schedule, self.now_ns)
         {
+            let Some(owed) = self.next_due(schedule, self.now_ns) else {
+                schedule.found_none(|| shard.driver.clock_ns());
+                break;
+            };
             self.free.take_first(&mut self.sessions, free);
             let index = free.index;
             self.take_batch(shard, schedule, &mut script, index, owed);

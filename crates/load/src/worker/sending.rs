@@ -78,6 +78,7 @@ impl Worker<'_> {
                 continue;
             };
             let Some(run) = schedule.claim_run(self.now_ns, session.room()) else {
+                schedule.found_none(|| shard.driver.clock_ns());
                 break;
             };
             self.free.take_first(&mut self.sessions, free);
@@ -108,6 +109,7 @@ impl Worker<'_> {
         let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
         while let Some(free) = self.free.first(&mut self.sessions) {
             let Some(owed) = self.next_due(schedule, self.now_ns) else {
+                schedule.found_none(|| shard.driver.clock_ns());
                 break;
             };
             self.free.take_first(&mut self.sessions, free);

@@ -108,6 +108,16 @@ fn load(
     change: impl FnOnce(&mut LoadConfig),
     answer_at: impl FnMut(Asked) -> u64 + 'static,
 ) -> Outcome {
+    load_until(seed, plan, change, answer_at).0
+}
+
+/// The same, with the end of the rate's window after the schedule's start.
+fn load_until(
+    seed: u64,
+    plan: FaultPlan,
+    change: impl FnOnce(&mut LoadConfig),
+    answer_at: impl FnMut(Asked) -> u64 + 'static,
+) -> (Outcome, u64) {
     let target = Target {
         address: address(),
         host: "a".to_owned(),
@@ -146,7 +156,32 @@ fn load(
     timeline.collect(start_ns, &mut |_| {});
     let mut outcome = worker.outcome;
     outcome.change(timeline.totals);
-    outcome
+    let rate_end_ns = shared.schedule.get().unwrap().rate_end_ns();
+    (outcome, rate_end_ns.saturating_sub(start_ns))
+}
+
+/// Goal: a straggler does not decide the rate of a number of requests: what counts for it is answered before a
+/// connection finds none to send, and all are answered and counted all the same.
+#[test]
+fn a_straggler_does_not_decide_the_rate() {
+    let set_up = |config: &mut LoadConfig| {
+        config.mode = Mode::ClosedLoop;
+        config.connections = 4;
+        config.stop = Stop::after_requests(400);
+    };
+    let answer = |asked: Asked| match asked.number {
+        200 => asked.since_ns + 1_000 * MS_NS,
+        _ => asked.since_ns + MS_NS,
+    };
+    let (outcome, rate_end_ns) = load_until(1, FaultPlan::none(), set_up, answer);
+    assert_eq!((outcome.sent, outcome.requests()), (400, 400));
+    assert!(outcome.service.max() >= 999 * MS_NS);
+    // Half of them by four connections, and half by three.
+    let expected_ns = (50 + 67) * MS_NS;
+    let is_near = rate_end_ns.abs_diff(expected_ns) < expected_ns / 10;
+    assert!(is_near, "{rate_end_ns}");
+    let answers = outcome.answered_in_window;
+    assert!((396..400).contains(&answers), "{answers}");
 }
 
 /// Goal: against a server that answers after exactly 3 ms, every request leaves on time and every

@@ -168,6 +168,9 @@ fn rate_window_line(report: &LoadReport) -> String {
     wrapped(&sentence, WIDTH, "    ")
 }
 
+/// A figure of sets of connections, how far they lie apart in it, and how it is written.
+type SpreadRow<'a> = (&'static str, &'a LoadSpread, fn(f64) -> String);
+
 /// Connections asked for and had, and how far their sets lie apart.
 fn connection_lines(report: &LoadReport) -> String {
     let mut text = String::new();
@@ -191,11 +194,12 @@ fn connection_lines(report: &LoadReport) -> String {
         "Stdev"
     );
     let time = |value_ns: f64| format_time_us(value_ns / 1e3);
-    let rate = |per_s: f64| format!("{per_s:.2}");
-    let rows: [(&str, &LoadSpread, &dyn Fn(f64) -> String); 3] = [
-        ("Req/Sec", &sets.requests_per_s, &rate),
-        ("50%", &sets.response_p50_ns, &time),
-        ("99%", &sets.response_p99_ns, &time),
+    let rows: [SpreadRow<'_>; 3] = [
+        ("Req/Sec", &sets.requests_per_s, |per_s| {
+            format!("{per_s:.2}")
+        }),
+        ("50%", &sets.response_p50_ns, time),
+        ("99%", &sets.response_p99_ns, time),
     ];
     for (name, spread, shown) in rows {
         text += &format!("    {name:<8}");

@@ -264,17 +264,19 @@ fn rate_window(report: &LoadReport) -> String {
     }
 }
 
+/// A figure of sets of connections, how far they lie apart in it, and how it is written.
+type SpreadRow<'a> = (&'static str, &'a LoadSpread, fn(f64) -> String);
+
 /// How far the sets of connections lie apart.
 fn connection_sets(report: &LoadReport) -> String {
     let Some(sets) = &report.connection_sets else {
         return String::new();
     };
     let head = ["figure", "median", "min", "max", "standard deviation"];
-    let time = |value_ns: f64| format_duration_ns(value_ns);
-    let rows: [(&str, &LoadSpread, &dyn Fn(f64) -> String); 3] = [
-        ("rate", &sets.requests_per_s, &|per_s| format_rate(per_s)),
-        ("p50", &sets.response_p50_ns, &time),
-        ("p99", &sets.response_p99_ns, &time),
+    let rows: [SpreadRow<'_>; 3] = [
+        ("rate", &sets.requests_per_s, format_rate),
+        ("p50", &sets.response_p50_ns, format_duration_ns),
+        ("p99", &sets.response_p99_ns, format_duration_ns),
     ];
     let mut text = String::new();
     for (name, spread, shown) in rows {
