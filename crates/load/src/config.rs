@@ -15,6 +15,9 @@ use millpond_io::tls::TlsClient;
 use millpond_io::{Address, DriverChoice};
 use millpond_mempool::PoolMode;
 
+/// Most repetitions of a run.
+const REPEATS_MAX: u64 = 1_000;
+
 /// Most requests in flight on one connection.
 pub const PIPELINE_MAX: usize = 1_024;
 /// Most connections: the files that Linux lets a process open, unless root has raised that.
@@ -169,6 +172,9 @@ pub struct LoadConfig {
     pub warm_up: WarmUp,
     /// What ends the window.
     pub stop: Stop,
+    /// How often the whole of it, warm-up included, is measured on fresh connections; at least 1. The record is of
+    /// all of them together.
+    pub repeats: u64,
     /// What the requests are.
     pub workload: Workload,
     /// Which answers are right.
@@ -218,6 +224,7 @@ impl LoadConfig {
             deadline_ns: None,
             warm_up: WarmUp::Lasting { duration_ns: 0 },
             stop: Stop::after_ns(10_000_000_000),
+            repeats: 1,
             workload,
             validation,
             plan: ConnectionPlan::default(),
@@ -288,7 +295,8 @@ impl LoadConfig {
             );
         }
         self.check_warm_up()?;
-        self.plan.check()?;
+        self.plan.check(self.connections)?;
+        self.check_repeats()?;
         let keys = match &self.workload {
             Workload::Mix(mix) => mix.keys.as_ref(),
             _ => None,
@@ -319,6 +327,31 @@ impl LoadConfig {
         if threads > THREADS_MAX {
             let problem = format!("{threads} is more than {THREADS_MAX}: one for each CPU does");
             return refuse("threads", problem);
+        }
+        Ok(())
+    }
+
+    /// Whether the run is of more than one set of connections.
+    pub(crate) fn has_sets(&self) -> bool {
+        self.repeats > 1 || self.plan.reconnect.is_some()
+    }
+
+    fn check_repeats(&self) -> Result<(), LoadError> {
+        let refuse = |name, problem: &str| {
+            Err(LoadError::Setting {
+                name,
+                problem: problem.to_owned(),
+            })
+        };
+        if self.repeats == 0 || self.repeats > REPEATS_MAX {
+            let problem = format!("{} is not in 1..={REPEATS_MAX}", self.repeats);
+            return refuse("repeat", &problem);
+        }
+        if self.plan.reconnect.is_some() && self.cookies.is_some() {
+            return refuse(
+                "reconnect-every",
+                "users would lose their cookies with their connections: leave out the cookies, or use --repeat",
+            );
         }
         Ok(())
     }
@@ -367,7 +400,7 @@ impl LoadConfig {
     }
 
     /// How long the arrivals last by themselves, if they end.
-    fn span_ns(&self) -> Option<u64> {
+    pub(crate) fn span_ns(&self) -> Option<u64> {
         match &self.mode {
             Mode::Open(arrivals) => arrivals.span_ns(),
             _ => None,

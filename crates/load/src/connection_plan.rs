@@ -5,6 +5,15 @@ use crate::error::LoadError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+/// When all connections are closed and opened anew.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reconnect {
+    /// After so much time of the window.
+    EveryNs(u64),
+    /// After so many requests on all of them together.
+    EveryRequests(u64),
+}
+
 /// Everything about connections but their number and their target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConnectionPlan {
@@ -15,11 +24,14 @@ pub struct ConnectionPlan {
     pub ramp_ns: u64,
     /// Where connections come from, in turn; `None`: the kernel's choice.
     pub sources: Option<SourceRange>,
+    /// When all connections are closed and opened anew, outside the clocks; `None`: never.
+    pub reconnect: Option<Reconnect>,
 }
 
 impl ConnectionPlan {
     /// Refuses what cannot be.
-    pub(crate) fn check(&self) -> Result<(), LoadError> {
+    pub(crate) fn check(&self, connections: usize) -> Result<(), LoadError> {
+        self.check_reconnect(connections)?;
         if self.requests_max == Some(0) {
             return Err(LoadError::Setting {
                 name: "requests-per-connection",
@@ -27,6 +39,31 @@ impl ConnectionPlan {
             });
         }
         Ok(())
+    }
+
+    fn check_reconnect(&self, connections: usize) -> Result<(), LoadError> {
+        let refuse = |problem: String| {
+            Err(LoadError::Setting {
+                name: "reconnect-every",
+                problem,
+            })
+        };
+        match self.reconnect {
+            None => Ok(()),
+            Some(_) if self.ramp_ns > 0 => refuse(
+                "with a connection ramp the connections would never all be there: leave out one of both".into(),
+            ),
+            Some(Reconnect::EveryNs(0) | Reconnect::EveryRequests(0)) => {
+                refuse("connections that stand for no time and no request measure nothing".into())
+            }
+            Some(Reconnect::EveryRequests(requests)) if requests < connections as u64 => {
+                refuse(format!(
+                    "{requests} requests are fewer than the {connections} connections, some of which would \
+                     send none: give at least {connections}, better a hundred for each"
+                ))
+            }
+            Some(_) => Ok(()),
+        }
     }
 }
 

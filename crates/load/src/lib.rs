@@ -52,6 +52,7 @@ mod shared;
 pub mod run;
 pub mod record;
 mod merge;
+mod sequel;
 mod verdict;
 pub mod search;
 pub mod error;
@@ -62,7 +63,7 @@ pub use batches::BatchClocks;
 pub use config::{
     LoadConfig, Mode, PIPELINE_MAX, Stop, TIMEOUT_NS_DEFAULT, Target, WarmUp, Workload,
 };
-pub use connection_plan::{ConnectionPlan, SourceRange};
+pub use connection_plan::{ConnectionPlan, Reconnect, SourceRange};
 pub use connection_use::ConnectionUse;
 pub use cookies::{COOKIE_BYTES_MAX, COOKIES_MAX, CookiePlan};
 pub use error::{ConnectFailure, LoadError};

@@ -7,6 +7,7 @@ mod stuck;
 mod watch;
 mod warm_up;
 mod assembly;
+mod sets;
 
 use self::assembly::{assemble, samples_of};
 use self::watch::{Watch, show_seconds};
@@ -105,6 +106,9 @@ pub fn run_observed(
     stop: &AtomicBool,
 ) -> Result<LoadRecord, LoadError> {
     config.check()?;
+    if config.has_sets() {
+        return sets::run(config, observer, stop);
+    }
     let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
     let part = Part {
         config,
@@ -137,6 +141,16 @@ pub fn run_script(
             "a script writes its requests itself, cookies too",
         );
     }
+    if config.has_sets() {
+        let name = match config.plan.reconnect {
+            Some(_) => "reconnect-every",
+            None => "repeat",
+        };
+        return refuse(
+            name,
+            "a script sets up its threads for one set of connections: run the command several times instead",
+        );
+    }
     let mut abort = AbortWatch::new(config.abort.as_ref(), config.timeout_ns);
     let part = Part {
         config,
@@ -156,7 +170,6 @@ struct Part<'a> {
 struct PartEnd {
     record: LoadRecord,
     /// How much of the run it took.
-    #[allow(dead_code, reason = "for runs over several sets of connections")]
     took: Origin,
 }
 

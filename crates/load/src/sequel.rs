@@ -1,0 +1,126 @@
+//! Records of one set of connections after another, as one run's.
+//!
+//! Samples and counts are added, and so are the windows: the time between two sets is in none of them. The rate is all
+//! answers of the windows over their length; a set too small to have a window of its own is left out of it, unless
+//! there is no other.
+//! Absent on purpose: generators that ran at the same time (`merge`).
+use crate::record::LoadRecord;
+use millpond_measure::record::RateWindowEnd;
+
+impl LoadRecord {
+    /// Adds what the next set measured. The verdict is not made anew.
+    pub(crate) fn add_sequel(&mut self, mut next: Self) {
+        self.duration_ns += next.duration_ns;
+        self.add_rate_window(&mut next);
+        self.add_counts(&next);
+        self.answered_in_window = self.rate_window.answers;
+        if let (Some(open), Some(others)) = (&mut self.connections_open, &next.connections_open) {
+            open.add_sequel(others);
+        }
+        self.connection_use.merge(&next.connection_use);
+        self.samples.append(next.samples);
+        if !next.connect_failure.is_empty() {
+            self.connect_failure = next.connect_failure;
+        }
+        let seconds = self.seconds.len() as u64;
+        let later_ns = next.started_unix_ns.saturating_sub(self.started_unix_ns);
+        for mut second in next.seconds {
+            second.second += seconds;
+            second.start_ns += later_ns;
+            self.seconds.push(second);
+        }
+    }
+
+    /// Adds the window of `next`; the answers of classes that are left out of it become 0.
+    fn add_rate_window(&mut self, next: &mut Self) {
+        let is_whole = |record: &Self| record.rate_window.end != RateWindowEnd::LastAnswer;
+        let leave_out = |record: &mut Self| {
+            record
+                .classes
+                .iter_mut()
+                .for_each(|class| class.answers = 0);
+        };
+        match (is_whole(self), is_whole(next)) {
+            (true, false) => leave_out(next),
+            (false, true) => {
+                leave_out(self);
+                self.rate_window = next.rate_window;
+            }
+            _ => self.rate_window.add_sequel(&next.rate_window),
+        }
+        self.requests_per_s = self.rate_window.per_s();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ClassRecord, Ended};
+    use millpond_measure::record::{LoadConnectionsOpen, LoadRateWindow, LoadSecond};
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn set(answers: u64, end: RateWindowEnd, started_s: u64) -> LoadRecord {
+        let mut record = LoadRecord {
+            threads: 2,
+            connections: 8,
+            requests: answers + 1,
+            sent: answers + 1,
+            duration_ns: 2 * SECOND_NS,
+            rate_window: LoadRateWindow {
+                duration_ns: SECOND_NS,
+                answers,
+                bytes_received: 10 * answers,
+                end,
+            },
+            connections_open: Some(LoadConnectionsOpen {
+                due_at_start: 8,
+                at_start: answers,
+                at_end: 8,
+            }),
+            classes: vec![ClassRecord {
+                answers,
+                ..ClassRecord::default()
+            }],
+            seconds: vec![LoadSecond::default()],
+            started_unix_ns: started_s * SECOND_NS,
+            ..LoadRecord::default()
+        };
+        record.response.record_many(5, answers + 1);
+        record
+    }
+
+    /// Goal: windows and counts add up, settings stay, seconds go on, and the fewest connections are told.
+    #[test]
+    fn sets_make_one_run() {
+        let mut run = set(6, RateWindowEnd::NoRequestLeft, 100);
+        run.add_sequel(set(4, RateWindowEnd::Time, 107));
+        assert_eq!((run.threads, run.connections), (2, 8));
+        assert_eq!((run.requests, run.sent, run.response.count()), (12, 12, 12));
+        assert_eq!(run.duration_ns, 4 * SECOND_NS);
+        assert_eq!((run.requests_per_s, run.answered_in_window), (5.0, 10));
+        assert_eq!(run.rate_window.bytes_received, 100);
+        assert_eq!(run.classes[0].answers, 10);
+        assert_eq!(run.connections_open.unwrap().at_start, 4);
+        let second = &run.seconds[1];
+        assert_eq!((second.second, second.start_ns), (1, 7 * SECOND_NS));
+        assert_eq!(run.ended, Ended::Complete);
+    }
+
+    /// Goal: a rest without a window of its own takes no part in the rate, wherever it stands, but in all else.
+    #[test]
+    fn a_small_rest_does_not_decide_the_rate() {
+        let whole = set(6, RateWindowEnd::NoRequestLeft, 100);
+        let rest = set(1, RateWindowEnd::LastAnswer, 103);
+        for [one, other] in [[&whole, &rest], [&rest, &whole]] {
+            let mut run = one.clone();
+            run.add_sequel(other.clone());
+            assert_eq!((run.requests_per_s, run.requests), (6.0, 9));
+            assert_eq!(run.classes[0].answers, 6);
+            assert_eq!(run.rate_window.end, RateWindowEnd::NoRequestLeft);
+        }
+        let mut rests = rest.clone();
+        rests.add_sequel(rest);
+        assert_eq!(rests.requests_per_s, 1.0);
+    }
+}
