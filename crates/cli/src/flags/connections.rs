@@ -4,7 +4,7 @@ use super::url::Url;
 use super::{Failure, parse_count, parse_duration_ns};
 use clap::Args;
 use millpond_io::tls::{TlsClient, TlsClientOptions, Trust};
-use millpond_load::{ConnectionPlan, SourceRange};
+use millpond_load::{ConnectionPlan, Reconnect, SourceRange};
 use std::path::PathBuf;
 
 /// The flags of how connections come and go.
@@ -17,6 +17,11 @@ pub(super) struct ConnectionFlags {
     /// Open connections one after the other over TIME while those that are there send already
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     connection_ramp: Option<u64>,
+    /// Close all connections and open them anew after TIME, or after N requests on all of them (2s, 5m; 10000, 50k).
+    /// That is outside the clocks: no request is under way, the rate leaves the time out, and a schedule waits
+    #[arg(long, value_name = "TIME|N", value_parser = parse_reconnect,
+        conflicts_with_all = ["find_max", "script"])]
+    reconnect_every: Option<Reconnect>,
     /// Where connections come from, in turn: an address, 127.0.0.2..127.0.0.200 or 127.1.0.0/16.
     /// Each has some 28,000 ports
     #[arg(long, value_name = "ADDRESSES")]
@@ -31,6 +36,20 @@ pub(super) struct ConnectionFlags {
 
 /// What a server may send before a handshake is over.
 const HANDSHAKE_BYTES_MAX: usize = 256 << 10;
+
+/// A time has a unit that is one; anything else is a number of requests.
+fn parse_reconnect(text: &str) -> Result<Reconnect, String> {
+    let has_unit = ["s", "m", "min", "h"]
+        .iter()
+        .any(|unit| text.ends_with(unit));
+    let found = match has_unit {
+        true => parse_duration_ns(text).map(Reconnect::EveryNs),
+        false => parse_count(text).map(Reconnect::EveryRequests),
+    };
+    found.map_err(|problem| {
+        format!("{problem}; write a time, as 2s, or a number of requests, as 10000")
+    })
+}
 
 impl ConnectionFlags {
     /// TLS towards `url`, if it asks for that.
@@ -62,6 +81,30 @@ impl ConnectionFlags {
             requests_max: self.requests_per_connection,
             ramp_ns: self.connection_ramp.unwrap_or_default(),
             sources: self.source,
+            reconnect: self.reconnect_every,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a unit of time makes it a time, and what is neither is refused with an example of both.
+    #[test]
+    fn a_time_is_told_from_a_number() {
+        let time = |ms: u64| Ok(Reconnect::EveryNs(ms * 1_000_000));
+        assert_eq!(parse_reconnect("2s"), time(2_000));
+        assert_eq!(parse_reconnect("250ms"), time(250));
+        assert_eq!(parse_reconnect("5m"), time(300_000));
+        assert_eq!(
+            parse_reconnect("10000"),
+            Ok(Reconnect::EveryRequests(10_000))
+        );
+        assert_eq!(parse_reconnect("50k"), Ok(Reconnect::EveryRequests(50_000)));
+        for bad in ["", "0", "0s", "soon", "-1", "2 weeks"] {
+            let problem = parse_reconnect(bad).unwrap_err();
+            assert!(problem.contains("as 2s"), "{bad}: {problem}");
         }
     }
 }

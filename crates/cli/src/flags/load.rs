@@ -48,6 +48,7 @@ const DURATION_NS_DEFAULT: u64 = 10_000_000_000;
   millpond load -R 20k -c 64 -d 1m --json run.json http://127.0.0.1:8080/
   millpond load -R 5k -c 64 --slo 'p99<5ms,errors<0.1%' --junit junit.xml \\
     http://127.0.0.1:8080/
+  millpond load --repeat 5 -c 64 -d 5s http://127.0.0.1:8080/
   millpond load --find-max 'p99<5ms,errors<0.1%' -c 64 http://127.0.0.1:8080/
   millpond load -R 1k..20k -d 1m --arrivals poisson http://127.0.0.1:8080/
   millpond load -s post.lua -c 64 http://127.0.0.1:8080/ -- words for the script
@@ -72,6 +73,11 @@ pub(crate) struct LoadFlags {
     /// Stop after so many requests
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_count)]
     requests: Option<u64>,
+    /// Measure N times, warm-up included, each time on fresh connections, and say how far the N lie apart: which
+    /// connections a run gets shifts its figures by some percent for as long as it lasts
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1",
+        conflicts_with_all = ["find_max", "script"])]
+    repeat: u64,
     /// Requests sent on a connection before its first answer has come
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "1")]
     pipeline: u64,
@@ -166,6 +172,7 @@ impl LoadFlags {
             },
             deadline_ns: self.arrivals.deadline,
             stop,
+            repeats: self.repeat,
             plan: self.opening.plan(),
             tls: self.opening.tls(&urls.first, self.timeout)?,
             timeout_ns: self.timeout,
@@ -497,6 +504,28 @@ mod tests {
             ),
             (format!("--find-max p99<5ms -g rows.tsv {url}"), "-g"),
             (format!("--precision 2% {url}"), "--find-max"),
+            (format!("--repeat 0 {url}"), "at least 1"),
+            (format!("--repeat 2k {url}"), "--repeat: 2000 is not in"),
+            (format!("--repeat 2 -s x.lua {url}"), "--script"),
+            (format!("--repeat 2 --find-max p99<5ms {url}"), "--find-max"),
+            (format!("--reconnect-every soon {url}"), "as 2s"),
+            (
+                format!("--reconnect-every 9 -c 10 {url}"),
+                "fewer than the 10 connections",
+            ),
+            (format!("--reconnect-every 2s -s x.lua {url}"), "--script"),
+            (
+                format!("--reconnect-every 2s --find-max p99<5ms {url}"),
+                "--find-max",
+            ),
+            (
+                format!("--reconnect-every 2s --connection-ramp 1s {url}"),
+                "--reconnect-every: with a connection ramp",
+            ),
+            (
+                format!("--reconnect-every 2s --cookies {url}"),
+                "--reconnect-every: users would lose",
+            ),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
             (format!("-s script.lua --put --keys 5 {url}"), "--put"),

@@ -8,6 +8,59 @@ fn record(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
+/// Goal: sets of connections are compared in text and record, exactly the requests asked for are sent on them, and
+/// closing them is no failure.
+#[test]
+fn sets_of_connections_are_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("run.json");
+    let server = Server::start(&["plaintext"]);
+    for (words, requests, opened) in [
+        (["--repeat", "2"], 400, 2),
+        (["--reconnect-every", "60"], 200, 4),
+    ] {
+        let finished = run(millpond(&["load", "-c", "4", "-n", "200", "--json"])
+            .arg(&file)
+            .args(words)
+            .arg(server.url("/plaintext")));
+        assert!([0, 4].contains(&finished.code()), "{finished:?}");
+        let record = record(&file);
+        assert_eq!(record["requests"], requests);
+        assert!(
+            record["errors"]
+                .as_object()
+                .unwrap()
+                .values()
+                .all(|count| count == 0)
+        );
+        let sets = &record["connection_sets"];
+        assert_eq!(sets["opened"], opened);
+        let whole = sets["sets"].as_array().unwrap().len();
+        assert!(sets["response_p99_ns"]["stdev_share"].is_number());
+        let open = &record["connections_open"];
+        assert_eq!(
+            (&open["at_start"], &record["connections"]),
+            (&4.into(), &4.into())
+        );
+        let (window, rate) = (
+            &record["rate_window"],
+            record["requests_per_s"].as_f64().unwrap(),
+        );
+        assert_eq!(window["end"], "no_request_left");
+        let seconds = window["duration_ns"].as_f64().unwrap() / 1e9;
+        assert!((window["answers"].as_f64().unwrap() / seconds / rate - 1.0).abs() < 1e-6);
+        for part in [
+            "  Rate: of ",
+            "  Connections: 4 asked for, 4 open at the start",
+            &format!("  Sets of connections: {opened}, compared {whole}"),
+        ] {
+            assert!(finished.stdout.contains(part), "{part}: {finished:?}");
+        }
+        let note = record["verdict"]["notes"][0].as_str().unwrap();
+        assert!(note.contains("one set of connections to another"), "{note}");
+    }
+}
+
 /// Goal: the record has every field that other tools rely on, and counts what was asked for.
 #[test]
 fn the_record_has_its_fields() {

@@ -45,7 +45,9 @@ impl Worker<'_> {
             && let Some(free) = self.free.first(&mut self.sessions)
         {
             let Some(owed) = self.next_due(schedule, self.now_ns) else {
-                schedule.found_none(|| shard.driver.clock_ns());
+                if self.is_closed_loop {
+                    schedule.found_none(|| shard.driver.clock_ns());
+                }
                 break;
             };
             self.free.take_first(&mut self.sessions, free);

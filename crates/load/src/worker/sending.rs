@@ -109,7 +109,9 @@ impl Worker<'_> {
         let window_end_ns = schedule.window_end_ns().unwrap_or(u64::MAX);
         while let Some(free) = self.free.first(&mut self.sessions) {
             let Some(owed) = self.next_due(schedule, self.now_ns) else {
-                schedule.found_none(|| shard.driver.clock_ns());
+                if is_closed_loop {
+                    schedule.found_none(|| shard.driver.clock_ns());
+                }
                 break;
             };
             self.free.take_first(&mut self.sessions, free);
