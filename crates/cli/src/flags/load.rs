@@ -471,6 +471,39 @@ mod tests {
         assert!(error.contains("cannot be read"), "{error}");
     }
 
+    /// Goal: sets of connections are refused where they make no sense, with the flag's name and the reason.
+    #[test]
+    fn wrong_sets_of_connections_are_named() {
+        let url = "http://127.0.0.1/";
+        for (line, part) in [
+            (format!("--repeat 0 {url}"), "at least 1"),
+            (format!("--repeat 2k {url}"), "--repeat: 2000 is not in"),
+            (format!("--repeat 2 -s x.lua {url}"), "--script"),
+            (format!("--repeat 2 --find-max p99<5ms {url}"), "--find-max"),
+            (format!("--reconnect-every soon {url}"), "as 2s"),
+            (
+                format!("--reconnect-every 9 -c 10 {url}"),
+                "fewer than the 10 connections",
+            ),
+            (format!("--reconnect-every 2s -s x.lua {url}"), "--script"),
+            (
+                format!("--reconnect-every 2s --find-max p99<5ms {url}"),
+                "--find-max",
+            ),
+            (
+                format!("--reconnect-every 2s --connection-ramp 1s {url}"),
+                "--reconnect-every: with a connection ramp",
+            ),
+            (
+                format!("--reconnect-every 2s --cookies {url}"),
+                "--reconnect-every: users would lose",
+            ),
+        ] {
+            let error = config(&line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
     /// Goal: what cannot be measured is refused with the flag's name and the reason.
     #[test]
     fn wrong_usage_is_named() {
@@ -504,28 +537,6 @@ mod tests {
             ),
             (format!("--find-max p99<5ms -g rows.tsv {url}"), "-g"),
             (format!("--precision 2% {url}"), "--find-max"),
-            (format!("--repeat 0 {url}"), "at least 1"),
-            (format!("--repeat 2k {url}"), "--repeat: 2000 is not in"),
-            (format!("--repeat 2 -s x.lua {url}"), "--script"),
-            (format!("--repeat 2 --find-max p99<5ms {url}"), "--find-max"),
-            (format!("--reconnect-every soon {url}"), "as 2s"),
-            (
-                format!("--reconnect-every 9 -c 10 {url}"),
-                "fewer than the 10 connections",
-            ),
-            (format!("--reconnect-every 2s -s x.lua {url}"), "--script"),
-            (
-                format!("--reconnect-every 2s --find-max p99<5ms {url}"),
-                "--find-max",
-            ),
-            (
-                format!("--reconnect-every 2s --connection-ramp 1s {url}"),
-                "--reconnect-every: with a connection ramp",
-            ),
-            (
-                format!("--reconnect-every 2s --cookies {url}"),
-                "--reconnect-every: users would lose",
-            ),
             (format!("-H NoColon {url}"), "Name: value"),
             (format!("-H Na me:x {url}"), "--header"),
             (format!("-s script.lua --put --keys 5 {url}"), "--put"),
