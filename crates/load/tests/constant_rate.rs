@@ -3,7 +3,7 @@
 mod support;
 
 use millpond_load::{Arrivals, Ended, Mode, Profile, Rate, Spacing, Stop, WarmUp};
-use millpond_measure::record::LoadStatus;
+use millpond_measure::record::{LoadStatus, RateWindowEnd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -50,6 +50,24 @@ fn a_stall_is_not_omitted() {
         "{slow_service} {slow_response}"
     );
     assert!(slow(&record.slip, 150 * MS) >= 20);
+}
+
+/// Goal: N requests at a rate are as long as N/R for the rate, whenever the last of them is answered.
+#[test]
+fn the_rate_of_a_count_is_of_its_arrivals() {
+    let server = TestServer::start(|_| Reply::ok(b"hello"));
+    let mut config = get(server.address);
+    config.mode = Mode::ConstantRate { per_s: 1_000.0 };
+    config.stop = Stop::after_requests(200);
+    let record = run(&config);
+    check_identities(&record);
+    assert_eq!((record.requests, record.offered), (200, Some(200)));
+    let window = record.rate_window;
+    match window.end {
+        RateWindowEnd::LastArrival => assert_eq!(window.duration_ns, 200 * MS),
+        // A machine without a moment for it.
+        end => assert_eq!((end, window.answers), (RateWindowEnd::LastAnswer, 200)),
+    }
 }
 
 /// Goal: a stalled connection keeps no arrival that another connection could take.
