@@ -168,7 +168,10 @@ mod tests {
     fn rounds_decide() {
         let sentence = |slopes: &[f64]| of_all(&[candidate(slopes)]).remove(0).sentence;
         let grows = sentence(&[10.0, 11.0, 9.0, 10.5, 9.5, 10.2]);
-        assert!(grows.starts_with("x: memory grows by 9.77 KiB ["), "{grows}");
+        assert!(
+            grows.starts_with("x: memory grows by 9.77 KiB ["),
+            "{grows}"
+        );
         assert!(grows.ends_with("per 1000 GET"), "{grows}");
         let wavers = sentence(&[10.0, -11.0, 9.0, -10.5, 9.5, -10.2]);
         assert!(wavers.contains("no growth that can be told"), "{wavers}");
