@@ -12,6 +12,8 @@
 mod faults;
 mod scope;
 mod record;
+mod journal;
+pub(crate) mod slices;
 mod tally;
 
 use crate::bench::record::Record;
@@ -19,6 +21,7 @@ use crate::bench::{self, Bench};
 use crate::step::{cargo, run_command};
 use crate::tally::TestTally;
 use faults::Scene;
+use journal::Journal;
 use record::Comparison;
 pub(crate) use scope::Scope;
 use serde_json::Value;
@@ -57,14 +60,20 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
     let mut proof = Proof::prepare(bench::Plan::full(), scope)?;
     // As `millpond compare` does by itself in a virtual machine; the record says whether they were.
     proof.bench.machine.keep_awake(true);
-    let scene = scope.scene(&proof.scout()?)?;
+    let (word, name) = scope.names();
+    let mut journal = Journal::open(&proof.bench.scratch, name)?;
+    // The faults are sized by it, and stay the same when the verb goes on.
+    let scout = journal.find_or("scout", || proof.scout())?;
+    let scene = scope.scene(&scout)?;
     let mut tallies = tallies(scope, &scene);
     let mut courses = Vec::new();
     for number in 0..comparisons {
         println!("--- comparison {} of {comparisons}", number + 1);
         let seed = number.to_string();
         let words = ["--time-budget", time_budget, "--seed", &seed];
-        let comparison = proof.compare(&scene.allocators(&proof.object()), &words)?;
+        let allocators = scene.allocators(&proof.object());
+        let key = format!("{time_budget} {seed} {allocators}");
+        let comparison = journal.find_or(&key, || proof.compare(&allocators, &words))?;
         courses.push(comparison.course());
         for tally in &mut tallies {
             tally.add(&comparison);
@@ -72,7 +81,6 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
         // A table after each: many comparisons take hours.
         print!("{}", tally::table(&tallies));
     }
-    let (word, name) = scope.names();
     let rows: Vec<Value> = tallies.iter().map(Tally::to_json).collect();
     let command = format!("cargo xtask lab-proof {comparisons} {time_budget}{word}");
     Record::new(name, command, &proof.bench.machine)?

@@ -49,7 +49,7 @@ Usage: cargo xtask check
        cargo xtask newcomer [--whole] [--test] [--crates] [--plots]
        cargo xtask api [EXAMPLES]
        cargo xtask entity-bounds [ENTITIES] | --smoke
-       cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] [instructions] | --smoke
+       cargo xtask lab-proof [COMPARISONS] [TIME_BUDGET] [instructions] | slices [TIME_BUDGET] | --smoke
        cargo xtask loom
        cargo xtask miri [TEST...] | --smoke
        cargo xtask features
@@ -90,6 +90,8 @@ entity-bounds  what a server holds in memory under --memory: with so many small 
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
             often something is where there is nothing; 40 comparisons of 270s, which takes three hours;
             with `instructions` at the end those alone, which neighbours do not change
+            slices [TIME]: what must not matter to slices (blocks, other candidates, lengths), by comparisons of
+            TIME (150s) each; both keep what ended, so that they can be interrupted and go on
 
 The memory pools, beyond what `check` does:
 loom        models of remote frees and of threads' ends, in every order (`check` tries those with two preemptions)
@@ -225,6 +227,11 @@ fn soak_as_told(words: &[&str]) -> Result<(), String> {
 
 /// Comparisons and the time of each, in this order, each of which may be missing.
 fn lab_proof_as_told(words: &[&str]) -> Result<(), String> {
+    match words {
+        ["slices"] => return lab_proof::slices::run(lab_proof::slices::TIME_BUDGET_DEFAULT),
+        ["slices", time_budget] => return lab_proof::slices::run(time_budget),
+        _ => {}
+    }
     let (words, scope) = match words {
         [words @ .., "instructions"] => (words, lab_proof::Scope::Instructions),
         _ => (words, lab_proof::Scope::All),

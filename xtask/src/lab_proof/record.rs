@@ -53,9 +53,44 @@ impl Comparison {
         Ok(Self { record })
     }
 
-    #[cfg(test)]
     pub(crate) fn of_record(record: Value) -> Self {
         Self { record }
+    }
+
+    /// What any of this needs of it, without the rounds' slices and courses.
+    pub(crate) fn kept(&self) -> Value {
+        let candidates = self.record["candidates"].as_array().into_iter().flatten();
+        let candidates: Vec<Value> = candidates
+            .map(|one| {
+                let rounds = one["rounds"].as_array().into_iter().flatten();
+                let rounds: Vec<Value> = rounds
+                    .map(|round| json!({"measures": round["measures"]}))
+                    .collect();
+                json!({
+                    "name": one["name"],
+                    "role": one["role"],
+                    "block_checks": one["block_checks"],
+                    "rounds": rounds,
+                })
+            })
+            .collect();
+        json!({
+            "duration_ns": self.record["duration_ns"],
+            "settings": self.record["settings"],
+            "details": self.record["details"],
+            "candidates": candidates,
+        })
+    }
+
+    /// What blocks say of slices, with the names of the candidates.
+    pub(crate) fn block_checks(&self) -> Vec<(String, Value)> {
+        let candidates = self.record["candidates"].as_array().into_iter().flatten();
+        let checks = candidates.flat_map(|one| {
+            let name = one["name"].as_str().unwrap_or_default().to_owned();
+            let checks = one["block_checks"].as_array().into_iter().flatten();
+            checks.map(move |check| (name.clone(), check.clone()))
+        });
+        checks.collect()
     }
 
     /// How long it took, how many rounds and how long phases that allowed.

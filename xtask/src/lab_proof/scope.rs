@@ -54,11 +54,10 @@ impl Scope {
             Self::All => {
                 // Its allocations follow the ticks of the clock, not the requests: under an emulator, where
                 // ticks are full, there are next to none.
-                let address = free_address()?.to_string();
-                let url = format!("http://{address}/");
+                let url = format!("http://{}/", free_address()?);
                 compare.args(["--emulated-counts", "0", "--url", &url, "--"]);
                 compare.arg(&bench.millpond);
-                compare.args(["serve", "plaintext", "--listen", &address]);
+                compare.args(["serve", "plaintext", "--listen", "127.0.0.1:{port}"]);
                 compare.args(["--shards", "1", "--pools", "off"]);
             }
             Self::Instructions => {
