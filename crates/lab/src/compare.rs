@@ -195,6 +195,7 @@ impl<'a> Lab<'a> {
             plan: &plan,
             schedule: &schedule,
             is_fixed: self.config.rounds.is_some(),
+            margins: self.config.margins,
             deadline: self.began + self.config.time_budget.mul_f64(BUDGET_TOLERANCE)
                 - self.config.profile_allowance(),
             stop: self.stop,
@@ -485,6 +486,7 @@ impl<'a> Lab<'a> {
                 .iter()
                 .map(|order| order.iter().map(name).collect())
                 .collect(),
+            margins: self.config.margins,
             looks: LookSettings {
                 planned: plan.looks.clone(),
                 significance: Looks::planned(plan.looks.len()).significance(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millpond_measure::record::{PoolSetting, Settings};
+use millpond_measure::record::{Margins, PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator};
 use crate::error::LabError;
@@ -51,6 +51,8 @@ pub struct CompareConfig {
     pub pools: Option<Vec<PoolSetting>>,
     /// Rounds; `None`: as many as the verdicts take, within the time budget.
     pub rounds: Option<u32>,
+    /// Up to which difference two candidates count as the same.
+    pub margins: Margins,
     /// Bound on the whole comparison, preflight included.
     pub time_budget: Duration,
     /// Connections of the generator.
@@ -103,6 +105,7 @@ impl CompareConfig {
             load_command: None,
             pools: None,
             rounds: None,
+            margins: Margins::default(),
             time_budget: TIME_BUDGET_DEFAULT,
             connections: CONNECTIONS_DEFAULT,
             rate_per_s: None,

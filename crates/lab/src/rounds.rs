@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millpond_measure::analysis::open_verdicts;
-use millpond_measure::record::RoundStatus;
+use millpond_measure::analysis::{Design, open_verdicts};
+use millpond_measure::record::{Margins, RoundStatus};
 use millpond_measure::statistics::Looks;
 
 use crate::error::LabError;
@@ -35,9 +35,21 @@ pub(crate) struct Course<'a> {
     pub(crate) schedule: &'a [Vec<usize>],
     /// The rounds' number was asked for: time gives way.
     pub(crate) is_fixed: bool,
+    /// Up to which difference two candidates count as the same.
+    pub(crate) margins: Margins,
     /// When rounds that were not asked for are given up.
     pub(crate) deadline: Instant,
     pub(crate) stop: &'a AtomicBool,
+}
+
+impl Course<'_> {
+    /// What the data are judged by at each look.
+    fn design(&self) -> Design {
+        Design {
+            looks: Looks::planned(self.plan.looks.len()),
+            margins: self.margins,
+        }
+    }
 }
 
 /// What grows while rounds run.
@@ -121,7 +133,7 @@ impl Rounds {
             return true;
         }
         let candidates = self.collection.so_far();
-        let open = open_verdicts(&candidates, Looks::planned(looks.len()));
+        let open = open_verdicts(&candidates, course.design());
         if open.is_empty() {
             self.stopped = match is_last {
                 true => "the last look: no verdict is undecided".to_owned(),
@@ -465,6 +477,7 @@ mod tests {
                 plan: &plan,
                 schedule: &[],
                 is_fixed,
+                margins: Margins::default(),
                 deadline: Instant::now(),
                 stop: &stop,
             };

@@ -7,6 +7,7 @@
 
 mod pairing;
 mod trust;
+mod standing;
 mod question;
 mod resolution;
 mod pools;
@@ -19,20 +20,52 @@ pub use resolution::open_verdicts;
 
 use std::collections::BTreeSet;
 
-use crate::record::{Analysis, CandidateRounds, Measure, MeasureComparisons, Role};
+use crate::record::{
+    Analysis, CandidateRounds, Margins, Measure, MeasureComparisons, Role, Settings,
+};
 use crate::statistics::{Comparison, Looks, smallest_rounds};
 
-/// Judges every measure, answers the three questions, and says what pools change: of rounds whose
-/// number was fixed beforehand.
-#[must_use]
-pub fn analyse(candidates: &[CandidateRounds]) -> Analysis {
-    analyse_looks(candidates, Looks::ONE)
+/// What was settled before the first round: how often the data are looked at, and what counts as the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Design {
+    /// How often these rounds are looked at in all.
+    pub looks: Looks,
+    /// Up to which difference two candidates count as the same.
+    pub margins: Margins,
 }
 
-/// The same for rounds of which `looks` says how often they were to be looked at, and ended.
+impl Default for Design {
+    /// The number of rounds is fixed, and the margins are the usual ones.
+    fn default() -> Self {
+        Self {
+            looks: Looks::ONE,
+            margins: Margins::default(),
+        }
+    }
+}
+
+impl Design {
+    /// That of a record.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            looks: settings.looks.looks(),
+            margins: settings.margins,
+        }
+    }
+}
+
+/// Judges every measure, answers the three questions, and says what pools change: of rounds whose
+/// number was fixed beforehand, by the usual margins.
 #[must_use]
-pub fn analyse_looks(candidates: &[CandidateRounds], looks: Looks) -> Analysis {
-    let Some(field) = Field::new(candidates, looks) else {
+pub fn analyse(candidates: &[CandidateRounds]) -> Analysis {
+    analyse_by(candidates, Design::default())
+}
+
+/// The same by another design.
+#[must_use]
+pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
+    let Some(field) = Field::new(candidates, design) else {
         return Analysis {
             warnings: vec!["there is no baseline: nothing can be compared".to_owned()],
             ..Analysis::default()
@@ -72,13 +105,12 @@ struct Field<'a> {
     baseline: &'a CandidateRounds,
     /// All but the baseline; the baseline again is among them.
     others: Vec<&'a CandidateRounds>,
-    /// How often these rounds are looked at in all.
-    looks: Looks,
+    design: Design,
 }
 
 impl<'a> Field<'a> {
     /// `None` without candidates. Without a declared baseline the first one is it.
-    fn new(candidates: &'a [CandidateRounds], looks: Looks) -> Option<Self> {
+    fn new(candidates: &'a [CandidateRounds], design: Design) -> Option<Self> {
         let place = candidates
             .iter()
             .position(|candidate| candidate.role == Role::Baseline);
@@ -91,7 +123,7 @@ impl<'a> Field<'a> {
         Some(Self {
             baseline,
             others: others.map(|(_, candidate)| candidate).collect(),
-            looks,
+            design,
         })
     }
 
@@ -117,7 +149,7 @@ impl<'a> Field<'a> {
     /// Every other candidate against the baseline in the geometric mean of `measures`, all of one
     /// quantity. If the baseline differs from itself, nobody's difference is believed.
     fn compare(&self, measures: &[Measure]) -> Vec<Comparison> {
-        let Some(rule) = pairing::rule(measures, self.looks) else {
+        let Some(rule) = pairing::rule(measures, self.design) else {
             return Vec::new();
         };
         let rounds: Vec<_> = self
@@ -149,7 +181,7 @@ fn few_rounds_warning(field: &Field<'_>) -> Option<String> {
     // The most that any comparison has: who died early is not judged, and costs the others nothing.
     let others = field.others.iter().map(|one| complete(one)).max()?;
     let rounds = others.min(complete(field.baseline));
-    let smallest = smallest_rounds(field.others.len() * field.looks.count());
+    let smallest = smallest_rounds(field.others.len() * field.design.looks.count());
     (rounds < smallest).then(|| {
         let word = if rounds == 1 { "round" } else { "rounds" };
         format!(

@@ -6,6 +6,7 @@
 //! rounds of a newer version still open; verdicts can be had again from them.
 
 mod custom;
+mod margins;
 mod measure;
 mod round;
 mod slices;
@@ -36,11 +37,12 @@ pub use custom::CustomQuantity;
 pub use flame_graph::{FlameFunction, FlameGraph, FlameKind};
 pub use heap::{HeapProfile, LifetimeClass, SizeClass};
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
+pub use margins::{MarginClass, MarginError, Margins};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth};
 pub use rate_window::{LoadRateWindow, RateWindowEnd};
 pub use reading::RecordError;
-pub use recommendation::{Advice, Choice, CostDifference, CostPart, Recommendation};
+pub use recommendation::{Advice, Choice, CostDifference, CostPart, FrontEntry, Recommendation};
 pub use regression::{Regression, RegressionBy, RegressionQuestion};
 pub use round::{
     CandidateRounds, LatencyCurve, Library, NoiseFlag, NoiseKind, PoolSetting, Role, RoundMeasures,

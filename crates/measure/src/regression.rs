@@ -21,7 +21,6 @@
 //! disturbed, has no ratios to compare.
 
 mod circumstances;
-mod rank_sum;
 mod judge;
 
 pub use circumstances::{Incomparable, check as check_circumstances};
@@ -31,7 +30,7 @@ use crate::record::{
     ComparisonRecord, Measure, Operation, Quantity, Regression, RegressionBy, RegressionQuestion,
     Role,
 };
-use crate::statistics::{Comparison, PairedRounds, Verdict};
+use crate::statistics::{Comparison, Looks, PairedRounds, Rule, Verdict};
 use crate::units::format_percent;
 use judge::Samples;
 
@@ -96,10 +95,9 @@ pub fn check(
             .iter()
             .filter_map(|one| drift_warning(one, &sessions)),
     );
-    let worse = |one: &&Comparison| one.verdict == Verdict::Worse;
     let regressed = questions
         .iter()
-        .any(|question| question.comparisons.iter().any(|one| worse(&one)));
+        .any(|question| question.comparisons.iter().any(Comparison::is_regression));
     let mut regression = Regression {
         earlier_started_unix_s: earlier.started_unix_s,
         earlier_version: earlier.version.clone(),
@@ -242,12 +240,15 @@ impl<'a> Sessions<'a> {
         let quantity = measures.first()?.quantity;
         Some(Samples {
             name: name.to_owned(),
-            label: label(measures),
             relative_to: (by == RegressionBy::Ratio).then(|| self.baseline.to_owned()),
             now: logarithms(&now, by),
             earlier: logarithms(&earlier, by),
-            direction: quantity.direction(),
-            margin: quantity.margin(),
+            rule: Rule {
+                label: label(measures),
+                direction: quantity.direction(),
+                margin: self.now.settings.margins.of(quantity),
+                looks: Looks::ONE,
+            },
             trouble,
             values: [middle(&now), middle(&earlier)],
             p: 1.0,
@@ -288,8 +289,7 @@ impl<'a> Sessions<'a> {
 
     /// Why no ratio counts: in one of the sessions the baseline run twice differed from itself.
     fn unlike_itself(&self, measures: &[Measure]) -> Option<String> {
-        let reason =
-            |record: &ComparisonRecord| analysis::self_difference(&record.candidates, measures);
+        let reason = |record: &ComparisonRecord| analysis::self_difference(record, measures);
         reason(self.now).or_else(|| reason(self.earlier).map(|reason| in_earlier(&reason)))
     }
 
@@ -353,7 +353,8 @@ fn middle(rounds: &PairedRounds) -> Option<f64> {
 fn drift_warning(question: &RegressionQuestion, sessions: &Sessions<'_>) -> Option<String> {
     let drift = question.baseline_drift?;
     let quantity = question.measures.first()?.quantity;
-    (drift.ln().abs() > quantity.margin().ln_1p()).then(|| {
+    let margin = sessions.now.settings.margins.of(quantity);
+    (drift.ln().abs() > margin.ln_1p()).then(|| {
         format!(
             "{} of {} itself is {drift:.2}x of the earlier one: either the machine or the server \
              changed for all candidates alike, which ratios do not see",
@@ -369,7 +370,7 @@ fn sentence(regression: &Regression) -> String {
         questions.flat_map(|question| &question.comparisons)
     };
     let worse: Vec<&str> = all()
-        .filter(|one| one.verdict == Verdict::Worse)
+        .filter(|one| one.is_regression())
         .map(|one| one.sentence.as_str())
         .collect();
     if !worse.is_empty() {
@@ -392,7 +393,7 @@ fn sentence(regression: &Regression) -> String {
         return format!("Regression check: not to be trusted: {reason}.");
     }
     let count = |label: &str| all().filter(|one| one.verdict.label() == label).count();
-    let parts: Vec<String> = ["better", "equivalent", "undecided", "not trusted"]
+    let parts: Vec<String> = ["better", "worse", "equivalent", "undecided", "not trusted"]
         .into_iter()
         .map(|label| (count(label), label))
         .filter(|(count, _)| *count > 0)

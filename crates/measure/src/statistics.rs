@@ -5,7 +5,8 @@
 //! drops out. Estimate: [`hodges_lehmann`]; interval: exact signed-rank ([`signed_rank_interval`]);
 //! p: exact sign-flip permutation ([`sign_flip_p`]); several candidates: [`holm`]; "the same":
 //! two one-sided tests, done as inclusion of the 90 % interval in the margin; several looks at data
-//! that grow: [`Looks`].
+//! that grow: [`Looks`]; two sessions, whose rounds are not paired: [`rank_sum_p`]. What the rounds can
+//! show is simulated: [`detectable`].
 //!
 //! Absent on purpose: the percentile bootstrap (simulated at 6 to 30 rounds it claims a difference
 //! that is not there in 7 to 16 % of comparisons instead of 5), the t test (half the power when
@@ -13,6 +14,7 @@
 
 mod hodges_lehmann;
 mod signed_rank;
+mod rank_sum;
 mod sign_flip;
 mod holm;
 mod normal;
@@ -21,18 +23,20 @@ mod verdict;
 mod sequential;
 mod compare;
 
-pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_chosen, compare_rounds};
+pub(crate) use compare::{Evidence, is_constant};
+pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
 pub use hodges_lehmann::{hodges_lehmann, walsh_averages};
 pub use holm::holm;
 pub use normal::inverse_normal;
 pub use power::{
-    EQUIVALENCE_CONFIDENCE, POWER_DETECTABLE, POWER_PLANNED, SIGNIFICANCE,
-    minimum_detectable_effect, robust_sigma, rounds_needed, smallest_rounds,
+    Claims, EQUIVALENCE_CONFIDENCE, Found, POWER_DETECTABLE, SIGNIFICANCE, Sizes, can_claim,
+    detectable, rounds_needed, smallest_rounds,
 };
+pub use rank_sum::{rank_sum_p, shift, shift_interval};
 pub use sequential::{Looks, look_rounds};
 pub use sign_flip::sign_flip_p;
 pub use signed_rank::{Interval, signed_rank_distribution, signed_rank_interval};
-pub use verdict::{Comparison, Direction, Estimate, Verdict};
+pub use verdict::{Comparison, Direction, Estimate, Verdict, needs_text};
 
 /// The middle of the values (mean of the two middle ones); reorders them. `None` if there are none.
 #[must_use]

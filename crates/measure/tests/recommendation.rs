@@ -73,8 +73,12 @@ fn plant(all: &mut [CandidateRounds], quantity: Quantity, baseline: f64, factors
 
 fn advice(all: &[CandidateRounds]) -> Recommendation {
     let recommendation = analyse(all).recommendation;
-    for text in [&recommendation.sentence, &recommendation.caution] {
-        assert!(text.ends_with('.'), "{text}");
+    for text in [
+        &recommendation.sentence,
+        &recommendation.reason,
+        &recommendation.caution,
+    ] {
+        assert!(text.is_empty() || text.ends_with('.'), "{text}");
         assert!(!text.contains("..") && !text.contains("  "), "{text}");
     }
     recommendation
@@ -103,12 +107,17 @@ fn a_clear_winner() {
     assert_eq!(found.advice, Advice::Switch, "{found:?}");
     let text = &found.sentence;
     assert!(
-        text.starts_with("Use mimalloc for throughput 1.12x ["),
+        text.starts_with("Use mimalloc for throughput and p99 latency (1.12x ["),
         "{text}"
     );
-    assert!(text.contains("and p99 latency 0.7"), "{text}");
+    assert!(text.contains("of glibc's throughput, 0.70x ["), "{text}");
     assert!(
-        text.contains("because it needs 8 % fewer cycles per request"),
+        text.contains(", with the same memory (within 5 %)"),
+        "{text}"
+    );
+    let text = &found.reason;
+    assert!(
+        text.contains("Why mimalloc: it needs 8 % fewer cycles per request"),
         "{text}"
     );
     assert!(text.contains("dTLB misses 0.50x"), "{text}");
@@ -148,9 +157,15 @@ fn a_trade_off_names_its_price() {
     let found = advice(&all);
     assert_eq!(found.advice, Advice::TradeOff);
     let text = &found.sentence;
-    assert!(text.contains("tcmalloc for throughput 1.10x ["), "{text}");
-    assert!(text.contains("at the price of memory 1.50x ["), "{text}");
-    assert!(text.contains("jemalloc for memory 0.80x ["), "{text}");
+    assert!(
+        text.starts_with("For throughput: tcmalloc (1.10x ["),
+        "{text}"
+    );
+    assert!(
+        text.contains("), which costs 1.50x [1.50, 1.50] memory."),
+        "{text}"
+    );
+    assert!(text.contains(" For memory: jemalloc (0.80x ["), "{text}");
     let caution = &found.caution;
     assert!(
         caution.starts_with("Stay with glibc where memory counts more ("),
@@ -175,7 +190,14 @@ fn the_usual_comparison() {
     assert!(
         found
             .sentence
-            .starts_with("Use mimalloc with pools for throughput")
+            .starts_with("For throughput and p99 latency: mimalloc with pools (1.1")
+    );
+    assert!(
+        found
+            .sentence
+            .ends_with("For memory: glibc with pools itself, no candidate needs less."),
+        "{}",
+        found.sentence
     );
     assert!(
         found
@@ -214,9 +236,11 @@ fn the_baseline_is_best() {
     let found = advice(&field(&[("slow", 0.8, 1.5, 1.3)], 0.005));
     assert_eq!(found.advice, Advice::Stay);
     assert!(
-        found
-            .sentence
-            .contains("nothing is better than it in throughput, p99 latency and memory")
+        found.sentence.starts_with(
+            "Stay with glibc: nothing is better than it. Throughput: worse (slow 0.80x ["
+        ),
+        "{}",
+        found.sentence
     );
     assert!(
         found.caution.contains("slow has throughput 0.80x ["),
@@ -230,13 +254,19 @@ fn the_baseline_is_best() {
 fn undecided() {
     let found = advice(&field(&[("mimalloc", 1.03, 0.97, 1.03)], 0.2));
     assert_eq!(found.advice, Advice::Undecided, "{found:?}");
-    assert!(found.sentence.starts_with("The evidence does not tell"));
+    assert!(
+        found
+            .sentence
+            .contains("ing is proved better than glibc. Throughput: undecided; "),
+        "{}",
+        found.sentence
+    );
     assert!(
         found
             .caution
             .starts_with("Do not switch yet: the hardest case needs")
     );
-    assert!(!found.sentence.contains("Use "));
+    assert!(!found.sentence.contains("Use ") && !found.sentence.contains("For "));
 }
 
 /// Goal: a disturbed machine: what the clock says is not used; what noise cannot touch still is, and
@@ -244,6 +274,8 @@ fn undecided() {
 #[test]
 fn not_trusted() {
     let mut all = field(&[("mimalloc", 1.3, 0.6, 1.0)], 0.005);
+    let with_cpu = all.clone();
+    without(&mut all, &[Quantity::CpuTime]);
     for round in all.iter_mut().flat_map(|one| &mut one.rounds) {
         round.noise.push(NoiseFlag {
             kind: NoiseKind::ForeignCpu,
@@ -262,12 +294,13 @@ fn not_trusted() {
     assert!(
         found
             .sentence
-            .ends_with("of 3 comparisons 2 are not to be trusted; memory is the same within 5 %."),
+            .ends_with("p99 latency: not to be trusted; memory: the same within 5 %."),
         "{}",
         found.sentence
     );
     assert!(found.caution.contains("quiet machine"));
     let mut lean = field(&[("mimalloc", 1.3, 0.6, 0.7)], 0.005);
+    without(&mut lean, &[Quantity::CpuTime]);
     for (clean, dirty) in lean.iter_mut().zip(&all) {
         for (round, noisy) in clean.rounds.iter_mut().zip(&dirty.rounds) {
             round.noise.clone_from(&noisy.noise);
@@ -279,6 +312,20 @@ fn not_trusted() {
         found
             .caution
             .contains("throughput of mimalloc is not to be trusted (other programs")
+    );
+    // CPU per request stands in for a throughput that nobody believes.
+    let mut cheap = with_cpu;
+    for (clean, dirty) in cheap.iter_mut().zip(&all) {
+        for (round, noisy) in clean.rounds.iter_mut().zip(&dirty.rounds) {
+            round.noise.clone_from(&noisy.noise);
+        }
+    }
+    let found = advice(&cheap);
+    assert_eq!(choices(&found), [("memory", "glibc"), ("cpu", "mimalloc")]);
+    assert!(
+        found
+            .sentence
+            .starts_with("Use mimalloc for CPU per request (0.77x [")
     );
     without(&mut all, &[Quantity::RssAfterWork, Quantity::PeakRss]);
     let found = advice(&all);
@@ -298,7 +345,7 @@ fn no_pmu() {
     plant(&mut all, Quantity::SystemCpu, 2_000.0, &[0.8]);
     plant(&mut all, Quantity::PageFaults, 0.5, &[0.1]);
     let found = advice(&all);
-    let text = &found.sentence;
+    let text = &found.reason;
     assert!(
         text.contains("16 % less CPU time per request: 12 % less in user mode"),
         "{text}"
@@ -315,12 +362,9 @@ fn no_pmu() {
     );
     let found = advice(&all);
     assert_eq!(found.advice, Advice::Switch);
-    assert!(
-        found
-            .sentence
-            .ends_with("why, nothing that was counted tells."),
-        "{}",
-        found.sentence
+    assert_eq!(
+        found.reason,
+        "Why mimalloc, nothing that was counted tells."
     );
     assert!(found.differences.is_empty());
 }
@@ -333,14 +377,14 @@ fn emulated_instructions_stand_in() {
     without(&mut all, &COUNTED);
     plant(&mut all, Quantity::CpuTime, 10_000.0, &[0.84]);
     plant(&mut all, Quantity::EmulatedInstructions, 5_000.0, &[0.9]);
-    let fewer = advice(&all).sentence;
+    let fewer = advice(&all).reason;
     assert!(
         fewer.contains("instructions in user mode (by valgrind) there are 0.90x"),
         "{fewer}"
     );
     assert!(fewer.contains("what caches add cannot be told"), "{fewer}");
     plant(&mut all, Quantity::EmulatedInstructions, 5_000.0, &[1.0]);
-    let equal = advice(&all).sentence;
+    let equal = advice(&all).reason;
     assert!(
         equal.contains("as many instructions in user mode"),
         "{equal}"
@@ -360,11 +404,12 @@ fn equal_costs_explain_nothing() {
     }
     let found = advice(&all);
     assert!(
-        found.sentence.contains("the rounds do not tell"),
+        found
+            .reason
+            .contains("Why mimalloc, the rounds do not tell"),
         "{}",
-        found.sentence
+        found.reason
     );
-    assert!(!found.sentence.contains("because"));
 }
 
 /// Goal: more cost is no reason for more speed. An allocator that waits less for locks answers more
@@ -374,17 +419,23 @@ fn a_dearer_request_is_no_reason() {
     let mut all = field(&[("mimalloc", 1.2, 1.0, 1.0)], 0.005);
     plant(&mut all, Quantity::Cycles, 10_000.0, &[1.1]);
     plant(&mut all, Quantity::Instructions, 10_000.0, &[1.1]);
-    let text = advice(&all).sentence;
-    assert!(!text.contains("because"), "{text}");
+    let text = advice(&all).reason;
+    assert!(!text.contains("Why"), "{text}");
     assert!(
-        text.contains(", although it needs 10 % more cycles per request"),
+        text.contains("mimalloc is better although it needs 10 % more cycles per request"),
         "{text}"
     );
     without(&mut all, &COUNTED);
     plant(&mut all, Quantity::CpuTime, 10_000.0, &[1.1]);
-    let text = advice(&all).sentence;
+    let found = advice(&all);
+    assert_eq!(found.advice, Advice::TradeOff, "the price is said");
     assert!(
-        text.contains(", although it needs 10 % more CPU time per request"),
+        found.sentence.contains(", which costs 1.10x ["),
+        "{found:?}"
+    );
+    let text = advice(&all).reason;
+    assert!(
+        text.contains("mimalloc is better although it needs 10 % more CPU time per request"),
         "{text}"
     );
 }
@@ -398,28 +449,33 @@ fn the_kernel_is_a_reason_too() {
     plant(&mut all, Quantity::Cycles, 10_000.0, &[1.0]);
     plant(&mut all, Quantity::Instructions, 10_000.0, &[1.0]);
     plant(&mut all, Quantity::KernelCycles, 10_000.0, &[0.6]);
-    let text = advice(&all).sentence;
+    let text = advice(&all).reason;
     assert!(
-        text.contains("because it needs 20 % fewer cycles per request: 20 % less in the kernel"),
+        text.contains(
+            "Why mimalloc: it needs 20 % fewer cycles per request: 20 % less in the kernel"
+        ),
         "{text}"
     );
     plant(&mut all, Quantity::Cycles, 10_000.0, &[0.9]);
     plant(&mut all, Quantity::Instructions, 10_000.0, &[0.9]);
     plant(&mut all, Quantity::KernelCycles, 10_000.0, &[1.1]);
-    let text = advice(&all).sentence;
-    assert!(text.contains("; why, the rounds do not tell"), "{text}");
+    let text = advice(&all).reason;
+    assert!(
+        text.contains("Why mimalloc, the rounds do not tell"),
+        "{text}"
+    );
 }
 
 /// Goal: a gain in memory is explained by fragmentation, once counted, and by nothing before.
 #[test]
 fn memory_has_its_own_reason() {
     let mut all = field(&[("mimalloc", 1.0, 1.0, 0.6)], 0.003);
-    assert!(advice(&all).sentence.ends_with("why, was not counted."));
+    assert!(advice(&all).reason == "Why mimalloc, was not counted.");
     for (index, candidate) in all.iter_mut().enumerate() {
         let ratio = if index < 2 { 2.1 } else { 1.25 };
         candidate.rounds[0].set(Measure::whole(Quantity::Fragmentation), ratio);
     }
-    let text = advice(&all).sentence;
+    let text = advice(&all).reason;
     assert!(
         text.contains("each byte that lives takes 1.25x, not 2.10x (counted once)"),
         "{text}"
@@ -471,6 +527,82 @@ fn scaled_values_are_marked() {
     assert_eq!(marked(&record), 2);
 }
 
+/// Sets the CPU time of each later candidate.
+fn cpu(all: &mut [CandidateRounds], factors: &[f64]) {
+    without(all, &COUNTED);
+    plant(all, Quantity::CpuTime, 10_000.0, factors);
+}
+
+/// Goal: less memory for more CPU is a choice: both ends of the front are named, each with its price. A
+/// candidate that needed 40 % more CPU was once recommended without a word of it.
+#[test]
+fn both_ends_of_the_front() {
+    let mut all = field(&[("jemalloc", 1.0, 1.0, 0.62)], 0.003);
+    cpu(&mut all, &[1.4]);
+    let found = advice(&all);
+    assert_eq!(found.advice, Advice::TradeOff);
+    let text = &found.sentence;
+    assert!(
+        text.starts_with(
+            "For memory: jemalloc (0.62x [0.62, 0.62] of glibc's memory), which costs 1.40x ["
+        ),
+        "{text}"
+    );
+    assert!(text.contains("] CPU per request. "), "{text}");
+    assert!(
+        text.ends_with("For throughput: glibc itself, no candidate is faster."),
+        "{text}"
+    );
+    let front: Vec<&str> = found
+        .front
+        .iter()
+        .map(|one| one.candidate.as_str())
+        .collect();
+    assert_eq!(front, ["glibc", "jemalloc"]);
+    assert_eq!(found.front[1].comparisons["cpu"].verdict.label(), "worse");
+}
+
+/// Goal: who is proved no better than another in anything, and worse in something, is named nowhere; what is
+/// had without a price is named beside what has one.
+#[test]
+fn dominated_candidates_are_not_named() {
+    let mut all = field(
+        &[
+            ("lean", 1.0, 1.0, 0.6),
+            ("dear", 1.0, 1.0, 0.6),
+            ("free", 1.0, 1.0, 0.8),
+        ],
+        0.003,
+    );
+    cpu(&mut all, &[1.2, 1.6, 1.0]);
+    let found = advice(&all);
+    let text = &found.sentence;
+    assert!(text.starts_with("For memory: lean (0.60x ["), "{text}");
+    assert!(
+        text.contains(" With nothing proved worse: free (memory 0.80x ["),
+        "{text}"
+    );
+    assert!(!text.contains("dear"), "{text}");
+    let named = |entry: &millpond_measure::record::FrontEntry| entry.candidate == "dear";
+    assert!(!found.front.iter().any(named), "{:?}", found.front);
+}
+
+/// Goal: a p99 that is worse with proof stands in the sentence that names the candidate.
+#[test]
+fn a_worse_p99_is_said_at_once() {
+    let found = advice(&field(&[("mimalloc", 1.2, 1.6, 1.0)], 0.003));
+    let text = &found.sentence;
+    let (first, _) = text.split_once("]) ").unwrap_or((text, ""));
+    assert!(
+        first.starts_with("For throughput: mimalloc (1.20x ["),
+        "{text}"
+    );
+    assert!(
+        text.contains("p99 latency. For memory: glibc itself"),
+        "{text}"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -515,6 +647,7 @@ proptest! {
             prop_assert!((sum - difference.change).abs() < 1e-9);
         }
         let recommends = matches!(advice.advice, Advice::Switch | Advice::TradeOff);
-        prop_assert_eq!(recommends, advice.sentence.starts_with("Use "));
+        let begins = |word: &str| advice.sentence.starts_with(word);
+        prop_assert_eq!(recommends, begins("Use ") || begins("For "));
     }
 }

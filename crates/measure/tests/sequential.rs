@@ -3,7 +3,7 @@
 
 mod synthetic;
 
-use millpond_measure::analysis::{analyse_looks, open_verdicts};
+use millpond_measure::analysis::{Design, analyse_by, open_verdicts};
 use millpond_measure::record::{Analysis, CandidateRounds, PoolSetting, QuestionVerdict, Role};
 use millpond_measure::statistics::{
     Comparison, Direction, Looks, PairedRounds, RoundPair, Rule, Verdict, compare_all, look_rounds,
@@ -164,8 +164,15 @@ fn planted_effects_are_found_and_early() {
     );
 }
 
+fn planned(looks: usize) -> Design {
+    Design {
+        looks: Looks::planned(looks),
+        ..Design::default()
+    }
+}
+
 fn whole(plans: &[Plan], seed: u64, rounds: &[u32]) -> (Analysis, u32) {
-    let looks = Looks::planned(rounds.len());
+    let design = planned(rounds.len());
     let last = *rounds.last().expect("a plan has looks");
     let all = candidates(plans, last, SIGMA, seed);
     for &count in rounds {
@@ -173,8 +180,8 @@ fn whole(plans: &[Plan], seed: u64, rounds: &[u32]) -> (Analysis, u32) {
         so_far
             .iter_mut()
             .for_each(|one| one.rounds.truncate(count as usize));
-        if open_verdicts(&so_far, looks).is_empty() || count == last {
-            return (analyse_looks(&so_far, looks), count);
+        if open_verdicts(&so_far, design).is_empty() || count == last {
+            return (analyse_by(&so_far, design), count);
         }
     }
     unreachable!("the last look ends it")
@@ -224,7 +231,7 @@ fn open_verdicts_are_named() {
     let mut plans = equal_plans();
     plans[2].memory = 2.0;
     let few = candidates(&plans, 4, SIGMA, 1);
-    let looks = Looks::planned(2);
+    let looks = planned(2);
     let named = [
         "throughput of copy with pools",
         "latency of copy with pools",
@@ -234,7 +241,7 @@ fn open_verdicts_are_named() {
     let mut enough = candidates(&plans, 12, SIGMA, 1);
     let open = open_verdicts(&enough, looks);
     assert!(!open.contains(&named[2].to_owned()), "{open:?}");
-    let analysis = analyse_looks(&enough, looks);
+    let analysis = analyse_by(&enough, looks);
     let memory = &analysis.verdicts.memory;
     assert!(
         memory

@@ -7,7 +7,7 @@ use millpond_measure::analysis::analyse;
 use millpond_measure::record::Role;
 use millpond_measure::statistics::{
     Direction, Looks, PairedRounds, RoundPair, Rule, Verdict, compare_all, compare_rounds,
-    hodges_lehmann, rounds_needed, signed_rank_interval,
+    hodges_lehmann, signed_rank_interval,
 };
 use synthetic::{Noise, Plan, candidates, nine_plans};
 
@@ -198,30 +198,6 @@ fn equivalence_is_proved_not_assumed() {
         compare_rounds(&rounds, &rule(margin)).verdict == Verdict::Equivalent
     });
     assert!(proved >= 270.0, "{proved}");
-}
-
-/// Goal: the advice "about N rounds" holds: with that many, the question is decided at least nine
-/// times in ten, for real effects and for none.
-#[test]
-fn advised_rounds_decide() {
-    let margin: f64 = 0.02;
-    for (effect, expected) in [
-        (0.04, Verdict::Better),
-        (0.03, Verdict::Better),
-        (0.0, Verdict::Equivalent),
-    ] {
-        let count = rounds_needed(effect, SIGMA, margin.ln_1p(), 1, Looks::ONE);
-        assert!((6..80).contains(&count), "{effect}: {count}");
-        let mut noise = Noise(fastrand::Rng::with_seed(700));
-        let trials = 400;
-        let decided = count_of(trials, || {
-            let rounds = rounds(&mut noise, Shape::Normal, count, effect);
-            // The estimate must lie beyond the margin too; leave it room.
-            compare_rounds(&rounds, &rule(if effect > 0.0 { 0.002 } else { margin })).verdict
-                == expected
-        }) / f64::from(trials);
-        assert!(decided >= 0.90, "{effect} with {count}: {decided}");
-    }
 }
 
 /// Goal: the estimate is not biased and wild rounds hardly move it.

@@ -12,7 +12,7 @@ use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::{Args, value_parser};
 use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target};
-use millpond_measure::record::PoolSetting;
+use millpond_measure::record::{MarginError, Margins, PoolSetting};
 use millpond_measure::report::terminal::{self, TerminalOptions};
 use preset::Preset;
 use std::ffi::OsString;
@@ -34,6 +34,7 @@ const COUNTS_MAX: i64 = 1_000;
   millpond compare --time-budget 15m
   millpond compare --rounds 20 --idle 12s
   millpond compare --run-for 10m --rounds 6 --allocators glibc,jemalloc
+  millpond compare --margin 2%,p99=10%
   millpond compare --allocators glibc,jemalloc --pools off
   millpond compare --baseline earlier/results.json
   millpond compare --preset haywire
@@ -81,6 +82,10 @@ pub(crate) struct CompareFlags {
     /// within the time budget]
     #[arg(long, value_name = "N", value_parser = parse_rounds)]
     rounds: Option<u32>,
+    /// What differs by less counts as the same; a 99th percentile (p99=) and instructions and heap calls
+    /// (counts=) have margins of their own [default: 5%,p99=15%,counts=1%]
+    #[arg(long, value_name = "PERCENT,...", value_parser = parse_margins)]
+    margin: Option<Margins>,
     /// Longest the whole comparison may take; the fewest rounds that can give a verdict, or --rounds,
     /// take as long as they do
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "270s")]
@@ -140,6 +145,10 @@ pub(super) fn parse_setting(text: &str) -> Result<PoolSetting, String> {
         "off" => Ok(PoolSetting::Off),
         _ => Err("write on, off or on,off".to_owned()),
     }
+}
+
+fn parse_margins(text: &str) -> Result<Margins, String> {
+    text.parse().map_err(|error: MarginError| error.to_string())
 }
 
 pub(super) fn parse_rounds(text: &str) -> Result<u32, String> {
@@ -203,6 +212,7 @@ impl CompareFlags {
             config.pools = Some(vec![PoolSetting::On, PoolSetting::Off]);
         }
         config.rounds = self.rounds;
+        config.margins = self.margin.unwrap_or_default();
         config.time_budget = Duration::from_nanos(self.time_budget);
         config.connections = self.connections as usize;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
@@ -364,10 +374,26 @@ mod tests {
             (library.rounds, library.rate_per_s)
         );
         assert_eq!(config.pools, library.pools);
+        assert_eq!(config.margins, library.margins);
         assert_eq!(config.target, library.target);
         assert!(!config.profile && !library.profile);
         let preset = super::tests::config(&["--preset", "entity"]).unwrap();
         assert!(preset.profile, "its earlier run had flame graphs");
+    }
+
+    /// Goal: a margin is what was asked for, the others stay, and what is none is refused with how to write
+    /// one.
+    #[test]
+    fn margins_are_percentages() {
+        let margins = config(&["--margin", "3%,p99=10%"]).unwrap().margins;
+        assert_eq!(
+            (margins.usual, margins.p99, margins.counts),
+            (0.03, 0.1, 0.01)
+        );
+        for wrong in ["0%", "p95=3%", "much"] {
+            let told = parse(&["--margin", wrong]).unwrap_err();
+            assert!(told.contains("as in 5%, p99=15% or counts=1%"), "{told}");
+        }
     }
 
     /// Goal: the help says what the command does. A constant put between these words and the flags once

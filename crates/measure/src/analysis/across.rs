@@ -1,9 +1,9 @@
 //! What a comparison with another session needs of one session: the runs of each candidate beside the
 //! baseline's, the reasons not to believe them, and whether the baseline differed from itself.
 
-use super::{Field, pairing, trust};
-use crate::record::{CandidateRounds, Measure};
-use crate::statistics::{Looks, PairedRounds};
+use super::{Design, Field, pairing, trust};
+use crate::record::{CandidateRounds, ComparisonRecord, Measure};
+use crate::statistics::PairedRounds;
 
 /// The runs of `name` beside those of `against` in the same rounds; `None` if one is not there.
 pub(crate) fn rounds_of(
@@ -18,15 +18,11 @@ pub(crate) fn rounds_of(
 
 /// The name of the candidate that ratios are against.
 pub(crate) fn baseline_of(candidates: &[CandidateRounds]) -> Option<&str> {
-    Field::new(candidates, Looks::ONE).map(|field| field.baseline.name.as_str())
+    Field::new(candidates, Design::default()).map(|field| field.baseline.name.as_str())
 }
 
 /// Why no ratio of this session counts: the baseline run twice differs from itself.
-pub(crate) fn self_difference(
-    candidates: &[CandidateRounds],
-    measures: &[Measure],
-) -> Option<String> {
-    // At the level of one look, however many there were: distrust comes sooner that way.
-    let field = Field::new(candidates, Looks::ONE)?;
+pub(crate) fn self_difference(record: &ComparisonRecord, measures: &[Measure]) -> Option<String> {
+    let field = Field::new(&record.candidates, Design::of(&record.settings))?;
     trust::self_difference_reason(&field, &field.compare(measures))
 }

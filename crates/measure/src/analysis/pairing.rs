@@ -1,11 +1,11 @@
 //! Runs of the same round, side by side.
 
-use super::trust;
+use super::{Design, trust};
 use crate::record::{CandidateRounds, Measure};
-use crate::statistics::{Looks, PairedRounds, RoundPair, Rule};
+use crate::statistics::{PairedRounds, RoundPair, Rule};
 
 /// The rule of decision for measures of one quantity; `None` for an empty list.
-pub(super) fn rule(measures: &[Measure], looks: Looks) -> Option<Rule> {
+pub(super) fn rule(measures: &[Measure], design: Design) -> Option<Rule> {
     let quantity = measures.first()?.quantity;
     debug_assert!(measures.iter().all(|measure| measure.quantity == quantity));
     let label = if let [single] = measures {
@@ -16,8 +16,8 @@ pub(super) fn rule(measures: &[Measure], looks: Looks) -> Option<Rule> {
     Some(Rule {
         label,
         direction: quantity.direction(),
-        margin: quantity.margin(),
-        looks,
+        margin: design.margins.of(quantity),
+        looks: design.looks,
     })
 }
 

@@ -6,8 +6,7 @@ use crate::record::{CandidateRounds, Measure, MeasureComparisons, PoolSetting, P
 use crate::statistics::{Comparison, PairedRounds, Verdict, compare_all};
 use crate::units::format_percent;
 
-/// One entry per allocator that ran both ways, in order of candidates. Holm's correction runs over
-/// the allocators.
+/// One entry per allocator that ran both ways, in order of candidates.
 pub(super) fn effects(field: &Field<'_>) -> Vec<PoolsEffect> {
     let couples = couples(field);
     let of_question = |question: &Question| {
@@ -62,25 +61,41 @@ fn couples<'a>(field: &Field<'a>) -> Vec<(&'a CandidateRounds, &'a CandidateRoun
         .collect()
 }
 
-/// If the baseline differs from itself in these measures, so might anything.
+/// A couple with the baseline in it is a comparison of the table already, and has the verdict it has there.
+/// The others are a family of their own. If the baseline differs from itself in these measures, so might
+/// anything.
 fn compare_couples(
     field: &Field<'_>,
     couples: &[(&CandidateRounds, &CandidateRounds)],
     measures: &[Measure],
 ) -> Vec<Comparison> {
-    let Some(rule) = pairing::rule(measures, field.looks) else {
+    let Some(rule) = pairing::rule(measures, field.design) else {
         return Vec::new();
     };
-    let reason = trust::self_difference_reason(field, &field.compare(measures));
-    let rounds: Vec<PairedRounds> = couples
+    let table = field.compare(measures);
+    let reason = trust::self_difference_reason(field, &table);
+    let of_table = |(on, off): (&CandidateRounds, &CandidateRounds)| {
+        let find = |name: &str| table.iter().find(|one| one.candidate == name);
+        if std::ptr::eq(off, field.baseline) {
+            return find(&on.name).cloned();
+        }
+        let is_reversed = std::ptr::eq(on, field.baseline);
+        is_reversed.then(|| Some(find(&off.name)?.reversed(&rule.label)))?
+    };
+    let others: Vec<PairedRounds> = couples
         .iter()
+        .filter(|couple| of_table(**couple).is_none())
         .map(|(on, off)| {
             let mut rounds = pairing::pair(on, off, measures);
             rounds.trouble = rounds.trouble.or_else(|| reason.clone());
             rounds
         })
         .collect();
-    compare_all(&rounds, &rule)
+    let mut others = compare_all(&others, &rule).into_iter();
+    let all = couples
+        .iter()
+        .filter_map(|couple| of_table(*couple).or_else(|| others.next()));
+    all.collect()
 }
 
 fn sentence(effect: &PoolsEffect) -> String {

@@ -1,15 +1,15 @@
 //! The three questions: most throughput, lowest latency, least memory.
 //!
-//! "Best" is a set: the candidate with the best estimate and all that cannot be told from it. A
-//! candidate leaves the set only if it is certainly worse, by more than the margin, than the best one,
-//! corrected for the choice among all, or than the baseline, corrected by Holm. Each test errs against
-//! the truly best one in at most 2.5 %, half of its 5 %, so that it is in the set with at least 95 %
-//! (after Hsu, "Multiple Comparisons", 1996, chapter 4).
+//! On the path: each is answered from one set of comparisons, every candidate against the baseline, which
+//! is what the table shows; nothing is compared a second time. Whoever is better with proof leads, by the
+//! best estimate; else the baseline does. "Best" is a set: the leader, and all that its interval does not
+//! tell from them. The answer says what was proved of the others, too: the same, worse, or undecided.
 
-use super::resolution::{self, ROUNDS_WORTH_ADVISING};
-use super::{Field, pairing, trust};
-use crate::record::{CandidateRounds, Measure, Operation, Quantity, QuestionVerdict, Verdicts};
-use crate::statistics::{Comparison, Direction, Looks, Verdict, compare_chosen, smallest_rounds};
+use super::resolution;
+use super::standing::{Standing, standing};
+use super::{Field, trust};
+use crate::record::{Measure, Operation, Quantity, QuestionVerdict, Verdicts};
+use crate::statistics::{Comparison, Direction, Verdict, needs_text, smallest_rounds};
 use crate::units::format_percent;
 
 /// A question and the quantities that answer it, the best evidence first.
@@ -53,6 +53,14 @@ pub(super) const MEMORY: Question = Question {
     absence: "",
 };
 
+pub(super) const CPU: Question = Question {
+    title: "CPU per request",
+    achievement: "needs the least",
+    quantities: &[Quantity::CpuTime],
+    substitutes: &[],
+    absence: "",
+};
+
 pub(super) fn answer_all(field: &Field<'_>) -> Verdicts {
     Verdicts {
         throughput: answer(field, &THROUGHPUT),
@@ -78,7 +86,7 @@ pub(super) fn measures_of(field: &Field<'_>, quantities: &[Quantity]) -> Vec<Mea
         .unwrap_or_default()
 }
 
-fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
+pub(super) fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
     let title = question.title;
     let measures = measures_of(field, question.quantities);
     if measures.is_empty() {
@@ -96,23 +104,18 @@ fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict {
     if let Some(reason) = distrust(field, &comparisons) {
         let substitute = substitute_sentence(field, question.substitutes);
         return QuestionVerdict {
+            headline: "No answer".to_owned(),
             sentence: format!("{title}: not to be trusted: {reason}.{substitute}"),
             measures,
             comparisons,
             ..QuestionVerdict::default()
         };
     }
-    let ranking = Ranking::new(field, &measures, &comparisons);
+    let answer = Answer::new(field, measures[0].quantity.direction(), &comparisons);
     QuestionVerdict {
-        sentence: format!(
-            "{title}: {}.",
-            ranking.sentence(field, achievement, &comparisons)
-        ),
-        best: ranking
-            .best
-            .iter()
-            .map(|entrant| entrant.name.clone())
-            .collect(),
+        headline: answer.headline(),
+        sentence: format!("{title}: {}.", answer.sentence(achievement)),
+        best: answer.best.iter().map(|&name| name.to_owned()).collect(),
         measures,
         trusted: true,
         resolution: resolution::sentence(field, &comparisons),
@@ -149,259 +152,287 @@ fn substitute_sentence(field: &Field<'_>, quantities: &[Quantity]) -> String {
         if distrust(field, &comparisons).is_some() {
             continue;
         }
-        let ranking = Ranking::new(field, &measures, &comparisons);
+        let answer = Answer::new(field, quantity.direction(), &comparisons);
         let what = format!(
             "needs the least {}",
             quantity.label().replace("/req", " per request")
         );
-        return format!(
-            " Work per request instead: {}.",
-            ranking.sentence(field, &what, &comparisons)
-        );
+        return format!(" Work per request instead: {}.", answer.sentence(&what));
     }
     String::new()
 }
 
-/// More names than this make a list nobody reads; the shorter side is named then.
+/// More names than this make a list nobody reads.
 const NAMES_MAX: usize = 3;
 
-/// Entrants in order of their estimates, and how far down "best" reaches.
-struct Ranking<'a> {
-    /// The best estimate first, then those not separable from it, in order.
-    best: Vec<&'a CandidateRounds>,
-    /// Those certainly worse than the best, in order.
-    worse: Vec<&'a CandidateRounds>,
-    /// True if all of `best` are proved equivalent to the first.
-    equivalent: bool,
-    /// Those of whom the rounds say nothing that can be relied on.
-    unplaced: Vec<&'a CandidateRounds>,
+/// What the comparisons of a question say of its candidates.
+struct Answer<'a> {
+    baseline: &'a str,
+    direction: Direction,
+    /// The fewest rounds that can claim anything of so many.
+    smallest_rounds: usize,
+    /// The leader, then those not told from it.
+    best: Vec<&'a str>,
+    /// Whether those of `best` that are better than the baseline are the same as the leader within the margin.
+    is_equal: bool,
+    /// By verdict: the best estimate first.
+    better: Vec<&'a Comparison>,
+    same: Vec<&'a Comparison>,
+    /// The worst estimate first.
+    worse: Vec<&'a Comparison>,
+    open: Vec<&'a Comparison>,
+    /// Those of whom nothing can be relied on.
+    unjudged: Vec<&'a Comparison>,
 }
 
-impl<'a> Ranking<'a> {
-    fn new(field: &Field<'a>, measures: &[Measure], comparisons: &[Comparison]) -> Self {
-        let rule = pairing::rule(measures, field.looks)
-            .expect("answer() has checked that there are measures");
-        let sign = match rule.direction {
-            Direction::HigherIsBetter => 1.0,
-            Direction::LowerIsBetter => -1.0,
-        };
-        let (mut order, mut unplaced) = (Vec::new(), Vec::new());
-        for entrant in field.entrants() {
-            match standing(field, entrant, comparisons) {
-                Some(ratio) => order.push((entrant, ratio)),
-                None => unplaced.push(entrant),
-            }
-        }
-        // Stable: the baseline comes first among equals.
-        order.sort_by(|a, b| (b.1 * sign).total_cmp(&(a.1 * sign)));
-        let family = order.len().saturating_sub(1);
-        let (first, rest) = order
-            .split_first()
-            .expect("the baseline is always an entrant");
-        // Against the baseline, the question's own comparisons have spoken already.
-        let is_against_baseline = |entrant: &CandidateRounds, verdict: &Verdict| {
-            let mut all = comparisons.iter();
-            all.any(|one| one.candidate == entrant.name && one.verdict == *verdict)
-        };
-        let is_baseline_beaten = order
+impl<'a> Answer<'a> {
+    fn new(field: &Field<'a>, direction: Direction, comparisons: &'a [Comparison]) -> Self {
+        let mut order: Vec<&Comparison> = comparisons
             .iter()
-            .any(|(entrant, _)| is_against_baseline(entrant, &Verdict::Better));
-        let (mut best, mut worse, mut equivalent) = (vec![first.0], Vec::new(), true);
-        for (entrant, _) in rest {
-            let rounds = pairing::pair(first.0, entrant, measures);
-            let comparison = compare_chosen(&rounds, family, &rule);
-            let is_beaten = match std::ptr::eq(*entrant, field.baseline) {
-                true => is_baseline_beaten,
-                false => is_against_baseline(entrant, &Verdict::Worse),
-            };
-            if comparison.verdict == Verdict::Better || is_beaten {
-                worse.push(*entrant);
-            } else {
-                equivalent &= comparison.verdict == Verdict::Equivalent;
-                best.push(entrant);
+            .filter(|one| !field.is_baseline_again(&one.candidate))
+            .collect();
+        let merit = |one: &Comparison| match direction {
+            Direction::HigherIsBetter => one.ratio.unwrap_or(f64::INFINITY),
+            Direction::LowerIsBetter => -one.ratio.unwrap_or(f64::INFINITY),
+        };
+        order.sort_by(|a, b| merit(b).total_cmp(&merit(a)));
+        let of = |label: &str| -> Vec<&Comparison> {
+            let all = order.iter().copied();
+            all.filter(|one| one.verdict.label() == label).collect()
+        };
+        let mut answer = Self {
+            baseline: &field.baseline.name,
+            direction,
+            smallest_rounds: smallest_rounds(comparisons.len() * field.design.looks.count()),
+            best: Vec::new(),
+            is_equal: true,
+            better: of("better"),
+            same: of("equivalent"),
+            worse: of("worse"),
+            open: of("undecided"),
+            unjudged: of("not trusted"),
+        };
+        answer.worse.reverse();
+        let leader = answer.better.first().copied();
+        answer
+            .best
+            .push(leader.map_or(answer.baseline, |one| &one.candidate));
+        let rest = order.into_iter().filter(|one| {
+            !matches!(one.verdict, Verdict::NotTrusted { .. })
+                && leader.is_none_or(|leader| !std::ptr::eq(leader, *one))
+        });
+        for one in rest {
+            match standing(leader, Some(one), direction) {
+                Standing::Better => continue,
+                Standing::Equivalent => {}
+                Standing::Open | Standing::Worse => {
+                    answer.is_equal &= one.verdict != Verdict::Better;
+                }
             }
+            answer.best.push(&one.candidate);
         }
-        Self {
-            best,
-            worse,
-            equivalent,
-            unplaced,
+        answer
+    }
+
+    /// Those of the best that are proved better than the baseline.
+    fn leaders(&self) -> Vec<&'a str> {
+        let better = self.better.iter().map(|one| one.candidate.as_str());
+        better.filter(|name| self.best.contains(name)).collect()
+    }
+
+    /// The answer in a few words.
+    fn headline(&self) -> String {
+        let (same, worse, open) = (self.same.len(), self.worse.len(), self.open.len());
+        match self.leaders().as_slice() {
+            names if !self.better.is_empty() && names.len() <= NAMES_MAX => names.join(" / "),
+            [first, others @ ..] if !self.better.is_empty() => {
+                format!("{first} and {} not told from it", others.len())
+            }
+            _ if open == 0 && worse == 0 && same > 0 => {
+                format!("All the same within {}", self.margin())
+            }
+            _ if open == 0 && worse > 0 => format!("{}: nothing is better", self.baseline),
+            _ if same > 0 => format!("{same} the same within {}", self.margin()),
+            _ if worse > 0 => format!("{worse} worse, the rest undecided"),
+            _ if self.is_too_early() => "No answer yet".to_owned(),
+            _ => "Undecided".to_owned(),
         }
     }
 
     /// The answer, and whom it leaves out: "all the same" is not said of somebody who was not judged.
-    fn sentence(&self, field: &Field<'_>, what: &str, comparisons: &[Comparison]) -> String {
-        let answer = self.answer(field, what, comparisons);
-        match self.unplaced.as_slice() {
-            [] => answer,
-            few if few.len() <= NAMES_MAX => {
-                let names: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
-                format!("{answer}; {} could not be judged", join(&names))
+    fn sentence(&self, what: &str) -> String {
+        let mut parts = vec![self.lead(what)];
+        if !self.better.is_empty() {
+            let is_led = |one: &&&Comparison| !self.best.contains(&one.candidate.as_str());
+            let also: Vec<_> = self.better.iter().filter(is_led).copied().collect();
+            if !also.is_empty() {
+                parts.push(format!("better than {}: {}", self.baseline, figures(&also)));
             }
-            many => format!("{answer}; {} others could not be judged", many.len()),
+            if !self.same.is_empty() {
+                let words = format!("the same as {} within {}", self.baseline, self.margin());
+                parts.push(format!("{words}: {}", names(&self.same)));
+            }
         }
+        // Where there is nothing else, the worse ones are the answer.
+        let is_more = !(self.better.is_empty() && self.same.is_empty() && self.open.is_empty());
+        if !self.worse.is_empty() && is_more {
+            parts.push(format!("worse: {}", figures(&self.worse)));
+        }
+        if !self.open.is_empty() && self.is_decided() {
+            parts.push(format!("undecided: {}", names(&self.open)));
+        }
+        if !self.unjudged.is_empty() && self.best.len() + self.worse.len() > 1 {
+            parts.push(format!("{} could not be judged", names(&self.unjudged)));
+        }
+        parts.join("; ")
     }
 
-    fn answer(&self, field: &Field<'_>, what: &str, comparisons: &[Comparison]) -> String {
-        let baseline = &field.baseline.name;
-        let figures = |name: &str| {
-            let found = comparisons.iter().find(|one| one.candidate == name);
-            found.map(Comparison::ratio_text).unwrap_or_default()
-        };
-        let all = self.worse.is_empty();
-        match (self.best.as_slice(), all) {
-            ([only], true) if self.unplaced.is_empty() => {
-                format!("only {} was measured", only.name)
+    fn is_decided(&self) -> bool {
+        !(self.better.is_empty() && self.same.is_empty() && self.worse.is_empty())
+    }
+
+    fn lead(&self, what: &str) -> String {
+        let baseline = self.baseline;
+        if let [first, ..] = self.better.as_slice() {
+            let ratio = first.ratio_text();
+            let leaders = self.leaders();
+            if let [leader] = leaders.as_slice() {
+                return format!("{leader} {what}: {ratio} {baseline}");
             }
-            ([only], true) => format!("nothing to compare {} with", only.name),
-            ([first], false) if first.name == *baseline => {
+            let how = if self.is_equal {
+                format!("the same within {}", self.margin())
+            } else {
+                "not told apart".to_owned()
+            };
+            let plural = what.replace("gives", "give").replace("needs", "need");
+            let leaders = match leaders.as_slice() {
+                few if few.len() <= NAMES_MAX => join(few),
+                [first, others @ ..] => format!("{first} and {} others", others.len()),
+                [] => String::new(),
+            };
+            let first = &first.candidate;
+            return format!("{leaders} {plural}, {how} ({first}: {ratio} {baseline})");
+        }
+        match (self.same.len(), self.worse.len(), self.open.len()) {
+            (0, 0, 0) if self.unjudged.is_empty() => format!("only {baseline} was measured"),
+            (0, 0, 0) => format!("nothing to compare {baseline} with"),
+            (0, 0, _) if self.is_too_early() => self.too_early(),
+            (0, 0, _) => self.no_difference(),
+            (0, 1, 0) => format!("{baseline} {what}: worse is {}", figures(&self.worse)),
+            (0, count, 0) => {
                 format!(
-                    "{baseline} {what}: {}",
-                    the_others_are_worse(self.worse.len())
+                    "{baseline} {what}: all {count} others are worse, {}",
+                    figures(&self.worse)
                 )
             }
-            ([first], false) => {
-                format!("{} {what}: {} {baseline}", first.name, figures(&first.name))
+            (0, _, _) => format!("nothing is proved better than {baseline}"),
+            (_, 0, 0) => format!("all the same within {}", self.margin()),
+            (1, ..) => {
+                let same = &self.same[0].candidate;
+                format!("{same} is the same as {baseline} within {}", self.margin())
             }
-            (_, true) if self.equivalent => {
-                format!("all the same within {}", margin(comparisons))
-            }
-            ([first, ..], true) if too_few_rounds(comparisons, field.looks) => too_few(
-                (&first.name, baseline),
-                &figures(&first.name),
-                comparisons,
-                field.looks,
-            ),
-            (_, true) => no_difference(comparisons),
-            (several, false) => {
-                let how = if self.equivalent {
-                    "equally good"
-                } else {
-                    "not separable"
-                };
-                let plural = what.replace("gives", "give").replace("needs", "need");
-                if several.len() > NAMES_MAX && self.worse.len() <= NAMES_MAX {
-                    let (count, total) = (several.len(), several.len() + self.worse.len());
-                    let worse: Vec<&str> = self.worse.iter().map(|one| one.name.as_str()).collect();
-                    let others = join(&worse);
-                    return format!("{count} of {total} {plural}, {how}: all but {others}");
-                }
-                let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
-                let first = names[0];
-                let lead = if first == baseline {
-                    String::new()
-                } else {
-                    format!(" ({first}: {} {baseline})", figures(first))
-                };
-                let others = the_others_are_worse(self.worse.len());
-                format!("{} {plural}, {how}{lead}; {others}", join(&names))
+            (count, ..) => {
+                let all = count + self.worse.len() + self.open.len();
+                let names = names(&self.same);
+                let margin = self.margin();
+                format!("{count} of {all} are the same as {baseline} within {margin}: {names}")
             }
         }
     }
-}
 
-/// The estimate against the baseline; 1 for the baseline; `None` if it cannot be placed.
-fn standing(
-    field: &Field<'_>,
-    entrant: &CandidateRounds,
-    comparisons: &[Comparison],
-) -> Option<f64> {
-    if std::ptr::eq(entrant, field.baseline) {
-        return Some(1.0);
+    fn margin(&self) -> String {
+        let mut all = [&self.better, &self.same, &self.worse, &self.open]
+            .into_iter()
+            .flatten();
+        all.next()
+            .map_or_else(String::new, |one| format_percent(one.margin))
     }
-    let comparison = comparisons
-        .iter()
-        .find(|one| one.candidate == entrant.name)?;
-    match comparison.verdict {
-        Verdict::NotTrusted { .. } => None,
-        _ => comparison.ratio,
+
+    /// Whether there are not the rounds without which an exact test cannot claim anything.
+    fn is_too_early(&self) -> bool {
+        self.open.iter().all(|one| one.is_blind())
     }
-}
 
-fn the_others_are_worse(count: usize) -> String {
-    match count {
-        1 => "the other one is worse".to_owned(),
-        count => format!("the other {count} are worse"),
+    /// What a comparison cut short shows: where it leads, and that this is not yet an answer.
+    fn too_early(&self) -> String {
+        let rounds = self.open.iter().map(|one| one.rounds).max().unwrap_or(0);
+        let words = if rounds == 1 {
+            "1 round is".to_owned()
+        } else {
+            format!("{rounds} rounds are")
+        };
+        let baseline = self.baseline;
+        let is_ahead = |one: &&&Comparison| match self.direction {
+            Direction::HigherIsBetter => one.ratio.is_some_and(|ratio| ratio > 1.0),
+            Direction::LowerIsBetter => one.ratio.is_some_and(|ratio| ratio < 1.0),
+        };
+        let lead = match self.open.first().filter(is_ahead) {
+            Some(first) => {
+                let (name, ratio) = (&first.candidate, first.ratio_text());
+                format!("so far {name} is ahead ({ratio} {baseline})")
+            }
+            None => format!("so far {baseline} is ahead"),
+        };
+        let smallest = self.smallest_rounds;
+        format!("no answer yet: {words} too few, at least {smallest} are needed; {lead}")
     }
-}
 
-fn margin(comparisons: &[Comparison]) -> String {
-    comparisons
-        .first()
-        .map_or_else(String::new, |one| format_percent(one.margin))
-}
-
-/// Whether no comparison has the rounds without which an exact test cannot claim anything.
-fn too_few_rounds(comparisons: &[Comparison], looks: Looks) -> bool {
-    let smallest = smallest_rounds(comparisons.len() * looks.count());
-    comparisons
-        .iter()
-        .all(|one| (one.rounds as usize) < smallest)
-}
-
-/// What a comparison cut short shows: where it leads, and that this is not yet an answer.
-fn too_few(
-    (first, baseline): (&str, &str),
-    figures: &str,
-    comparisons: &[Comparison],
-    looks: Looks,
-) -> String {
-    let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
-    let words = if rounds == 1 {
-        "1 round is".to_owned()
-    } else {
-        format!("{rounds} rounds are")
-    };
-    let smallest = smallest_rounds(comparisons.len() * looks.count());
-    let lead = if first == baseline {
-        format!("so far {baseline} is ahead")
-    } else {
-        format!("so far {first} is ahead ({figures} {baseline})")
-    };
-    format!("no answer yet: {words} too few, at least {smallest} are needed; {lead}")
-}
-
-/// "No difference" never stands alone: it comes with what would have been seen.
-fn no_difference(comparisons: &[Comparison]) -> String {
-    let rounds = comparisons.iter().map(|one| one.rounds).max().unwrap_or(0);
-    let word = if rounds == 1 { "round" } else { "rounds" };
-    let detectable = comparisons
-        .iter()
-        .filter_map(|one| one.detectable)
-        .filter(|share| share.is_finite() && *share > 0.0)
-        .fold(None, |worst: Option<f64>, share| {
-            Some(worst.map_or(share, |w| w.max(share)))
+    /// "No difference" never stands alone: it comes with what would have been seen.
+    fn no_difference(&self) -> String {
+        let rounds = self.open.iter().map(|one| one.rounds).max().unwrap_or(0);
+        let word = if rounds == 1 { "round" } else { "rounds" };
+        let detectable = self.open.iter().filter_map(|one| one.detectable);
+        let needed = self.open.iter().filter_map(|one| match one.verdict {
+            Verdict::Undecided { rounds_needed } => Some(rounds_needed),
+            _ => None,
         });
-    let needed = comparisons.iter().filter_map(|one| match one.verdict {
-        Verdict::Undecided { rounds_needed } => Some(rounds_needed),
-        _ => None,
-    });
-    let needed = match needed.max() {
-        None => String::new(),
-        Some(more) if more > ROUNDS_WORTH_ADVISING => {
-            "; no sensible number more would decide the hardest case here, a quieter machine may"
-                .to_owned()
-        }
-        Some(more) => format!("; about {more} more would decide the hardest case"),
-    };
-    match detectable {
-        // Past twice as much a percentage is no longer read as a size.
-        Some(share) if share > 1.0 => format!(
-            "no difference that {rounds} {word} can show (only {:.1}x would have shown){needed}",
-            1.0 + share
-        ),
-        Some(share) => format!(
-            "no difference that {rounds} {word} can show (one of {} would have shown){needed}",
-            format_percent(share)
-        ),
-        None => format!("no difference that {rounds} {word} can show{needed}"),
+        let needed = needed.max().map_or_else(String::new, |more| {
+            format!("; the hardest case {}", needs_text(more))
+        });
+        let shown = match detectable.reduce(f64::max) {
+            // Past twice as much a percentage is no longer read as a size.
+            Some(share) if share > 1.0 => {
+                format!(" (only {:.1}x would have shown)", 1.0 + share)
+            }
+            Some(share) => format!(" (one of {} would have shown)", format_percent(share)),
+            None => String::new(),
+        };
+        format!("no difference that {rounds} {word} can show{shown}{needed}")
     }
+}
+
+/// `a 1.12x [1.08, 1.15], b 1.05x [1.01, 1.09]`, or how many and how far.
+fn figures(comparisons: &[&Comparison]) -> String {
+    let words = |one: &Comparison| format!("{} {}", one.candidate, one.ratio_text());
+    match comparisons {
+        [first, .., last] if comparisons.len() > NAMES_MAX => {
+            format!(
+                "{} candidates, from {} to {}",
+                comparisons.len(),
+                words(first),
+                words(last)
+            )
+        }
+        few => few
+            .iter()
+            .map(|one| words(one))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+fn names(comparisons: &[&Comparison]) -> String {
+    let names: Vec<&str> = comparisons
+        .iter()
+        .map(|one| one.candidate.as_str())
+        .collect();
+    join(&names)
 }
 
 fn join(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join("; ")),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }

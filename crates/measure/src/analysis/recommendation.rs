@@ -1,22 +1,22 @@
-//! The advice in two sentences: what to use for what and why, and when not to switch.
+//! The advice: which candidate for what, what it costs, and when not to switch.
 //!
-//! On the path: after the three questions have been answered; it adds no verdict of its own. A
-//! candidate is recommended for a question only if it was proved better than the baseline there, and
-//! what it costs elsewhere is said in the same breath. Reasons are numbers of this record; where
-//! those do not tell, the sentence says so.
-//! Absent on purpose: a single score. What a megabyte is worth in requests only the reader knows.
+//! On the path: after the questions have been answered; it adds no verdict of its own, and reads those of
+//! the table. What is named lies on the front of memory against CPU and throughput, proved better in
+//! something, and its proved costs stand in the same sentence. Where the two ends of the front are different
+//! candidates, both are named. Absent on purpose: a single score. What a megabyte is worth in requests only
+//! the reader knows.
 
 mod decomposition;
+mod front;
+mod reason;
 mod stay;
 
 use super::Field;
-use crate::record::{Advice, Choice, Quantity, QuestionVerdict, Recommendation, Unit, Verdicts};
-use crate::statistics::{Comparison, Verdict};
+use super::question::{self, CPU};
+use super::standing::{Standing, standing};
+use crate::record::{Advice, Choice, Quantity, QuestionVerdict, Recommendation, Verdicts};
+use crate::statistics::{Comparison, Direction, Verdict, needs_text};
 use crate::units::format_percent;
-use decomposition::Evidence;
-
-/// Beyond this many more rounds, advice to run them is no help.
-const ROUNDS_WORTH_ADVISING: u32 = 500;
 
 /// A question with its name in sentences.
 struct Topic<'a> {
@@ -38,6 +38,25 @@ impl Topic<'_> {
                 .is_some_and(|one| one.verdict == *verdict)
     }
 
+    /// Of `one` against `other`, of which the baseline has no comparison.
+    fn standing(&self, one: &str, other: &str) -> Standing {
+        if !self.verdict.trusted {
+            return Standing::Open;
+        }
+        standing(
+            self.comparison(one),
+            self.comparison(other),
+            self.direction(),
+        )
+    }
+
+    fn direction(&self) -> Direction {
+        let first = self.verdict.measures.first();
+        first.map_or(Direction::LowerIsBetter, |measure| {
+            measure.quantity.direction()
+        })
+    }
+
     fn rounds_needed(&self, candidate: &str) -> Option<u32> {
         match self.comparison(candidate)?.verdict {
             Verdict::Undecided { rounds_needed } if self.verdict.trusted => Some(rounds_needed),
@@ -54,10 +73,19 @@ impl Topic<'_> {
         }
     }
 
+    fn ratio(&self, candidate: &str) -> String {
+        let comparison = self.comparison(candidate);
+        comparison.map(Comparison::ratio_text).unwrap_or_default()
+    }
+
     /// `throughput 1.12x [1.08, 1.15]`
     fn figures(&self, candidate: &str) -> String {
-        let figures = self.comparison(candidate).map(Comparison::ratio_text);
-        format!("{} {}", self.name, figures.unwrap_or_default())
+        format!("{} {}", self.name, self.ratio(candidate))
+    }
+
+    fn margin(&self) -> String {
+        let first = self.verdict.comparisons.first();
+        first.map_or_else(String::new, |one| format_percent(one.margin))
     }
 }
 
@@ -71,20 +99,17 @@ struct Advisor<'a, 'b> {
 
 /// The advice.
 pub(super) fn recommend(field: &Field<'_>, verdicts: &Verdicts) -> Recommendation {
-    let latency = if verdicts
-        .latency
-        .measures
-        .first()
-        .is_some_and(|measure| measure.quantity == Quantity::ResponseP50)
-    {
-        "median latency"
-    } else {
-        "p99 latency"
+    let cpu = question::answer(field, &CPU);
+    let latency = verdicts.latency.measures.first();
+    let latency = match latency.is_some_and(|one| one.quantity == Quantity::ResponseP50) {
+        true => "median latency",
+        false => "p99 latency",
     };
     let topics = [
         ("throughput", "throughput", &verdicts.throughput),
         ("latency", latency, &verdicts.latency),
         ("memory", "memory", &verdicts.memory),
+        ("cpu", "CPU per request", &cpu),
     ];
     let advisor = Advisor {
         field,
@@ -99,12 +124,25 @@ pub(super) fn recommend(field: &Field<'_>, verdicts: &Verdicts) -> Recommendatio
             .map(|one| one.name.as_str())
             .collect(),
     };
-    advisor.advise()
+    Recommendation {
+        front: advisor.front(),
+        ..advisor.advise()
+    }
+}
+
+/// A candidate that is recommended, and for what.
+struct Winner<'a> {
+    name: &'a str,
+    topics: Vec<&'a Topic<'a>>,
 }
 
 impl Advisor<'_, '_> {
     fn baseline(&self) -> &str {
         &self.field.baseline.name
+    }
+
+    fn topic(&self, key: &str) -> Option<&Topic<'_>> {
+        self.topics.iter().find(|topic| topic.key == key)
     }
 
     fn advise(&self) -> Recommendation {
@@ -119,9 +157,9 @@ impl Advisor<'_, '_> {
                 ..Recommendation::default()
             };
         }
-        let gains = self.gains();
-        if !gains.is_empty() {
-            return self.switch(&gains);
+        let winners = self.winners();
+        if !winners.is_empty() {
+            return self.switch(&winners);
         }
         if let Some(reason) = self.all_distrusted() {
             return self.distrusted(reason);
@@ -129,190 +167,229 @@ impl Advisor<'_, '_> {
         self.stay()
     }
 
-    /// For each question in which something was proved better: its number and who to take.
-    fn gains(&self) -> Vec<(usize, &str)> {
-        let is_better = |topic: &Topic<'_>, name: &str| topic.is(name, &Verdict::Better);
-        let leaders: Vec<(usize, Vec<&str>)> = self
-            .topics
-            .iter()
-            .enumerate()
-            .map(|(index, topic)| {
+    /// The topics in which something may be gained: CPU per request only where throughput gains nothing.
+    fn goals(&self) -> impl Iterator<Item = &Topic<'_>> {
+        let throughput = self.topic("throughput");
+        let is_faster = throughput.is_some_and(|topic| !self.gaining(topic).is_empty());
+        let topics = self.topics.iter();
+        topics.filter(move |topic| topic.key != "cpu" || !is_faster)
+    }
+
+    /// Everybody that is proved better in a topic.
+    fn gaining(&self, topic: &Topic<'_>) -> Vec<&str> {
+        let others = self.others.iter().copied();
+        others
+            .filter(|name| topic.is(name, &Verdict::Better))
+            .collect()
+    }
+
+    /// Who to take for each topic in which something was proved better: one candidate for as many as
+    /// possible; of several, the one that costs the least elsewhere, then the best estimate.
+    fn winners(&self) -> Vec<Winner<'_>> {
+        let contenders: Vec<(&Topic<'_>, Vec<&str>)> = self
+            .goals()
+            .map(|topic| {
                 let best = topic.verdict.best.iter().map(String::as_str);
-                (index, best.filter(|name| is_better(topic, name)).collect())
+                let is_gain =
+                    |name: &&str| topic.is(name, &Verdict::Better) && !self.is_dominated(name);
+                (topic, best.filter(is_gain).collect())
             })
-            .filter(|(_, best): &(usize, Vec<&str>)| !best.is_empty())
+            .filter(|(_, best): &(_, Vec<&str>)| !best.is_empty())
             .collect();
-        // One candidate for as many questions as possible; of several, the one that costs the least
-        // elsewhere, then the one with the best estimate in the first question.
         let merit = |name: &str| {
-            let questions = leaders.iter().filter(|(_, best)| best.contains(&name));
-            let losses = self.losses(name).len();
-            (questions.count(), self.topics.len() - losses)
+            let topics = contenders.iter().filter(|(_, best)| best.contains(&name));
+            (topics.count(), self.topics.len() - self.losses(name).len())
         };
         let mut preferred: Option<&str> = None;
-        for &name in leaders.iter().flat_map(|(_, best)| best) {
+        for &name in contenders.iter().flat_map(|(_, best)| best) {
             if preferred.is_none_or(|known| merit(name) > merit(known)) {
                 preferred = Some(name);
             }
         }
-        leaders
-            .iter()
-            .filter_map(|(index, best)| {
-                let known = preferred.filter(|name| best.contains(name));
-                Some((*index, known.or(best.first().copied())?))
-            })
-            .collect()
+        let mut winners: Vec<Winner<'_>> = Vec::new();
+        for (topic, best) in &contenders {
+            let known = preferred.filter(|name| best.contains(name));
+            let cheapest = || {
+                let all = best.iter().copied().rev();
+                all.min_by_key(|name| self.losses(name).len())
+            };
+            let Some(name) = known.or_else(cheapest) else {
+                continue;
+            };
+            match winners.iter_mut().find(|one| one.name == name) {
+                Some(winner) => winner.topics.push(topic),
+                None => winners.push(Winner {
+                    name,
+                    topics: vec![topic],
+                }),
+            }
+        }
+        winners
     }
 
     fn losses(&self, candidate: &str) -> Vec<&Topic<'_>> {
-        self.topics
-            .iter()
+        let topics = self.topics.iter();
+        topics
             .filter(|topic| topic.is(candidate, &Verdict::Worse))
             .collect()
     }
 
-    fn switch(&self, gains: &[(usize, &str)]) -> Recommendation {
-        let mut winners: Vec<&str> = Vec::new();
-        for (_, name) in gains {
-            if !winners.contains(name) {
-                winners.push(name);
-            }
-        }
-        let costly = winners.iter().any(|name| !self.losses(name).is_empty());
-        let uses: Vec<String> = winners
+    fn switch(&self, winners: &[Winner<'_>]) -> Recommendation {
+        let is_costly = |winner: &Winner<'_>| !self.losses(winner.name).is_empty();
+        let is_trade_off = winners.len() > 1 || winners.iter().any(is_costly);
+        let mut sentences: Vec<String> = winners
             .iter()
-            .map(|winner| self.use_words(winner, gains))
+            .map(|winner| self.clause(winner, is_trade_off))
             .collect();
-        let mut sentence = format!("Use {}", uses.join("; "));
-        let mut differences = Vec::new();
-        for winner in &winners {
-            let evidence = Evidence::new(self.field, winner);
-            let Some(difference) = evidence.difference() else {
-                continue;
-            };
-            if winners.first() == Some(winner) {
-                let words = evidence.words(&difference);
-                // Who is faster and dearer is not faster because it is dearer.
-                let link = match difference.change < 0.0 {
-                    true => "because",
-                    false => "although",
-                };
-                let words = words.map(|words| format!("{link} {words}"));
-                sentence += &self.why(&evidence, &words, gains);
-            }
-            differences.push(difference);
+        if is_trade_off {
+            sentences.extend(self.other_ends(winners));
         }
-        if differences.is_empty() {
-            sentence += "; why, nothing that was counted tells";
-        }
+        let (reason, differences) = self.reason(winners);
         Recommendation {
-            advice: if costly || winners.len() > 1 {
-                Advice::TradeOff
-            } else {
-                Advice::Switch
+            advice: match is_trade_off {
+                true => Advice::TradeOff,
+                false => Advice::Switch,
             },
-            sentence: sentence + ".",
-            caution: self.caution(&winners),
-            choices: self.choices(gains),
+            sentence: sentences.join(" "),
+            reason,
+            caution: self.caution(winners),
+            choices: self.choices(winners),
             differences,
+            front: Vec::new(),
         }
     }
 
-    /// `mimalloc for throughput (1.12x [..]) and p99 latency (..), at the price of memory 1.12x [..]`
-    fn use_words(&self, winner: &str, gains: &[(usize, &str)]) -> String {
-        let won: Vec<String> = gains
-            .iter()
-            .filter(|(_, name)| *name == winner)
-            .filter_map(|(index, _)| self.topics.get(*index))
-            .map(|topic| topic.figures(winner))
-            .collect();
-        let lost: Vec<String> = self
-            .losses(winner)
-            .iter()
-            .map(|topic| topic.figures(winner))
-            .collect();
-        let mut words = format!("{winner} for {}", join(&won));
-        if !lost.is_empty() {
-            words += &format!(", at the price of {}", join(&lost));
+    /// `For memory: jemalloc (0.62x [0.61, 0.63] of glibc's memory), which costs 1.08x [..] CPU per request.`
+    fn clause(&self, winner: &Winner<'_>, is_trade_off: bool) -> String {
+        let name = winner.name;
+        let mut owner = format!("{}'s", self.baseline());
+        let mut figures = Vec::new();
+        for topic in &winner.topics {
+            figures.push(format!("{} of {owner} {}", topic.ratio(name), topic.name));
+            "its".clone_into(&mut owner);
         }
-        words
+        let uses: Vec<String> = winner.topics.iter().map(|it| it.name.to_owned()).collect();
+        let mut text = match is_trade_off {
+            true => format!("For {}: {name} ({})", join(&uses), figures.join(", ")),
+            false => format!("Use {name} for {} ({})", join(&uses), figures.join(", ")),
+        };
+        text += &self.price(name);
+        text + "."
     }
 
-    /// The reason, or that there is none; memory has reasons of its own.
-    fn why(
-        &self,
-        evidence: &Evidence<'_, '_>,
-        words: &Option<String>,
-        gains: &[(usize, &str)],
-    ) -> String {
-        let wins_time = gains.iter().any(|(index, _)| {
-            self.topics
-                .get(*index)
-                .is_some_and(|topic| topic.key != "memory")
-        });
-        if wins_time {
-            return match words {
-                Some(words) => format!(", {words}"),
-                None => {
-                    "; why, the rounds do not tell: the cost of a request is not decided, or the \
-                         same"
-                        .to_owned()
-                }
-            };
+    /// What is proved worse, or else what is proved the same.
+    fn price(&self, name: &str) -> String {
+        let losses: Vec<String> = self
+            .losses(name)
+            .iter()
+            .map(|topic| match topic.direction() {
+                Direction::LowerIsBetter => format!("{} {}", topic.ratio(name), topic.name),
+                Direction::HigherIsBetter => format!("{} ({})", topic.name, topic.ratio(name)),
+            })
+            .collect();
+        if !losses.is_empty() {
+            return format!(", which costs {}", join(&losses));
         }
-        match evidence
-            .comparison(Quantity::Fragmentation)
-            .and_then(|one| one.candidate_value.zip(one.baseline_value))
+        let is_same = |topic: &&Topic<'_>| topic.is(name, &Verdict::Equivalent);
+        let same: Vec<String> = self
+            .topics
+            .iter()
+            .filter(is_same)
+            .map(|topic| format!("{} (within {})", topic.name, topic.margin()))
+            .collect();
+        match same.as_slice() {
+            [] => String::new(),
+            same => format!(", with the same {}", join(same)),
+        }
+    }
+
+    /// What the winners leave open of a trade: a candidate that costs nothing if each of them does, and the
+    /// baseline where nothing is better than it.
+    fn other_ends(&self, winners: &[Winner<'_>]) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if winners.iter().all(|one| !self.losses(one.name).is_empty())
+            && let Some(free) = self.best_without_loss()
         {
-            Some((own, baseline)) => format!(
-                ", where each byte that lives takes {}, not {} (counted once)",
-                Unit::Ratio.format(own),
-                Unit::Ratio.format(baseline)
-            ),
-            None => "; why, was not counted".to_owned(),
+            let gains = self
+                .topics
+                .iter()
+                .filter(|it| it.is(free, &Verdict::Better));
+            let gains: Vec<String> = gains.map(|topic| topic.figures(free)).collect();
+            sentences.push(format!(
+                "With nothing proved worse: {free} ({}).",
+                join(&gains)
+            ));
         }
+        let speed = self.topic("throughput").filter(|it| it.verdict.trusted);
+        let speed = speed.or_else(|| self.topic("cpu"));
+        for topic in speed.into_iter().chain(self.topic("memory")) {
+            let stands_in = |key| {
+                winners
+                    .iter()
+                    .any(|it| it.topics.iter().any(|it| it.key == key))
+            };
+            let is_won = topic.key == "throughput" && stands_in("cpu");
+            if topic.verdict.trusted && self.gaining(topic).is_empty() && !is_won {
+                let is_proved = |name: &&str| {
+                    topic.is(name, &Verdict::Equivalent) || topic.is(name, &Verdict::Worse)
+                };
+                let all = self.others.iter().all(is_proved);
+                let words = match (topic.key, all) {
+                    ("throughput", true) => "is faster",
+                    ("throughput", false) => "is proved faster",
+                    (_, true) => "needs less",
+                    (_, false) => "is proved to need less",
+                };
+                sentences.push(format!(
+                    "For {}: {} itself, no candidate {words}.",
+                    topic.name,
+                    self.baseline()
+                ));
+            }
+        }
+        sentences
     }
 
-    fn choices(&self, gains: &[(usize, &str)]) -> Vec<Choice> {
+    fn choices(&self, winners: &[Winner<'_>]) -> Vec<Choice> {
+        let winner_of = |key: &str| {
+            let mut all = winners.iter();
+            all.find(|winner| winner.topics.iter().any(|topic| topic.key == key))
+        };
         self.topics
             .iter()
-            .enumerate()
-            .filter(|(_, topic)| topic.verdict.trusted)
-            .map(|(index, topic)| {
-                let gain = gains.iter().find(|(other, _)| *other == index);
-                Choice {
-                    question: topic.key.to_owned(),
-                    candidate: gain.map_or(self.baseline(), |(_, name)| name).to_owned(),
-                }
+            .filter(|topic| topic.verdict.trusted)
+            .filter(|topic| topic.key != "cpu" || winner_of("cpu").is_some())
+            .map(|topic| Choice {
+                question: topic.key.to_owned(),
+                candidate: winner_of(topic.key)
+                    .map_or(self.baseline(), |winner| winner.name)
+                    .to_owned(),
             })
             .collect()
     }
 
     /// When not to switch: what it costs, what is open, what was not to be believed; else how far the
     /// answer reaches.
-    fn caution(&self, winners: &[&str]) -> String {
+    fn caution(&self, winners: &[Winner<'_>]) -> String {
         let mut reasons = Vec::new();
-        for winner in winners {
-            for topic in self.losses(winner) {
-                reasons.push(format!(
-                    "where {} counts more{}",
-                    topic.name,
-                    price(topic, winner)
-                ));
-            }
-        }
         let mut open = Vec::new();
-        for topic in &self.topics {
-            for winner in winners {
-                if let Some(rounds) = topic.rounds_needed(winner) {
+        for winner in winners {
+            let name = winner.name;
+            reasons.extend(self.losses(name).iter().map(|topic| {
+                let price = reason::absolute_price(topic, name);
+                format!("where {} counts more{price}", topic.name)
+            }));
+            for topic in &self.topics {
+                if let Some(rounds) = topic.rounds_needed(name) {
+                    let figures = topic.ratio(name);
+                    let more = needs_text(rounds);
                     open.push(format!(
-                        "{} of {winner} is undecided ({})",
-                        topic.name,
-                        more_rounds(rounds)
+                        "{} of {name} is undecided ({figures}; {more})",
+                        topic.name
                     ));
-                } else if let Some(reason) = topic.distrust(winner) {
+                } else if let Some(reason) = topic.distrust(name) {
                     open.push(format!(
-                        "{} of {winner} is not to be trusted ({reason})",
+                        "{} of {name} is not to be trusted ({reason})",
                         topic.name
                     ));
                 }
@@ -335,46 +412,11 @@ impl Advisor<'_, '_> {
 
     /// `2 % (throughput), 10 % (p99 latency)`
     fn margins(&self) -> String {
-        let margins: Vec<String> = self
-            .topics
-            .iter()
-            .filter_map(|topic| {
-                let margin = topic.verdict.comparisons.first()?.margin;
-                Some(format!("{} ({})", format_percent(margin), topic.name))
-            })
+        let topics = self.topics.iter();
+        let margins: Vec<String> = topics
+            .map(|topic| format!("{} ({})", topic.margin(), topic.name))
             .collect();
         join(&margins)
-    }
-}
-
-/// What a loss is in absolute terms, if that says more than the ratio.
-fn price(topic: &Topic<'_>, candidate: &str) -> String {
-    let Some((comparison, measure)) = topic
-        .comparison(candidate)
-        .zip(topic.verdict.measures.first())
-    else {
-        return String::new();
-    };
-    match comparison.candidate_value.zip(comparison.baseline_value) {
-        Some((own, baseline)) => {
-            let unit = measure.quantity.unit();
-            format!(
-                " ({} with {candidate}, not {})",
-                unit.format(own),
-                unit.format(baseline)
-            )
-        }
-        None => String::new(),
-    }
-}
-
-fn more_rounds(rounds: u32) -> String {
-    match rounds {
-        1 => "about 1 more round".to_owned(),
-        rounds if rounds > ROUNDS_WORTH_ADVISING => {
-            "more rounds than are sensible here; a quieter machine may do".to_owned()
-        }
-        rounds => format!("about {rounds} more rounds"),
     }
 }
 

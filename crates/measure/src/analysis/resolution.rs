@@ -1,21 +1,18 @@
 //! What a question's rounds can show, and what they leave open: the line below its answer, and the
 //! reason to go on with rounds or to stop.
 
-use super::{Field, question};
+use super::{Design, Field, question};
 use crate::record::CandidateRounds;
-use crate::statistics::{Comparison, Looks, Verdict};
+use crate::statistics::{Comparison, Verdict, needs_text};
 use crate::units::format_percent;
-
-/// Beyond this many more rounds, an afternoon's work, advice to run them is no help.
-pub(super) const ROUNDS_WORTH_ADVISING: u32 = 500;
 
 /// The verdicts of the three questions that more rounds could still decide, as `throughput of jemalloc`.
 ///
 /// What is not to be trusted is not among them: more rounds on a busy machine are as busy. Nor is the
 /// baseline's double, whose work is done when it is not called different; unless it is all there is.
 #[must_use]
-pub fn open_verdicts(candidates: &[CandidateRounds], looks: Looks) -> Vec<String> {
-    let Some(field) = Field::new(candidates, looks) else {
+pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<String> {
+    let Some(field) = Field::new(candidates, design) else {
         return Vec::new();
     };
     let verdicts = question::answer_all(&field);
@@ -91,11 +88,5 @@ fn still_open(comparison: &Comparison) -> Option<String> {
         return None;
     };
     let name = &comparison.candidate;
-    Some(match rounds_needed {
-        1 => format!("{name} (needs about 1 more round)"),
-        more if more > ROUNDS_WORTH_ADVISING => {
-            format!("{name} (needs more rounds than is sensible, or a quieter machine)")
-        }
-        more => format!("{name} (needs about {more} more rounds)"),
-    })
+    Some(format!("{name} ({})", needs_text(rounds_needed)))
 }

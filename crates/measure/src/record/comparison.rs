@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CandidateRounds, FORMAT_VERSION, FlameGraph, Measure, MemoryGrowth, Recommendation, Regression,
+    CandidateRounds, FORMAT_VERSION, FlameGraph, Margins, Measure, MemoryGrowth, Recommendation,
+    Regression,
 };
+use crate::analysis::Design;
 use crate::environment::Environment;
 use crate::statistics::{Comparison, Looks};
 
@@ -86,6 +88,8 @@ pub struct Settings {
     pub seed: u64,
     /// Candidate names in the order in which they ran, round by round.
     pub schedule: Vec<Vec<String>>,
+    /// Up to which difference two candidates count as the same.
+    pub margins: Margins,
     /// When the data were looked at, and why there were no more rounds.
     pub looks: LookSettings,
     /// Between the end of the work and the reading of what was retained.
@@ -124,8 +128,11 @@ impl LookSettings {
 pub struct QuestionVerdict {
     /// The measures the answer rests on; for several, the geometric mean of their ratios.
     pub measures: Vec<Measure>,
-    /// The best candidate first, then those not separable from it. Empty if nothing can be said.
+    /// The best candidate first, then those not separable from it: the best estimate of those proved better
+    /// than the baseline, else the baseline. Empty if nothing can be said.
     pub best: Vec<String>,
+    /// The answer in a few words.
+    pub headline: String,
     /// The answer as one plain sentence.
     pub sentence: String,
     /// Whether the answer may be relied on; if not, the sentence says why.
@@ -250,7 +257,7 @@ impl ComparisonRecord {
     /// Runs the analysis over the candidates; warnings already noted stay, before the new ones.
     pub fn analyse(&mut self) {
         let mut analysis =
-            crate::analysis::analyse_looks(&self.candidates, self.settings.looks.looks());
+            crate::analysis::analyse_by(&self.candidates, Design::of(&self.settings));
         let mut warnings = std::mem::take(&mut self.analysis.warnings);
         for warning in std::mem::take(&mut analysis.warnings) {
             if !warnings.contains(&warning) {

@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
-use super::CustomQuantity;
+use super::{CustomQuantity, MarginClass};
 use crate::statistics::Direction;
 
 /// What the requests of a phase do.
@@ -84,13 +84,9 @@ impl Unit {
     }
 }
 
-/// Nothing is known of a quantity of the user's: it counts as equal within what holds for memory, and
-/// as touched by neighbours.
-const CUSTOM_MARGIN: f64 = 0.05;
-
 macro_rules! quantities {
     ($($(#[$doc:meta])* $name:ident = $key:literal, $label:literal, $unit:ident, $direction:ident,
-        $margin:literal, wall $wall:literal;)+) => {
+        $margin:ident, wall $wall:literal;)+) => {
         /// What was measured, apart from which operation it belongs to.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         pub enum Quantity {
@@ -129,11 +125,13 @@ macro_rules! quantities {
                 }
             }
 
-            /// The smallest relative difference worth acting on: inside it two candidates count as
-            /// equivalent (0.02 = 2 %).
+            /// Which margin two candidates have to differ by to count as different.
             #[must_use]
-            pub const fn margin(self) -> f64 {
-                match self { $(Self::$name => $margin,)+ Self::Custom(_) => CUSTOM_MARGIN }
+            pub const fn margin_class(self) -> MarginClass {
+                match self {
+                    $(Self::$name => MarginClass::$margin,)+
+                    Self::Custom(_) => MarginClass::Usual,
+                }
             }
 
             /// Whether a busy neighbour changes it: such measures need the noise gate's consent.
@@ -147,93 +145,93 @@ macro_rules! quantities {
 
 quantities! {
     /// Requests completed per second in the closed loop.
-    Throughput = "throughput_per_s", "throughput", PerSecond, HigherIsBetter, 0.05, wall true;
+    Throughput = "throughput_per_s", "throughput", PerSecond, HigherIsBetter, Usual, wall true;
     /// Median time from the intended start, at the constant rate.
-    ResponseP50 = "response_p50_ns", "response p50", Nanoseconds, LowerIsBetter, 0.05, wall true;
+    ResponseP50 = "response_p50_ns", "response p50", Nanoseconds, LowerIsBetter, Usual, wall true;
     /// 99th percentile of the time from the intended start, at the constant rate.
-    ResponseP99 = "response_p99_ns", "response p99", Nanoseconds, LowerIsBetter, 0.15, wall true;
+    ResponseP99 = "response_p99_ns", "response p99", Nanoseconds, LowerIsBetter, P99, wall true;
     /// Median time from the actual send.
-    ServiceP50 = "service_p50_ns", "service p50", Nanoseconds, LowerIsBetter, 0.05, wall true;
+    ServiceP50 = "service_p50_ns", "service p50", Nanoseconds, LowerIsBetter, Usual, wall true;
     /// 99th percentile of the time from the actual send.
-    ServiceP99 = "service_p99_ns", "service p99", Nanoseconds, LowerIsBetter, 0.15, wall true;
+    ServiceP99 = "service_p99_ns", "service p99", Nanoseconds, LowerIsBetter, P99, wall true;
     /// Resident memory after the fixed amount of work.
-    RssAfterWork = "rss_after_work_bytes", "RSS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    RssAfterWork = "rss_after_work_bytes", "RSS after work", Bytes, LowerIsBetter, Usual, wall false;
     /// Highest resident memory of the process.
-    PeakRss = "peak_rss_bytes", "peak RSS", Bytes, LowerIsBetter, 0.05, wall false;
+    PeakRss = "peak_rss_bytes", "peak RSS", Bytes, LowerIsBetter, Usual, wall false;
     /// Most memory of the server's control group at any moment, page cache and kernel memory included.
-    CgroupPeak = "cgroup_peak_bytes", "cgroup peak", Bytes, LowerIsBetter, 0.05, wall false;
+    CgroupPeak = "cgroup_peak_bytes", "cgroup peak", Bytes, LowerIsBetter, Usual, wall false;
     /// Resident memory some idle seconds after the work.
-    RssAfterIdle = "rss_after_idle_bytes", "RSS after idle", Bytes, LowerIsBetter, 0.05, wall false;
+    RssAfterIdle = "rss_after_idle_bytes", "RSS after idle", Bytes, LowerIsBetter, Usual, wall false;
     /// Resident memory with shared pages divided by their users, after the work.
-    PssAfterWork = "pss_after_work_bytes", "PSS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    PssAfterWork = "pss_after_work_bytes", "PSS after work", Bytes, LowerIsBetter, Usual, wall false;
     /// Pages that belong to the server's processes alone, after the work.
-    UssAfterWork = "uss_after_work_bytes", "USS after work", Bytes, LowerIsBetter, 0.05, wall false;
+    UssAfterWork = "uss_after_work_bytes", "USS after work", Bytes, LowerIsBetter, Usual, wall false;
     /// Resident memory with shared pages divided by their users, some idle seconds after the work.
-    PssAfterIdle = "pss_after_idle_bytes", "PSS after idle", Bytes, LowerIsBetter, 0.05, wall false;
+    PssAfterIdle = "pss_after_idle_bytes", "PSS after idle", Bytes, LowerIsBetter, Usual, wall false;
     /// Memory in transparent huge pages after the work. More of it means fewer TLB misses; what it
     /// costs stands in RSS.
-    HugePages = "huge_pages_after_work_bytes", "huge pages", Bytes, HigherIsBetter, 0.05,
+    HugePages = "huge_pages_after_work_bytes", "huge pages", Bytes, HigherIsBetter, Usual,
         wall false;
     /// Bytes that the program has asked for and not given back, after the work: an estimate from
     /// sampled blocks.
-    LiveBytes = "live_after_work_bytes", "live after work", Bytes, LowerIsBetter, 0.05, wall false;
+    LiveBytes = "live_after_work_bytes", "live after work", Bytes, LowerIsBetter, Usual, wall false;
     /// The most of them at any moment.
-    PeakLiveBytes = "peak_live_bytes", "peak live", Bytes, LowerIsBetter, 0.05, wall false;
+    PeakLiveBytes = "peak_live_bytes", "peak live", Bytes, LowerIsBetter, Usual, wall false;
     /// Memory without a file behind it for each live byte, after the work.
-    Fragmentation = "fragmentation_ratio", "fragmentation", Ratio, LowerIsBetter, 0.05, wall false;
+    Fragmentation = "fragmentation_ratio", "fragmentation", Ratio, LowerIsBetter, Usual, wall false;
     /// User-mode instructions.
-    Instructions = "instructions_per_request", "instructions/req", Count, LowerIsBetter, 0.01,
+    Instructions = "instructions_per_request", "instructions/req", Count, LowerIsBetter, Counts,
         wall false;
     /// User-mode instructions as an emulator counts them that executes the server one by one.
     EmulatedInstructions = "emulated_instructions_per_request", "emulated instr/req", Count,
-        LowerIsBetter, 0.01, wall false;
+        LowerIsBetter, Counts, wall false;
     /// Kernel-mode instructions.
     KernelInstructions = "kernel_instructions_per_request", "kernel instr/req", Count,
-        LowerIsBetter, 0.01, wall false;
+        LowerIsBetter, Counts, wall false;
     /// User-mode cycles.
-    Cycles = "cycles_per_request", "cycles/req", Count, LowerIsBetter, 0.05, wall false;
+    Cycles = "cycles_per_request", "cycles/req", Count, LowerIsBetter, Usual, wall false;
     /// Kernel-mode cycles.
-    KernelCycles = "kernel_cycles_per_request", "kernel cycles/req", Count, LowerIsBetter, 0.05,
+    KernelCycles = "kernel_cycles_per_request", "kernel cycles/req", Count, LowerIsBetter, Usual,
         wall false;
     /// CPU time, user and system, of the server. A neighbour makes it larger through shared caches,
     /// as with cycles, but waiting for a CPU does not count.
-    CpuTime = "cpu_per_request_ns", "CPU/req", Nanoseconds, LowerIsBetter, 0.05, wall false;
+    CpuTime = "cpu_per_request_ns", "CPU/req", Nanoseconds, LowerIsBetter, Usual, wall false;
     /// CPU time in user mode, in the kernel's steps of 10 ms where there is no control group.
-    UserCpu = "user_cpu_per_request_ns", "user CPU/req", Nanoseconds, LowerIsBetter, 0.05,
+    UserCpu = "user_cpu_per_request_ns", "user CPU/req", Nanoseconds, LowerIsBetter, Usual,
         wall false;
     /// CPU time in the kernel, as above.
-    SystemCpu = "system_cpu_per_request_ns", "system CPU/req", Nanoseconds, LowerIsBetter, 0.05,
+    SystemCpu = "system_cpu_per_request_ns", "system CPU/req", Nanoseconds, LowerIsBetter, Usual,
         wall false;
     /// Branches in user mode that went the other way than foretold. Who else runs on a core trains
     /// its predictor and fills its caches, so these four need a quiet machine.
-    BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, 0.05,
+    BranchMisses = "branch_misses_per_request", "branch misses/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Loads in user mode that the first level data cache did not answer.
-    L1dMisses = "l1d_misses_per_request", "L1d misses/req", Count, LowerIsBetter, 0.05, wall true;
+    L1dMisses = "l1d_misses_per_request", "L1d misses/req", Count, LowerIsBetter, Usual, wall true;
     /// Accesses in user mode that no cache answered, where L1d misses cannot be counted.
-    CacheMisses = "cache_misses_per_request", "cache misses/req", Count, LowerIsBetter, 0.05,
+    CacheMisses = "cache_misses_per_request", "cache misses/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Loads in user mode whose page the first level data TLB did not know.
-    DtlbMisses = "dtlb_misses_per_request", "dTLB misses/req", Count, LowerIsBetter, 0.05,
+    DtlbMisses = "dtlb_misses_per_request", "dTLB misses/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Page faults, minor and major.
-    PageFaults = "page_faults_per_request", "page faults/req", Count, LowerIsBetter, 0.05,
+    PageFaults = "page_faults_per_request", "page faults/req", Count, LowerIsBetter, Usual,
         wall false;
     /// Page faults answered without a disk.
-    MinorFaults = "minor_faults_per_request", "minor faults/req", Count, LowerIsBetter, 0.05,
+    MinorFaults = "minor_faults_per_request", "minor faults/req", Count, LowerIsBetter, Usual,
         wall false;
     /// Page faults that had to wait for a disk.
-    MajorFaults = "major_faults_per_request", "major faults/req", Count, LowerIsBetter, 0.05,
+    MajorFaults = "major_faults_per_request", "major faults/req", Count, LowerIsBetter, Usual,
         wall false;
     /// Context switches, voluntary and involuntary.
-    ContextSwitches = "context_switches_per_request", "switches/req", Count, LowerIsBetter, 0.05,
+    ContextSwitches = "context_switches_per_request", "switches/req", Count, LowerIsBetter, Usual,
         wall true;
     /// Moves of a thread to another CPU.
-    Migrations = "migrations_per_request", "migrations/req", Count, LowerIsBetter, 0.05, wall true;
+    Migrations = "migrations_per_request", "migrations/req", Count, LowerIsBetter, Usual, wall true;
     /// Calls of malloc, calloc, realloc, aligned_alloc and their kin.
-    HeapCalls = "heap_calls_per_request", "heap calls/req", Count, LowerIsBetter, 0.01, wall false;
+    HeapCalls = "heap_calls_per_request", "heap calls/req", Count, LowerIsBetter, Counts, wall false;
     /// Bytes asked of the heap.
-    HeapBytes = "heap_bytes_per_request", "heap bytes/req", Bytes, LowerIsBetter, 0.01, wall false;
+    HeapBytes = "heap_bytes_per_request", "heap bytes/req", Bytes, LowerIsBetter, Counts, wall false;
 }
 
 /// A quantity, of one operation or of the whole run (memory).

@@ -1,8 +1,12 @@
-//! Which candidate to use for what, why, and when not: as words and as the numbers behind them.
+//! Which candidate to use for what, what it costs, why, and when not: as words and as the numbers behind
+//! them.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::Quantity;
+use crate::statistics::Comparison;
 
 /// What sort of advice it is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -11,7 +15,7 @@ pub enum Advice {
     /// There was nothing to compare.
     #[default]
     None,
-    /// One candidate is better in something and worse in nothing.
+    /// One candidate is better in something and proved worse in nothing.
     Switch,
     /// What is better in one question costs something in another, or different ones are better.
     TradeOff,
@@ -27,7 +31,7 @@ pub enum Advice {
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choice {
-    /// `throughput`, `latency` or `memory`.
+    /// `throughput`, `latency` or `memory`; `cpu` where CPU per request stands in for throughput.
     pub question: String,
     /// The candidate, or the baseline where nothing is better.
     pub candidate: String,
@@ -72,16 +76,32 @@ impl CostDifference {
     }
 }
 
+/// A candidate on the front of memory against CPU and throughput: none is proved to be as good in all of
+/// them and better in one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FrontEntry {
+    /// Which; the baseline may be one.
+    pub candidate: String,
+    /// Its comparison with the baseline in `throughput`, `latency`, `memory` and `cpu`, as the table has
+    /// it. Empty for the baseline.
+    pub comparisons: BTreeMap<String, Comparison>,
+}
+
 /// The advice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recommendation {
     /// What sort of advice it is.
     pub advice: Advice,
-    /// What to use, for what, and why.
+    /// What to use, for what, and what it costs.
     pub sentence: String,
+    /// Why the first candidate named is better; empty if none is.
+    pub reason: String,
     /// When not to.
     pub caution: String,
+    /// The baseline, and every candidate that is proved better in something, as far as they are on the front.
+    pub front: Vec<FrontEntry>,
     /// The candidate for each question that was answered.
     pub choices: Vec<Choice>,
     /// Where the cost of a request differs, for each candidate that is recommended and for which it

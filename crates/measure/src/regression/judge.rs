@@ -1,26 +1,21 @@
 //! One candidate in two sessions: from two samples to a verdict and its sentence.
 
 use super::EARLIER;
-use super::rank_sum::{rank_sum_p, shift, shift_interval};
 use crate::statistics::{
-    Comparison, Direction, EQUIVALENCE_CONFIDENCE, Looks, SIGNIFICANCE, Verdict, holm, median,
-    minimum_detectable_effect, robust_sigma, rounds_needed,
+    Comparison, Evidence, Found, Interval, Rule, Sizes, Verdict, detectable, holm, is_constant,
+    rank_sum_p, shift, shift_interval,
 };
-
-/// More than anybody runs.
-const ROUNDS_MAX: usize = 9_999;
 
 /// Both sessions of one candidate in one question, as logarithms.
 #[derive(Clone, Debug)]
 pub(super) struct Samples {
     pub(super) name: String,
-    pub(super) label: String,
     /// The baseline that both were divided by.
     pub(super) relative_to: Option<String>,
     pub(super) now: Vec<f64>,
     pub(super) earlier: Vec<f64>,
-    pub(super) direction: Direction,
-    pub(super) margin: f64,
+    /// The number of looks is one: an earlier record is not waited for.
+    pub(super) rule: Rule,
     pub(super) trouble: Option<String>,
     /// Medians of the candidate's own values, now and earlier.
     pub(super) values: [Option<f64>; 2],
@@ -49,27 +44,37 @@ pub(super) fn correct_for_all(mut all: Vec<&mut Samples>) {
 
 impl Samples {
     pub(super) fn judge(&self) -> Comparison {
-        let interval = shift_interval(&self.now, &self.earlier, 1.0 - SIGNIFICANCE);
+        let looks = self.rule.looks;
+        let of = |confidence: f64| shift_interval(&self.now, &self.earlier, confidence);
+        let interval = of(looks.confidence());
+        let found = shift(&self.now, &self.earlier).zip(of(looks.equivalence_confidence()));
+        let found = found.map(|(effect, equivalence)| Found {
+            effect,
+            equivalence,
+        });
         let finite = |value: f64| Some(value.exp()).filter(|value| value.is_finite());
         let measured = interval.is_some();
+        let (sizes, claims) = (self.sizes(), self.rule.claims(self.family));
         let mut comparison = Comparison {
             candidate: self.name.clone(),
             baseline: EARLIER.to_owned(),
-            ratio: shift(&self.now, &self.earlier).and_then(finite),
+            ratio: found.and_then(|found| finite(found.effect)),
             low: interval.and_then(|interval| finite(interval.low)),
             high: interval.and_then(|interval| finite(interval.high)),
             confidence: interval.map_or(0.0, |interval| interval.confidence),
             p: measured.then_some(self.p),
             p_adjusted: measured.then_some(self.p_adjusted),
             rounds: u32::try_from(self.now.len()).unwrap_or(u32::MAX),
-            margin: self.margin,
-            detectable: self.detectable(),
+            margin: self.rule.margin,
+            detectable: found
+                .and_then(|found| detectable(&found, sizes, claims))
+                .map(f64::exp_m1),
             candidate_value: self.values[0],
             baseline_value: self.values[1],
-            verdict: self.verdict(),
+            verdict: self.verdict(found.zip(interval)),
             sentence: String::new(),
         };
-        comparison.describe(&self.label);
+        comparison.describe(&self.rule.label);
         if let Some(baseline) = &self.relative_to
             && self.trouble.is_none()
         {
@@ -82,86 +87,27 @@ impl Samples {
         comparison
     }
 
-    /// The spread of one run, as both sessions show it.
-    fn sigma(&self) -> Option<f64> {
-        let centred = |values: &[f64]| -> Option<Vec<f64>> {
-            let middle = median(&mut values.to_vec())?;
-            let near = values.iter().map(|value| value - middle);
-            Some(near.filter(|value| value.is_finite()).collect())
-        };
-        let both = [centred(&self.now)?, centred(&self.earlier)?].concat();
-        robust_sigma(&both)
+    fn sizes(&self) -> Sizes {
+        Sizes::Apart(self.now.len(), self.earlier.len())
     }
 
-    fn detectable(&self) -> Option<f64> {
-        if !self.can_convict() {
-            return None;
-        }
-        let share = |count: usize| 1.0 / count as f64;
-        let spread = self.sigma()? * (share(self.now.len()) + share(self.earlier.len())).sqrt();
-        Some(minimum_detectable_effect(spread, 1, self.family).exp() - 1.0)
-    }
-
-    /// Whether the exact test could claim anything, however far apart they were.
-    fn can_convict(&self) -> bool {
-        if self.now.is_empty() || self.earlier.is_empty() {
-            return false;
-        }
-        let apart = |count: usize, value: f64| vec![value; count];
-        let (high, low) = (apart(self.now.len(), 1.0), apart(self.earlier.len(), 0.0));
-        rank_sum_p(&high, &low) * self.family as f64 <= SIGNIFICANCE
-    }
-
-    fn verdict(&self) -> Verdict {
+    /// By the rule of every comparison.
+    fn verdict(&self, found: Option<(Found, Interval)>) -> Verdict {
         let not_trusted = |reason: &str| Verdict::NotTrusted {
             reason: reason.to_owned(),
         };
         if let Some(reason) = &self.trouble {
             return not_trusted(reason);
         }
-        let (Some(effect), Some(interval), Some(equivalence)) = (
-            shift(&self.now, &self.earlier),
-            shift_interval(&self.now, &self.earlier, 1.0 - SIGNIFICANCE),
-            shift_interval(&self.now, &self.earlier, EQUIVALENCE_CONFIDENCE),
-        ) else {
+        let Some((found, interval)) = found else {
             return not_trusted("it was not measured in both records");
         };
-        let margin = self.margin.ln_1p();
-        let certain = self.p_adjusted <= SIGNIFICANCE
-            && interval.confidence >= 1.0 - SIGNIFICANCE - 1e-12
-            && !interval.contains(0.0);
-        if certain && effect.abs() > margin {
-            let good = (effect > 0.0) == (self.direction == Direction::HigherIsBetter);
-            return if good {
-                Verdict::Better
-            } else {
-                Verdict::Worse
-            };
-        }
-        let within = equivalence.low >= -margin && equivalence.high <= margin;
-        if equivalence.confidence >= EQUIVALENCE_CONFIDENCE - 1e-12 && within {
-            return Verdict::Equivalent;
-        }
-        Verdict::Undecided {
-            rounds_needed: self.more_rounds(effect, margin),
-        }
-    }
-
-    /// More rounds now, with the earlier ones as they are; where those alone are too few, what both
-    /// sessions would need.
-    fn more_rounds(&self, effect: f64, margin: f64) -> u32 {
-        let (now, earlier) = (self.now.len(), self.earlier.len());
-        let sigma = self.sigma().filter(|_| effect.is_finite());
-        let single = sigma.map_or(6, |sigma| {
-            rounds_needed(effect, sigma, margin, self.family, Looks::ONE)
-        });
-        // 1/now + 1/earlier has to get down to 1/single.
-        let wanted = if earlier > single {
-            (single * earlier).div_ceil(earlier - single)
-        } else {
-            2 * single
+        let evidence = Evidence {
+            found,
+            interval,
+            p_adjusted: self.p_adjusted,
+            is_constant: is_constant(&self.now) && is_constant(&self.earlier),
         };
-        let more = wanted.min(ROUNDS_MAX).saturating_sub(now).max(1);
-        u32::try_from(more).unwrap_or(u32::MAX)
+        evidence.verdict(&self.rule, self.sizes(), self.rule.claims(self.family))
     }
 }

@@ -63,8 +63,8 @@ impl Case {
         Self {
             name: format!("{question} of {}", comparison.candidate),
             outcome: match &comparison.verdict {
-                Verdict::Better | Verdict::Equivalent => Outcome::Passed(sentence),
-                Verdict::Worse => Outcome::Failed(sentence),
+                Verdict::Worse if comparison.is_regression() => Outcome::Failed(sentence),
+                Verdict::Better | Verdict::Equivalent | Verdict::Worse => Outcome::Passed(sentence),
                 Verdict::Undecided { .. } => Outcome::Skipped(sentence),
                 Verdict::NotTrusted { reason } => {
                     Outcome::Skipped(format!("not to be trusted: {reason}"))

@@ -1,4 +1,4 @@
-//! The comparison on a terminal: the answers first, then one table, then the warnings.
+//! The comparison on a terminal: what to use and the answers first, then one table, then the warnings.
 //!
 //! At most 100 columns: measures that do not fit are left to the HTML report. Colour only if asked
 //! for, and never as the only carrier of a meaning.
@@ -38,6 +38,15 @@ impl Default for TerminalOptions {
 pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     let width = options.width.clamp(40, 100);
     let mut text = String::new();
+    let advice = &record.analysis.recommendation;
+    for sentence in [&advice.sentence, &advice.reason, &advice.caution] {
+        if !sentence.is_empty() {
+            text += &wrapped(sentence, width, "  ");
+        }
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
     let verdicts = &record.analysis.verdicts;
     for question in [&verdicts.throughput, &verdicts.latency, &verdicts.memory] {
         text += &wrapped(&question.sentence, width, "  ");
@@ -47,13 +56,6 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
                 shown += &format!("; intervals of {}", format_confidence(least));
             }
             text += &wrapped(&format!("  ({shown})"), width, "   ");
-        }
-    }
-    let recommendation = &record.analysis.recommendation;
-    if !recommendation.sentence.is_empty() {
-        text += "\nRecommendation:\n";
-        for sentence in [&recommendation.sentence, &recommendation.caution] {
-            text += &wrapped(&format!("  {sentence}"), width, "    ");
         }
     }
     if !record.analysis.pools_effect.is_empty() {

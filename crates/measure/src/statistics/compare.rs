@@ -11,8 +11,8 @@
 //! Where the data are looked at several times, 5 %, 95 % and 90 % are shared out: see [`Looks`].
 
 use super::{
-    Comparison, Direction, Looks, Verdict, hodges_lehmann, holm, median, minimum_detectable_effect,
-    robust_sigma, rounds_needed, sign_flip_p, signed_rank_interval, smallest_rounds,
+    Claims, Comparison, Direction, Found, Interval, Looks, Sizes, Verdict, detectable,
+    hodges_lehmann, holm, median, rounds_needed, sign_flip_p, signed_rank_interval,
 };
 
 /// The two values of one round.
@@ -54,6 +54,17 @@ pub struct Rule {
     pub looks: Looks,
 }
 
+impl Rule {
+    /// What is claimed where so many comparisons are judged together.
+    pub(crate) fn claims(&self, comparisons: usize) -> Claims {
+        Claims {
+            comparisons,
+            looks: self.looks,
+            margin: self.margin.ln_1p(),
+        }
+    }
+}
+
 /// The rounds of one candidate against the baseline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairedRounds {
@@ -81,23 +92,7 @@ impl PairedRounds {
 pub fn compare_rounds(rounds: &PairedRounds, rule: &Rule) -> Comparison {
     let differences = rounds.differences();
     let p = sign_flip_p(&differences);
-    judge(rounds, &differences, p, p, 1, rule)
-}
-
-/// One candidate chosen out of `family` possible ones against another: Bonferroni's correction,
-/// which holds whichever was chosen, and after looking at the numbers too.
-#[must_use]
-pub fn compare_chosen(rounds: &PairedRounds, family: usize, rule: &Rule) -> Comparison {
-    let differences = rounds.differences();
-    let p = sign_flip_p(&differences);
-    judge(
-        rounds,
-        &differences,
-        p,
-        (p * family.max(1) as f64).min(1.0),
-        family,
-        rule,
-    )
+    judge(rounds, &differences, (p, p), 1, rule)
 }
 
 /// Several candidates against the same baseline: Holm's correction over those that may be judged.
@@ -111,24 +106,16 @@ pub fn compare_all(candidates: &[PairedRounds], rule: &Rule) -> Vec<Comparison> 
     let raw: Vec<f64> = differences.iter().map(|d| sign_flip_p(d)).collect();
     let adjusted = holm(&judged.iter().map(|&index| raw[index]).collect::<Vec<_>>());
     let adjusted_of = |index: usize| {
-        judged
-            .iter()
-            .position(|&other| other == index)
-            .map_or(1.0, |place| adjusted[place])
+        let place = judged.iter().position(|&other| other == index);
+        place.map_or(1.0, |place| adjusted[place])
     };
+    let family = judged.len().max(1);
     candidates
         .iter()
         .enumerate()
         .map(|(index, rounds)| {
-            let family = judged.len().max(1);
-            judge(
-                rounds,
-                &differences[index],
-                raw[index],
-                adjusted_of(index),
-                family,
-                rule,
-            )
+            let p = (raw[index], adjusted_of(index));
+            judge(rounds, &differences[index], p, family, rule)
         })
         .collect()
 }
@@ -136,19 +123,41 @@ pub fn compare_all(candidates: &[PairedRounds], rule: &Rule) -> Vec<Comparison> 
 fn judge(
     rounds: &PairedRounds,
     differences: &[f64],
-    p: f64,
-    p_adjusted: f64,
+    (p, p_adjusted): (f64, f64),
     family: usize,
     rule: &Rule,
 ) -> Comparison {
     let interval = signed_rank_interval(differences, rule.looks.confidence());
-    let claims = family * rule.looks.count();
+    let equivalence = signed_rank_interval(differences, rule.looks.equivalence_confidence());
+    let effect = hodges_lehmann(differences);
+    let found = effect.zip(equivalence).map(|(effect, equivalence)| Found {
+        effect,
+        equivalence,
+    });
+    let (sizes, claims) = (Sizes::Paired(differences.len()), rule.claims(family));
     let measured = !differences.is_empty();
     let finite = |value: f64| value.is_finite().then_some(value);
+    let verdict = match (&rounds.trouble, found.zip(interval)) {
+        (Some(reason), _) => Verdict::NotTrusted {
+            reason: reason.clone(),
+        },
+        (None, None) => Verdict::NotTrusted {
+            reason: "it was not measured".to_owned(),
+        },
+        (None, Some((found, interval))) => {
+            let evidence = Evidence {
+                found,
+                interval,
+                p_adjusted,
+                is_constant: is_constant(differences),
+            };
+            evidence.verdict(rule, sizes, claims)
+        }
+    };
     let mut comparison = Comparison {
         candidate: rounds.candidate.clone(),
         baseline: rounds.baseline.clone(),
-        ratio: hodges_lehmann(differences).map(f64::exp).and_then(finite),
+        ratio: effect.map(f64::exp).and_then(finite),
         low: interval.map(|interval| interval.low.exp()).and_then(finite),
         high: interval
             .map(|interval| interval.high.exp())
@@ -158,13 +167,12 @@ fn judge(
         p_adjusted: measured.then_some(p_adjusted),
         rounds: differences.len() as u32,
         margin: rule.margin,
-        // Below the fewest rounds that can claim anything, no difference is detectable at all.
-        detectable: robust_sigma(differences)
-            .filter(|_| differences.len() >= smallest_rounds(claims))
-            .map(|sigma| minimum_detectable_effect(sigma, differences.len(), claims).exp() - 1.0),
+        detectable: found
+            .and_then(|found| detectable(&found, sizes, claims))
+            .map(f64::exp_m1),
         candidate_value: median(&mut side(&rounds.pairs, |pair| pair.candidate)),
         baseline_value: median(&mut side(&rounds.pairs, |pair| pair.baseline)),
-        verdict: verdict(rounds, differences, p_adjusted, family, rule),
+        verdict,
         sentence: String::new(),
     };
     comparison.describe(&rule.label);
@@ -179,55 +187,49 @@ fn side(pairs: &[RoundPair], pick: impl Fn(&RoundPair) -> f64) -> Vec<f64> {
         .collect()
 }
 
-fn verdict(
-    rounds: &PairedRounds,
-    differences: &[f64],
-    p_adjusted: f64,
-    family: usize,
-    rule: &Rule,
-) -> Verdict {
-    if let Some(reason) = &rounds.trouble {
-        return Verdict::NotTrusted {
-            reason: reason.clone(),
-        };
-    }
-    let (Some(effect), Some(interval), Some(equivalence)) = (
-        hodges_lehmann(differences),
-        signed_rank_interval(differences, rule.looks.confidence()),
-        signed_rank_interval(differences, rule.looks.equivalence_confidence()),
-    ) else {
-        return Verdict::NotTrusted {
-            reason: "it was not measured".to_owned(),
-        };
-    };
-    let margin = rule.margin.ln_1p();
-    let is_constant = differences.len() > 1 && differences.iter().all(|one| one == &differences[0]);
-    let is_within = equivalence.confidence >= rule.looks.equivalence_confidence() - 1e-12
-        && equivalence.low >= -margin
-        && equivalence.high <= margin;
-    if is_within || (is_constant && effect.abs() <= margin) {
-        return Verdict::Equivalent;
-    }
-    let certain = p_adjusted <= rule.looks.significance()
-        && interval.confidence >= rule.looks.confidence() - 1e-12
-        && !interval.contains(0.0);
-    if certain || is_constant {
-        let good = (effect > 0.0) == (rule.direction == Direction::HigherIsBetter);
-        return if good {
-            Verdict::Better
-        } else {
-            Verdict::Worse
-        };
-    }
-    let wanted = match robust_sigma(differences) {
-        Some(sigma) if effect.is_finite() => {
-            rounds_needed(effect, sigma, margin, family, rule.looks)
+/// Whether values do not vary: known of two or more.
+pub(crate) fn is_constant(values: &[f64]) -> bool {
+    values.len() > 1 && values.iter().all(|one| one == &values[0])
+}
+
+/// What a verdict is made from, as logarithms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evidence {
+    pub(crate) found: Found,
+    /// The interval that has to leave out 0 for a difference.
+    pub(crate) interval: Interval,
+    pub(crate) p_adjusted: f64,
+    /// Whether the difference is the very same each time.
+    pub(crate) is_constant: bool,
+}
+
+impl Evidence {
+    /// The verdicts in their order.
+    pub(crate) fn verdict(&self, rule: &Rule, sizes: Sizes, claims: Claims) -> Verdict {
+        let Found {
+            effect,
+            equivalence,
+        } = self.found;
+        let is_sure = |interval: &Interval, wanted: f64| interval.confidence >= wanted - 1e-12;
+        let is_within = is_sure(&equivalence, rule.looks.equivalence_confidence())
+            && equivalence.low >= -claims.margin
+            && equivalence.high <= claims.margin;
+        if is_within || (self.is_constant && effect.abs() <= claims.margin) {
+            return Verdict::Equivalent;
         }
-        _ => smallest_rounds(family * rule.looks.count()),
-    };
-    let more = wanted.saturating_sub(differences.len()).max(1);
-    Verdict::Undecided {
-        rounds_needed: more as u32,
+        let is_different = self.p_adjusted <= rule.looks.significance()
+            && is_sure(&self.interval, rule.looks.confidence())
+            && !self.interval.contains(0.0);
+        if is_different || self.is_constant {
+            return match (effect > 0.0) == (rule.direction == Direction::HigherIsBetter) {
+                true => Verdict::Better,
+                false => Verdict::Worse,
+            };
+        }
+        let more = rounds_needed(&self.found, sizes, claims).saturating_sub(sizes.rounds());
+        Verdict::Undecided {
+            rounds_needed: u32::try_from(more.max(1)).unwrap_or(u32::MAX),
+        }
     }
 }
 

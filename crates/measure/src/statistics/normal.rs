@@ -1,4 +1,5 @@
-//! The one thing needed of the normal distribution: its quantiles, for planning only.
+//! The one thing needed of the normal distribution: its quantiles, for simulated rounds and for the ranks of
+//! very many.
 
 /// The value below which a standard normal variable stays with probability `p` (0 < p < 1).
 ///

@@ -59,24 +59,30 @@ pub fn signed_rank_interval(differences: &[f64], confidence: f64) -> Option<Inte
         return None;
     }
     let averages = walsh_averages(differences);
+    let (dropped, confidence) = dropped(differences.len(), confidence);
+    Some(Interval {
+        low: averages[dropped],
+        high: averages[averages.len() - 1 - dropped],
+        confidence,
+    })
+}
+
+/// How many Walsh averages of `n` values lie outside of the interval at each end, and its confidence.
+pub(super) fn dropped(n: usize, confidence: f64) -> (usize, f64) {
     let tail_allowed = (1.0 - confidence) / 2.0;
-    let distribution = signed_rank_distribution(differences.len());
-    // `rank` is k, counted from 1; `tail` is P(W <= k - 1). k = 1 is the whole range.
-    let (mut rank, mut tail) = (1, distribution[0]);
-    while rank < averages.len().div_ceil(2) {
-        let next = tail + distribution[rank];
+    let distribution = signed_rank_distribution(n);
+    // `tail` is P(W <= dropped). None dropped is the whole range.
+    let (mut dropped, mut tail) = (0, distribution[0]);
+    while dropped + 1 < (n * (n + 1) / 2).div_ceil(2) {
+        let next = tail + distribution[dropped + 1];
         // A hair of tolerance: 0.025 must not be missed by a rounding error.
         if next > tail_allowed + 1e-12 {
             break;
         }
         tail = next;
-        rank += 1;
+        dropped += 1;
     }
-    Some(Interval {
-        low: averages[rank - 1],
-        high: averages[averages.len() - rank],
-        confidence: (1.0 - 2.0 * tail).max(0.0),
-    })
+    (dropped, (1.0 - 2.0 * tail).max(0.0))
 }
 
 #[cfg(test)]

@@ -111,6 +111,40 @@ impl Comparison {
         matches!(self.verdict, Verdict::Undecided { .. }) && self.detectable.is_none()
     }
 
+    /// Against an earlier record: whether it is certainly worse, and by more than the margin as far as the
+    /// estimate tells. What is certain and small is told, and fails no check.
+    #[must_use]
+    pub fn is_regression(&self) -> bool {
+        let margin = self.margin.ln_1p();
+        self.verdict == Verdict::Worse && self.ratio.is_none_or(|ratio| ratio.ln().abs() > margin)
+    }
+
+    /// The baseline against the candidate: the same interval from the other side.
+    pub(crate) fn reversed(&self, label: &str) -> Self {
+        // What was measured and has no ratio is something against nothing.
+        let of_one = |value: Option<f64>| match value {
+            Some(value) => Some(1.0 / value).filter(|ratio| ratio.is_finite()),
+            None => self.p.map(|_| 0.0),
+        };
+        let mut reversed = Self {
+            candidate: self.baseline.clone(),
+            baseline: self.candidate.clone(),
+            ratio: of_one(self.ratio),
+            low: of_one(self.high),
+            high: of_one(self.low),
+            candidate_value: self.baseline_value,
+            baseline_value: self.candidate_value,
+            verdict: match &self.verdict {
+                Verdict::Better => Verdict::Worse,
+                Verdict::Worse => Verdict::Better,
+                other => other.clone(),
+            },
+            ..self.clone()
+        };
+        reversed.describe(label);
+        reversed
+    }
+
     /// The ratio with its interval, if it was measured.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
@@ -157,20 +191,28 @@ impl Comparison {
                 format!("{candidate}: {label} equivalent to {baseline} within {margin}: {figures}")
             }
             (Verdict::Undecided { rounds_needed }, _) => {
-                let rounds = if *rounds_needed == 1 {
-                    "round"
-                } else {
-                    "rounds"
-                };
-                format!(
-                    "{candidate}: {label} undecided against {baseline}: {figures}; needs about \
-                     {rounds_needed} more {rounds}"
-                )
+                let needs = needs_text(*rounds_needed);
+                format!("{candidate}: {label} undecided against {baseline}: {figures}; {needs}")
             }
             (Verdict::NotTrusted { reason }, _) => {
                 format!("{candidate}: {label} not to be trusted: {reason}")
             }
         };
+    }
+}
+
+/// Beyond this many more rounds, an afternoon's work, advice to run them is no help.
+const ROUNDS_WORTH_ADVISING: u32 = 500;
+
+/// What an undecided comparison needs: `needs about 7 more rounds`.
+#[must_use]
+pub fn needs_text(rounds: u32) -> String {
+    match rounds {
+        1 => "needs about 1 more round".to_owned(),
+        more if more > ROUNDS_WORTH_ADVISING => {
+            "needs more rounds than is sensible, or a quieter machine".to_owned()
+        }
+        more => format!("needs about {more} more rounds"),
     }
 }
 

@@ -74,6 +74,9 @@ impl Checker<'_> {
                 }
                 "const" => self.expect(value == argument, path, "const", argument, value),
                 "minimum" => self.check_bound(value, argument, path, |value, bound| value >= bound),
+                "exclusiveMinimum" => {
+                    self.check_bound(value, argument, path, |value, bound| value > bound);
+                }
                 "maximum" => self.check_bound(value, argument, path, |value, bound| value <= bound),
                 "pattern" => self.check_pattern(value, argument, path),
                 "anyOf" => self.check_choices(value, argument, path),

@@ -1,9 +1,9 @@
-//! The advice where nothing was proved better than the baseline: stay, undecided, not trusted.
+//! The advice where nothing was proved better than the baseline: stay, undecided, not trusted; and what was
+//! proved all the same.
 
-use super::{Advisor, Topic, join, more_rounds};
+use super::{Advisor, Topic, join};
 use crate::record::{Advice, Recommendation};
-use crate::statistics::Verdict;
-use crate::units::format_percent;
+use crate::statistics::{Verdict, needs_text};
 
 impl Advisor<'_, '_> {
     /// A reason if nothing at all can be believed.
@@ -34,90 +34,89 @@ impl Advisor<'_, '_> {
     /// Nothing was proved better.
     pub(super) fn stay(&self) -> Recommendation {
         let baseline = self.baseline();
-        let of_all = |of: &dyn Fn(&Topic<'_>, &str) -> bool| {
-            self.topics
-                .iter()
-                .flat_map(|topic| self.others.iter().map(move |name| (topic, *name)))
-                .filter(|(topic, name)| of(topic, name))
-                .count()
+        let count = |of: &dyn Fn(&Topic<'_>, &str) -> bool| {
+            let topics = self.topics.iter();
+            let pairs = topics.flat_map(|topic| self.others.iter().map(move |name| (topic, *name)));
+            pairs.filter(|(topic, name)| of(topic, name)).count()
         };
-        let open = of_all(&|topic, name| topic.rounds_needed(name).is_some());
-        let distrusted = of_all(&|topic, name| topic.distrust(name).is_some());
-        let same = of_all(&|topic, name| topic.is(name, &Verdict::Equivalent));
-        let pairs = self.topics.len() * self.others.len();
-        let (advice, sentence) = if open + distrusted > 0 {
-            (
-                Advice::Undecided,
-                format!(
-                    "The evidence does not tell whether anything is better than {baseline}: of {pairs} \
-                     comparisons {}{}",
-                    unanswered(open, distrusted),
-                    self.answered()
-                ),
-            )
-        } else if same == pairs {
-            let whom = if self.others.len() == 1 {
-                format!("{} is", self.others[0])
-            } else {
-                format!("all {} others are", self.others.len())
+        let open = count(&|topic, name| {
+            topic.rounds_needed(name).is_some() || topic.distrust(name).is_some()
+        });
+        let same = count(&|topic, name| topic.is(name, &Verdict::Equivalent));
+        let all = self.topics.len() * self.others.len();
+        let sentence = if same == all {
+            let whom = match self.others.as_slice() {
+                [only] => format!("{only} is"),
+                several => format!("all {} others are", several.len()),
             };
-            (
-                Advice::Stay,
-                format!(
-                    "Stay with {baseline}: {whom} the same within {}",
-                    self.margins()
-                ),
+            format!(
+                "Stay with {baseline}: {whom} the same within {}",
+                self.margins()
             )
         } else {
-            (
-                Advice::Stay,
-                format!(
-                    "Stay with {baseline}: nothing is better than it in {}",
-                    join(&self.names())
-                ),
-            )
+            let lead = match (open, open == all) {
+                (0, _) => format!("Stay with {baseline}: nothing is better than it"),
+                (_, false) => format!("Nothing is proved better than {baseline}"),
+                (_, true) => {
+                    format!("The evidence does not tell whether anything is better than {baseline}")
+                }
+            };
+            let proved: Vec<String> = self.topics.iter().map(|it| self.proved(it)).collect();
+            format!("{lead}. {}", capitalised(&proved.join("; ")))
         };
         Recommendation {
-            advice,
+            advice: match open {
+                0 => Advice::Stay,
+                _ => Advice::Undecided,
+            },
             sentence: sentence + ".",
-            caution: self.stay_caution(advice),
+            caution: self.stay_caution(open > 0),
             choices: self.choices(&[]),
-            differences: Vec::new(),
+            ..Recommendation::default()
         }
     }
 
-    /// What is known all the same: the questions in which everybody is equivalent.
-    fn answered(&self) -> String {
-        let is_same = |topic: &&Topic<'_>| {
-            self.others
-                .iter()
-                .all(|name| topic.is(name, &Verdict::Equivalent))
+    /// `throughput: 4 the same within 5 %, 1 worse (slow 0.60x [0.59, 0.61]), 1 undecided`
+    fn proved(&self, topic: &Topic<'_>) -> String {
+        let of = |is: &dyn Fn(&str) -> bool| -> Vec<&str> {
+            let others = self.others.iter().copied();
+            others.filter(|name| is(name)).collect()
         };
-        let same = self.topics.iter().filter(is_same).map(|topic| {
-            let margin = topic
-                .verdict
-                .comparisons
-                .first()
-                .map_or(0.0, |one| one.margin);
-            format!(
-                "; {} is the same within {}",
-                topic.name,
-                format_percent(margin)
-            )
-        });
-        same.collect()
+        let same = of(&|name| topic.is(name, &Verdict::Equivalent));
+        let worse = of(&|name| topic.is(name, &Verdict::Worse));
+        let open = of(&|name| topic.rounds_needed(name).is_some());
+        let distrusted = of(&|name| topic.distrust(name).is_some());
+        let worse_words = match worse.as_slice() {
+            [one] => format!("worse ({one} {})", topic.ratio(one)),
+            _ => "worse".to_owned(),
+        };
+        let parts: Vec<String> = [
+            (same, format!("the same within {}", topic.margin())),
+            (worse, worse_words),
+            (open, "undecided".to_owned()),
+            (distrusted, "not to be trusted".to_owned()),
+        ]
+        .into_iter()
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, words)| match names.as_slice() {
+            all if all.len() == self.others.len() && all.len() > 1 => format!("all {words}"),
+            [_] if self.others.len() == 1 => words,
+            some => format!("{} {words}", some.len()),
+        })
+        .collect();
+        format!("{}: {}", topic.name, parts.join(", "))
     }
 
-    fn stay_caution(&self, advice: Advice) -> String {
-        if advice == Advice::Undecided {
+    fn stay_caution(&self, is_open: bool) -> String {
+        if is_open {
             let needed = self
                 .topics
                 .iter()
                 .flat_map(|topic| self.others.iter().map(|name| topic.rounds_needed(name)));
             return match needed.flatten().max() {
                 Some(rounds) => format!(
-                    "Do not switch yet: the hardest case needs {}.",
-                    more_rounds(rounds)
+                    "Do not switch yet: the hardest case {}.",
+                    needs_text(rounds)
                 ),
                 None => {
                     "Do not switch on these numbers: measure again on a quiet machine.".to_owned()
@@ -140,32 +139,19 @@ impl Advisor<'_, '_> {
                 "Do not switch: what differs by less than {} is not worth a change.",
                 self.margins()
             ),
-            [one, rest @ ..] if rest.len() < 3 => {
-                let all: Vec<String> = std::iter::once(one).chain(rest).cloned().collect();
-                format!("Do not switch: {}.", join(&all))
-            }
+            few if few.len() < 4 => format!("Do not switch: {}.", join(few)),
             [one, rest @ ..] => format!(
                 "Do not switch: {one}, and {} other comparisons are worse as well.",
                 rest.len()
             ),
         }
     }
-
-    fn names(&self) -> Vec<String> {
-        let names = self.topics.iter().map(|topic| topic.name.to_owned());
-        names.collect()
-    }
 }
 
-/// `3 are undecided and 4 not to be trusted`
-fn unanswered(open: usize, distrusted: usize) -> String {
-    let verb = |count| if count == 1 { "is" } else { "are" };
-    match (open, distrusted) {
-        (open, 0) => format!("{open} {} undecided", verb(open)),
-        (0, distrusted) => format!("{distrusted} {} not to be trusted", verb(distrusted)),
-        _ => format!(
-            "{open} {} undecided and {distrusted} not to be trusted",
-            verb(open)
-        ),
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if !text.starts_with("p99") => first.to_uppercase().chain(letters).collect(),
+        _ => text.to_owned(),
     }
 }

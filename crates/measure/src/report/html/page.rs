@@ -25,8 +25,8 @@ pub fn render(record: &ComparisonRecord) -> String {
     let title = format!("millpond compare: {}", record.subject.title);
     let lead = [
         warnings_of_the_end(record),
-        answers(record),
         recommendation(record),
+        answers(record),
         pools_answer(record),
         regression::answer(record),
         self_check(record),
@@ -120,18 +120,16 @@ fn card(question: &str, verdict: &QuestionVerdict) -> String {
         .sentence
         .split_once(": ")
         .map_or("", |(_, rest)| rest);
-    let headline = match verdict.best.as_slice() {
-        _ if !verdict.trusted => "No answer".to_owned(),
-        [] => "No answer".to_owned(),
-        _ if sentence.starts_with("no answer yet") => "No answer yet".to_owned(),
-        [one] => one.clone(),
-        several if several.len() <= 3 => several.join(" / "),
-        several => format!("No single best ({} not separable)", several.len()),
+    // Records of earlier versions have none.
+    let headline = match verdict.headline.as_str() {
+        "" if verdict.best.is_empty() => "No answer".to_owned(),
+        "" => verdict.best.join(" / "),
+        headline => headline.to_owned(),
     };
     format!(
         "<div class=\"{class}\"><h2 class=\"q\">{}</h2><p class=\"a\">{}</p><p>{}</p>{}</div>",
         escape(question),
-        escape(&headline),
+        prose(&headline),
         prose(&capitalised(sentence)),
         shown_by(verdict)
     )
@@ -154,7 +152,7 @@ fn capitalised(text: &str) -> String {
     match letters.next() {
         // Names of candidates keep their spelling: only our own words get a capital.
         Some(first)
-            if ["no ", "all ", "not ", "only "]
+            if ["no ", "all ", "not ", "only ", "nothing "]
                 .iter()
                 .any(|own| text.starts_with(own)) =>
         {
@@ -164,16 +162,57 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-/// What to use, why, and when not to.
+/// What to use, what it costs, why, and when not to.
 fn recommendation(record: &ComparisonRecord) -> String {
     let advice = &record.analysis.recommendation;
     if advice.sentence.is_empty() {
         return String::new();
     }
-    format!(
-        "<div class=\"card wide\"><h2 class=\"q\">What to use?</h2><p>{}</p><p>{}</p></div>\n",
-        prose(&advice.sentence),
-        prose(&advice.caution)
+    let mut text = String::from("<div class=\"card wide\"><h2 class=\"q\">What to use?</h2>");
+    text += &format!("<p class=\"a\">{}</p>", prose(&advice.sentence));
+    for sentence in [&advice.reason, &advice.caution] {
+        if !sentence.is_empty() {
+            text += &format!("<p>{}</p>", prose(sentence));
+        }
+    }
+    text + &front(record) + "</div>\n"
+}
+
+/// The candidates to choose from, where there is a choice.
+fn front(record: &ComparisonRecord) -> String {
+    let front = &record.analysis.recommendation.front;
+    if front.len() < 2 {
+        return String::new();
+    }
+    let measured = |key: &&(&str, &str)| {
+        let mut all = front.iter();
+        all.any(|entry| entry.comparisons.contains_key(key.0))
+    };
+    let all = [
+        ("memory", "memory"),
+        ("cpu", "CPU per request"),
+        ("throughput", "throughput"),
+        ("latency", "latency"),
+    ];
+    let columns: Vec<(&str, &str)> = all.iter().filter(measured).copied().collect();
+    let mut rows = String::new();
+    for entry in front {
+        rows += &format!("<tr><th scope=\"row\">{}</th>", escape(&entry.candidate));
+        for (key, _) in &columns {
+            let cell = entry.comparisons.get(*key).map_or_else(
+                || "1".to_owned(),
+                |one| format!("{} {}", one.ratio_text(), one.verdict.label()),
+            );
+            rows += &format!("<td>{}</td>", prose(&cell));
+        }
+        rows += "</tr>";
+    }
+    let names = columns.iter().map(|(_, name)| *name);
+    let head: Vec<&str> = std::iter::once("candidate").chain(names).collect();
+    table::with_head(
+        "To choose from: none is proved as good as another in all of these and better in one",
+        &head,
+        &rows,
     )
 }
 
@@ -370,23 +409,15 @@ fn how_to_read(record: &ComparisonRecord) -> String {
         .iter()
         .find(|one| one.role == Role::Baseline);
     let baseline = baseline.map_or("the baseline", |one| one.name.as_str());
-    let margins: Vec<String> = [
-        ("throughput", Quantity::Throughput),
-        ("p50", Quantity::ResponseP50),
-        ("p99", Quantity::ResponseP99),
-        ("memory", Quantity::RssAfterWork),
-        ("instructions", Quantity::Instructions),
-    ]
-    .map(|(name, quantity)| format!("{name} {}", format_percent(quantity.margin())))
-    .to_vec();
     let looks = record.settings.looks.looks();
     format!(
         "<p>Every round runs every candidate once, in random order, each in a fresh process. All \
          ratios are against <b>{}</b> in the same round; the estimate is Hodges-Lehmann's, the \
          interval is the exact signed-rank one of at least {}, the p value an exact sign-flip \
          permutation, corrected for the number of candidates (Holm).{}</p><ul>\
-         <li><b>better / worse</b>: corrected p \u{2264} {}, interval clear of 1, and more than the \
-         margin ({}).</li><li><b>equivalent</b>: the interval of {} lies within the margin.</li>\
+         <li><b>equivalent</b>: the interval of {} lies within the margin: up to {} counts as the \
+         same.</li><li><b>better / worse</b>: not that, corrected p \u{2264} {}, and the interval clear \
+         of 1, whatever the size. Two candidates are told apart where their intervals are.</li>\
          <li><b>undecided</b> (?): these rounds cannot tell; the number says about how many more \
          could.</li><li><b>not trusted</b>: something spoiled the numbers; the sentence says \
          what.</li></ul><p>A candidate marked (again) is the baseline run a second time. It has to \
@@ -397,9 +428,9 @@ fn how_to_read(record: &ComparisonRecord) -> String {
         escape(baseline),
         prose(&format_confidence(looks.confidence())),
         shared(looks),
-        format_p(looks.significance()),
-        prose(&margins.join(", ")),
-        prose(&format_confidence(looks.equivalence_confidence()))
+        prose(&format_confidence(looks.equivalence_confidence())),
+        prose(&record.settings.margins.to_string()),
+        format_p(looks.significance())
     )
 }
 
@@ -520,6 +551,7 @@ fn settings_lines(record: &ComparisonRecord) -> Vec<(&'static str, String)> {
                 .value_bytes
                 .map_or_else(String::new, |bytes| format_bytes(bytes as f64)),
         ),
+        ("counts as the same", settings.margins.to_string()),
         ("placement", settings.placement.clone().unwrap_or_default()),
         ("seed", settings.seed.to_string()),
     ]

@@ -6,7 +6,7 @@
 //! Statistical Methods", section 4.3). What is assumed: runs are independent, and the two distributions
 //! have one shape. Beyond [`EXACT_MAX`] runs the normal approximation with the correction for ties.
 
-use crate::statistics::{Interval, inverse_normal, median};
+use super::{Interval, inverse_normal, median};
 
 /// Runs of both sides together up to which the distribution is counted out.
 const EXACT_MAX: usize = 60;
@@ -17,7 +17,7 @@ fn difference(a: f64, b: f64) -> f64 {
 }
 
 /// All differences `now - earlier`, ascending.
-fn differences(now: &[f64], earlier: &[f64]) -> Vec<f64> {
+pub(super) fn differences(now: &[f64], earlier: &[f64]) -> Vec<f64> {
     let mut all: Vec<f64> = now
         .iter()
         .flat_map(|&new| earlier.iter().map(move |&old| difference(new, old)))
@@ -27,7 +27,8 @@ fn differences(now: &[f64], earlier: &[f64]) -> Vec<f64> {
 }
 
 /// The shift from `earlier` to `now`; `None` if one of them is empty.
-pub(super) fn shift(now: &[f64], earlier: &[f64]) -> Option<f64> {
+#[must_use]
+pub fn shift(now: &[f64], earlier: &[f64]) -> Option<f64> {
     median(&mut differences(now, earlier))
 }
 
@@ -60,7 +61,8 @@ fn distribution_of_sums(ranks: &[usize], chosen: usize) -> Vec<f64> {
 }
 
 /// The chance of ranks as far apart as these, if both sides came from one distribution.
-pub(super) fn rank_sum_p(now: &[f64], earlier: &[f64]) -> f64 {
+#[must_use]
+pub fn rank_sum_p(now: &[f64], earlier: &[f64]) -> f64 {
     if now.is_empty() || earlier.is_empty() {
         return 1.0;
     }
@@ -110,26 +112,41 @@ fn upper_tail(z: f64) -> f64 {
 
 /// The interval of the shift with at least `confidence`; less where so few runs cannot give it, and the
 /// interval says how much. `None` if a side is empty.
-pub(super) fn shift_interval(now: &[f64], earlier: &[f64], confidence: f64) -> Option<Interval> {
+#[must_use]
+pub fn shift_interval(now: &[f64], earlier: &[f64], confidence: f64) -> Option<Interval> {
     if now.is_empty() || earlier.is_empty() {
         return None;
     }
     let all = differences(now, earlier);
-    let tail_max = (1.0 - confidence) / 2.0;
-    let (dropped, confidence) = if now.len() + earlier.len() > EXACT_MAX {
-        let pairs = all.len() as f64;
-        let deviation = (pairs * (now.len() + earlier.len() + 1) as f64 / 12.0).sqrt();
-        let place = pairs / 2.0 - inverse_normal(1.0 - tail_max) * deviation;
-        ((place.floor() as usize).saturating_sub(1), confidence)
-    } else {
-        exact_tail(now.len(), earlier.len(), tail_max)
-    };
+    let (dropped, confidence) = dropped(now.len(), earlier.len(), confidence);
     let last = all.len() - 1;
     Some(Interval {
-        low: all[dropped.min(last)],
-        high: all[last - dropped.min(last)],
+        low: all[dropped],
+        high: all[last - dropped],
         confidence,
     })
+}
+
+/// How many differences of so many runs lie outside of the interval at each end, and its confidence.
+pub(super) fn dropped(now: usize, earlier: usize, confidence: f64) -> (usize, f64) {
+    let tail_max = (1.0 - confidence) / 2.0;
+    if now + earlier <= EXACT_MAX {
+        return exact_tail(now, earlier, tail_max);
+    }
+    let pairs = (now * earlier) as f64;
+    let deviation = (pairs * (now + earlier + 1) as f64 / 12.0).sqrt();
+    let place = pairs / 2.0 - inverse_normal(1.0 - tail_max) * deviation;
+    let dropped = (place.floor() as usize).saturating_sub(1);
+    (dropped.min(now * earlier - 1), confidence)
+}
+
+/// The smallest p that so many runs can give: all of one side above all of the other, which is one choice
+/// of as many as there are, on either side.
+pub(super) fn smallest_p(now: usize, earlier: usize) -> f64 {
+    let choices = (1..=earlier).fold(1.0, |choices: f64, place| {
+        choices * (now + place) as f64 / place as f64
+    });
+    (2.0 / choices).min(1.0)
 }
 
 /// How many differences may be left out at each end, and the confidence of what remains.
@@ -178,6 +195,8 @@ mod tests {
         // All five above all five: one choice of 252, on either side.
         let p = rank_sum_p(&[2.0; 5], &[1.0; 5]);
         assert!((p - 2.0 / 252.0).abs() < 1e-12, "{p}");
+        assert!((smallest_p(5, 5) - p).abs() < 1e-12);
+        assert_eq!((smallest_p(0, 5), smallest_p(5, 0)), (1.0, 1.0));
         let interval = shift_interval(&[1.0; 5], &[1.0; 5], 0.95).unwrap();
         assert_eq!((interval.low, interval.high), (0.0, 0.0));
         let nothing = [f64::NEG_INFINITY; 4];
