@@ -69,6 +69,7 @@ mod scored;
 mod generation;
 mod slice;
 mod freezer;
+mod core_distance;
 mod cpu_speed;
 mod weather;
 mod edge;

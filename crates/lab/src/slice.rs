@@ -17,6 +17,7 @@ use millpond_load::{LoadRecord, Observer};
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{LoadStatus, Operation, RoundMeasures, SliceColumns};
 
+use crate::core_distance::round_trip_ns;
 use crate::cpu_speed::system_call_ns;
 use crate::drive::{Driver, Pace, SliceKind};
 use crate::edge::{Edge, MachineUse};
@@ -34,6 +35,9 @@ const WAITED_SHARE_MAX: f64 = 0.01;
 const READ_SHARE_MIN: f64 = 0.5;
 /// The state of a CPU has changed between two readings that differ by more than this.
 const STATE_CHANGE_MIN: f64 = 0.08;
+
+/// The CPUs were moved between two readings of their distance that differ by more than this.
+const DISTANCE_CHANGE_MIN: f64 = 0.4;
 
 /// Length of a slice and of what precedes its counted part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,21 +64,27 @@ pub(crate) struct Slice {
     /// What a system call took on the CPUs of both sides around it; 0 where that could not be measured.
     pub(crate) server_call_ns: f64,
     pub(crate) generator_call_ns: f64,
+    /// What a cache line took from one side to the other and back around it; 0 where that could not be measured.
+    pub(crate) core_distance_ns: f64,
 }
 
-/// What a system call takes on the CPUs of server and generator.
+/// What a system call takes on the CPUs of server and generator, and a cache line between them.
 #[derive(Clone, Copy, Debug, Default)]
-struct CallTimes {
+struct CpuState {
     server_ns: f64,
     generator_ns: f64,
+    distance_ns: f64,
 }
 
-impl CallTimes {
+impl CpuState {
     fn now(placement: &Placement) -> Self {
         let of = |cpus| system_call_ns(cpus).unwrap_or(0.0);
+        let ends = placement.server.first().zip(placement.generator.first());
+        let distance = ends.and_then(|(&one, &other)| round_trip_ns(one, other));
         Self {
             server_ns: of(&placement.server),
             generator_ns: of(&placement.generator),
+            distance_ns: distance.unwrap_or(0.0),
         }
     }
 
@@ -82,18 +92,20 @@ impl CallTimes {
         Self {
             server_ns: (self.server_ns * other.server_ns).sqrt(),
             generator_ns: (self.generator_ns * other.generator_ns).sqrt(),
+            distance_ns: (self.distance_ns * other.distance_ns).sqrt(),
         }
     }
 
     /// Whether a CPU was in another state at the other time.
     fn differs(self, other: Self) -> bool {
         let pairs = [
-            (self.server_ns, other.server_ns),
-            (self.generator_ns, other.generator_ns),
+            (self.server_ns, other.server_ns, STATE_CHANGE_MIN),
+            (self.generator_ns, other.generator_ns, STATE_CHANGE_MIN),
+            (self.distance_ns, other.distance_ns, DISTANCE_CHANGE_MIN),
         ];
         pairs
             .iter()
-            .any(|(one, two)| *one > 0.0 && (two / one).ln().abs() > STATE_CHANGE_MIN)
+            .any(|(one, two, least)| *one > 0.0 && *two > 0.0 && (two / one).ln().abs() > *least)
     }
 }
 
@@ -108,7 +120,7 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> Result<Slice, RunError> {
     let pids = session.tree.members();
-    let calls_before = CallTimes::now(&driver.placement);
+    let state_before = CpuState::now(&driver.placement);
     let before = Edge::read_quickly(session, &pids);
     let address = session.address;
     let reader = EdgeReader {
@@ -125,7 +137,7 @@ pub(crate) fn run(
     let threads = (reader.threads_at_start.take(), reader.threads_at_end.take());
     let session = reader.session.into_inner();
     let record = session.explain(record)?;
-    let calls_after = CallTimes::now(&driver.placement);
+    let state_after = CpuState::now(&driver.placement);
     machine_use.add(&before, &Edge::read_quickly(session, &pids), 0);
     let (Some(began), Some(ended)) = edges else {
         return Err(RunError::Load("a slice had no end".to_owned()));
@@ -143,10 +155,11 @@ pub(crate) fn run(
     slice.is_disturbed = is_late
         || slice.costs.is_none()
         || has_waited
-        || calls_before.differs(calls_after)
+        || state_before.differs(state_after)
         || machine_use.is_disturbed();
-    let calls = calls_before.mean(calls_after);
+    let calls = state_before.mean(state_after);
     (slice.server_call_ns, slice.generator_call_ns) = (calls.server_ns, calls.generator_ns);
+    slice.core_distance_ns = calls.distance_ns;
     Ok(slice)
 }
 
@@ -173,6 +186,7 @@ impl Slice {
             is_disturbed: false,
             server_call_ns: 0.0,
             generator_call_ns: 0.0,
+            core_distance_ns: 0.0,
         })
     }
 }
@@ -280,6 +294,7 @@ impl Slices {
             columns.server_call_ns.push(slice.server_call_ns);
             columns.generator_call_ns.push(slice.generator_call_ns);
             columns.minor_faults.push(per_request(Costs::minor_faults));
+            columns.core_distance_ns.push(slice.core_distance_ns);
         }
         columns
     }

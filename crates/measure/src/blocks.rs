@@ -126,6 +126,7 @@ mod tests {
             server_call_ns: vec![0.0; rates.len()],
             generator_call_ns: vec![0.0; rates.len()],
             minor_faults: vec![0.25; rates.len()],
+            core_distance_ns: vec![0.0; rates.len()],
         };
         let mut measures = RoundMeasures {
             round: number,

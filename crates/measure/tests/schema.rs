@@ -35,6 +35,7 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         server_call_ns: vec![60.0],
         generator_call_ns: vec![0.0],
         minor_faults: vec![0.1],
+        core_distance_ns: vec![2e3],
     };
     let run = &mut candidate.rounds[1];
     run.growth.insert("put".to_owned(), -3.5);

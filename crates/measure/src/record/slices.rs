@@ -27,6 +27,9 @@ pub struct SliceColumns {
     pub generator_call_ns: Vec<f64>,
     /// The server's minor page faults per request; 0 where they were read too late.
     pub minor_faults: Vec<f64>,
+    /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
+    /// measured.
+    pub core_distance_ns: Vec<f64>,
 }
 
 impl SliceColumns {
@@ -53,6 +56,7 @@ impl SliceColumns {
         all.server_call_ns.extend(&block.server_call_ns);
         all.generator_call_ns.extend(&block.generator_call_ns);
         all.minor_faults.extend(&block.minor_faults);
+        all.core_distance_ns.extend(&block.core_distance_ns);
         all
     }
 
@@ -66,6 +70,7 @@ impl SliceColumns {
             self.server_call_ns.len(),
             self.generator_call_ns.len(),
             self.minor_faults.len(),
+            self.core_distance_ns.len(),
         ];
         lengths.iter().all(|&length| length == self.len())
     }
