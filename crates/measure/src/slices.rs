@@ -507,7 +507,7 @@ mod tests {
                     };
                     let server = if random.bool() { 230.0 } else { 160.0 };
                     distances.push(distance_ns);
-                    let state = (64.0 / distance_ns).powf(0.29) * (160.0 / server);
+                    let state = (64.0_f64 / distance_ns).powf(0.29) * (160.0 / server);
                     let rate = 2.4e5 * speed * state * (1.0 + 0.004 * random.f64());
                     (u32::try_from(distances.len()).unwrap(), rate, server, 0.0)
                 });
