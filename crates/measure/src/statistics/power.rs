@@ -165,7 +165,7 @@ pub fn detectable(found: &Found, sizes: Sizes, claims: Claims) -> Option<f64> {
     Some(*chosen * width)
 }
 
-/// Rounds in all, more than there are, that decide with a chance of [`POWER_PLANNED`] whether it is a
+/// Rounds in all, more than there are, that decide with a chance of 85 % whether it is a
 /// difference or equivalent.
 #[must_use]
 pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
