@@ -2,7 +2,7 @@
 //!
 //! Samples and counts are added; nothing is averaged. What a single generator of all threads and
 //! connections would have counted is what comes out, bin by bin, and it is judged anew.
-//! Absent on purpose: runs one after another of other commands. Their windows would have to be added, and a rate over
+//! Runs of other commands, one after another, are not merged: their windows would have to be added, and a rate over
 //! both says little about either; the sets of connections of one run are `sequel`'s.
 use crate::batches::BatchClocks;
 use crate::openings::Openings;

@@ -3,7 +3,7 @@
 //! Samples and counts are added, and so are the windows: the time between two sets is in none of them. The rate is all
 //! answers of the windows over their length; a set too small to have a window of its own is left out of it, unless
 //! there is no other.
-//! Absent on purpose: generators that ran at the same time (`merge`).
+//! Records of generators that ran at the same time are added by `merge`.
 use crate::record::LoadRecord;
 use millpond_measure::record::RateWindowEnd;
 

@@ -136,22 +136,22 @@ impl RoundFigures {
 }
 
 /// The slopes, and what ratios of one operation are against.
-struct Fit {
+struct Fit<'a> {
     operation: Operation,
     rate: State,
     cpu: State,
     /// Of each round.
     means: BTreeMap<u32, State>,
-    baseline: BTreeMap<u32, RoundMeasures>,
+    baseline: BTreeMap<u32, &'a RoundMeasures>,
 }
 
-impl Fit {
-    fn of(candidates: &[CandidateRounds], operation: Operation) -> Self {
+impl<'a> Fit<'a> {
+    fn of(candidates: &'a [CandidateRounds], operation: Operation) -> Self {
         let baseline = candidates
             .iter()
             .filter(|candidate| candidate.role == Role::Baseline)
             .flat_map(|candidate| rounds_of(candidate, operation))
-            .map(|(entry, _)| (entry.round, entry.clone()));
+            .map(|(entry, _)| (entry.round, entry));
         Self {
             operation,
             rate: slopes(candidates, operation, |slices, index| slices.per_s[index]),
@@ -189,7 +189,7 @@ impl Fit {
                 .map(alone)
         };
         let faults = |columns: Option<&SliceColumns>| columns.and_then(mean_faults);
-        let others = self.baseline.get(&entry.round);
+        let others = self.baseline.get(&entry.round).copied();
         let pair = others.and_then(|other| Some((other, other.slices.get(key)?)));
         let ratio = |one: &SliceColumns, other: &SliceColumns| Figures {
             throughput: trimmed_mean(differences(&rates(one), &rates(other))),
