@@ -181,7 +181,7 @@ pub(crate) fn print_tail(log: &Path, lines_max: usize) {
     }
 }
 
-fn shown(command: &Command) -> String {
+pub(crate) fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program
         .file_name()

@@ -85,7 +85,7 @@ pub(crate) struct Cli {
 /// In the order in which somebody new reads of them: what this is for, what else there is, what helps.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Compare(compare::CompareFlags),
+    Compare(Box<compare::CompareFlags>),
     Load(merge::LoadJob),
     Serve(serve::ServeFlags),
     Proxy(Box<proxy::ProxyFlags>),

@@ -18,6 +18,7 @@ use millpond_measure::units::format_duration_ns;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::config::CompareConfig;
+use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::drive::Driver;
 use crate::embedded::PrivateDirectory;
@@ -122,6 +123,7 @@ impl<'a> Lab<'a> {
             out,
             data,
             random: fastrand::Rng::with_seed(seed),
+            nearest: CoreDistance::default(),
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let lab = Self {

@@ -11,6 +11,71 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::placement::Placement;
+
+/// The CPUs were moved between two readings of their distance that differ by more than this.
+const CHANGE_MIN: f64 = 0.4;
+
+/// What a cache line takes from the server's CPU to the generator's and back; none where that cannot be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CoreDistance {
+    ns: Option<f64>,
+}
+
+impl CoreDistance {
+    pub(crate) fn now(placement: &Placement) -> Self {
+        let ends = placement.server.first().zip(placement.generator.first());
+        let ns = ends.and_then(|(&one, &other)| round_trip_ns(one, other));
+        Self { ns }
+    }
+
+    /// For a record: 0 stands for none.
+    pub(crate) fn ns(self) -> f64 {
+        self.ns.unwrap_or(0.0)
+    }
+
+    pub(crate) fn mean(self, other: Self) -> Self {
+        let ns = self.ns.zip(other.ns).map(|(one, two)| (one * two).sqrt());
+        Self { ns }
+    }
+
+    /// This one, or `other` where there is none.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            ns: self.ns.or(other.ns),
+        }
+    }
+
+    /// Whether the CPUs were moved from one to the other.
+    pub(crate) fn differs(self, other: Self) -> bool {
+        self.change_to(other)
+            .is_some_and(|change| change.abs() > CHANGE_MIN)
+    }
+
+    /// Whether the CPUs are farther apart than at `other`.
+    pub(crate) fn is_beyond(self, other: Self) -> bool {
+        other
+            .change_to(self)
+            .is_some_and(|change| change > CHANGE_MIN)
+    }
+
+    /// Makes this the nearer one of both, and returns it.
+    pub(crate) fn lower_to(&mut self, other: Self) -> Self {
+        if self.ns.is_none()
+            || other
+                .ns
+                .is_some_and(|ns| self.ns.is_some_and(|own| ns < own))
+        {
+            *self = other;
+        }
+        *self
+    }
+
+    fn change_to(self, other: Self) -> Option<f64> {
+        self.ns.zip(other.ns).map(|(one, two)| (two / one).ln())
+    }
+}
+
 /// Round trips in one run, and runs: the fastest counts, since an interrupt falls into a few of them.
 const TRIPS: u32 = 200;
 const RUNS: u32 = 10;
@@ -20,7 +85,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 1_000;
 
 /// Nanoseconds of a round trip between two CPUs; `None` if they are one, or a thread cannot run there in time.
-pub(crate) fn round_trip_ns(one: usize, other: usize) -> Option<f64> {
+fn round_trip_ns(one: usize, other: usize) -> Option<f64> {
     if one == other {
         return None;
     }
@@ -95,6 +160,31 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn distance(ns: f64) -> CoreDistance {
+        CoreDistance { ns: Some(ns) }
+    }
+
+    /// Goal: near and far are told apart whatever the machine's distances are, and what is not known is neither.
+    #[test]
+    fn distances_are_compared() {
+        let (near, far, none) = (distance(55.0), distance(300.0), CoreDistance::default());
+        assert!(near.differs(far) && far.differs(near) && !near.differs(distance(64.0)));
+        assert!(far.is_beyond(near) && !near.is_beyond(far) && !near.is_beyond(near));
+        assert!(!none.differs(near) && !near.differs(none) && !near.is_beyond(none));
+        let mut nearest = none;
+        for (seen, expected) in [
+            (none, none),
+            (far, far),
+            (near, near),
+            (far, near),
+            (none, near),
+        ] {
+            assert_eq!(nearest.lower_to(seen), expected);
+        }
+        assert_eq!((near.or(far), none.or(far)), (near, far));
+        assert_eq!((none.ns(), near.mean(near).ns().round()), (0.0, 55.0));
+    }
 
     /// Goal: a number between two CPUs, or none where one of them cannot be had; never a wait without end.
     #[test]

@@ -14,30 +14,31 @@
 //! Targets that insist on one address live one after the other: then all of this is done for one candidate,
 //! and then for the next.
 
-use std::collections::BTreeMap;
+mod member;
+mod steps;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{
-    CoursePhase, Measure, MemoryCourse, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
-};
-use millpond_measure::series::Series;
+use millpond_measure::record::{Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures};
 
-use crate::drive::{Load, Pace, PhaseLoad, SliceKind};
+use crate::core_distance::CoreDistance;
+use crate::drive::{Load, Pace, PhaseLoad};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
-use crate::freezer;
 use crate::matrix::{self, Candidate};
 use crate::phase_marks::PhaseMarks;
 use crate::plan::Plan;
-use crate::rounds::nanoseconds;
 use crate::sampler::Sampler;
 use crate::scored::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::session::{Session, Workshop};
-use crate::slice::{self, SliceTime, Slices};
-use crate::weather::{Weather, WeatherSum};
+use crate::slice::{self, SliceTime};
+use crate::weather::Weather;
+
+use member::{Member, Part, Parts};
+use steps::Step;
 
 /// Beyond this share of its CPUs the generator may be the limit.
 const GENERATOR_CPU_LIMIT: f64 = 0.90;
@@ -119,68 +120,87 @@ impl Generation<'_> {
         }
         self.rest(members);
         let operations = self.workshop.driver.target.operations();
+        let mut steps = steps::all(self.plan, operations);
         // A slice that the machine disturbed is repeated, but not for ever.
-        let kinds = (self.plan.cycles + self.plan.paced + 1) as usize;
-        let mut repeats_left = members.len() * operations.len() * kinds;
-        for cycle in 0..self.plan.cycles.max(self.plan.paced) {
-            for (place, &operation) in operations.iter().enumerate() {
-                let per_s = self.plan.rate_per_s.get(place).copied().unwrap_or(1.0);
-                let kinds = [
-                    (Pace::Closed, self.plan.cycles),
-                    (Pace::Rate { per_s }, self.plan.paced),
-                ];
-                for (pace, _) in kinds.into_iter().filter(|&(_, count)| cycle < count) {
-                    let kind = SliceKind { operation, pace };
-                    self.slice_of_each(members, cycle, place, kind, &mut repeats_left);
+        let mut repeats_left = members.len() * steps.len();
+        while !steps.is_empty() {
+            let are_far = steps::are_paced_next(&steps) && self.are_cpus_far();
+            let step = steps::take(&mut steps, are_far);
+            match step.kind.pace {
+                Pace::Rate { .. } => self.paced_cycle(members, step, &mut repeats_left),
+                Pace::Closed | Pace::Block => {
+                    self.slice_of_each(members, step, &mut repeats_left);
                 }
             }
         }
-        // Records from before there were blocks are repeated without.
-        let with_blocks = (!self.plan.block.is_zero()).then_some(operations);
-        for (place, &operation) in with_blocks.into_iter().flatten().enumerate() {
-            let pace = Pace::Block;
-            let kind = SliceKind { operation, pace };
-            self.slice_of_each(members, 0, place, kind, &mut repeats_left);
+    }
+
+    /// Whether the CPUs are farther apart now than they have been.
+    fn are_cpus_far(&mut self) -> bool {
+        let now = CoreDistance::now(&self.workshop.driver.placement);
+        now.is_beyond(self.workshop.nearest.lower_to(now))
+    }
+
+    /// A slice of every member at the constant rate, all of them while the CPUs were equally far apart: a p99 of
+    /// 70 us there is one of 1 ms here. Those that were measured elsewhere than the last one are repeated; where
+    /// that does not end, the cycle counts for nobody.
+    fn paced_cycle(&mut self, members: &mut [Member], step: Step, repeats_left: &mut usize) {
+        let mut last = self.slice_of_each(members, step, repeats_left);
+        for _ in 1..TURNS_MAX {
+            let elsewhere: Vec<usize> = (0..members.len())
+                .filter(|&index| members[index].is_far_from(last, step))
+                .collect();
+            if elsewhere.is_empty() {
+                return;
+            }
+            for index in elsewhere {
+                if *repeats_left > 0 {
+                    *repeats_left -= 1;
+                    last = self.slice(&mut members[index], step, repeats_left).or(last);
+                }
+            }
+        }
+        if members
+            .iter_mut()
+            .any(|member| member.is_far_from(last, step))
+        {
+            members
+                .iter_mut()
+                .for_each(|member| member.drop_slice(step));
         }
     }
 
-    /// One slice of every member, in a balanced order.
+    /// One slice of every member, in a balanced order. How far apart the CPUs were in the last one.
     fn slice_of_each(
         &mut self,
         members: &mut [Member],
-        cycle: u32,
-        place: usize,
-        kind: SliceKind,
+        step: Step,
         repeats_left: &mut usize,
-    ) {
+    ) -> CoreDistance {
         let row = matrix::balanced_order(members.len(), self.workshop.random.usize(..));
+        let mut last = CoreDistance::default();
         for index in row {
             if let Some(member) = members.get_mut(index) {
-                self.slice(member, cycle, place, kind, repeats_left);
+                last = self.slice(member, step, repeats_left).or(last);
             }
         }
+        last
     }
 
     /// A slice of `member`, again if something outside of the candidates disturbed it: at once, so that it stays
-    /// beside those of the others.
-    fn slice(
-        &self,
-        member: &mut Member,
-        cycle: u32,
-        place: usize,
-        kind: SliceKind,
-        repeats_left: &mut usize,
-    ) {
+    /// beside those of the others. How far apart the CPUs were.
+    fn slice(&self, member: &mut Member, step: Step, repeats_left: &mut usize) -> CoreDistance {
         let time = SliceTime {
             settle: self.plan.settle,
-            window: match kind.pace {
+            window: match step.kind.pace {
                 Pace::Closed => self.plan.slice,
                 Pace::Block => self.plan.block,
                 Pace::Rate { .. } => self.plan.latency_phase,
             },
         };
+        let mut distance = CoreDistance::default();
         member.while_running(|session, parts| {
-            let Some(part) = parts.slices_of(place, kind) else {
+            let Some(part) = parts.slices_of(step) else {
                 return Ok(());
             };
             for turn in 0..TURNS_MAX {
@@ -190,7 +210,7 @@ impl Generation<'_> {
                     &self.workshop.driver,
                     session,
                     self.keys(),
-                    kind,
+                    step.kind,
                     time,
                     &mut machine_use,
                     self.stop,
@@ -203,11 +223,13 @@ impl Generation<'_> {
                 }
                 weather.add_to(&mut part.weather);
                 part.machine_use.merge(&machine_use);
-                part.slices.add(cycle, slice);
+                distance = slice.state.distance;
+                part.slices.add(step.cycle, slice);
                 break;
             }
             Ok(())
         });
+        distance
     }
 
     fn keys(&self) -> u64 {
@@ -327,148 +349,13 @@ impl Generation<'_> {
                     let (key, columns) = (operation.key().to_owned(), blocks.slices.columns());
                     measures.blocks.insert(key, columns);
                 }
+                if !paced.slices.is_empty() {
+                    let key = operation.key().to_owned();
+                    measures.paced.insert(key, paced.slices.paced_columns());
+                }
                 let latency = note_latency(paced, operation, measures);
                 member.scored.latencies.extend(latency);
             }
-        }
-    }
-}
-
-/// What is collected of a member.
-#[derive(Debug, Default)]
-struct Parts {
-    /// Of the memory phase.
-    block: RoundMeasures,
-    memory: Series,
-    phases: Vec<CoursePhase>,
-    /// Bytes per request, by operation.
-    growth: BTreeMap<String, f64>,
-    operations: Vec<OperationParts>,
-}
-
-/// What is collected of an operation.
-#[derive(Debug, Default)]
-struct OperationParts {
-    closed: Part,
-    blocks: Part,
-    paced: Part,
-}
-
-/// Slices of one kind, and what happened beside them.
-#[derive(Debug, Default)]
-struct Part {
-    slices: Slices,
-    machine_use: MachineUse,
-    weather: WeatherSum,
-    /// Slices that something outside disturbed.
-    disturbed: u32,
-}
-
-impl Parts {
-    fn slices_of(&mut self, place: usize, kind: SliceKind) -> Option<&mut Part> {
-        let parts = self.operations.get_mut(place)?;
-        Some(match kind.pace {
-            Pace::Closed => &mut parts.closed,
-            Pace::Block => &mut parts.blocks,
-            Pace::Rate { .. } => &mut parts.paced,
-        })
-    }
-
-    /// The course of memory goes on as if nobody else had had a turn.
-    fn add_idle(&mut self, idle: &Series, length: Duration) {
-        let from_ns = self.memory.points.last().map_or(0, |point| point.at_ns);
-        for point in &idle.points {
-            self.memory.push(from_ns + point.at_ns, point.value);
-        }
-        self.phases.push(CoursePhase {
-            name: "idle".to_owned(),
-            from_ns,
-            to_ns: from_ns + nanoseconds(length),
-        });
-    }
-}
-
-/// One candidate of a generation.
-#[derive(Debug)]
-struct Member {
-    index: usize,
-    /// `None` once it has failed.
-    session: Option<Session>,
-    parts: Parts,
-    scored: ScoredRun,
-}
-
-impl Member {
-    fn new(index: usize, round: u32, position: u32, operations: usize) -> Self {
-        Self {
-            index,
-            session: None,
-            parts: Parts {
-                operations: (0..operations).map(|_| OperationParts::default()).collect(),
-                ..Parts::default()
-            },
-            scored: ScoredRun::new(round, position),
-        }
-    }
-
-    /// Thaws it for `measure`. An error ends it, and with it what this generation has of it.
-    fn while_running(
-        &mut self,
-        measure: impl FnOnce(&mut Session, &mut Parts) -> Result<(), RunError>,
-    ) {
-        self.run_thawed();
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        match measure(session, &mut self.parts) {
-            Ok(()) => self.run_frozen(),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn run_frozen(&mut self) {
-        if let Some(Err(error)) = self.session.as_ref().map(freezer::freeze) {
-            self.fail(error);
-        }
-    }
-
-    fn run_thawed(&mut self) {
-        if let Some(Err(error)) = self.session.as_ref().map(freezer::thaw) {
-            self.fail(error);
-        }
-    }
-
-    fn fail(&mut self, error: RunError) {
-        self.scored.measures.status = error.into();
-        if let Some(session) = self.session.take() {
-            // It is ended in any case.
-            let _ = freezer::thaw(&session);
-        }
-    }
-
-    fn stop(&mut self) {
-        self.run_thawed();
-        if let Some(session) = self.session.take() {
-            match session.stop() {
-                Ok(report) => self.scored.stop_duration = Some(report.duration),
-                Err(error) => self.fail(error),
-            }
-        }
-    }
-
-    /// Memory, and what the memory phase counted and slices do not.
-    fn note_memory(&mut self) {
-        let measures = &mut self.scored.measures;
-        let block = std::mem::take(&mut self.parts.block);
-        measures.requests += block.requests;
-        measures.errors += block.errors;
-        measures.measures.extend(block.measures);
-        measures.scaled.extend(block.scaled);
-        measures.noise.extend(block.noise);
-        measures.growth = std::mem::take(&mut self.parts.growth);
-        measures.memory_course = MemoryCourse::thinned(&self.scored.memory);
-        if let Some(course) = &mut measures.memory_course {
-            course.phases = std::mem::take(&mut self.parts.phases);
         }
     }
 }

@@ -15,6 +15,7 @@ use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::ProcessTree;
 
 use crate::cgroup::{Cgroup, CgroupRoot};
+use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::drive::Driver;
 use crate::error::{LabError, RunError};
@@ -74,6 +75,8 @@ pub(crate) struct Workshop {
     pub(crate) out: OutputDirectory,
     pub(crate) data: DataPlace,
     pub(crate) random: fastrand::Rng,
+    /// The least distance of the CPUs of server and generator so far.
+    pub(crate) nearest: CoreDistance,
 }
 
 impl Workshop {

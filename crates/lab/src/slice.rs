@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use millpond_load::{LoadRecord, Observer};
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{LoadStatus, Operation, RoundMeasures, SliceColumns};
+use millpond_measure::record::{LoadStatus, Operation, PacedColumns, RoundMeasures, SliceColumns};
 
-use crate::core_distance::round_trip_ns;
+use crate::core_distance::CoreDistance;
 use crate::cpu_speed::system_call_ns;
 use crate::drive::{Driver, Pace, SliceKind};
 use crate::edge::{Edge, MachineUse};
@@ -35,9 +35,6 @@ const WAITED_SHARE_MAX: f64 = 0.01;
 const READ_SHARE_MIN: f64 = 0.5;
 /// The state of a CPU has changed between two readings that differ by more than this.
 const STATE_CHANGE_MIN: f64 = 0.08;
-
-/// The CPUs were moved between two readings of their distance that differ by more than this.
-const DISTANCE_CHANGE_MIN: f64 = 0.4;
 
 /// Length of a slice and of what precedes its counted part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,30 +58,26 @@ pub(crate) struct Slice {
     pub(crate) status: LoadStatus,
     /// By something outside of the candidates.
     pub(crate) is_disturbed: bool,
-    /// What a system call took on the CPUs of both sides around it; 0 where that could not be measured.
-    pub(crate) server_call_ns: f64,
-    pub(crate) generator_call_ns: f64,
-    /// What a cache line took from one side to the other and back around it; 0 where that could not be measured.
-    pub(crate) core_distance_ns: f64,
+    /// Around it.
+    pub(crate) state: CpuState,
 }
 
-/// What a system call takes on the CPUs of server and generator, and a cache line between them.
+/// What a system call takes on the CPUs of server and generator, 0 where that cannot be measured, and a cache line
+/// between them.
 #[derive(Clone, Copy, Debug, Default)]
-struct CpuState {
+pub(crate) struct CpuState {
     server_ns: f64,
     generator_ns: f64,
-    distance_ns: f64,
+    pub(crate) distance: CoreDistance,
 }
 
 impl CpuState {
     fn now(placement: &Placement) -> Self {
         let of = |cpus| system_call_ns(cpus).unwrap_or(0.0);
-        let ends = placement.server.first().zip(placement.generator.first());
-        let distance = ends.and_then(|(&one, &other)| round_trip_ns(one, other));
         Self {
             server_ns: of(&placement.server),
             generator_ns: of(&placement.generator),
-            distance_ns: distance.unwrap_or(0.0),
+            distance: CoreDistance::now(placement),
         }
     }
 
@@ -92,20 +85,20 @@ impl CpuState {
         Self {
             server_ns: (self.server_ns * other.server_ns).sqrt(),
             generator_ns: (self.generator_ns * other.generator_ns).sqrt(),
-            distance_ns: (self.distance_ns * other.distance_ns).sqrt(),
+            distance: self.distance.mean(other.distance),
         }
     }
 
     /// Whether a CPU was in another state at the other time.
     fn differs(self, other: Self) -> bool {
         let pairs = [
-            (self.server_ns, other.server_ns, STATE_CHANGE_MIN),
-            (self.generator_ns, other.generator_ns, STATE_CHANGE_MIN),
-            (self.distance_ns, other.distance_ns, DISTANCE_CHANGE_MIN),
+            (self.server_ns, other.server_ns),
+            (self.generator_ns, other.generator_ns),
         ];
-        pairs
-            .iter()
-            .any(|(one, two, least)| *one > 0.0 && *two > 0.0 && (two / one).ln().abs() > *least)
+        let has_changed = |(one, two): &(f64, f64)| {
+            *one > 0.0 && *two > 0.0 && (two / one).ln().abs() > STATE_CHANGE_MIN
+        };
+        pairs.iter().any(has_changed) || self.distance.differs(other.distance)
     }
 }
 
@@ -143,7 +136,9 @@ pub(crate) fn run(
         return Err(RunError::Load("a slice had no end".to_owned()));
     };
     let is_paced = matches!(kind.pace, Pace::Rate { .. });
-    let is_late = is_paced && record.lateness.max() > LATE_NS_MAX;
+    // A generator that cannot keep its own clock says nothing of the server.
+    let is_late = is_paced
+        && (record.lateness.max() > LATE_NS_MAX || record.verdict.status == LoadStatus::Invalid);
     let mut slice = Slice::of(record, ended.costs_since(&began))?;
     let cpus = driver.placement.server_threads();
     let waited = match threads {
@@ -157,9 +152,7 @@ pub(crate) fn run(
         || has_waited
         || state_before.differs(state_after)
         || machine_use.is_disturbed();
-    let calls = state_before.mean(state_after);
-    (slice.server_call_ns, slice.generator_call_ns) = (calls.server_ns, calls.generator_ns);
-    slice.core_distance_ns = calls.distance_ns;
+    slice.state = state_before.mean(state_after);
     Ok(slice)
 }
 
@@ -184,9 +177,7 @@ impl Slice {
             generator_cpu_share: record.generator_cpu_share,
             status: record.verdict.status,
             is_disturbed: false,
-            server_call_ns: 0.0,
-            generator_call_ns: 0.0,
-            core_distance_ns: 0.0,
+            state: CpuState::default(),
         })
     }
 }
@@ -228,6 +219,16 @@ pub(crate) struct Slices {
 impl Slices {
     pub(crate) fn add(&mut self, cycle: u32, slice: Slice) {
         self.by_cycle.insert(cycle, slice);
+    }
+
+    /// True if there was one.
+    pub(crate) fn remove(&mut self, cycle: u32) -> bool {
+        self.by_cycle.remove(&cycle).is_some()
+    }
+
+    /// How far apart the CPUs were; `None` if the cycle has no slice.
+    pub(crate) fn distance(&self, cycle: u32) -> Option<CoreDistance> {
+        Some(self.by_cycle.get(&cycle)?.state.distance)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -291,10 +292,25 @@ impl Slices {
             columns.requests.push(slice.requests);
             columns.per_s.push(slice.requests_per_s);
             columns.cpu_ns.push(per_request(Costs::cpu_ns));
-            columns.server_call_ns.push(slice.server_call_ns);
-            columns.generator_call_ns.push(slice.generator_call_ns);
+            columns.server_call_ns.push(slice.state.server_ns);
+            columns.generator_call_ns.push(slice.state.generator_ns);
             columns.minor_faults.push(per_request(Costs::minor_faults));
-            columns.core_distance_ns.push(slice.core_distance_ns);
+            columns.core_distance_ns.push(slice.state.distance.ns());
+        }
+        columns
+    }
+
+    /// The same of slices at the constant rate.
+    pub(crate) fn paced_columns(&self) -> PacedColumns {
+        let mut columns = PacedColumns::default();
+        for (cycle, slice) in &self.by_cycle {
+            let cpu_ns = slice.costs.as_ref().map_or(0.0, Costs::cpu_ns);
+            columns.cycle.push(*cycle);
+            columns.requests.push(slice.requests);
+            columns.p50_ns.push(slice.response.percentile(50.0));
+            columns.p99_ns.push(slice.response.percentile(99.0));
+            columns.cpu_ns.push(cpu_ns / slice.requests as f64);
+            columns.core_distance_ns.push(slice.state.distance.ns());
         }
         columns
     }

@@ -6,7 +6,8 @@ mod synthetic;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, LoadConnectionSet, LoadConnectionSets,
     LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
-    MeasureComparisons, NoiseFlag, NoiseKind, Operation, RoundStatus, SliceColumns, SteadyState,
+    MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, RoundStatus, SliceColumns,
+    SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -42,6 +43,15 @@ fn add_blocks(candidate: &mut CandidateRounds) {
     run.server_busy.insert("put".to_owned(), 0.05);
     run.slices.insert("put".to_owned(), columns.clone());
     run.blocks.insert("put".to_owned(), columns);
+    let paced = PacedColumns {
+        cycle: vec![3],
+        requests: vec![9_000],
+        p50_ns: vec![60_000],
+        p99_ns: vec![90_000],
+        cpu_ns: vec![1e5],
+        core_distance_ns: vec![55.0],
+    };
+    run.paced.insert("put".to_owned(), paced);
     candidate.block_checks.push(BlockCheck {
         operation: Operation::Put,
         rounds: 7,

@@ -345,7 +345,7 @@ mod tests {
             .map_err(|error| error.to_string())?
             .command
         {
-            Command::Compare(flags) => Ok(flags),
+            Command::Compare(flags) => Ok(*flags),
             other => Err(format!("{other:?}")),
         }
     }

@@ -13,6 +13,7 @@ use super::{ProfileConfig, ProfileOutcome};
 use crate::allocator::Allocator;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::drive::{Driver, Load};
 use crate::error::{LabError, RunError};
@@ -76,6 +77,7 @@ impl<'a> Studio<'a> {
             data: DataPlace::on_disk(out.clone(), None)?,
             out,
             random: fastrand::Rng::with_seed(seed),
+            nearest: CoreDistance::default(),
         };
         workshop.prepare()?;
         let awake = Awake::hold(config.options.idle_cpus, &Environment::capture())?;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, SliceColumns};
+use super::{
+    BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, SliceColumns,
+};
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
 /// Whether our server's memory pools are used. Absent (`null`) for somebody else's server.
@@ -163,7 +165,10 @@ pub struct RoundMeasures {
     /// The closed loop's uninterrupted blocks, one per operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub blocks: BTreeMap<String, SliceColumns>,
-    /// Slices of it in which the hypervisor, other programs or the generator's own CPU got in the way;
+    /// The slices at the constant rate, per operation.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub paced: BTreeMap<String, PacedColumns>,
+    /// Slices in which the hypervisor, other programs or the generator's own CPU got in the way;
     /// they were repeated, as long as there was time for it.
     #[serde(skip_serializing_if = "is_zero")]
     pub disturbed_slices: u32,

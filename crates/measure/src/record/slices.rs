@@ -76,6 +76,26 @@ impl SliceColumns {
     }
 }
 
+/// The slices at the constant rate of one operation, in order of cycles; all columns are equally long. Percentiles
+/// of a round come from all of its requests together, not from these.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PacedColumns {
+    /// The cycle of each, counted from 0. One in which the CPUs were moved from one candidate to the next is missing.
+    pub cycle: Vec<u32>,
+    /// Right answers in its counted part.
+    pub requests: Vec<u64>,
+    /// Their median response time.
+    pub p50_ns: Vec<u64>,
+    /// The 99th percentile of their response times, of however few.
+    pub p99_ns: Vec<u64>,
+    /// The server's CPU time per request; 0 where it was read too late.
+    pub cpu_ns: Vec<f64>,
+    /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
+    /// measured.
+    pub core_distance_ns: Vec<f64>,
+}
+
 /// Slices of one operation of one candidate against uninterrupted blocks of the same processes.
 ///
 /// The others stand still while a candidate is measured, and what it or its allocator does every second of the

@@ -1,0 +1,172 @@
+//! One candidate of a generation: its processes, and what is collected of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millpond_measure::record::{CoursePhase, MemoryCourse, RoundMeasures};
+use millpond_measure::series::Series;
+
+use super::Step;
+use crate::core_distance::CoreDistance;
+use crate::drive::Pace;
+use crate::edge::MachineUse;
+use crate::error::RunError;
+use crate::freezer;
+use crate::rounds::nanoseconds;
+use crate::scored::ScoredRun;
+use crate::session::Session;
+use crate::slice::Slices;
+use crate::weather::WeatherSum;
+
+/// What is collected of a member.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Of the memory phase.
+    pub(super) block: RoundMeasures,
+    pub(super) memory: Series,
+    pub(super) phases: Vec<CoursePhase>,
+    /// Bytes per request, by operation.
+    pub(super) growth: BTreeMap<String, f64>,
+    pub(super) operations: Vec<OperationParts>,
+}
+
+/// What is collected of an operation.
+#[derive(Debug, Default)]
+pub(super) struct OperationParts {
+    pub(super) closed: Part,
+    pub(super) blocks: Part,
+    pub(super) paced: Part,
+}
+
+/// Slices of one kind, and what happened beside them.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) slices: Slices,
+    pub(super) machine_use: MachineUse,
+    pub(super) weather: WeatherSum,
+    /// Slices that something outside disturbed.
+    pub(super) disturbed: u32,
+}
+
+impl Parts {
+    pub(super) fn slices_of(&mut self, step: Step) -> Option<&mut Part> {
+        let parts = self.operations.get_mut(step.place)?;
+        Some(match step.kind.pace {
+            Pace::Closed => &mut parts.closed,
+            Pace::Block => &mut parts.blocks,
+            Pace::Rate { .. } => &mut parts.paced,
+        })
+    }
+
+    /// The course of memory goes on as if nobody else had had a turn.
+    pub(super) fn add_idle(&mut self, idle: &Series, length: Duration) {
+        let from_ns = self.memory.points.last().map_or(0, |point| point.at_ns);
+        for point in &idle.points {
+            self.memory.push(from_ns + point.at_ns, point.value);
+        }
+        self.phases.push(CoursePhase {
+            name: "idle".to_owned(),
+            from_ns,
+            to_ns: from_ns + nanoseconds(length),
+        });
+    }
+}
+
+/// One candidate of a generation.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) index: usize,
+    /// `None` once it has failed.
+    pub(super) session: Option<Session>,
+    pub(super) parts: Parts,
+    pub(super) scored: ScoredRun,
+}
+
+impl Member {
+    pub(super) fn new(index: usize, round: u32, position: u32, operations: usize) -> Self {
+        Self {
+            index,
+            session: None,
+            parts: Parts {
+                operations: (0..operations).map(|_| OperationParts::default()).collect(),
+                ..Parts::default()
+            },
+            scored: ScoredRun::new(round, position),
+        }
+    }
+
+    /// Thaws it for `measure`. An error ends it, and with it what this generation has of it.
+    pub(super) fn while_running(
+        &mut self,
+        measure: impl FnOnce(&mut Session, &mut Parts) -> Result<(), RunError>,
+    ) {
+        self.run_thawed();
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        match measure(session, &mut self.parts) {
+            Ok(()) => self.run_frozen(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Whether its slice was measured while the CPUs were much nearer to each other than `distance`, or farther.
+    pub(super) fn is_far_from(&mut self, distance: CoreDistance, step: Step) -> bool {
+        let part = self.parts.slices_of(step);
+        let own = part.and_then(|part| part.slices.distance(step.cycle));
+        own.is_some_and(|own| own.differs(distance))
+    }
+
+    /// Takes back a slice that cannot be compared with the others' of its cycle.
+    pub(super) fn drop_slice(&mut self, step: Step) {
+        if let Some(part) = self.parts.slices_of(step) {
+            part.disturbed += u32::from(part.slices.remove(step.cycle));
+        }
+    }
+
+    pub(super) fn run_frozen(&mut self) {
+        if let Some(Err(error)) = self.session.as_ref().map(freezer::freeze) {
+            self.fail(error);
+        }
+    }
+
+    pub(super) fn run_thawed(&mut self) {
+        if let Some(Err(error)) = self.session.as_ref().map(freezer::thaw) {
+            self.fail(error);
+        }
+    }
+
+    pub(super) fn fail(&mut self, error: RunError) {
+        self.scored.measures.status = error.into();
+        if let Some(session) = self.session.take() {
+            // It is ended in any case.
+            let _ = freezer::thaw(&session);
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.run_thawed();
+        if let Some(session) = self.session.take() {
+            match session.stop() {
+                Ok(report) => self.scored.stop_duration = Some(report.duration),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// Memory, and what the memory phase counted and slices do not.
+    pub(super) fn note_memory(&mut self) {
+        let measures = &mut self.scored.measures;
+        let block = std::mem::take(&mut self.parts.block);
+        measures.requests += block.requests;
+        measures.errors += block.errors;
+        measures.measures.extend(block.measures);
+        measures.scaled.extend(block.scaled);
+        measures.noise.extend(block.noise);
+        measures.growth = std::mem::take(&mut self.parts.growth);
+        measures.memory_course = MemoryCourse::thinned(&self.scored.memory);
+        if let Some(course) = &mut measures.memory_course {
+            course.phases = std::mem::take(&mut self.parts.phases);
+        }
+    }
+}
