@@ -46,6 +46,7 @@ pub mod mailbox;
 pub mod waker;
 pub mod affinity;
 mod time_slice;
+mod network_namespace;
 pub mod clock;
 pub mod error;
 
@@ -64,6 +65,7 @@ pub use error::IoError;
 pub use handed_over::HandedOver;
 pub use listener::{ListenOptions, Listener};
 pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
+pub use network_namespace::NetworkNamespace;
 pub use pools::ShardPools;
 pub use port_share::PortShare;
 pub use resolver::{ResolveError, Resolver, ResolverConfig};

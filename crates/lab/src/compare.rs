@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millpond_measure::environment::Environment;
 use millpond_measure::noise;
 use millpond_measure::record::{
-    ComparisonRecord, LookSettings, Operation, Role, Settings, Subject as SubjectRecord,
+    Coexistence, ComparisonRecord, LookSettings, Operation, Role, Settings,
+    Subject as SubjectRecord,
 };
 use millpond_measure::regression::check_circumstances;
 use millpond_measure::statistics::Looks;
@@ -17,9 +18,11 @@ use millpond_measure::units::format_duration_ns;
 
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::coexistence;
 use crate::config::CompareConfig;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
+use crate::disturbances::Disturbances;
 use crate::drive::Driver;
 use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
@@ -108,6 +111,10 @@ impl<'a> Lab<'a> {
                     .to_owned(),
             );
         }
+        let coexistence = match target.takes_its_port(&config.options.environment) {
+            true => Coexistence::PortInCommand,
+            false => Coexistence::OneAtATime,
+        };
         let workshop = Workshop {
             driver: Driver {
                 target,
@@ -123,6 +130,8 @@ impl<'a> Lab<'a> {
             out,
             data,
             random: fastrand::Rng::with_seed(seed),
+            coexistence,
+            disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -162,6 +171,7 @@ impl<'a> Lab<'a> {
         for warning in &self.warnings {
             events(&LabEvent::Note(warning.clone()));
         }
+        let coexistence = self.find_coexistence()?;
         let patience = self.config.time_budget / STEADYING_SHARE;
         let findings = preflight::run(
             &mut self.workshop,
@@ -170,6 +180,7 @@ impl<'a> Lab<'a> {
             events,
             self.stop,
         )?;
+        self.settle_coexistence(coexistence, &findings, events);
         if let Some(native) = &findings.native {
             matrix::name_native(&mut self.candidates, native);
             let note = format!("the target brings its own allocator: the baseline is {native}");
@@ -224,6 +235,42 @@ impl<'a> Lab<'a> {
         // After the rounds, too: what was asked for is not all there.
         outcome.interrupted |= self.stop.load(Ordering::Relaxed);
         Ok(outcome)
+    }
+
+    /// How candidates live at the same time, tried with the baseline.
+    fn find_coexistence(&mut self) -> Result<coexistence::Found, LabError> {
+        let Some(baseline) = self.candidates.first().cloned() else {
+            return Err(LabError::Setting("there is no candidate".to_owned()));
+        };
+        coexistence::find(&mut self.workshop, &baseline, self.stop).map_err(|error| match error {
+            RunError::Interrupted => LabError::InterruptedEarly,
+            reason => LabError::Baseline {
+                candidate: baseline.name,
+                reason,
+            },
+        })
+    }
+
+    /// Unless memory is short, as it was found.
+    fn settle_coexistence(
+        &mut self,
+        found: coexistence::Found,
+        findings: &Findings,
+        events: &mut dyn FnMut(&LabEvent),
+    ) {
+        // A load program of the user's measures one candidate after the other anyway.
+        if self.config.load_command.is_some() {
+            return;
+        }
+        let found = found.within_memory(findings.resident_bytes, self.candidates.len());
+        self.workshop.coexistence = found.way;
+        let Some(note) = found.note() else {
+            return;
+        };
+        events(&LabEvent::Note(note.clone()));
+        if found.way == Coexistence::OneAtATime {
+            self.warnings.push(note);
+        }
     }
 
     /// What was found outside the rounds.
@@ -449,6 +496,7 @@ impl<'a> Lab<'a> {
             load_warm_ups: load.map_or(0, |load| load.warm_ups),
             value_bytes: own.then_some(driver.value_bytes as u64),
             placement: Some(driver.placement.describe()),
+            coexistence: Some(self.workshop.coexistence),
             seed: self.seed,
             ..Settings::default()
         }

@@ -11,6 +11,7 @@ use millpond_io::{Address, DriverChoice};
 use millpond_load::{LoadConfig, LoadRecord, Mode, Observer, Stop, WarmUp, Workload};
 use millpond_measure::record::Operation;
 
+use crate::endpoint::Endpoint;
 use crate::error::RunError;
 use crate::placement::Placement;
 use crate::rounds::nanoseconds;
@@ -93,14 +94,14 @@ impl Driver {
     /// Runs one phase. Wrong answers are an error: what answers wrongly must not be timed.
     pub(crate) fn run(
         &self,
-        address: SocketAddr,
+        endpoint: &Endpoint,
         operation: Operation,
         keys: u64,
         load: Load,
         stop: &AtomicBool,
     ) -> Result<PhaseLoad, RunError> {
-        let config = self.config(address, operation, keys, load);
-        let record = all_right(&config, operation, &Unobserved, stop)?;
+        let config = self.config(endpoint.address, operation, keys, load);
+        let record = endpoint.within(|| all_right(&config, operation, &Unobserved, stop))??;
         if record.requests == 0 && !matches!(load, Load::Burst { .. }) {
             return Err(RunError::Load("not one answer came".to_owned()));
         }
@@ -115,7 +116,7 @@ impl Driver {
     /// the window counts, and `observer` is told of its ends.
     pub(crate) fn slice(
         &self,
-        address: SocketAddr,
+        endpoint: &Endpoint,
         keys: u64,
         kind: SliceKind,
         (settle, window): (Duration, Duration),
@@ -129,11 +130,11 @@ impl Driver {
             },
             Pace::Closed | Pace::Block => Load::Burst { duration: window },
         };
-        let mut config = self.config(address, kind.operation, keys, load);
+        let mut config = self.config(endpoint.address, kind.operation, keys, load);
         config.warm_up = WarmUp::Lasting {
             duration_ns: nanoseconds(settle),
         };
-        all_right(&config, kind.operation, observer, stop)
+        endpoint.within(|| all_right(&config, kind.operation, observer, stop))?
     }
 
     fn config(

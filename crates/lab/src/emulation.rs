@@ -166,7 +166,7 @@ impl Emulator {
                 requests: work.first + more,
             };
             let driver = &workshop.driver;
-            let phase = driver.run(session.address, work.operation, keys, load, stop);
+            let phase = driver.run(&session.endpoint, work.operation, keys, load, stop);
             session.explain(phase)?;
         }
         session.stop()?;

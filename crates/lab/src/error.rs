@@ -144,6 +144,20 @@ pub enum RunError {
         /// By kind.
         detail: String,
     },
+    /// A network of the target's own cannot be made or entered.
+    #[error("no network namespace: {0}")]
+    Network(io::Error),
+    /// Somebody else takes a part of the target's connections.
+    #[error(
+        "{address} is shared: process {pid} listens there too (SO_REUSEPORT) and would answer a part of the requests; \
+         stop it or change the port"
+    )]
+    SharedAddress {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Who else listens there.
+        pid: i32,
+    },
     /// The target's figures could not be read.
     #[error("cannot read the target's figures: {0}")]
     Figures(String),

@@ -11,8 +11,8 @@
 //! Memory is read after equal work that nothing interrupted, and before the slices. Where a process's pages
 //! lie is decided at its start, so a generation is one observation, however many slices it has.
 //!
-//! Targets that insist on one address live one after the other: then all of this is done for one candidate,
-//! and then for the next.
+//! Targets whose copies cannot live at the same time (`coexistence`) live one after the other: then all of this is
+//! done for one candidate, and then for the next.
 
 mod member;
 mod steps;
@@ -22,7 +22,9 @@ use std::time::Instant;
 
 use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures};
+use millpond_measure::record::{
+    Coexistence, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
+};
 
 use crate::core_distance::CoreDistance;
 use crate::drive::{Load, Pace, PhaseLoad};
@@ -67,10 +69,9 @@ impl Generation<'_> {
         order: &[usize],
         begins: &mut dyn FnMut(usize),
     ) -> Vec<(usize, ScoredRun)> {
-        let together = self.workshop.driver.target.has_port_of_its_own();
-        let groups: Vec<&[usize]> = match together {
-            true => vec![order],
-            false => order.chunks(1).collect(),
+        let groups: Vec<&[usize]> = match self.workshop.coexistence {
+            Coexistence::OneAtATime => order.chunks(1).collect(),
+            _ => vec![order],
         };
         let mut all = Vec::new();
         let mut position = 0;
@@ -189,7 +190,7 @@ impl Generation<'_> {
 
     /// A slice of `member`, again if something outside of the candidates disturbed it: at once, so that it stays
     /// beside those of the others. How far apart the CPUs were.
-    fn slice(&self, member: &mut Member, step: Step, repeats_left: &mut usize) -> CoreDistance {
+    fn slice(&mut self, member: &mut Member, step: Step, repeats_left: &mut usize) -> CoreDistance {
         let time = SliceTime {
             settle: self.plan.settle,
             window: match step.kind.pace {
@@ -199,6 +200,8 @@ impl Generation<'_> {
             },
         };
         let mut distance = CoreDistance::default();
+        let (who, keys, stop) = (member.index, self.plan.keys, self.stop);
+        let (driver, disturbances) = (&self.workshop.driver, &mut self.workshop.disturbances);
         member.while_running(|session, parts| {
             let Some(part) = parts.slices_of(step) else {
                 return Ok(());
@@ -207,17 +210,18 @@ impl Generation<'_> {
                 let weather = Weather::before();
                 let mut machine_use = MachineUse::default();
                 let slice = slice::run(
-                    &self.workshop.driver,
+                    driver,
                     session,
-                    self.keys(),
+                    keys,
                     step.kind,
                     time,
                     &mut machine_use,
-                    self.stop,
+                    stop,
                 )?;
-                let is_last = turn + 1 == TURNS_MAX || *repeats_left == 0;
                 part.disturbed += u32::from(slice.is_disturbed);
-                if slice.is_disturbed && !is_last {
+                disturbances.note(who, slice.is_disturbed);
+                let is_last = turn + 1 == TURNS_MAX || *repeats_left == 0;
+                if slice.is_disturbed && !is_last && !disturbances.are_its_own(who) {
                     *repeats_left -= 1;
                     continue;
                 }
@@ -299,7 +303,7 @@ impl Generation<'_> {
     ) -> Result<PhaseLoad, RunError> {
         let load = Load::Work { requests };
         let driver = &self.workshop.driver;
-        let phase = driver.run(session.address, operation, self.keys(), load, self.stop);
+        let phase = driver.run(&session.endpoint, operation, self.keys(), load, self.stop);
         session.explain(phase)
     }
 

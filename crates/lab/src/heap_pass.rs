@@ -113,7 +113,7 @@ pub(crate) fn run(
             let load = Load::Work { requests };
             let phase = workshop
                 .driver
-                .run(session.address, operation, keys, load, stop);
+                .run(&session.endpoint, operation, keys, load, stop);
             session.explain(phase)
         };
         // The first time fills the keys and everything that is made once; only the second counts.

@@ -131,7 +131,7 @@ fn shell(
         log.with_file_name(format!("{stem}-{label}.{ending}"))
     };
     let (log, output) = (file("log"), file("out"));
-    let address = session.address;
+    let address = session.endpoint.address;
     let spec = LaunchSpec {
         cpus: workshop.driver.placement.generator.clone(),
         environment: vec![
@@ -143,7 +143,8 @@ fn shell(
         command: ["/bin/sh", "-c", line].map(Into::into).to_vec(),
         ..LaunchSpec::default()
     };
-    let mut command = Subject::prepare(&workshop.launcher, &spec, "the load command")?;
+    let prepare = || Subject::prepare(&workshop.launcher, &spec, "the load command");
+    let mut command = session.endpoint.within(prepare)??;
     let began = Instant::now();
     command.go()?;
     let exit = loop {

@@ -47,6 +47,8 @@ pub(crate) struct Findings {
     pub(crate) load_command: Option<Duration>,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub(crate) slowest_per_s: Vec<f64>,
+    /// Resident memory of the largest candidate, at the end of its try.
+    pub(crate) resident_bytes: u64,
     /// The mean time a run spent outside its phases.
     pub(crate) overhead: Duration,
     /// The allocator the target brings along.
@@ -70,6 +72,7 @@ struct Smoke {
     warm_up_requests: Vec<u64>,
     steady_state: Option<SteadyState>,
     load_command: Option<Duration>,
+    resident_bytes: u64,
     overhead: Duration,
 }
 
@@ -147,6 +150,7 @@ pub(crate) fn run(
 impl Findings {
     fn take_in(&mut self, name: &str, smoke: Smoke) {
         self.load_command = self.load_command.max(smoke.load_command);
+        self.resident_bytes = self.resident_bytes.max(smoke.resident_bytes);
         self.warm_up_requests
             .resize(smoke.warm_up_requests.len(), 0);
         for (most, requests) in self.warm_up_requests.iter_mut().zip(smoke.warm_up_requests) {
@@ -209,7 +213,8 @@ fn smoke(
         findings.counters = lines.join("; ");
         // A server of another protocol would take the question for an attack.
         if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
-            findings.server = ServerInfo::ask(&workshop.driver.target.probe(session.address));
+            let probe = workshop.driver.target.probe(session.endpoint.address);
+            findings.server = session.endpoint.within(|| ServerInfo::ask(&probe))?;
         }
     }
     check_answers(workshop, &mut session, findings, stop)?;
@@ -218,12 +223,14 @@ fn smoke(
         command.warm_up(workshop, &mut session, stop)?;
         command.run(workshop, &mut session, "load", stop)?;
         let load = began.elapsed();
+        let resident_bytes = session.tree.resident_bytes().unwrap_or(0);
         overhead += session.stop()?.duration;
         return Ok(Smoke {
             per_s: Vec::new(),
             warm_up_requests: Vec::new(),
             steady_state: None,
             load_command: Some(load),
+            resident_bytes,
             overhead,
         });
     }
@@ -237,9 +244,10 @@ fn smoke(
             let fill = Load::Work {
                 requests: FILL_REQUESTS,
             };
-            let filled = workshop
-                .driver
-                .run(session.address, operation, FILL_REQUESTS, fill, stop);
+            let filled =
+                workshop
+                    .driver
+                    .run(&session.endpoint, operation, FILL_REQUESTS, fill, stop);
             session.explain(filled)?;
         }
         let began = Instant::now();
@@ -254,8 +262,10 @@ fn smoke(
         let driven = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         steady_state.duration_ns += driven;
     }
+    let resident_bytes = session.tree.resident_bytes().unwrap_or(0);
     overhead += session.stop()?.duration;
     Ok(Smoke {
+        resident_bytes,
         per_s,
         warm_up_requests,
         steady_state: Some(steady_state),
@@ -302,7 +312,7 @@ fn steady(
         let load = Load::Burst { duration };
         let phase = workshop
             .driver
-            .run(session.address, operation, FILL_REQUESTS, load, stop);
+            .run(&session.endpoint, operation, FILL_REQUESTS, load, stop);
         session.explain(phase)
     };
     let began = Instant::now();

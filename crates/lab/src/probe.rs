@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Bound on each step of one attempt. A server that needs longer for one answer is not ready.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What is read of an answer whose head is wanted.
+const HEAD_BYTES_MAX: u64 = 16 << 10;
+
 /// More than any server's metrics; a bound on what a broken one may send.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
@@ -37,6 +40,39 @@ pub struct Probe {
     pub path: String,
 }
 
+/// By what two copies of a server are known to answer alike. Lengths and dates may differ.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Answer {
+    status: u16,
+    content_type: String,
+}
+
+impl Answer {
+    fn read(answer: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(answer);
+        let (head, _) = text.split_once("\r\n\r\n")?;
+        let mut lines = head.split("\r\n");
+        let status = status_of(lines.next()?.as_bytes())?;
+        let fields = lines.filter_map(|line| line.split_once(':'));
+        let mut types = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let content_type = types.next().map(|(_, value)| value.trim().to_owned());
+        Some(Self {
+            status,
+            content_type: content_type.unwrap_or_default(),
+        })
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "status {}", self.status)?;
+        match self.content_type.as_str() {
+            "" => Ok(()),
+            kind => write!(f, ", {kind}"),
+        }
+    }
+}
+
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}{}", self.address, self.path)
@@ -48,6 +84,19 @@ impl Probe {
     #[must_use]
     pub fn address_taken(&self) -> bool {
         TcpStream::connect_timeout(&self.address, STEP_TIMEOUT).is_ok()
+    }
+
+    /// The status and the kind of content of one answer.
+    ///
+    /// # Errors
+    /// If none comes in time, or it is not HTTP.
+    pub fn answer(&self) -> io::Result<Answer> {
+        let mut head = Vec::new();
+        self.request()?
+            .take(HEAD_BYTES_MAX)
+            .read_to_end(&mut head)
+            .or_else(|error| (!head.is_empty()).then_some(0).ok_or(error))?;
+        Answer::read(&head).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// One GET. `Ok` for any HTTP answer below status 500; otherwise what came instead.
@@ -159,6 +208,21 @@ mod tests {
         let redis = answer_once(b"-ERR wrong number\r\n").ask().unwrap_err();
         assert_eq!(redis, NotReady::NotHttp("\"-ERR wrong number\"".to_owned()));
         assert!(matches!(answer_once(b"").ask(), Err(NotReady::NotHttp(_))));
+    }
+
+    /// Goal: answers are alike by status and type, whatever else they say; what is no head is none.
+    #[test]
+    fn answers_are_read() {
+        let ok = b"HTTP/1.1 200 OK\r\ncontent-TYPE: text/html\r\nDate: x\r\n\r\nbody";
+        let answer = answer_once(ok).answer().unwrap();
+        assert_eq!(answer.to_string(), "status 200, text/html");
+        assert_eq!(
+            Answer::read(b"HTTP/1.1 204 x\r\n\r\n").unwrap().to_string(),
+            "status 204"
+        );
+        for broken in [&b""[..], b"HTTP/1.1 200 OK\r\n", b"+PONG\r\n\r\n"] {
+            assert_eq!(Answer::read(broken), None);
+        }
     }
 
     /// Goal: an address is free again once nobody listens.

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 
 /// Every process with its parent, as `(pid, parent)`; zombies are left out.
 fn processes() -> Vec<(i32, i32)> {
@@ -73,48 +74,106 @@ pub fn tree_of(root: i32) -> Vec<i32> {
     tree
 }
 
-/// Those of `pids` that hold a TCP socket listening on `port`: the processes that can serve it.
+/// Those of `pids`, all of one network namespace, that hold a TCP socket listening on `port`: the processes that
+/// can serve it.
 #[must_use]
 pub fn listeners(pids: &[i32], port: u16) -> Vec<i32> {
-    let mut sockets: HashSet<String> = HashSet::new();
-    // A server in its own network namespace would need its own table; targets here share the lab's.
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let text = fs::read_to_string(table).unwrap_or_default();
+    let sockets = listening_sockets(pids, port, |_| true);
+    let serving = pids.iter().copied();
+    serving.filter(|&pid| holds_one(pid, &sockets)).collect()
+}
+
+/// Who else listens at `address` beside `pids`, in their network namespace: with `SO_REUSEPORT` two servers share a port
+/// without an error, and each gets a part of the connections.
+#[must_use]
+pub fn other_listener(pids: &[i32], address: SocketAddr) -> Option<i32> {
+    let reaching = names_in_tables(address.ip());
+    let mut sockets = listening_sockets(pids, address.port(), |local| {
+        reaching.iter().any(|name| name == local)
+    });
+    for &pid in pids {
+        for socket in sockets_of(pid) {
+            sockets.remove(&socket);
+        }
+    }
+    if sockets.is_empty() {
+        return None;
+    }
+    let all = processes().into_iter().map(|(pid, _)| pid);
+    all.filter(|pid| !pids.contains(pid))
+        .find(|&pid| holds_one(pid, &sockets))
+}
+
+/// How `/proc/net/tcp` and `tcp6` write the local addresses at which a connection to `ip` arrives: itself, itself as an
+/// IPv6 address, and those of everybody.
+fn names_in_tables(ip: IpAddr) -> Vec<String> {
+    let words = |bytes: &[u8]| -> String {
+        let words = bytes.chunks_exact(4).map(|word| {
+            let word = word.try_into().unwrap_or_default();
+            format!("{:08X}", u32::from_ne_bytes(word))
+        });
+        words.collect()
+    };
+    let all = |bytes: usize| words(&vec![0; bytes]);
+    match ip {
+        IpAddr::V4(ip) => vec![
+            words(&ip.octets()),
+            words(&ip.to_ipv6_mapped().octets()),
+            all(4),
+            all(16),
+        ],
+        IpAddr::V6(ip) => vec![words(&ip.octets()), all(16)],
+    }
+}
+
+/// TCP sockets that listen on `port` where `pids` are, at local addresses that `is_meant` is true of.
+fn listening_sockets(pids: &[i32], port: u16, is_meant: impl Fn(&str) -> bool) -> HashSet<String> {
+    let mut sockets = HashSet::new();
+    let Some(pid) = pids.first() else {
+        return sockets;
+    };
+    for table in ["tcp", "tcp6"] {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         let inodes = text
             .lines()
             .skip(1)
-            .filter_map(|line| listening_inode(line, port));
+            .filter_map(|line| listening_inode(line, port, &is_meant));
         sockets.extend(inodes.map(|inode| format!("socket:[{inode}]")));
     }
-    pids.iter()
-        .copied()
-        .filter(|&pid| holds_one(pid, &sockets))
-        .collect()
+    sockets
 }
 
 /// The inode of a `/proc/net/tcp` line, if it is in state LISTEN (0A) on `port`.
-fn listening_inode(line: &str, port: u16) -> Option<&str> {
+fn listening_inode(line: &str, port: u16, is_meant: impl Fn(&str) -> bool) -> Option<&str> {
     let mut fields = line.split_ascii_whitespace();
-    let (_, local_port) = fields.nth(1)?.rsplit_once(':')?;
+    let (local, local_port) = fields.nth(1)?.rsplit_once(':')?;
     let state = fields.nth(1)?;
     let inode = fields.nth(5)?;
-    (state == "0A" && u16::from_str_radix(local_port, 16) == Ok(port)).then_some(inode)
+    let is_port = u16::from_str_radix(local_port, 16) == Ok(port);
+    (state == "0A" && is_port && is_meant(local)).then_some(inode)
 }
 
 fn holds_one(pid: i32, sockets: &HashSet<String>) -> bool {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    entries.flatten().any(|entry| {
+    sockets_of(pid).any(|socket| sockets.contains(&socket))
+}
+
+/// What a process has open, by the names of their targets.
+fn sockets_of(pid: i32) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"));
+    let entries = entries.into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
         fs::read_link(entry.path())
-            .is_ok_and(|target| target.to_str().is_some_and(|name| sockets.contains(name)))
+            .ok()?
+            .into_os_string()
+            .into_string()
+            .ok()
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{Ipv6Addr, TcpListener};
     use std::process::{Command, id};
 
     /// Goal: a name made to confuse the parser does not; zombies do not count as living.
@@ -145,9 +204,26 @@ mod tests {
     #[test]
     fn listener_is_found_by_its_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let address = listener.local_addr().unwrap();
+        let port = address.port();
         let own = i32::try_from(id()).unwrap();
         assert_eq!(listeners(&[own, 1], port), [own]);
+        assert_eq!(other_listener(&[own], address), None);
+        // Seen from somebody who does not hold it.
+        let mut other = Command::new("/bin/sleep").arg("60").spawn().unwrap();
+        let stranger = i32::try_from(other.id()).unwrap();
+        assert_eq!(other_listener(&[stranger], address), Some(own));
+        let elsewhere = SocketAddr::new([127, 0, 0, 2].into(), port);
+        assert_eq!(other_listener(&[stranger], elsewhere), None);
+        if let Ok(everywhere) = TcpListener::bind("[::]:0") {
+            let mut address = everywhere.local_addr().unwrap();
+            for ip in [IpAddr::from([127, 0, 0, 1]), Ipv6Addr::LOCALHOST.into()] {
+                address.set_ip(ip);
+                assert_eq!(other_listener(&[stranger], address), Some(own), "{ip}");
+            }
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
         drop(listener);
         assert_eq!(listeners(&[own], port), [0_i32; 0]);
     }

@@ -13,11 +13,14 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::ProcessTree;
+use millpond_measure::record::Coexistence;
 
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
+use crate::disturbances::Disturbances;
 use crate::drive::Driver;
+use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
 use crate::launch::LaunchSpec;
 use crate::load_command::LoadCommand;
@@ -26,8 +29,9 @@ use crate::options::SubjectOptions;
 use crate::output_directory::OutputDirectory;
 use crate::port;
 use crate::presence::{self, Presence};
+use crate::process_tree;
 use crate::subject::{Launcher, StopReport, Subject};
-use crate::target::Target;
+use crate::target::{Target, with_port};
 use crate::trace::{PATH_VARIABLE, Trace};
 
 /// Folders of the output directory: what targets print, and raw records.
@@ -36,6 +40,8 @@ const RAW: &str = "raw";
 
 /// More than any layout effect's period; see the module's first lines.
 const PADDING_BYTES_MAX: usize = 4096;
+/// Where many servers look for their port.
+const PORT_VARIABLE: &str = "PORT";
 const PADDING_VARIABLE: &str = "MILLPOND_LAYOUT_PADDING";
 
 /// How much longer a target under an emulator may take to start and to stop.
@@ -75,6 +81,10 @@ pub(crate) struct Workshop {
     pub(crate) out: OutputDirectory,
     pub(crate) data: DataPlace,
     pub(crate) random: fastrand::Rng,
+    /// How copies of the target live at the same time.
+    pub(crate) coexistence: Coexistence,
+    /// What disturbed slices so far.
+    pub(crate) disturbances: Disturbances,
     /// The least distance of the CPUs of server and generator so far.
     pub(crate) nearest: CoreDistance,
 }
@@ -101,18 +111,23 @@ impl Workshop {
         self.data.tidy();
     }
 
-    fn address(&mut self) -> Result<SocketAddr, RunError> {
-        let target = &self.driver.target;
+    /// Where the next start is to listen.
+    fn endpoint(&mut self) -> Result<Endpoint, RunError> {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let ip = match target {
-            Target::Command { url, .. } if !target.has_port_of_its_own() => return Ok(url.address),
-            Target::Command { url, .. } => url.address.ip(),
-            Target::Entity { .. } => loopback,
+        let ip = match (&self.driver.target, self.coexistence) {
+            (Target::Entity { .. }, _) => loopback,
+            (Target::Command { url, .. }, Coexistence::OneAtATime) => {
+                return Ok(Endpoint::here(url.address));
+            }
+            (Target::Command { url, .. }, Coexistence::Namespaces) => {
+                return Endpoint::elsewhere(url.address);
+            }
+            (Target::Command { url, .. }, _) => url.address.ip(),
         };
         let port = port::choose(&mut self.random).ok_or_else(|| {
             RunError::Load("no free port outside the kernel's own range".to_owned())
         })?;
-        Ok(SocketAddr::new(ip, port))
+        Ok(Endpoint::here(SocketAddr::new(ip, port)))
     }
 
     fn spec(
@@ -129,7 +144,12 @@ impl Workshop {
         let padding = "x".repeat(self.random.usize(..PADDING_BYTES_MAX));
         let mut environment: Vec<(OsString, OsString)> =
             vec![(PADDING_VARIABLE.into(), padding.into())];
-        environment.extend(self.options.environment.iter().cloned());
+        let port = address.port().to_string();
+        let given = self.options.environment.iter();
+        environment.extend(given.map(|(name, value)| (name.clone(), with_port(value, &port))));
+        if self.coexistence == Coexistence::PortVariable {
+            environment.push((PORT_VARIABLE.into(), port.into()));
+        }
         if let Some(front) = front {
             preload.push(front.object.to_owned());
             environment.push((front.variable.into(), front.file.into()));
@@ -163,7 +183,7 @@ impl Workshop {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) subject: Subject,
-    pub(crate) address: SocketAddr,
+    pub(crate) endpoint: Endpoint,
     pub(crate) tree: ProcessTree,
     pub(crate) counters: CounterSet,
     pub(crate) presence: Presence,
@@ -218,9 +238,10 @@ impl Session {
         emulator: Option<&[OsString]>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        let address = workshop.address()?;
+        let endpoint = workshop.endpoint()?;
+        let address = endpoint.address;
         let probe = workshop.driver.target.probe(address);
-        if probe.address_taken() {
+        if endpoint.within(|| probe.address_taken())? {
             return Err(RunError::AddressTaken { address });
         }
         let data = DataDirectory::create(
@@ -241,14 +262,20 @@ impl Session {
             .and_then(|root| root.create(&name).ok());
         spec.cgroup = cgroup.as_ref().map(Cgroup::procs);
         let title = workshop.driver.target.short_name();
-        let mut subject = Subject::prepare(&workshop.launcher, &spec, &title)?;
+        let prepare = || Subject::prepare(&workshop.launcher, &spec, &title);
+        let mut subject = endpoint.within(prepare)??;
         let pid = u32::try_from(subject.pid()).unwrap_or(0);
         let counters = CounterSet::attach(pid, CountFrom::Exec);
         let began = Instant::now();
         subject.go()?;
         let check = workshop.options.ready.check(probe);
-        subject.wait_ready(check.as_ref(), workshop.ready_bound * patience, stop)?;
+        let bound = workshop.ready_bound * patience;
+        endpoint.within(|| subject.wait_ready(check.as_ref(), bound, stop))??;
         let start_duration = began.elapsed();
+        let tree = process_tree::tree_of(subject.pid());
+        if let Some(pid) = process_tree::other_listener(&tree, address) {
+            return Err(RunError::SharedAddress { address, pid });
+        }
         let serving = subject.serving(address.port());
         let presence = match emulator {
             None => {
@@ -262,7 +289,7 @@ impl Session {
         };
         Ok(Self {
             subject,
-            address,
+            endpoint,
             tree: ProcessTree::new(pid),
             counters,
             presence,

@@ -115,7 +115,7 @@ pub(crate) fn run(
     let pids = session.tree.members();
     let state_before = CpuState::now(&driver.placement);
     let before = Edge::read_quickly(session, &pids);
-    let address = session.address;
+    let endpoint = session.endpoint.clone();
     let reader = EdgeReader {
         pids: &pids,
         session: RefCell::new(session),
@@ -125,7 +125,7 @@ pub(crate) fn run(
         threads_at_end: Cell::new(None),
     };
     let length = (time.settle, time.window);
-    let record = driver.slice(address, keys, kind, length, &reader, stop);
+    let record = driver.slice(&endpoint, keys, kind, length, &reader, stop);
     let edges = (reader.began.get(), reader.ended.get());
     let threads = (reader.threads_at_start.take(), reader.threads_at_end.take());
     let session = reader.session.into_inner();

@@ -124,12 +124,17 @@ impl Target {
         }
     }
 
-    /// Whether it listens where the lab tells it to, so that several can live at the same time.
+    /// Whether it listens where the lab tells it to: our own does, others by `{port}` in a word of the command or in
+    /// the value of a variable.
     #[must_use]
-    pub fn has_port_of_its_own(&self) -> bool {
+    pub fn takes_its_port(&self, environment: &[(OsString, OsString)]) -> bool {
+        let values = environment.iter().map(|(_, value)| value);
         match self {
             Self::Entity { .. } => true,
-            Self::Command { words, .. } => words.iter().any(|word| contains(word, PORT_PLACE)),
+            Self::Command { words, .. } => words
+                .iter()
+                .chain(values)
+                .any(|word| contains(word, PORT_PLACE)),
         }
     }
 
@@ -218,7 +223,7 @@ fn contains(word: &OsStr, part: &str) -> bool {
 }
 
 /// The word with the port in the place of each `{port}`.
-fn with_port(word: &OsStr, port: &str) -> OsString {
+pub(crate) fn with_port(word: &OsStr, port: &str) -> OsString {
     let (place, mut rest) = (PORT_PLACE.as_bytes(), word.as_bytes());
     let mut bytes = Vec::with_capacity(rest.len());
     while let Some(at) = rest.windows(place.len()).position(|window| window == place) {
@@ -288,7 +293,8 @@ mod tests {
         };
         let words = other.command(Path::new("/m"), address, Path::new("/d"), None, 1);
         assert_eq!(words, ["nginx", "-g x"]);
-        assert!(own.has_port_of_its_own() && !other.has_port_of_its_own());
+        assert!(own.takes_its_port(&[]) && !other.takes_its_port(&[]));
+        assert!(other.takes_its_port(&[("LISTEN".into(), ":{port}".into())]));
     }
 
     /// Goal: a server that is told its port gets one of its own each time, and is asked there.
@@ -301,7 +307,7 @@ mod tests {
             "{port}{port}".into(),
         ];
         let target = Target::Command { words, url };
-        assert!(target.has_port_of_its_own());
+        assert!(target.takes_its_port(&[]));
         let address: SocketAddr = "127.0.0.1:1234".parse().unwrap();
         let words = target.command(Path::new("/m"), address, Path::new("/d"), None, 1);
         assert_eq!(words, ["x", "--listen=0.0.0.0:1234", "12341234"]);

@@ -88,6 +88,7 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
     warnings.extend(few_rounds_warning(&field));
     warnings.extend(crate::blocks::warnings(candidates));
     warnings.extend(trust::idle_server_warnings(&field));
+    warnings.extend(trust::own_disturbance_warnings(&field));
     let verdicts = question::answer_all(&field);
     Analysis {
         self_check: trust::self_check(&field, &verdicts),

@@ -28,7 +28,7 @@ mod search;
 
 pub use class::{LoadClass, LoadTls, WrongAnswers};
 pub use comparison::{
-    Analysis, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
+    Analysis, Coexistence, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
     QuestionVerdict, Settings, Subject, Verdicts,
 };
 pub use connection_sets::{LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadSpread};

@@ -16,6 +16,7 @@ mod hodges_lehmann;
 mod signed_rank;
 mod rank_sum;
 mod sign_flip;
+mod binomial;
 mod holm;
 mod normal;
 mod power;
@@ -23,6 +24,7 @@ mod verdict;
 mod sequential;
 mod compare;
 
+pub use binomial::at_least_p;
 pub(crate) use compare::{Evidence, is_constant};
 pub use compare::{PairedRounds, RoundPair, Rule, compare_all, compare_rounds};
 pub use hodges_lehmann::{hodges_lehmann, walsh_averages};

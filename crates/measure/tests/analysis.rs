@@ -637,3 +637,21 @@ fn hopeless_noise_is_said_plainly() {
     assert!(said.contains("or a quieter machine"), "{said}");
     assert_eq!(throughput.headline, "Undecided");
 }
+
+/// Goal: disturbances that meet all alike are the machine's and nobody is warned of them; those of one candidate are
+/// named.
+#[test]
+fn a_candidate_that_disturbs_itself_is_named() {
+    let mut all = nine();
+    for round in all.iter_mut().flat_map(|one| &mut one.rounds) {
+        round.disturbed_slices = 1;
+    }
+    assert_eq!(analyse(&all).warnings, Vec::<String>::new());
+    for round in &mut all[3].rounds {
+        round.disturbed_slices = 5;
+    }
+    let warnings = analyse(&all).warnings;
+    let expected = format!("{}: 50 of all 130 disturbed slices", all[3].name);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with(&expected), "{warnings:?}");
+}

@@ -160,10 +160,11 @@ impl Machine {
 fn of_candidate(candidates: &[CandidateRounds], measure: Measure) -> Comparison {
     let analysis = analyse(candidates);
     let mut details = analysis.details.into_iter();
-    let details = details.find(|details| details.measure == measure).unwrap();
-    let mut all = details.comparisons.into_iter();
-    all.find(|one| one.candidate == format!("{:?}", Role::Candidate))
-        .unwrap()
+    let details = details.find(|details| details.measure == measure);
+    let mut all = details.expect("the measure").comparisons.into_iter();
+    let name = format!("{:?}", Role::Candidate);
+    all.find(|one| one.candidate == name)
+        .expect("the candidate")
 }
 
 /// What came out of comparisons with one truth.

@@ -68,6 +68,11 @@ impl Machine {
         })
     }
 
+    /// Memory that programs can have without swapping, as the kernel guesses.
+    pub(crate) fn available_bytes(&self) -> Option<u64> {
+        self.memory_bytes("MemAvailable")
+    }
+
     /// A value of `/proc/meminfo`.
     pub(super) fn memory_bytes(&self, name: &str) -> Option<u64> {
         let table = self.text("proc/meminfo")?;

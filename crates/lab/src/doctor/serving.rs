@@ -195,7 +195,7 @@ fn memory(machine: &Machine) -> Option<Finding> {
         .iter()
         .filter_map(|text| text.parse::<u64>().ok())
         .min();
-    let available = machine.memory_bytes("MemAvailable");
+    let available = machine.available_bytes();
     let (bytes, source) = match (limit, available) {
         (Some(limit), Some(available)) if limit < available => {
             (limit, "granted by a control group")

@@ -255,7 +255,7 @@ fn phase(
 ) -> Result<(), RunError> {
     let phase = workshop
         .driver
-        .run(session.address, operation, keys, load, stop);
+        .run(&session.endpoint, operation, keys, load, stop);
     session.explain(phase).map(|_| ())
 }
 

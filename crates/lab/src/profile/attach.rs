@@ -17,6 +17,7 @@ use super::perf::{Perf, program_of};
 use super::{ProfileConfig, ProfileOutcome, Unwind};
 use crate::allocator::{Allocator, GLIBC};
 use crate::drive::{Driver, Load};
+use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::options::SubjectOptions;
@@ -138,7 +139,8 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
         duration: config.duration,
     };
     let operation = millpond_measure::record::Operation::Request;
-    match driver.run(url.address, operation, 1, load, stop) {
+    let endpoint = Endpoint::here(url.address);
+    match driver.run(&endpoint, operation, 1, load, stop) {
         Ok(_) | Err(RunError::Interrupted) => Ok(()),
         Err(error) => Err(error),
     }

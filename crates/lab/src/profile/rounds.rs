@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_measure::environment::Environment;
-use millpond_measure::record::{CandidateRounds, Operation, Role};
+use millpond_measure::record::{CandidateRounds, Coexistence, Operation, Role};
 
 use super::arm::{Arm, Instruments, Task, equal_work};
 use super::outcome::{self, Gathered};
@@ -15,6 +15,7 @@ use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
+use crate::disturbances::Disturbances;
 use crate::drive::{Driver, Load};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -63,6 +64,10 @@ impl<'a> Studio<'a> {
         let out = OutputDirectory::claim(&config.out)?;
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let workshop = Workshop {
+            coexistence: match config.target.takes_its_port(&config.options.environment) {
+                true => Coexistence::PortInCommand,
+                false => Coexistence::OneAtATime,
+            },
             driver: Driver {
                 target: config.target.clone(),
                 connections: config.connections,
@@ -77,6 +82,7 @@ impl<'a> Studio<'a> {
             data: DataPlace::on_disk(out.clone(), None)?,
             out,
             random: fastrand::Rng::with_seed(seed),
+            disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
         };
         workshop.prepare()?;

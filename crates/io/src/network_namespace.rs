@@ -1,0 +1,172 @@
+//! Network namespaces: a loopback interface of one's own, so that two servers that insist on one port can live at the
+//! same time.
+//!
+//! A thread is in one namespace, and threads and processes that it starts begin in the same. So whoever is to live
+//! in a namespace is started from within, and so are the threads of whoever wants to talk to it there.
+//! All of it needs `CAP_SYS_ADMIN`: root outside of a container, mostly.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, sendto, socket};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// The namespace of the calling thread.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// A namespace. It ends with this value and the last process in it.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    file: OwnedFd,
+}
+
+impl NetworkNamespace {
+    /// A new one, in which there is nothing but a loopback interface that is up: 127.0.0.1 and `::1`. Takes some
+    /// milliseconds.
+    ///
+    /// # Errors
+    /// What the kernel says: `EPERM` without the privilege.
+    pub fn create() -> io::Result<Self> {
+        let home = Home::of_this_thread()?;
+        // SAFETY: of all that this call can take apart it takes the network alone, which no memory safety rests on;
+        // file descriptors stay shared.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let created = raise_loopback().and_then(|()| Ok(File::open(OWN)?.into()));
+        home.return_to()?;
+        Ok(Self { file: created? })
+    }
+
+    /// Does `act` within: its sockets are the namespace's, and so are those of threads and processes that it starts.
+    /// The calling thread is back home afterwards.
+    ///
+    /// # Errors
+    /// If the kernel lets the thread not in, or not back.
+    pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+        let home = Home::of_this_thread()?;
+        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
+        let done = act();
+        home.return_to()?;
+        Ok(done)
+    }
+}
+
+/// Where a thread came from. It returns there even if what it does elsewhere panics.
+struct Home {
+    file: OwnedFd,
+    is_back: bool,
+}
+
+impl Home {
+    fn of_this_thread() -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(OWN)?.into(),
+            is_back: false,
+        })
+    }
+
+    fn return_to(mut self) -> io::Result<()> {
+        self.is_back = true;
+        Ok(move_into_link_name_space(
+            self.file.as_fd(),
+            Some(LinkNameSpaceType::Network),
+        )?)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if !self.is_back {
+            // Nobody is left to tell; the panic goes on.
+            let _ = move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network));
+        }
+    }
+}
+
+/// `RTM_NEWLINK` of rtnetlink(7) with an acknowledgement: the first interface of a namespace is its loopback.
+fn raise_loopback() -> io::Result<()> {
+    let (length, loopback): (u32, i32) = (32, 1);
+    let up = libc::IFF_UP.cast_unsigned();
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+    // struct nlmsghdr
+    let mut request = Vec::with_capacity(length as usize);
+    request.extend(length.to_ne_bytes());
+    request.extend(libc::RTM_NEWLINK.to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
+    request.extend([0; 8]);
+    // struct ifinfomsg: family and type do not matter.
+    request.extend([0; 4]);
+    request.extend(loopback.to_ne_bytes());
+    request.extend(up.to_ne_bytes());
+    request.extend(up.to_ne_bytes());
+    let route = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    let kernel = SocketAddrNetlink::new(0, 0);
+    sendto(&route, &request, SendFlags::empty(), &kernel)?;
+    let mut answer = [0_u8; 256];
+    let (read, _) = recv(&route, &mut answer, RecvFlags::empty())?;
+    // struct nlmsgerr behind a struct nlmsghdr: 0 is the acknowledgement.
+    let error = answer.get(..read).and_then(|answer| answer.get(16..20));
+    match error.map(|error| i32::from_ne_bytes(error.try_into().unwrap_or_default())) {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Goal: two listen on one address at the same time, and who connects from within reaches the one that is
+    /// there, from a thread of its own too; outside nobody is reached. Not every user may make a namespace.
+    #[test]
+    fn one_address_is_two() {
+        let spaces = match (NetworkNamespace::create(), NetworkNamespace::create()) {
+            (Ok(one), Ok(two)) => [(one, b"1"), (two, b"2")],
+            (Err(error), _) | (_, Err(error)) => {
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                return;
+            }
+        };
+        let outside = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = outside.local_addr().unwrap();
+        let listeners = spaces.each_ref().map(|(space, _)| {
+            let listen = || TcpListener::bind(address).unwrap();
+            space.within(listen).unwrap()
+        });
+        for (listener, (space, word)) in listeners.iter().zip(&spaces) {
+            let connect = move || TcpStream::connect(address).unwrap();
+            let from_thread = || std::thread::spawn(connect).join().unwrap();
+            let mut client = space.within(from_thread).unwrap();
+            listener.accept().unwrap().0.write_all(*word).unwrap();
+            let mut read = [0];
+            client.read_exact(&mut read).unwrap();
+            assert_eq!(&read, *word);
+        }
+        outside.set_nonblocking(true).unwrap();
+        assert_eq!(
+            outside.accept().unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+    }
+
+    /// Goal: a thread whose work panics in a namespace is home again.
+    #[test]
+    fn a_panic_returns_home() {
+        let Ok(space) = NetworkNamespace::create() else {
+            return;
+        };
+        let place = || std::fs::read_link(OWN).unwrap();
+        let home = place();
+        let act = || -> io::Result<()> { space.within(|| panic!("on purpose")) };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err());
+        assert_eq!(place(), home);
+        assert_ne!(space.within(place).unwrap(), home);
+    }
+}

@@ -1,0 +1,195 @@
+//! How several copies of one server live at the same time, tried with two of them before anything is measured.
+//!
+//! Candidates that run a minute apart see different machines, so all of a round live together. Then each has to
+//! listen somewhere else. A server that takes its port from the command does; most others take it from the
+//! variable `PORT`, or listen at the same port in a network namespace of their own, where root can make one. What
+//! counts is what a second copy does beside the first: one that shares a directory or a socket with it fails here.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use millpond_measure::record::Coexistence;
+use millpond_measure::units::format_bytes;
+
+use crate::doctor::Machine;
+use crate::error::RunError;
+use crate::matrix::Candidate;
+use crate::probe::Answer;
+use crate::session::{Session, Workshop};
+use crate::target::Target;
+
+/// A copy that does not answer in so many times of what the first one took, and a second more, is not where it
+/// was told to be.
+const PATIENCE: u32 = 3;
+const PATIENCE_MORE: Duration = Duration::from_secs(1);
+/// The part of the memory that is available which all candidates may take together.
+const MEMORY_SHARE: f64 = 0.6;
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) way: Coexistence,
+    /// Why ways that come before it were not taken, as sentences.
+    pub(crate) reasons: Vec<String>,
+}
+
+impl Found {
+    fn new(way: Coexistence) -> Self {
+        Self {
+            way,
+            reasons: Vec::new(),
+        }
+    }
+
+    /// One at a time if all `candidates`, of `bytes` each, would not fit into memory.
+    pub(crate) fn within_memory(mut self, bytes: u64, candidates: usize) -> Self {
+        let needed = bytes as f64 * candidates as f64;
+        let Some(available) = Machine::this().available_bytes() else {
+            return self;
+        };
+        let limit = available as f64 * MEMORY_SHARE;
+        if self.way != Coexistence::OneAtATime && needed > limit {
+            self.way = Coexistence::OneAtATime;
+            self.reasons.push(format!(
+                "{candidates} copies of {} need more than {:.0} % of the {} that are available",
+                format_bytes(bytes as f64),
+                100.0 * MEMORY_SHARE,
+                format_bytes(available as f64)
+            ));
+        }
+        self
+    }
+
+    /// What is told of it; nothing of the usual way.
+    pub(crate) fn note(&self) -> Option<String> {
+        let why = self.reasons.join("; ");
+        match self.way {
+            Coexistence::PortInCommand => None,
+            Coexistence::PortVariable => {
+                Some("candidates live at the same time, each at a port given by the variable PORT".to_owned())
+            }
+            Coexistence::Namespaces => Some(
+                "candidates live at the same time, each at the same port in a network namespace of its own"
+                    .to_owned(),
+            ),
+            Coexistence::OneAtATime => Some(format!(
+                "only one candidate lives at a time, so they are compared less sharply: {why}; {{port}} in the \
+                 command, in the place of the port, lets them live together"
+            )),
+        }
+    }
+}
+
+/// The first way in which two copies of `baseline` live and answer as one alone does. `Err`: not even one does.
+pub(crate) fn find(
+    workshop: &mut Workshop,
+    baseline: &Candidate,
+    stop: &AtomicBool,
+) -> Result<Found, RunError> {
+    let target = &workshop.driver.target;
+    // A load program of the user's measures whole runs, one after the other.
+    if matches!(target, Target::Entity { .. }) || workshop.load_command.is_some() {
+        return Ok(Found::new(workshop.coexistence));
+    }
+    let bound = workshop.ready_bound;
+    let ways = match workshop.coexistence {
+        Coexistence::PortInCommand => &[Coexistence::PortInCommand][..],
+        _ => &[Coexistence::PortVariable, Coexistence::Namespaces],
+    };
+    let began = Instant::now();
+    let alone = Copy::start(workshop, baseline, "alone", stop)?;
+    let expected = alone.answer.clone();
+    workshop.ready_bound = bound.min(began.elapsed() * PATIENCE + PATIENCE_MORE);
+    alone.session.stop()?;
+    let mut found = Found::new(Coexistence::OneAtATime);
+    for &way in ways {
+        workshop.coexistence = way;
+        match two_copies(workshop, baseline, &expected, stop) {
+            Ok(()) => {
+                found.way = way;
+                break;
+            }
+            Err(RunError::Interrupted) => return Err(RunError::Interrupted),
+            Err(error) => found.reasons.push(format!("{}: {error}", label(way))),
+        }
+    }
+    workshop.coexistence = found.way;
+    workshop.ready_bound = bound;
+    Ok(found)
+}
+
+fn label(way: Coexistence) -> &'static str {
+    match way {
+        Coexistence::PortInCommand => "with a second copy beside it",
+        Coexistence::PortVariable => "with the variable PORT",
+        Coexistence::Namespaces => "in a network namespace",
+        Coexistence::OneAtATime => "alone",
+    }
+}
+
+/// Whether two live at the same time, and both answer as expected.
+fn two_copies(
+    workshop: &mut Workshop,
+    baseline: &Candidate,
+    expected: &Answer,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let mut first = Copy::start(workshop, baseline, "first", stop)?;
+    let second = Copy::start(workshop, baseline, "second", stop)?;
+    first.session.subject.ensure_alive()?;
+    for copy in [&first, &second] {
+        if copy.answer != *expected {
+            return Err(RunError::OtherAnswers {
+                expected: expected.to_string(),
+                found: copy.answer.to_string(),
+            });
+        }
+    }
+    second.session.stop()?;
+    first.session.stop()?;
+    Ok(())
+}
+
+/// A living server and what it answers.
+struct Copy {
+    session: Session,
+    answer: Answer,
+}
+
+impl Copy {
+    fn start(
+        workshop: &mut Workshop,
+        baseline: &Candidate,
+        label: &str,
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
+        let mut session = Session::start(workshop, baseline, label, None, stop)?;
+        let probe = workshop.driver.target.probe(session.endpoint.address);
+        let answer = session.endpoint.within(|| probe.answer())?;
+        let answer = answer.map_err(|error| RunError::Load(error.to_string()));
+        let answer = session.explain(answer)?;
+        Ok(Self { session, answer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what does not fit into memory does not live together, and the reason says what was asked for.
+    #[test]
+    fn memory_bounds_how_many_live() {
+        let fits = Found::new(Coexistence::Namespaces).within_memory(1 << 20, 3);
+        assert_eq!(fits.way, Coexistence::Namespaces);
+        assert!(fits.note().unwrap().contains("network namespace"));
+        let found = Found::new(Coexistence::PortInCommand);
+        assert_eq!(found.note(), None);
+        let found = found.within_memory(1 << 50, 3);
+        assert_eq!(found.way, Coexistence::OneAtATime);
+        let note = found.note().unwrap();
+        assert!(
+            note.contains("3 copies of 1 PiB") || note.contains("3 copies of 1024 TiB"),
+            "{note}"
+        );
+    }
+}
