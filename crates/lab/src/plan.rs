@@ -52,6 +52,8 @@ const REPEATED_SHARE: f64 = 0.25;
 const CYCLE_VARIANCE: f64 = 5.0;
 const CYCLES_MIN: u32 = 2;
 const CYCLES_MAX: u32 = 10;
+/// Slices at the constant rate in a round, where there is time for so many.
+const PACED_SLICES: u32 = 3;
 /// So many answers let a round have a p99; a few more, because arrivals are not exact.
 const P99_ANSWERS: f64 = 10_500.0;
 /// Nobody waits for more rounds; a plan has to end.
@@ -216,9 +218,11 @@ impl Plan {
         operations: u32,
         fits: impl Fn(&Self) -> bool,
     ) {
-        // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use.
-        for paced in [known.p99_phase(), self.slice] {
-            self.pace_for(paced);
+        // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use. Of three slices a
+        // stalled one can be left out.
+        let p99 = known.p99_phase();
+        for (paced, slices) in [(p99, PACED_SLICES), (p99, 1), (self.slice, 1)] {
+            self.pace_for(paced, slices);
             self.cycles = self.cycles_for(fixed, operations);
             while self.cycles > 1 && !fits(self) {
                 self.cycles -= 1;
@@ -232,12 +236,11 @@ impl Plan {
         }
     }
 
-    /// Slices at the constant rate that count so long together, as few as can be: what a p99 is of is time, not
-    /// connections.
-    fn pace_for(&mut self, wanted: Duration) {
+    /// Slices at the constant rate that count so long together, `least` or more.
+    fn pace_for(&mut self, wanted: Duration, least: u32) {
         let longest = SLICE_MAX.max(self.slice);
         let slices = wanted.as_secs_f64() / longest.as_secs_f64();
-        self.paced = (slices.ceil() as u32).clamp(1, CYCLES_MAX);
+        self.paced = (slices.ceil() as u32).clamp(least, CYCLES_MAX);
         self.latency_phase = (wanted / self.paced).clamp(self.slice, longest);
     }
 

@@ -5,8 +5,8 @@
 //! cycle, one slice of every candidate, follow each other at once. What is counted of a slice begins when
 //! its connections have settled.
 //!
-//! Percentiles are those of merged histograms, with nothing left out: pauses that fall into one slice of twenty
-//! are part of what an allocator costs. Throughput and CPU time: `millpond_measure::slices`.
+//! Throughput, CPU time and percentiles are worked out from the slices of all candidates together
+//! (`millpond_measure::slices`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -309,6 +309,8 @@ impl Slices {
             columns.requests.push(slice.requests);
             columns.p50_ns.push(slice.response.percentile(50.0));
             columns.p99_ns.push(slice.response.percentile(99.0));
+            columns.service_p50_ns.push(slice.service.percentile(50.0));
+            columns.service_p99_ns.push(slice.service.percentile(99.0));
             columns.cpu_ns.push(cpu_ns / slice.requests as f64);
             columns.core_distance_ns.push(slice.state.distance.ns());
         }

@@ -20,6 +20,7 @@ pub mod process;
 pub mod counters;
 pub mod noise;
 pub mod slices;
+mod paced;
 mod blocks;
 pub mod growth;
 pub mod flamegraph;

@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 
 use crate::blocks;
+use crate::paced;
 use crate::record::{
     CandidateRounds, Measure, Operation, Quantity, Role, RoundMeasures, RoundStatus, SliceColumns,
 };
@@ -33,8 +34,10 @@ type State = [f64; DIMENSIONS];
 const DIMENSIONS: usize = 3;
 
 /// Works out throughput and CPU time of every round that has slices, from those of all rounds together, and
-/// checks them against uninterrupted blocks (`blocks`).
+/// checks them against uninterrupted blocks (`blocks`); then the percentiles of slices at the constant rate
+/// (`paced`).
 pub fn work_out(candidates: &mut [CandidateRounds]) {
+    paced::work_out(candidates);
     for candidate in candidates.iter_mut() {
         candidate.block_checks.clear();
     }
@@ -229,10 +232,23 @@ fn rounds_of(
     candidate: &CandidateRounds,
     operation: Operation,
 ) -> impl Iterator<Item = (&RoundMeasures, &SliceColumns)> {
+    rounds_with(candidate, move |entry| {
+        let slices = entry.slices.get(operation.key())?;
+        (slices.is_whole() && !slices.is_empty()).then_some(slices)
+    })
+}
+
+/// The rounds that did not fail and that have what `of` finds in them.
+pub(crate) fn rounds_with<'a, T: 'a>(
+    candidate: &'a CandidateRounds,
+    of: impl Fn(&'a RoundMeasures) -> Option<T> + 'a,
+) -> impl Iterator<Item = (&'a RoundMeasures, T)> {
     candidate.rounds.iter().filter_map(move |entry| {
         let has_failed = matches!(entry.status, RoundStatus::Failed { .. });
-        let slices = entry.slices.get(operation.key())?;
-        (!has_failed && slices.is_whole() && !slices.is_empty()).then_some((entry, slices))
+        if has_failed {
+            return None;
+        }
+        Some((entry, of(entry)?))
     })
 }
 
@@ -381,7 +397,7 @@ fn mean_faults(slices: &SliceColumns) -> Option<f64> {
 
 /// The mean without the highest and the lowest tenth, one each at least where that leaves something; `None` of
 /// nothing.
-fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn trimmed_mean(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let least = usize::from(values.len() > 2);
     let cut = ((values.len() as f64 * TRIMMED_SHARE) as usize).max(least);

@@ -48,6 +48,8 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         requests: vec![9_000],
         p50_ns: vec![60_000],
         p99_ns: vec![90_000],
+        service_p50_ns: vec![50_000],
+        service_p99_ns: vec![80_000],
         cpu_ns: vec![1e5],
         core_distance_ns: vec![55.0],
     };

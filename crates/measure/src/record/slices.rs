@@ -76,8 +76,7 @@ impl SliceColumns {
     }
 }
 
-/// The slices at the constant rate of one operation, in order of cycles; all columns are equally long. Percentiles
-/// of a round come from all of its requests together, not from these.
+/// The slices at the constant rate of one operation, in order of cycles; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PacedColumns {
@@ -89,11 +88,32 @@ pub struct PacedColumns {
     pub p50_ns: Vec<u64>,
     /// The 99th percentile of their response times, of however few.
     pub p99_ns: Vec<u64>,
+    /// Their median service time.
+    pub service_p50_ns: Vec<u64>,
+    /// The 99th percentile of their service times, of however few.
+    pub service_p99_ns: Vec<u64>,
     /// The server's CPU time per request; 0 where it was read too late.
     pub cpu_ns: Vec<f64>,
     /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
     /// measured.
     pub core_distance_ns: Vec<f64>,
+}
+
+impl PacedColumns {
+    /// True if a record that somebody wrote has columns of one length.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let lengths = [
+            self.requests.len(),
+            self.p50_ns.len(),
+            self.p99_ns.len(),
+            self.service_p50_ns.len(),
+            self.service_p99_ns.len(),
+            self.cpu_ns.len(),
+            self.core_distance_ns.len(),
+        ];
+        lengths.iter().all(|&length| length == self.cycle.len())
+    }
 }
 
 /// Slices of one operation of one candidate against uninterrupted blocks of the same processes.
