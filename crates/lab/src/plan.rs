@@ -51,9 +51,10 @@ const REPEATED_SHARE: f64 = 0.25;
 /// How much more cycles differ than processes do, as variances: the guess behind the number of cycles.
 const CYCLE_VARIANCE: f64 = 5.0;
 const CYCLES_MIN: u32 = 2;
-const CYCLES_MAX: u32 = 10;
+const CYCLES_MAX: u32 = 5;
 /// Slices at the constant rate in a round, where there is time for so many.
 const PACED_SLICES: u32 = 3;
+const PACED_MAX: u32 = 10;
 /// So many answers let a round have a p99; a few more, because arrivals are not exact.
 const P99_ANSWERS: f64 = 10_500.0;
 /// Nobody waits for more rounds; a plan has to end.
@@ -240,7 +241,7 @@ impl Plan {
     fn pace_for(&mut self, wanted: Duration, least: u32) {
         let longest = SLICE_MAX.max(self.slice);
         let slices = wanted.as_secs_f64() / longest.as_secs_f64();
-        self.paced = (slices.ceil() as u32).clamp(least, CYCLES_MAX);
+        self.paced = (slices.ceil() as u32).clamp(least, PACED_MAX);
         self.latency_phase = (wanted / self.paced).clamp(self.slice, longest);
     }
 
