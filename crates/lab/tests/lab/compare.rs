@@ -397,11 +397,12 @@ fn rounds_end_by_themselves() {
     assert_eq!(record.settings.schedule.len(), begun);
     let verdicts = &record.analysis.verdicts;
     let verdict = &verdicts.throughput.comparisons[0].verdict;
-    // The figure decides, unless the machine was too busy to believe any.
-    assert!(
-        ["equivalent", "not trusted"].contains(&verdict.label()),
-        "{verdict:?}"
-    );
+    // The figure decides, unless the machine was too busy to believe any, or for a second round.
+    let expected = match record.settings.rounds_done {
+        0 | 1 => ["undecided", "not trusted"],
+        _ => ["equivalent", "not trusted"],
+    };
+    assert!(expected.contains(&verdict.label()), "{verdict:?}");
     let memory = &verdicts.memory.resolution;
     assert!(memory.contains("up to 5 % counts as the same"), "{memory}");
     let planned = events.iter().find_map(|event| match event {
