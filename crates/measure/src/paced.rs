@@ -12,13 +12,12 @@
 use std::collections::BTreeMap;
 
 use crate::record::{
-    CandidateRounds, Measure, Operation, PacedColumns, Quantity, Role, RoundMeasures,
+    CORE_DISTANCE_CHANGE_MIN, CandidateRounds, Measure, Operation, PacedColumns, Quantity, Role,
+    RoundMeasures,
 };
-use crate::slices::{rounds_with, trimmed_mean};
+use crate::slices::{differences, rounds_with, trimmed_mean};
 use crate::statistics::smallest_rounds;
 
-/// The CPUs of a cycle were near if a cache line took at most this much longer than at best, as a logarithm.
-const NEAR_MAX: f64 = 0.4;
 /// Answers of a slice beyond a percentile below which it is not taken from single slices.
 const BEYOND_MIN: f64 = 20.0;
 
@@ -47,11 +46,22 @@ pub(crate) fn work_out(candidates: &mut [CandidateRounds]) {
             .map(|(entry, columns)| (entry.round, columns.clone()))
             .collect();
         let chosen = choose(&baseline, smallest_rounds(others));
+        // Decided for all at once: a percentile of single slices is not to be compared with one of all together.
+        let fewest = candidates
+            .iter()
+            .flat_map(|one| columns_of(one, operation))
+            .flat_map(|(_, columns)| &columns.requests)
+            .min();
+        let fewest = fewest.copied().unwrap_or(0) as f64;
+        let percentiles: Vec<Percentile> = PERCENTILES
+            .into_iter()
+            .filter(|&(_, _, beyond)| fewest * beyond >= BEYOND_MIN)
+            .collect();
         for candidate in candidates.iter_mut() {
             for entry in &mut candidate.rounds {
                 let pair = baseline.get(&entry.round).zip(chosen.get(&entry.round));
                 if let Some((baseline, cycles)) = pair {
-                    note(entry, operation, baseline, cycles);
+                    note(entry, operation, &percentiles, baseline, cycles);
                 }
             }
         }
@@ -77,7 +87,7 @@ fn choose(baseline: &BTreeMap<u32, PacedColumns>, rounds_min: usize) -> BTreeMap
     let known = distances.copied().filter(|&ns| ns > 0.0);
     let nearest = known.reduce(f64::min);
     let is_near = |ns: f64| match nearest {
-        Some(nearest) if ns > 0.0 => (ns / nearest).ln() <= NEAR_MAX,
+        Some(nearest) if ns > 0.0 => (ns / nearest).ln() <= CORE_DISTANCE_CHANGE_MIN,
         _ => true,
     };
     let near: BTreeMap<u32, Vec<u32>> = baseline
@@ -97,49 +107,34 @@ fn choose(baseline: &BTreeMap<u32, PacedColumns>, rounds_min: usize) -> BTreeMap
 }
 
 /// Sets the percentiles of a round, or takes them away where no cycle counts.
-fn note(entry: &mut RoundMeasures, operation: Operation, baseline: &PacedColumns, cycles: &[u32]) {
-    let Some(own) = entry
-        .paced
-        .get(operation.key())
-        .filter(|own| own.is_whole())
-    else {
+fn note(
+    entry: &mut RoundMeasures,
+    operation: Operation,
+    percentiles: &[Percentile],
+    baseline: &PacedColumns,
+    cycles: &[u32],
+) {
+    let own = entry.paced.get(operation.key());
+    let Some(own) = own.filter(|own| own.is_whole()).cloned() else {
         return;
     };
-    let mut found = Vec::new();
-    for (quantity, of, beyond) in PERCENTILES {
+    for &(quantity, of, _) in percentiles {
         let by_cycle = |columns: &PacedColumns| -> BTreeMap<u32, f64> {
-            let all = columns.cycle.iter().zip(of(columns)).zip(&columns.requests);
-            let counted = all.filter(|&((cycle, &ns), &requests)| {
-                cycles.contains(cycle) && ns > 0 && requests as f64 * beyond >= BEYOND_MIN
-            });
+            let all = columns.cycle.iter().zip(of(columns));
+            let counted = all.filter(|&(cycle, &ns)| cycles.contains(cycle) && ns > 0);
             counted
-                .map(|((&cycle, &ns), _)| (cycle, (ns as f64).ln()))
+                .map(|(&cycle, &ns)| (cycle, (ns as f64).ln()))
                 .collect()
         };
-        let has_too_few = own
-            .requests
-            .iter()
-            .any(|&count| (count as f64) * beyond < BEYOND_MIN);
-        if has_too_few && !cycles.is_empty() {
-            // Those of all requests of the round together.
-            continue;
-        }
-        let (of_baseline, of_own) = (by_cycle(baseline), by_cycle(own));
-        let differences = of_own
-            .iter()
-            .filter_map(|(cycle, own)| Some(own - of_baseline.get(cycle)?));
-        let ratio = trimmed_mean(differences.collect());
-        let level = trimmed_mean(of_baseline.values().copied().collect());
-        found.push((
-            quantity,
-            ratio.zip(level).map(|(ratio, level)| (level + ratio).exp()),
-        ));
-    }
-    for (quantity, value) in found {
+        let of_baseline = by_cycle(baseline);
+        let ratio = trimmed_mean(differences(&by_cycle(&own), &of_baseline));
+        let level = trimmed_mean(of_baseline.into_values().collect());
         let measure = Measure::of(operation, quantity);
-        match value {
+        match ratio.zip(level) {
             // What the round has too few answers for stays out.
-            Some(ns) if entry.measures.contains_key(&measure) => entry.set(measure, ns),
+            Some((ratio, level)) if entry.measures.contains_key(&measure) => {
+                entry.set(measure, (level + ratio).exp());
+            }
             Some(_) => {}
             None => drop(entry.measures.remove(&measure)),
         }
@@ -244,6 +239,12 @@ mod tests {
         let slices = [(0, 60_000, 64.0), (1, 60_000, 64.0)];
         let few = || vec![round(0, 1_500, &slices)];
         assert_eq!(found([few(), few()]), [[Some(777.0); 2]]);
+        // One too few of one candidate: the other's is not taken from single slices either.
+        let nearly = found([
+            vec![round(0, 2_001, &slices)],
+            vec![round(0, 1_999, &slices)],
+        ]);
+        assert_eq!(nearly, [[Some(777.0); 2]]);
         let mut cut = round(0, 9_000, &slices);
         cut.paced.get_mut("get").unwrap().p99_ns.clear();
         assert_eq!(found([vec![cut.clone()], vec![cut]]), [[Some(777.0); 2]]);

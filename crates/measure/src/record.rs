@@ -50,7 +50,7 @@ pub use round::{
 };
 pub use search::{CurvePoint, SearchEnd, SearchReport, SearchStep, StepOutcome};
 pub use second::{LoadSecond, RunPart};
-pub use slices::{BlockCheck, PacedColumns, SliceColumns};
+pub use slices::{BlockCheck, CORE_DISTANCE_CHANGE_MIN, PacedColumns, SliceColumns};
 pub use warm_up::{LoadSteadiness, LoadWarmUp};
 
 /// Version of the record's layout. Grows when a field changes meaning, not when one is added.

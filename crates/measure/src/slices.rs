@@ -318,7 +318,7 @@ fn slopes(
     solve(squares, products, STATE_VARIANCE_MIN * count)
 }
 
-/// The slopes, by elimination. What did not vary has none, nor has what cannot be told apart from what was
+/// The slopes, by elimination. What did not vary has none, nor has what cannot be distinguished from what was
 /// solved before it; the one that varies most comes first.
 fn solve(mut squares: [[f64; DIMENSIONS]; DIMENSIONS], mut products: State, least: f64) -> State {
     let whole: State = std::array::from_fn(|one| squares[one][one]);
@@ -367,7 +367,7 @@ fn adjusted_logs(
 }
 
 /// How far the candidate's cycles lie from those of the baseline.
-fn differences(rates: &BTreeMap<u32, f64>, baseline: &BTreeMap<u32, f64>) -> Vec<f64> {
+pub(crate) fn differences(rates: &BTreeMap<u32, f64>, baseline: &BTreeMap<u32, f64>) -> Vec<f64> {
     let common = rates
         .iter()
         .filter_map(|(cycle, rate)| Some(rate - baseline.get(cycle)?));

@@ -9,6 +9,10 @@ use crate::statistics::Estimate;
 /// The cycle that a block stands for beside slices.
 const BLOCK_CYCLE: u32 = u32::MAX;
 
+/// The CPUs of server and generator were moved between two readings of their distance whose logarithms differ by more
+/// than this.
+pub const CORE_DISTANCE_CHANGE_MIN: f64 = 0.4;
+
 /// The closed loop's slices of one operation, in order of cycles; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
