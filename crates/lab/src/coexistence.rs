@@ -5,6 +5,7 @@
 //! variable `PORT`, or listen at the same port in a network namespace of their own, where root can make one. What
 //! counts is what a second copy does beside the first: one that shares a directory or a socket with it fails here.
 
+use std::ffi::OsString;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -74,9 +75,17 @@ impl Found {
             ),
             Coexistence::OneAtATime => Some(format!(
                 "only one candidate lives at a time, so they are compared less sharply: {why}; {{port}} in the \
-                 command, in the place of the port, lets them live together"
+                 command, where the port goes, lets them live together"
             )),
         }
+    }
+}
+
+/// How they live as far as the command says, before anything is tried.
+pub(crate) fn untried(target: &Target, environment: &[(OsString, OsString)]) -> Coexistence {
+    match target.takes_its_port(environment) {
+        true => Coexistence::PortInCommand,
+        false => Coexistence::OneAtATime,
     }
 }
 

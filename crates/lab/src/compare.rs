@@ -111,10 +111,7 @@ impl<'a> Lab<'a> {
                     .to_owned(),
             );
         }
-        let coexistence = match target.takes_its_port(&config.options.environment) {
-            true => Coexistence::PortInCommand,
-            false => Coexistence::OneAtATime,
-        };
+        let coexistence = coexistence::untried(&target, &config.options.environment);
         let workshop = Workshop {
             driver: Driver {
                 target,

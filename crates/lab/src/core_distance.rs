@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::placement::Placement;
+use millpond_measure::record::CORE_DISTANCE_CHANGE_MIN;
 
-/// The CPUs were moved between two readings of their distance that differ by more than this.
-const CHANGE_MIN: f64 = 0.4;
+use crate::placement::Placement;
 
 /// What a cache line takes from the server's CPU to the generator's and back; none where that cannot be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -49,25 +48,19 @@ impl CoreDistance {
     /// Whether the CPUs were moved from one to the other.
     pub(crate) fn differs(self, other: Self) -> bool {
         self.change_to(other)
-            .is_some_and(|change| change.abs() > CHANGE_MIN)
+            .is_some_and(|change| change.abs() > CORE_DISTANCE_CHANGE_MIN)
     }
 
     /// Whether the CPUs are farther apart than at `other`.
     pub(crate) fn is_beyond(self, other: Self) -> bool {
         other
             .change_to(self)
-            .is_some_and(|change| change > CHANGE_MIN)
+            .is_some_and(|change| change > CORE_DISTANCE_CHANGE_MIN)
     }
 
     /// Makes this the nearer one of both, and returns it.
     pub(crate) fn lower_to(&mut self, other: Self) -> Self {
-        if self.ns.is_none()
-            || other
-                .ns
-                .is_some_and(|ns| self.ns.is_some_and(|own| ns < own))
-        {
-            *self = other;
-        }
+        self.ns = self.ns.into_iter().chain(other.ns).reduce(f64::min);
         *self
     }
 
@@ -165,7 +158,7 @@ mod tests {
         CoreDistance { ns: Some(ns) }
     }
 
-    /// Goal: near and far are told apart whatever the machine's distances are, and what is not known is neither.
+    /// Goal: near and far are distinguished whatever the machine's distances are, and what is not known is neither.
     #[test]
     fn distances_are_compared() {
         let (near, far, none) = (distance(55.0), distance(300.0), CoreDistance::default());

@@ -57,10 +57,10 @@ jemalloc:narenas=2,dirty_decay_ms=0 or glibc:arena_max=2. A library that cannot
 be proved to be in use in the processes that serve is refused.
 
 Candidates live together and are measured in turns, on fresh connections. For
-that a server of yours needs a port for each: put {port} into its command, or
-into the value of an --env, in the place of the port. Without it the variable
-PORT is tried, and, for root, a network namespace for each; if neither works,
-they live one after the other, which is less sharp.
+that a server of yours needs a port for each: put {port} where the
+port goes in its command or in an --env value. Without it the variable PORT is
+tried, and, for root, a network namespace for each; if neither works, they live
+one after the other, which is less sharp.
 
 Rounds end at the first look at the data that finds every verdict decided. The
 looks are few and chosen beforehand, and share the 5 % of false claims among

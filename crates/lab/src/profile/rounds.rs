@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use millpond_measure::environment::Environment;
-use millpond_measure::record::{CandidateRounds, Coexistence, Operation, Role};
+use millpond_measure::record::{CandidateRounds, Operation, Role};
 
 use super::arm::{Arm, Instruments, Task, equal_work};
 use super::outcome::{self, Gathered};
@@ -13,6 +13,7 @@ use super::{ProfileConfig, ProfileOutcome};
 use crate::allocator::Allocator;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
+use crate::coexistence;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::disturbances::Disturbances;
@@ -64,10 +65,7 @@ impl<'a> Studio<'a> {
         let out = OutputDirectory::claim(&config.out)?;
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let workshop = Workshop {
-            coexistence: match config.target.takes_its_port(&config.options.environment) {
-                true => Coexistence::PortInCommand,
-                false => Coexistence::OneAtATime,
-            },
+            coexistence: coexistence::untried(&config.target, &config.options.environment),
             driver: Driver {
                 target: config.target.clone(),
                 connections: config.connections,
