@@ -22,6 +22,7 @@ use std::rc::Rc;
 
 use crate::allocator::{Allocator, name_of_library};
 use crate::elf::Elf;
+use crate::process_tree;
 use crate::suitability::{self, Unsuitable};
 use image::Image;
 use interposition::{Call, Slots, is_c_library};
@@ -118,7 +119,7 @@ pub enum PresenceError {
         /// What it uses.
         native: String,
     },
-    /// The process ended, or belongs to somebody else.
+    /// The process belongs to another user, or a file of it cannot be read.
     #[error("cannot look into process {pid}: {reason}")]
     Unreadable {
         /// The serving process.
@@ -126,6 +127,9 @@ pub enum PresenceError {
         /// What the system said.
         reason: String,
     },
+    /// There was no process to look at, or all of them ended meanwhile.
+    #[error("no process of the server was left when its allocator was checked")]
+    NothingServes,
 }
 
 /// What was found in the processes that serve.
@@ -137,7 +141,9 @@ pub struct Presence {
     pub native: Option<String>,
 }
 
-/// Looks into every process of `pids` (those that serve) and demands `allocator` there.
+/// Looks into every process of `pids` (those that serve) and demands `allocator` there. One that ends
+/// meanwhile (a worker that is replaced) serves no longer and is left out; if all do, that is
+/// [`PresenceError::NothingServes`].
 pub fn prove(pids: &[i32], allocator: &Allocator) -> Result<Presence, PresenceError> {
     prove_behind(pids, allocator, None)
 }
@@ -148,47 +154,72 @@ pub fn prove_behind(
     allocator: &Allocator,
     front: Option<&Path>,
 ) -> Result<Presence, PresenceError> {
-    let mut presence = Presence {
-        pids: pids.to_vec(),
-        native: None,
-    };
+    let mut presence = Presence::default();
     let mut seen = Seen::default();
     for &pid in pids {
-        let process = Process::look(pid, &mut seen, front)?;
-        let native = process.native(allocator.library.as_deref(), front);
-        match &allocator.library {
-            Some(library) => process.demand(library, front)?,
-            None => process.demand_plain(allocator, native.as_deref())?,
-        }
-        demand_settings(pid, &process.program, allocator)?;
+        let native = match prove_one(pid, allocator, front, &mut seen) {
+            Ok(native) => native,
+            Err(_) if !process_tree::is_alive(pid) => continue,
+            Err(error) => return Err(error),
+        };
+        presence.pids.push(pid);
         presence.native = presence.native.or(native);
     }
+    if presence.pids.is_empty() {
+        return Err(PresenceError::NothingServes);
+    }
     Ok(presence)
+}
+
+/// The allocator that process `pid` brings along, after `allocator` was found in force there.
+fn prove_one(
+    pid: i32,
+    allocator: &Allocator,
+    front: Option<&Path>,
+    seen: &mut Seen,
+) -> Result<Option<String>, PresenceError> {
+    let process = Process::look(pid, seen, front)?;
+    let native = process.native(allocator.library.as_deref(), front);
+    match &allocator.library {
+        Some(library) => process.demand(library, front)?,
+        None => process.demand_plain(allocator, native.as_deref())?,
+    }
+    demand_settings(pid, &process.program, allocator)?;
+    Ok(native)
 }
 
 /// Of processes that an emulator executes: the library is mapped and the settings arrived. Calls cannot
 /// be followed there, since what runs is the emulator's translation; in the scored runs they are.
 pub(crate) fn prove_emulated(pids: &[i32], allocator: &Allocator) -> Result<(), PresenceError> {
+    let mut is_proved = false;
     for &pid in pids {
-        let unreadable = |error: io::Error| PresenceError::Unreadable {
-            pid,
-            reason: error.to_string(),
-        };
-        let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(unreadable)?;
-        if let Some(library) = &allocator.library {
-            let image = Image::open(pid).map_err(unreadable)?;
-            if !image.mappings.iter().any(|one| one.file == *library) {
-                return Err(PresenceError::NotMapped {
-                    library: library.clone(),
-                    pid,
-                    program,
-                    reason: "it was not loaded under the emulator".to_owned(),
-                });
-            }
+        match prove_one_emulated(pid, allocator) {
+            Ok(()) => is_proved = true,
+            Err(_) if !process_tree::is_alive(pid) => {}
+            Err(error) => return Err(error),
         }
-        demand_settings(pid, &program, allocator)?;
     }
-    Ok(())
+    is_proved.then_some(()).ok_or(PresenceError::NothingServes)
+}
+
+fn prove_one_emulated(pid: i32, allocator: &Allocator) -> Result<(), PresenceError> {
+    let unreadable = |error: io::Error| PresenceError::Unreadable {
+        pid,
+        reason: error.to_string(),
+    };
+    let program = fs::read_link(format!("/proc/{pid}/exe")).map_err(unreadable)?;
+    if let Some(library) = &allocator.library {
+        let image = Image::open(pid).map_err(unreadable)?;
+        if !image.mappings.iter().any(|one| one.file == *library) {
+            return Err(PresenceError::NotMapped {
+                library: library.clone(),
+                pid,
+                program,
+                reason: "it was not loaded under the emulator".to_owned(),
+            });
+        }
+    }
+    demand_settings(pid, &program, allocator)
 }
 
 /// Every setting arrived.
@@ -425,6 +456,31 @@ mod tests {
             sentence.starts_with("allocator not in use: /lib/libother.so"),
             "{sentence}"
         );
-        assert!(prove(&[i32::MAX], &plain).is_err());
+        assert_eq!(prove(&[], &plain), Err(PresenceError::NothingServes));
+        assert_eq!(
+            prove(&[i32::MAX], &plain),
+            Err(PresenceError::NothingServes)
+        );
+    }
+
+    /// Goal: a process that has ended since the list was made is left out, collected by its parent or
+    /// not: a comparison of a server in the background once failed with "cannot look into process".
+    #[test]
+    fn ended_processes_are_left_out() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let plain = Allocator::native("glibc");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = i32::try_from(child.id()).unwrap();
+        while process_tree::is_alive(ended) {
+            std::thread::yield_now();
+        }
+        for _ in 0..2 {
+            let found = prove(&[ended, own, i32::MAX], &plain).unwrap();
+            assert_eq!(found.pids, [own]);
+            let error = PresenceError::NothingServes;
+            assert_eq!(prove(&[ended], &plain), Err(error.clone()));
+            assert_eq!(prove_emulated(&[ended], &plain), Err(error));
+            child.wait().unwrap();
+        }
     }
 }

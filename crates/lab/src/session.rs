@@ -28,7 +28,7 @@ use crate::matrix::Candidate;
 use crate::options::SubjectOptions;
 use crate::output_directory::OutputDirectory;
 use crate::port;
-use crate::presence::{self, Presence};
+use crate::presence::{self, Presence, PresenceError};
 use crate::process_tree;
 use crate::subject::{Launcher, StopReport, Subject};
 use crate::target::{Target, with_port};
@@ -276,17 +276,15 @@ impl Session {
         if let Some(pid) = process_tree::other_listener(&tree, address) {
             return Err(RunError::SharedAddress { address, pid });
         }
-        let serving = subject.serving(address.port());
-        let presence = match emulator {
-            None => {
-                let front = front.map(|front| front.object);
-                presence::prove_behind(&serving, &candidate.allocator, front)?
+        let presence = prove_while_alive(&mut subject, |subject| {
+            let serving = subject.serving(address.port());
+            if emulator.is_some() {
+                let proved = presence::prove_emulated(&serving, &candidate.allocator);
+                return proved.map(|()| Presence::default());
             }
-            Some(_) => {
-                presence::prove_emulated(&serving, &candidate.allocator)?;
-                Presence::default()
-            }
-        };
+            let front = front.map(|front| front.object);
+            presence::prove_behind(&serving, &candidate.allocator, front)
+        })?;
         Ok(Self {
             subject,
             endpoint,
@@ -319,6 +317,26 @@ impl Session {
     pub(crate) fn stop(self) -> Result<StopReport, RunError> {
         Ok(self.subject.stop(self.stop_grace)?)
     }
+}
+
+/// How often the processes are listed anew when all that were listed have ended.
+const PROOFS_MAX: usize = 10;
+
+/// Proves the allocator of the processes that serve. If the first process of the server ended
+/// meanwhile, that is the reason to give, whatever the proof ran into.
+fn prove_while_alive(
+    subject: &mut Subject,
+    mut prove: impl FnMut(&Subject) -> Result<Presence, PresenceError>,
+) -> Result<Presence, RunError> {
+    let mut proved = prove(subject);
+    for _ in 1..PROOFS_MAX {
+        subject.ensure_stays("ended before it was measured")?;
+        match proved {
+            Err(PresenceError::NothingServes) => proved = prove(subject),
+            other => return Ok(other?),
+        }
+    }
+    Ok(proved?)
 }
 
 /// A directory that vanishes with its session.

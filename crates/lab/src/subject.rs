@@ -215,7 +215,8 @@ impl Subject {
             self.hear(Duration::ZERO);
             self.check("ended before it served")?;
             let Err(last_try) = probe.ask(&self.log) else {
-                return self.ensure_stays();
+                self.hear(EXIT_NEWS);
+                return self.ensure_stays("ended before it served");
             };
             if stop.load(Ordering::Relaxed) {
                 return Err(SubjectError::Interrupted);
@@ -239,15 +240,15 @@ impl Subject {
 
     /// A target that answers may all the same have gone into the background just before: its first
     /// process is gone then, and the supervisor is about to say so.
-    fn ensure_stays(&mut self) -> Result<(), SubjectError> {
-        self.hear(EXIT_NEWS);
+    pub(crate) fn ensure_stays(&mut self, when: &'static str) -> Result<(), SubjectError> {
         if !process_tree::is_alive(self.pid) {
             let deadline = Instant::now() + LAUNCHER_TIMEOUT;
             while self.exited.is_none() && Instant::now() < deadline {
                 self.hear(EXIT_NEWS);
             }
         }
-        self.check("ended before it served")
+        self.hear(Duration::ZERO);
+        self.check(when)
     }
 
     /// An error with its last words if the target is no longer there.

@@ -108,11 +108,18 @@ pub fn profile_process(
     )
 }
 
-/// What a running process allocates with, as far as its memory says.
+/// What a running process allocates with, as far as its memory says: the first of its processes that
+/// uses something else than the C library's allocator decides.
 fn allocator_of(pids: &[u32]) -> String {
-    let pids: Vec<i32> = pids.iter().filter_map(|&pid| pid.try_into().ok()).collect();
-    let found = presence::prove(&pids, &Allocator::native(GLIBC));
-    let native = found.ok().and_then(|presence| presence.native);
+    let plain = Allocator::native(GLIBC);
+    let pids = pids.iter().filter_map(|&pid| i32::try_from(pid).ok());
+    let found: Vec<_> = pids
+        .filter_map(|pid| presence::prove(&[pid], &plain).ok())
+        .collect();
+    if found.is_empty() {
+        return "unknown".to_owned();
+    }
+    let native = found.into_iter().find_map(|presence| presence.native);
     native.unwrap_or_else(|| GLIBC.to_owned())
 }
 
