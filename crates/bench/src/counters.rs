@@ -97,11 +97,11 @@ struct EventGroup<const COUNT: usize> {
 }
 
 impl<const COUNT: usize> EventGroup<COUNT> {
-    fn open<E: Into<Event>>(events: [E; COUNT]) -> io::Result<Self> {
+    fn open<E: Event>(events: [E; COUNT]) -> io::Result<Self> {
         let mut group = Group::new()?;
         let mut counters = Vec::with_capacity(COUNT);
         for event in events {
-            counters.push(Builder::new().group(&mut group).kind(event).build()?);
+            counters.push(group.add(&Builder::new(event))?);
         }
         let counters = counters
             .try_into()
@@ -113,9 +113,9 @@ impl<const COUNT: usize> EventGroup<COUNT> {
     fn stop(&mut self) -> Option<[u64; COUNT]> {
         self.group.disable().ok()?;
         let counts = self.group.read().ok()?;
-        let (enabled, running) = (counts.time_enabled(), counts.time_running());
+        let (enabled, running) = (counts.time_enabled()?, counts.time_running()?);
         // A thousandth is lost when a group is switched in and out; that is not sharing.
-        if running == 0 || running + enabled / 1000 < enabled {
+        if running.is_zero() || running + enabled / 1000 < enabled {
             return None;
         }
         Some(std::array::from_fn(|index| counts[&self.counters[index]]))

@@ -95,8 +95,7 @@ impl Allocator {
         })
     }
 
-    /// True for one that is not among the usual ones: there may be many of them, so a comparison
-    /// that names no allocators takes them only if its time allows.
+    /// True for one that is not among the usual ones, which a comparison takes only if it is named.
     #[must_use]
     pub fn is_extra(&self) -> bool {
         !USUAL.contains(&self.name.as_str())

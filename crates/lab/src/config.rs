@@ -228,7 +228,7 @@ impl CompareConfig {
         }
     }
 
-    /// The allocators to compare; known ones that are not here, or for which there is no time, are
+    /// The allocators to compare; known ones that are not here, and extra ones that nobody named, are
     /// named in `warnings`.
     pub(crate) fn chosen_allocators(
         &self,
@@ -248,26 +248,7 @@ impl CompareConfig {
                 .iter()
                 .map(|one| format!("not installed, hence not compared: {one}")),
         );
-        Ok(self.in_time(allocator::discover(), warnings))
-    }
-
-    /// All of `found`, or without the extra ones if comparing those as well would take longer than
-    /// the user wants to wait.
-    fn in_time(&self, found: Vec<Allocator>, warnings: &mut Vec<String>) -> Vec<Allocator> {
-        let needed = self.shortest(self.candidates(&found).len());
-        if needed <= self.time_budget {
-            return found;
-        }
-        let (extra, usual): (Vec<_>, Vec<_>) = found.into_iter().partition(Allocator::is_extra);
-        if !extra.is_empty() {
-            let names: Vec<&str> = extra.iter().map(|one| one.name.as_str()).collect();
-            warnings.push(format!(
-                "not compared, to stay within the time budget: {}; with --time-budget {}m they are",
-                names.join(", "),
-                needed.as_secs().div_ceil(60)
-            ));
-        }
-        usual
+        Ok(usual(allocator::discover(), warnings))
     }
 
     /// The shortest comparison of so many candidates that can give a verdict, the second baseline
@@ -302,6 +283,21 @@ impl CompareConfig {
             trying.as_secs_f64().ceil(),
         )))
     }
+}
+
+/// The usual allocators of `found`. Each candidate more makes every interval wider in the same time, so the
+/// others take part only if they are named.
+fn usual(found: Vec<Allocator>, warnings: &mut Vec<String>) -> Vec<Allocator> {
+    let (extra, usual): (Vec<_>, Vec<_>) = found.into_iter().partition(Allocator::is_extra);
+    if !extra.is_empty() {
+        let names: Vec<&str> = extra.iter().map(|one| one.name.as_str()).collect();
+        warnings.push(format!(
+            "installed, but compared only if named: {}; --allocators all compares all that are installed, \
+             which takes a longer --time-budget for the same precision",
+            names.join(", ")
+        ));
+    }
+    usual
 }
 
 fn narrow(count: usize) -> u32 {
@@ -387,33 +383,20 @@ mod tests {
         assert!(check(None).is_ok());
     }
 
-    /// Goal: what was built from crates is compared when there is time for it, and otherwise named
-    /// with the time that it takes; the rest is always compared.
+    /// Goal: without names the usual five are compared, however many are installed; the others are named.
     #[test]
-    fn extra_allocators_need_time() {
-        let launcher = Launcher {
-            program: PathBuf::from("/bin/true"),
-        };
-        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
-        config.pools = Some(vec![PoolSetting::On, PoolSetting::Off]);
+    fn extra_allocators_are_compared_if_named() {
         let mut warnings = Vec::new();
-        let names = |list: &[Allocator]| -> Vec<String> {
-            list.iter().map(|one| one.name.clone()).collect()
-        };
-        let usual = config.in_time(found(), &mut warnings);
+        let names = usual(found(), &mut warnings)
+            .into_iter()
+            .map(|one| one.name);
         assert_eq!(
-            names(&usual),
+            names.collect::<Vec<_>>(),
             ["glibc", "jemalloc", "tcmalloc", "mimalloc", "mempool"]
         );
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("snmalloc, mimalloc2, mimalloc3, rpmalloc"));
-        let minutes = warnings[0].split_once("--time-budget ").unwrap().1;
-        let minutes: u64 = minutes.split_once('m').unwrap().0.parse().unwrap();
-        config.time_budget = Duration::from_secs(minutes * 60);
-        assert_eq!(config.in_time(found(), &mut warnings), found());
-        config.time_budget = TIME_BUDGET_DEFAULT;
-        config.pools = Some(vec![PoolSetting::On]);
-        assert_eq!(config.in_time(found(), &mut warnings), found());
+        assert_eq!(usual(found()[..2].to_vec(), &mut warnings), found()[..2]);
         assert_eq!(warnings.len(), 1);
     }
 }

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use millpond_load::{LoadRecord, Observer};
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{LoadStatus, Operation, PacedColumns, RoundMeasures, SliceColumns};
+use millpond_measure::record::{
+    LoadStatus, Operation, PacedColumns, Quantity, RoundMeasures, SliceColumns,
+};
 
 use crate::core_distance::CoreDistance;
 use crate::cpu_speed::system_call_ns;
@@ -286,16 +288,28 @@ impl Slices {
         let mut columns = SliceColumns::default();
         for (cycle, slice) in &self.by_cycle {
             let requests = slice.requests as f64;
-            let per_request =
-                |of: fn(&Costs) -> f64| slice.costs.as_ref().map_or(0.0, of) / requests;
+            let per_request = |quantity| {
+                let costs = slice.costs.as_ref();
+                Some(costs?.sum(quantity)? / requests)
+            };
             columns.cycle.push(*cycle);
             columns.requests.push(slice.requests);
             columns.per_s.push(slice.requests_per_s);
-            columns.cpu_ns.push(per_request(Costs::cpu_ns));
+            columns
+                .cpu_ns
+                .push(per_request(Quantity::CpuTime).unwrap_or(0.0));
             columns.server_call_ns.push(slice.state.server_ns);
             columns.generator_call_ns.push(slice.state.generator_ns);
-            columns.minor_faults.push(per_request(Costs::minor_faults));
+            let faults = per_request(Quantity::MinorFaults);
+            columns.minor_faults.push(faults.unwrap_or(0.0));
+            columns
+                .madvise_calls
+                .extend(per_request(Quantity::MadviseCalls));
             columns.core_distance_ns.push(slice.state.distance.ns());
+        }
+        // Counted in all slices or in none.
+        if columns.madvise_calls.len() < columns.len() {
+            columns.madvise_calls.clear();
         }
         columns
     }

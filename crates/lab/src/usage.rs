@@ -101,7 +101,7 @@ impl Usage {
         &self,
         earlier: &Self,
         counted: &CounterValues,
-    ) -> [(Quantity, Option<u64>); 8] {
+    ) -> [(Quantity, Option<u64>); 9] {
         let process = self.process.since(&earlier.process);
         let faults = process.minor_faults + process.major_faults;
         // Those of `/proc` are of living threads: a server with a thread for each connection would
@@ -121,6 +121,7 @@ impl Usage {
             (Quantity::PageFaults, Some(faults)),
             (Quantity::MinorFaults, Some(process.minor_faults)),
             (Quantity::MajorFaults, Some(process.major_faults)),
+            (Quantity::MadviseCalls, counted.madvise_calls),
             (
                 Quantity::ContextSwitches,
                 counted.context_switches.or(switches),
@@ -164,17 +165,14 @@ impl Costs {
         self
     }
 
-    /// Minor page faults.
-    pub(crate) fn minor_faults(&self) -> f64 {
-        self.sums
-            .get(&Quantity::MinorFaults)
-            .copied()
-            .unwrap_or(0.0)
+    /// The sum of `quantity`; `None` if it was not counted.
+    pub(crate) fn sum(&self, quantity: Quantity) -> Option<f64> {
+        self.sums.get(&quantity).copied()
     }
 
     /// CPU time in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> f64 {
-        self.sums.get(&Quantity::CpuTime).copied().unwrap_or(0.0)
+        self.sum(Quantity::CpuTime).unwrap_or(0.0)
     }
 
     /// Notes what one of `requests` cost.

@@ -254,9 +254,14 @@ impl Schedule {
 
     /// Open loop: how much time of the arrival process the window is, as far as it has an end.
     pub(crate) fn process_time_ns(&self) -> Option<u64> {
+        let end_ns = self.process_end_ns()?;
+        Some(end_ns.saturating_sub(self.window_start_ns()))
+    }
+
+    /// Open loop: when the window of the arrival process ends, as far as it does.
+    pub(crate) fn process_end_ns(&self) -> Option<u64> {
         let end_ns = self.rate_end_ns().min(self.raw_window_end_ns());
-        let has_end = matches!(self.pace, Pace::Open(_)) && end_ns != u64::MAX;
-        has_end.then(|| end_ns.saturating_sub(self.window_start_ns()))
+        (matches!(self.pace, Pace::Open(_)) && end_ns != u64::MAX).then_some(end_ns)
     }
 
     /// Whether an answer at `now_ns`, which lies in the window, counts for the rate.

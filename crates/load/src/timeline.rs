@@ -136,7 +136,7 @@ pub(crate) struct Counts {
 pub(crate) struct Handed {
     worker: usize,
     span: Span,
-    /// When it was taken: the span's end, or earlier if the thread ended.
+    /// When it was taken: the span's end, or earlier if the thread was stopped.
     end_ns: u64,
     /// The index from which on more may come of this thread.
     next_index: u64,

@@ -204,10 +204,18 @@ impl<'run> Worker<'run> {
         }
     }
 
-    /// The thread has ended: hands over what is left of its last second.
+    /// The thread has ended: hands over what is left of its last second. If that is because no more requests come
+    /// due, the second lasts as long as the window: that nothing was due in the rest of it is a part of the figure.
     pub(crate) fn end_seconds(&mut self) {
-        let exchange = &self.shared.exchange;
-        self.seconds.end(self.now_ns, exchange, &mut self.outcome);
+        let shared = self.shared;
+        let exhausted = shared
+            .schedule
+            .get()
+            .filter(|schedule| schedule.is_exhausted(self.now_ns));
+        let window_end_ns = exhausted.and_then(Schedule::process_end_ns);
+        let end_ns = window_end_ns.map_or(self.now_ns, |end_ns| end_ns.max(self.now_ns));
+        self.seconds
+            .end(end_ns, &shared.exchange, &mut self.outcome);
     }
 }
 

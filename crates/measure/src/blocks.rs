@@ -6,7 +6,7 @@
 //! to the baseline in blocks is divided by its ratio in slices; if that differs from 1 (exact sign-flip test,
 //! Holm over all candidates and both measures of an operation, 5 %), the candidate's figures come from blocks
 //! alone; else the block counts as one more slice.
-//! Minor faults per request are noted for both; nothing is decided by them.
+//! Minor faults and calls of `madvise` per request are noted for both; nothing is decided by them.
 
 use crate::record::{BlockCheck, CandidateRounds, Operation};
 use crate::slices::RoundFigures;
@@ -57,6 +57,8 @@ pub(crate) fn check(found: &[Vec<RoundFigures>], operation: Operation) -> Vec<Op
                 cpu_time: estimate(cpu_time),
                 minor_faults_in_slices: mean_of(|one| one.minor_faults.0),
                 minor_faults_in_blocks: mean_of(|one| one.minor_faults.1),
+                madvise_calls_in_slices: mean_of(|one| one.madvise_calls.0),
+                madvise_calls_in_blocks: mean_of(|one| one.madvise_calls.1),
                 is_used: differs.contains(&true),
             })
         })
@@ -126,6 +128,7 @@ mod tests {
             server_call_ns: vec![0.0; rates.len()],
             generator_call_ns: vec![0.0; rates.len()],
             minor_faults: vec![0.25; rates.len()],
+            madvise_calls: vec![0.5; rates.len()],
             core_distance_ns: vec![0.0; rates.len()],
         };
         let mut measures = RoundMeasures {

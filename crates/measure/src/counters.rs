@@ -16,7 +16,7 @@ mod missing;
 
 use std::io;
 
-use perf_event::{Builder, Counter};
+use perf_event::Counter;
 use serde::{Deserialize, Serialize};
 
 use kind::CounterClass;
@@ -60,6 +60,8 @@ pub struct CounterValues {
     pub migrations: Option<u64>,
     /// Time on a CPU.
     pub task_clock_ns: Option<u64>,
+    /// Calls of `madvise`.
+    pub madvise_calls: Option<u64>,
     /// One bit for each kind, in the order of [`CounterKind::ALL`]: set where the value was scaled up
     /// because its counter was shared with others.
     pub scaled: u32,
@@ -80,6 +82,7 @@ impl CounterValues {
             CounterKind::ContextSwitches => &mut self.context_switches,
             CounterKind::Migrations => &mut self.migrations,
             CounterKind::TaskClock => &mut self.task_clock_ns,
+            CounterKind::Madvise => &mut self.madvise_calls,
         }
     }
 
@@ -190,29 +193,33 @@ impl CounterSet {
 }
 
 fn open(pid: u32, kind: CounterKind, from: CountFrom) -> io::Result<Counter> {
-    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     let (exclude_user, exclude_kernel) = kind.exclusions();
-    let mut builder = Builder::new().kind(kind.event()).observe_pid(pid);
+    match open_one(pid, kind, from, (exclude_user, exclude_kernel)) {
+        // Without the kernel's side a software event still counts what the user side causes:
+        // better than nothing for page faults, useless for context switches.
+        Err(_) if kind == CounterKind::PageFaults => open_one(pid, kind, from, (false, true)),
+        result => result,
+    }
+}
+
+fn open_one(
+    pid: u32,
+    kind: CounterKind,
+    from: CountFrom,
+    (exclude_user, exclude_kernel): (bool, bool),
+) -> io::Result<Counter> {
+    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut builder = kind.builder()?;
     builder
+        .observe_pid(pid)
+        .any_cpu()
         .inherit(true)
         .pinned(kind.class() == CounterClass::Core)
         .exclude_user(exclude_user)
         .exclude_kernel(exclude_kernel)
         .enable_on_exec(from == CountFrom::Exec)
         .enabled(from == CountFrom::Now);
-    match builder.build() {
-        // Without the kernel's side a software event still counts what the user side causes:
-        // better than nothing for page faults, useless for context switches.
-        Err(_) if kind == CounterKind::PageFaults => {
-            let mut builder = Builder::new().kind(kind.event()).observe_pid(pid);
-            builder
-                .inherit(true)
-                .enable_on_exec(from == CountFrom::Exec)
-                .enabled(from == CountFrom::Now);
-            builder.build()
-        }
-        result => result,
-    }
+    builder.build()
 }
 
 /// A count, scaled up if its counter was on the processor only part of the time.
@@ -379,8 +386,8 @@ mod tests {
             eprintln!("{kind:?} missing: {missing:?}");
         }
         for (kind, ..) in &counters.counters {
-            // So short a program may well stay on its CPU.
-            let may_be_zero = *kind == CounterKind::Migrations;
+            // So short a program may well stay on its CPU, and keep its memory.
+            let may_be_zero = [CounterKind::Migrations, CounterKind::Madvise].contains(kind);
             assert!(
                 may_be_zero || counted.get(*kind).is_none_or(|count| count > 0),
                 "{kind:?}: {counted:?}"
@@ -391,6 +398,27 @@ mod tests {
             "{before:?}"
         );
         assert!(!counters.describe().is_empty());
+    }
+
+    /// Goal: calls of `madvise` are counted one by one, where the kernel shows its tracepoints.
+    #[test]
+    fn madvise_is_counted() {
+        let program = "import mmap\ninput()\nm = mmap.mmap(-1, 4096)\n\
+            for _ in range(1000): m.madvise(mmap.MADV_DONTNEED)\ninput()\n";
+        let mut child = Command::new("python3")
+            .args(["-c", program])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut counters = CounterSet::attach(child.id(), CountFrom::Now);
+        let mut orders = child.stdin.take().unwrap();
+        orders.write_all(b"go\nend\n").unwrap();
+        drop(orders);
+        assert!(child.wait().unwrap().success());
+        match counters.read().madvise_calls {
+            Some(calls) => assert!((1_000..1_100).contains(&calls), "{calls}"),
+            None => assert!(!counters.counts(CounterKind::Madvise)),
+        }
     }
 
     /// Goal: where the kernel refuses, whatever it refuses, attaching works, nothing has a value that

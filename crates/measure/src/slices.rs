@@ -104,6 +104,8 @@ pub(crate) struct RoundFigures {
     pub(crate) block: Figures,
     /// Minor faults per request in the slices and in the block.
     pub(crate) minor_faults: (Option<f64>, Option<f64>),
+    /// Calls of `madvise` likewise.
+    pub(crate) madvise_calls: (Option<f64>, Option<f64>),
 }
 
 impl RoundFigures {
@@ -191,7 +193,11 @@ impl<'a> Fit<'a> {
                 .filter(|one| one.is_whole())
                 .map(alone)
         };
-        let faults = |columns: Option<&SliceColumns>| columns.and_then(mean_faults);
+        let in_both = |of: fn(&SliceColumns) -> &[f64]| {
+            let block = entry.blocks.get(key);
+            let in_block = block.and_then(|block| mean_per_request(block, of));
+            (mean_per_request(slices, of), in_block)
+        };
         let others = self.baseline.get(&entry.round).copied();
         let pair = others.and_then(|other| Some((other, other.slices.get(key)?)));
         let ratio = |one: &SliceColumns, other: &SliceColumns| Figures {
@@ -222,7 +228,8 @@ impl<'a> Fit<'a> {
             together,
             slices: slices_only,
             block: blocks.map_or_else(Figures::default, |(own, other)| own.relative_to(other)),
-            minor_faults: (faults(Some(slices)), faults(entry.blocks.get(key))),
+            minor_faults: in_both(|columns| &columns.minor_faults),
+            madvise_calls: in_both(|columns| &columns.madvise_calls),
         }
     }
 }
@@ -387,12 +394,14 @@ fn mean_cost(slices: &SliceColumns, costs: &BTreeMap<u32, f64>) -> Option<f64> {
     (requests > 0.0).then(|| sum / requests)
 }
 
-/// Minor faults of a request, weighted by requests; `None` of nothing.
-fn mean_faults(slices: &SliceColumns) -> Option<f64> {
+/// What `of` is per request, weighted by requests; `None` of nothing.
+fn mean_per_request(slices: &SliceColumns, of: fn(&SliceColumns) -> &[f64]) -> Option<f64> {
     let requests: u64 = slices.requests.iter().sum();
-    let pairs = slices.minor_faults.iter().zip(&slices.requests);
-    let faults: f64 = pairs.map(|(each, &count)| each * count as f64).sum();
-    (requests > 0 && slices.is_whole()).then(|| faults / requests as f64)
+    let values = of(slices);
+    let pairs = values.iter().zip(&slices.requests);
+    let sum: f64 = pairs.map(|(each, &count)| each * count as f64).sum();
+    let is_known = requests > 0 && slices.is_whole() && !values.is_empty();
+    is_known.then(|| sum / requests as f64)
 }
 
 /// The mean without the highest and the lowest tenth, one each at least where that leaves something; `None` of

@@ -36,6 +36,7 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         server_call_ns: vec![60.0],
         generator_call_ns: vec![0.0],
         minor_faults: vec![0.1],
+        madvise_calls: vec![0.02],
         core_distance_ns: vec![2e3],
     };
     let run = &mut candidate.rounds[1];
@@ -65,6 +66,8 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         cpu_time: None,
         minor_faults_in_slices: Some(0.1),
         minor_faults_in_blocks: None,
+        madvise_calls_in_slices: Some(0.02),
+        madvise_calls_in_blocks: Some(0.03),
         is_used: false,
     });
 }

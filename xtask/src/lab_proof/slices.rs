@@ -187,7 +187,8 @@ fn block_rows(found: &[(&Control, Comparison)]) -> Vec<Value> {
 /// What blocks say of slices, by control and candidate.
 fn blocks_table(found: &[(&Control, Comparison)]) -> String {
     let mut text =
-        "\nblocks divided by slices: throughput, CPU time; page faults per request in both\n"
+        "\nblocks divided by slices: throughput, CPU time; page faults and madvise calls per request, each in \
+         slices and in blocks\n"
             .to_owned();
     let ratio = |value: &Value| match (
         value["ratio"].as_f64(),
@@ -199,21 +200,23 @@ fn blocks_table(found: &[(&Control, Comparison)]) -> String {
     };
     for row in block_rows(found) {
         let check = &row["check"];
-        let faults = |key: &str| {
+        let count = |key: &str| {
             check[key]
                 .as_f64()
                 .map_or("-".to_owned(), |count| format!("{count:.3}"))
         };
         let _ = writeln!(
             text,
-            "{:<20} {:<34} {:<4} {:<24} {:<24} {:>7} {:>7} {}",
+            "{:<20} {:<34} {:<4} {:<24} {:<24} {:>7} {:>7} {:>7} {:>7} {}",
             row["control"].as_str().unwrap_or_default(),
             row["candidate"].as_str().unwrap_or_default(),
             check["operation"].as_str().unwrap_or_default(),
             ratio(&check["throughput"]),
             ratio(&check["cpu_time"]),
-            faults("minor_faults_in_slices"),
-            faults("minor_faults_in_blocks"),
+            count("minor_faults_in_slices"),
+            count("minor_faults_in_blocks"),
+            count("madvise_calls_in_slices"),
+            count("madvise_calls_in_blocks"),
             if check["is_used"] == true {
                 "BLOCKS USED"
             } else {

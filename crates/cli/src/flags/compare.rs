@@ -69,7 +69,8 @@ them; --rounds N fixes the number, and the data are looked at once.
 One comparison at a time runs on a machine: MILLPOND_LOCK names another file to
 lock than /tmp/millpond-compare.lock, or, empty, none.")]
 pub(crate) struct CompareFlags {
-    /// Allocators to compare [default: all there are, as far as the time budget goes]
+    /// Allocators to compare; all: every one that is installed [default: glibc, jemalloc, tcmalloc, mimalloc and
+    /// mempool, as far as they are installed]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
     /// Memory pools of our own server: on, off, or both, with every allocator [default: off with every

@@ -117,8 +117,7 @@ pub(super) const KNOWN: &[Known] = &[
     built("hardened", Dialect::None, ""),
 ];
 
-/// Those of a comparison that names none, time or not. Everything else is there because somebody
-/// asked for it, and there may be many of them.
+/// Those of a comparison that names none.
 pub(super) const USUAL: &[&str] = &[GLIBC, "jemalloc", "tcmalloc", "mimalloc", MEMPOOL];
 
 /// The entry of that name.

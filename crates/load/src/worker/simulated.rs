@@ -11,6 +11,7 @@ use crate::workload::Requests;
 use millpond_http::Method;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimPeer, Turn};
 use millpond_io::{Address, Shard, ShardConfig};
+use millpond_measure::record::LoadSecond;
 use millpond_mempool::PoolMode;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -108,16 +109,22 @@ fn load(
     change: impl FnOnce(&mut LoadConfig),
     answer_at: impl FnMut(Asked) -> u64 + 'static,
 ) -> Outcome {
-    load_until(seed, plan, change, answer_at).0
+    run(seed, plan, change, answer_at).outcome
 }
 
-/// The same, with the end of the rate's window after the schedule's start.
-fn load_until(
+struct Ran {
+    outcome: Outcome,
+    /// After the schedule's start.
+    rate_end_ns: u64,
+    seconds: Vec<LoadSecond>,
+}
+
+fn run(
     seed: u64,
     plan: FaultPlan,
     change: impl FnOnce(&mut LoadConfig),
     answer_at: impl FnMut(Asked) -> u64 + 'static,
-) -> (Outcome, u64) {
+) -> Ran {
     let target = Target {
         address: address(),
         host: "a".to_owned(),
@@ -157,7 +164,24 @@ fn load_until(
     let mut outcome = worker.outcome;
     outcome.change(timeline.totals);
     let rate_end_ns = shared.schedule.get().unwrap().rate_end_ns();
-    (outcome, rate_end_ns.saturating_sub(start_ns))
+    Ran {
+        outcome,
+        rate_end_ns: rate_end_ns.saturating_sub(start_ns),
+        seconds: timeline.seconds,
+    }
+}
+
+/// Goal: the last second of an open loop lasts as long as the window, however early the last answer came: a thread
+/// that was done a millisecond before once made it a millisecond shorter, and its rate higher.
+#[test]
+fn the_last_second_lasts_as_long_as_the_window() {
+    let set_up = |config: &mut LoadConfig| config.stop = Stop::after_ns(2_500 * MS_NS);
+    let answer = |asked: Asked| asked.since_ns + MS_NS;
+    let ran = run(1, FaultPlan::none(), set_up, answer);
+    let lengths: Vec<u64> = ran.seconds.iter().map(|one| one.duration_ns).collect();
+    assert_eq!(lengths, [SECOND_NS, SECOND_NS, 500 * MS_NS]);
+    let requests: u64 = ran.seconds.iter().map(|one| one.requests).sum();
+    assert_eq!((requests, ran.outcome.requests()), (250, 250));
 }
 
 /// Goal: a straggler does not decide the rate of a number of requests: what counts for it is answered before a
@@ -173,7 +197,8 @@ fn a_straggler_does_not_decide_the_rate() {
         200 => asked.since_ns + 1_000 * MS_NS,
         _ => asked.since_ns + MS_NS,
     };
-    let (outcome, rate_end_ns) = load_until(1, FaultPlan::none(), set_up, answer);
+    let ran = run(1, FaultPlan::none(), set_up, answer);
+    let (outcome, rate_end_ns) = (ran.outcome, ran.rate_end_ns);
     assert_eq!((outcome.sent, outcome.requests()), (400, 400));
     assert!(outcome.service.max() >= 999 * MS_NS);
     // Half of them by four connections, and half by three.

@@ -1,6 +1,15 @@
 //! What can be counted, and how the kernel is asked for it.
 
-use perf_event::events::{Cache, CacheOp, CacheResult, Event, Hardware, Software, WhichCache};
+use std::io;
+
+use perf_event::Builder;
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software, Tracepoint};
+
+/// Where the kernel shows its tracepoints, and where it did before.
+const TRACEPOINTS: [&str; 2] = [
+    "/sys/kernel/tracing/events",
+    "/sys/kernel/debug/tracing/events",
+];
 
 /// What can be counted.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -30,6 +39,8 @@ pub enum CounterKind {
     Migrations,
     /// Time on a CPU.
     TaskClock,
+    /// Calls of `madvise`, by which allocators give memory back.
+    Madvise,
 }
 
 /// How many of the processor's counters a kind needs, and how much depends on it.
@@ -41,11 +52,13 @@ pub(super) enum CounterClass {
     Explaining,
     /// The kernel's own count.
     Software,
+    /// Passages of a point in the kernel.
+    Tracepoint,
 }
 
 impl CounterKind {
     /// All, the most telling first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::UserInstructions,
         Self::UserCycles,
         Self::KernelInstructions,
@@ -58,12 +71,13 @@ impl CounterKind {
         Self::ContextSwitches,
         Self::Migrations,
         Self::TaskClock,
+        Self::Madvise,
     ];
 
     /// True if it needs one of the processor's counters.
     #[must_use]
     pub const fn is_hardware(self) -> bool {
-        !matches!(self.class(), CounterClass::Software)
+        matches!(self.class(), CounterClass::Core | CounterClass::Explaining)
     }
 
     pub(super) const fn class(self) -> CounterClass {
@@ -78,6 +92,7 @@ impl CounterKind {
             Self::PageFaults | Self::ContextSwitches | Self::Migrations | Self::TaskClock => {
                 CounterClass::Software
             }
+            Self::Madvise => CounterClass::Tracepoint,
         }
     }
 
@@ -96,27 +111,34 @@ impl CounterKind {
             Self::ContextSwitches => "context switches",
             Self::Migrations => "CPU migrations",
             Self::TaskClock => "CPU time",
+            Self::Madvise => "madvise calls",
         }
     }
 
-    pub(super) fn event(self) -> Event {
-        let load_misses = |which| Cache {
-            which,
-            operation: CacheOp::READ,
-            result: CacheResult::MISS,
+    /// What asks the kernel for it.
+    pub(super) fn builder(self) -> io::Result<Builder<'static>> {
+        let load_misses = |which| {
+            Builder::new(Cache {
+                which,
+                operation: CacheOp::READ,
+                result: CacheResult::MISS,
+            })
         };
-        match self {
-            Self::UserInstructions | Self::KernelInstructions => Hardware::INSTRUCTIONS.into(),
-            Self::UserCycles | Self::KernelCycles => Hardware::CPU_CYCLES.into(),
-            Self::BranchMisses => Hardware::BRANCH_MISSES.into(),
-            Self::L1dMisses => load_misses(WhichCache::L1D).into(),
-            Self::CacheMisses => Hardware::CACHE_MISSES.into(),
-            Self::DtlbMisses => load_misses(WhichCache::DTLB).into(),
-            Self::PageFaults => Software::PAGE_FAULTS.into(),
-            Self::ContextSwitches => Software::CONTEXT_SWITCHES.into(),
-            Self::Migrations => Software::CPU_MIGRATIONS.into(),
-            Self::TaskClock => Software::TASK_CLOCK.into(),
-        }
+        Ok(match self {
+            Self::UserInstructions | Self::KernelInstructions => {
+                Builder::new(Hardware::INSTRUCTIONS)
+            }
+            Self::UserCycles | Self::KernelCycles => Builder::new(Hardware::CPU_CYCLES),
+            Self::BranchMisses => Builder::new(Hardware::BRANCH_MISSES),
+            Self::L1dMisses => load_misses(CacheId::L1D),
+            Self::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
+            Self::DtlbMisses => load_misses(CacheId::DTLB),
+            Self::PageFaults => Builder::new(Software::PAGE_FAULTS),
+            Self::ContextSwitches => Builder::new(Software::CONTEXT_SWITCHES),
+            Self::Migrations => Builder::new(Software::CPU_MIGRATIONS),
+            Self::TaskClock => Builder::new(Software::TASK_CLOCK),
+            Self::Madvise => Builder::new(tracepoint("syscalls/sys_enter_madvise")?),
+        })
     }
 
     /// (user mode excluded, kernel excluded). A context switch happens in the kernel, so the
@@ -128,4 +150,13 @@ impl CounterKind {
             _ => (false, false),
         }
     }
+}
+
+/// The tracepoint of that name. Only root can see them, unless tracefs is mounted for others.
+fn tracepoint(name: &str) -> io::Result<Tracepoint> {
+    let id = |directory: &&str| std::fs::read_to_string(format!("{directory}/{name}/id")).ok();
+    let text = TRACEPOINTS.iter().find_map(id);
+    let id = text.and_then(|text| text.trim_end().parse().ok());
+    id.map(Tracepoint::with_id)
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
 }

@@ -223,6 +223,9 @@ quantities! {
     /// Page faults that had to wait for a disk.
     MajorFaults = "major_faults_per_request", "major faults/req", Count, LowerIsBetter, Usual,
         wall false;
+    /// Calls of `madvise`, by which allocators give memory back.
+    MadviseCalls = "madvise_calls_per_request", "madvise calls/req", Count, LowerIsBetter, Usual,
+        wall false;
     /// Context switches, voluntary and involuntary.
     ContextSwitches = "context_switches_per_request", "switches/req", Count, LowerIsBetter, Usual,
         wall true;

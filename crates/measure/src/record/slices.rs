@@ -31,6 +31,9 @@ pub struct SliceColumns {
     pub generator_call_ns: Vec<f64>,
     /// The server's minor page faults per request; 0 where they were read too late.
     pub minor_faults: Vec<f64>,
+    /// Its calls of `madvise` per request; empty if they were not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub madvise_calls: Vec<f64>,
     /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
     /// measured.
     pub core_distance_ns: Vec<f64>,
@@ -60,6 +63,13 @@ impl SliceColumns {
         all.server_call_ns.extend(&block.server_call_ns);
         all.generator_call_ns.extend(&block.generator_call_ns);
         all.minor_faults.extend(&block.minor_faults);
+        match block.madvise_calls.is_empty() {
+            true => all.madvise_calls.clear(),
+            false if !all.madvise_calls.is_empty() => {
+                all.madvise_calls.extend(&block.madvise_calls);
+            }
+            false => {}
+        }
         all.core_distance_ns.extend(&block.core_distance_ns);
         all
     }
@@ -76,7 +86,8 @@ impl SliceColumns {
             self.minor_faults.len(),
             self.core_distance_ns.len(),
         ];
-        lengths.iter().all(|&length| length == self.len())
+        let are_calls_whole = [0, self.len()].contains(&self.madvise_calls.len());
+        are_calls_whole && lengths.iter().all(|&length| length == self.len())
     }
 }
 
@@ -138,6 +149,12 @@ pub struct BlockCheck {
     pub minor_faults_in_slices: Option<f64>,
     /// The same in blocks.
     pub minor_faults_in_blocks: Option<f64>,
+    /// The candidate's calls of `madvise` per request in slices; `None` if they were not counted.
+    #[serde(default)]
+    pub madvise_calls_in_slices: Option<f64>,
+    /// The same in blocks.
+    #[serde(default)]
+    pub madvise_calls_in_blocks: Option<f64>,
     /// True if they differ: then throughput and CPU time per request of this candidate come from blocks.
     pub is_used: bool,
 }

@@ -22,6 +22,7 @@ pub(super) fn section(record: &ComparisonRecord) -> String {
         "throughput: blocks / slices",
         "CPU time: blocks / slices",
         "page faults per request: slices, blocks",
+        "madvise calls per request: slices, blocks",
         "figures come from",
     ];
     format!(
@@ -41,16 +42,14 @@ fn row(name: &str, check: &BlockCheck) -> String {
         Some(Estimate { ratio, low, high }) => format!("{ratio:.3} [{low:.3}, {high:.3}]"),
         None => "too few rounds".to_owned(),
     };
-    let faults = |count: Option<f64>| count.map_or("\u{2013}".to_owned(), format_three_digits);
+    let count = |count: Option<f64>| count.map_or("\u{2013}".to_owned(), format_three_digits);
+    let pair = |slices, blocks| format!("{}, {}", count(slices), count(blocks));
     let cells = [
         check.operation.label().to_owned(),
         ratio(check.throughput),
         ratio(check.cpu_time),
-        format!(
-            "{}, {}",
-            faults(check.minor_faults_in_slices),
-            faults(check.minor_faults_in_blocks)
-        ),
+        pair(check.minor_faults_in_slices, check.minor_faults_in_blocks),
+        pair(check.madvise_calls_in_slices, check.madvise_calls_in_blocks),
         if check.is_used { "blocks" } else { "both" }.to_owned(),
     ];
     let cells: String = cells
