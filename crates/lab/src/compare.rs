@@ -38,6 +38,7 @@ use crate::plan::{Known, Plan};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
 use crate::repeat;
+use crate::reserve::Reserve;
 use crate::rounds::{Course, Rounds, nanoseconds};
 use crate::session::Workshop;
 use crate::target::Target;
@@ -130,6 +131,7 @@ impl<'a> Lab<'a> {
             coexistence,
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
+            reserve: Reserve::default(),
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let lab = Self {
@@ -199,7 +201,7 @@ impl<'a> Lab<'a> {
             eta_ns: nanoseconds(plan.duration(count)),
         });
         let schedule = matrix::schedule(self.candidates.len(), plan.rounds, self.seed);
-        let mut rounds = Rounds::new(&self.candidates, journal);
+        let mut rounds = Rounds::new(&self.candidates, &plan, journal);
         let course = Course {
             candidates: &self.candidates,
             plan: &plan,
@@ -220,7 +222,9 @@ impl<'a> Lab<'a> {
         record.settings.schedule.truncate(rounds.begun as usize);
         record.settings.looks.done = rounds.looked_after;
         record.settings.looks.stopped = rounds.stopped;
-        record.settings.rounds_done = rounds.collection.rounds_done(plan.rounds);
+        record.settings.rounds_done = rounds
+            .collection
+            .rounds_done(plan.rounds, &rounds.left_after);
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
         record.analyse();

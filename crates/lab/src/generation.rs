@@ -18,7 +18,7 @@ mod member;
 mod steps;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
@@ -48,6 +48,8 @@ const GENERATOR_CPU_LIMIT: f64 = 0.90;
 const SERVER_BUSY: f64 = 0.95;
 /// How often a slice is tried that something outside disturbs.
 const TURNS_MAX: u32 = 3;
+/// How often the distance of the CPUs is looked at while nothing else is left to do.
+const NEAR_LOOK: Duration = Duration::from_millis(20);
 /// A request is late if it left this long after it was due.
 const LATE_NS: u64 = 1_000_000;
 /// More late requests than this taint the latency of a run.
@@ -63,26 +65,25 @@ pub(crate) struct Generation<'a> {
 }
 
 impl Generation<'_> {
-    /// Measures the candidates at these places. `begins` is told of each before it starts.
+    /// Measures candidates, each given as its position in the round and its place in the list, in this order. `begins` is
+    /// told of each before it starts.
     pub(crate) fn run(
         &mut self,
-        order: &[usize],
+        order: &[(u32, usize)],
         begins: &mut dyn FnMut(usize),
     ) -> Vec<(usize, ScoredRun)> {
-        let groups: Vec<&[usize]> = match self.workshop.coexistence {
+        let groups: Vec<&[(u32, usize)]> = match self.workshop.coexistence {
             Coexistence::OneAtATime => order.chunks(1).collect(),
             _ => vec![order],
         };
         let mut all = Vec::new();
-        let mut position = 0;
         for group in groups {
             let mut members = Vec::new();
-            for &index in group {
+            for &(position, index) in group {
                 if !self.is_stopped() {
                     begins(index);
                     members.push(self.start(index, position));
                 }
-                position += 1;
             }
             self.measure(&mut members);
             members.iter_mut().for_each(Member::stop);
@@ -122,15 +123,19 @@ impl Generation<'_> {
         self.rest(members);
         let operations = self.workshop.driver.target.operations();
         let mut steps = steps::all(self.plan, operations);
-        // A slice that the machine disturbed is repeated, but not for ever.
-        let mut repeats_left = members.len() * steps.len();
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let kept_back = self.plan.kept_back(narrow(operations.len())) * narrow(members.len());
+        self.workshop.reserve.add(kept_back);
         while !steps.is_empty() {
-            let are_far = steps::are_paced_next(&steps) && self.are_cpus_far();
+            let mut are_far = steps::are_paced_left(&steps) && self.are_cpus_far();
+            if are_far && steps::are_only_paced_left(&steps) {
+                are_far = !self.wait_for_near_cpus(kept_back / 2);
+            }
             let step = steps::take(&mut steps, are_far);
             match step.kind.pace {
-                Pace::Rate { .. } => self.paced_cycle(members, step, &mut repeats_left),
+                Pace::Rate { .. } => self.paced_cycle(members, step),
                 Pace::Closed | Pace::Block => {
-                    self.slice_of_each(members, step, &mut repeats_left);
+                    self.slice_of_each(members, step);
                 }
             }
         }
@@ -142,11 +147,27 @@ impl Generation<'_> {
         now.is_beyond(self.workshop.nearest.lower_to(now))
     }
 
+    /// Waits until the CPUs are as near as they have been, as long as more than `kept` of the reserve is left. True if
+    /// they are.
+    fn wait_for_near_cpus(&mut self, kept: Duration) -> bool {
+        while self.workshop.reserve.exceeds(kept) && !self.is_stopped() {
+            let began = Instant::now();
+            // Ctrl-C is seen above.
+            let _ = sleep_unless_stopped(NEAR_LOOK, self.stop);
+            let are_far = self.are_cpus_far();
+            self.workshop.reserve.spend_since(began);
+            if !are_far {
+                return true;
+            }
+        }
+        false
+    }
+
     /// A slice of every member at the constant rate, all of them while the CPUs were equally far apart: a p99 of
     /// 70 us there is one of 1 ms here. Those that were measured elsewhere than the last one are repeated; where
     /// that does not end, the cycle counts for nobody.
-    fn paced_cycle(&mut self, members: &mut [Member], step: Step, repeats_left: &mut usize) {
-        let mut last = self.slice_of_each(members, step, repeats_left);
+    fn paced_cycle(&mut self, members: &mut [Member], step: Step) {
+        let mut last = self.slice_of_each(members, step);
         for _ in 1..TURNS_MAX {
             let elsewhere: Vec<usize> = (0..members.len())
                 .filter(|&index| members[index].is_far_from(last, step))
@@ -155,9 +176,10 @@ impl Generation<'_> {
                 return;
             }
             for index in elsewhere {
-                if *repeats_left > 0 {
-                    *repeats_left -= 1;
-                    last = self.slice(&mut members[index], step, repeats_left).or(last);
+                if self.workshop.reserve.exceeds(Duration::ZERO) {
+                    let began = Instant::now();
+                    last = self.slice(&mut members[index], step).or(last);
+                    self.workshop.reserve.spend_since(began);
                 }
             }
         }
@@ -172,17 +194,12 @@ impl Generation<'_> {
     }
 
     /// One slice of every member, in a balanced order. How far apart the CPUs were in the last one.
-    fn slice_of_each(
-        &mut self,
-        members: &mut [Member],
-        step: Step,
-        repeats_left: &mut usize,
-    ) -> CoreDistance {
+    fn slice_of_each(&mut self, members: &mut [Member], step: Step) -> CoreDistance {
         let row = matrix::balanced_order(members.len(), self.workshop.random.usize(..));
         let mut last = CoreDistance::default();
         for index in row {
             if let Some(member) = members.get_mut(index) {
-                last = self.slice(member, step, repeats_left).or(last);
+                last = self.slice(member, step).or(last);
             }
         }
         last
@@ -190,7 +207,7 @@ impl Generation<'_> {
 
     /// A slice of `member`, again if something outside of the candidates disturbed it: at once, so that it stays
     /// beside those of the others. How far apart the CPUs were.
-    fn slice(&mut self, member: &mut Member, step: Step, repeats_left: &mut usize) -> CoreDistance {
+    fn slice(&mut self, member: &mut Member, step: Step) -> CoreDistance {
         let time = SliceTime {
             settle: self.plan.settle,
             window: match step.kind.pace {
@@ -201,12 +218,15 @@ impl Generation<'_> {
         };
         let mut distance = CoreDistance::default();
         let (who, keys, stop) = (member.index, self.plan.keys, self.stop);
-        let (driver, disturbances) = (&self.workshop.driver, &mut self.workshop.disturbances);
+        let workshop = &mut *self.workshop;
+        let (driver, disturbances) = (&workshop.driver, &mut workshop.disturbances);
+        let reserve = &mut workshop.reserve;
         member.while_running(|session, parts| {
             let Some(part) = parts.slices_of(step) else {
                 return Ok(());
             };
             for turn in 0..TURNS_MAX {
+                let began = Instant::now();
                 let weather = Weather::before();
                 let mut machine_use = MachineUse::default();
                 let slice = slice::run(
@@ -220,9 +240,9 @@ impl Generation<'_> {
                 )?;
                 part.disturbed += u32::from(slice.is_disturbed);
                 disturbances.note(who, slice.is_disturbed);
-                let is_last = turn + 1 == TURNS_MAX || *repeats_left == 0;
+                let is_last = turn + 1 == TURNS_MAX || !reserve.exceeds(Duration::ZERO);
                 if slice.is_disturbed && !is_last && !disturbances.are_its_own(who) {
-                    *repeats_left -= 1;
+                    reserve.spend_since(began);
                     continue;
                 }
                 weather.add_to(&mut part.weather);

@@ -75,6 +75,7 @@ mod core_distance;
 mod cpu_speed;
 mod weather;
 mod disturbances;
+mod reserve;
 mod edge;
 mod usage;
 mod waiting;

@@ -128,14 +128,14 @@ impl Collection {
         }
     }
 
-    /// Rounds in which every candidate ended.
-    pub(crate) fn rounds_done(&self, planned: u32) -> u32 {
+    /// Rounds in which every candidate ended that had not left before.
+    pub(crate) fn rounds_done(&self, planned: u32, left_after: &[Option<u32>]) -> u32 {
         let complete = |round: &u32| {
-            self.candidates.iter().all(|candidate| {
-                candidate
-                    .rounds
-                    .iter()
-                    .any(|run| run.round == *round && run.status == RoundStatus::Done)
+            let mut all = self.candidates.iter().zip(left_after);
+            all.all(|(candidate, left_after)| {
+                let mut rounds = candidate.rounds.iter();
+                left_after.is_some_and(|left_after| left_after <= *round)
+                    || rounds.any(|run| run.round == *round && run.status == RoundStatus::Done)
             })
         };
         u32::try_from((0..planned).filter(complete).count()).unwrap_or(0)
@@ -253,7 +253,8 @@ mod tests {
         collection.add(0, run(1, RoundStatus::Done), &[]);
         collection.add(1, run(1, failed), &[]);
         collection.add(2, run(1, RoundStatus::Done), &[]);
-        assert_eq!(collection.rounds_done(10), 1);
+        let none = vec![None; collection.candidates.len()];
+        assert_eq!(collection.rounds_done(10, &none), 1);
         let candidates = collection.finish();
         assert_eq!(
             candidates[2].library.as_ref().unwrap().version.as_deref(),

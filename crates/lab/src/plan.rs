@@ -252,7 +252,7 @@ impl Plan {
             ..self.clone()
         };
         let fixed = fixed + none.phases(operations);
-        let cycle = self.length_of(self.slice) * operations;
+        let cycle = self.length_of(self.slice).mul_f64(1.0 + REPEATED_SHARE) * operations;
         let best = (CYCLE_VARIANCE * fixed.as_secs_f64() / cycle.as_secs_f64()).sqrt();
         (best.round() as u32).clamp(CYCLES_MIN, CYCLES_MAX)
     }
@@ -261,15 +261,25 @@ impl Plan {
     fn length_of(&self, window: Duration) -> Duration {
         match window.is_zero() {
             true => Duration::ZERO,
-            false => (window + self.settle + SLICE_OVERHEAD).mul_f64(1.0 + REPEATED_SHARE),
+            false => window + self.settle + SLICE_OVERHEAD,
         }
+    }
+
+    /// What slices and blocks of all operations take a candidate in a round, without those that are repeated.
+    fn slices(&self, operations: u32) -> Duration {
+        let closed = self.length_of(self.slice) * self.cycles + self.length_of(self.block);
+        let paced = self.length_of(self.latency_phase) * self.paced;
+        (closed + paced) * operations
+    }
+
+    /// Time for slices that are repeated, for each candidate in each round.
+    pub(crate) fn kept_back(&self, operations: u32) -> Duration {
+        self.slices(operations).mul_f64(REPEATED_SHARE)
     }
 
     /// What memory phase, slices and blocks of all operations take the slowest candidate.
     pub(crate) fn phases(&self, operations: u32) -> Duration {
-        let closed = self.length_of(self.slice) * self.cycles + self.length_of(self.block);
-        let paced = self.length_of(self.latency_phase) * self.paced;
-        self.work + (closed + paced) * operations
+        self.work + self.slices(operations) + self.kept_back(operations)
     }
 
     /// One phase in each run, as long as the user's program takes: only rounds can be given up.
@@ -337,6 +347,29 @@ impl Plan {
         let requests = known.warm_up_requests.iter();
         let cut = requests.map(|&requests| (requests as f64 * part) as u64);
         (cut.collect(), bearable)
+    }
+
+    /// The same rounds with more slices of each kind in them, if each candidate has `spare` more time in a round. Memory
+    /// phases stay as they are: what they read is compared over all rounds.
+    pub(crate) fn with_more_slices(&self, spare: Duration, operations: u32) -> Self {
+        let repeated = 1.0 + REPEATED_SHARE;
+        let mut more = self.clone();
+        loop {
+            let mut next = more.clone();
+            // What a median and a p99 lack costs more than what throughput lacks.
+            match next.paced < PACED_MAX && next.paced <= next.cycles {
+                true => next.paced += 1,
+                false => next.cycles += 1,
+            }
+            let longer = next
+                .slices(operations)
+                .saturating_sub(self.slices(operations));
+            if longer.mul_f64(repeated) > spare || next.cycles > 2 * CYCLES_MAX {
+                more.run = self.run + more.phases(operations) - self.phases(operations);
+                return more;
+            }
+            more = next;
+        }
     }
 
     /// Estimate of all runs.

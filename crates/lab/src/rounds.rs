@@ -3,12 +3,14 @@
 //! On the path: `compare` makes the plan, this runs it. After the rounds that the plan names, and only
 //! then, the data are looked at: when every verdict of the three questions is decided, the comparison is
 //! over. The price of looking is in the plan's significance (`millpond_measure::statistics::Looks`).
+//! A candidate all of whose verdicts are decided at a look takes no part in later rounds; the others have more slices
+//! in each of those. The number of rounds stays as planned: it may not depend on what was found.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millpond_measure::analysis::{Design, open_verdicts};
-use millpond_measure::record::{Margins, RoundStatus};
+use millpond_measure::analysis::{Design, OpenVerdict, open_verdicts};
+use millpond_measure::record::{Margins, Role, RoundStatus};
 use millpond_measure::statistics::Looks;
 
 use crate::error::LabError;
@@ -63,22 +65,36 @@ pub(crate) struct Rounds {
     pub(crate) looked_after: Vec<u32>,
     /// Why there were no more rounds.
     pub(crate) stopped: String,
+    /// By candidate: after how many rounds all its verdicts were decided, so that it took no part in later ones.
+    pub(crate) left_after: Vec<Option<u32>>,
+    /// What the rounds to come are made of.
+    plan: Plan,
     in_a_row: Vec<u32>,
     runs_done: u32,
+    /// In all rounds.
+    runs_begun: u32,
+    runs_ended: u32,
+    /// In those before the current one.
+    runs_before_round: u32,
     began: Instant,
     journal: Journal,
 }
 
 impl Rounds {
-    pub(crate) fn new(candidates: &[Candidate], journal: Journal) -> Self {
+    pub(crate) fn new(candidates: &[Candidate], plan: &Plan, journal: Journal) -> Self {
         Self {
             collection: Collection::new(candidates),
             failures: Vec::new(),
             begun: 0,
             looked_after: Vec::new(),
             stopped: String::new(),
+            left_after: vec![None; candidates.len()],
+            plan: plan.clone(),
             in_a_row: vec![0; candidates.len()],
             runs_done: 0,
+            runs_begun: 0,
+            runs_ended: 0,
+            runs_before_round: 0,
             began: Instant::now(),
             journal,
         }
@@ -101,6 +117,7 @@ impl Rounds {
                 break;
             }
             self.begun = round + 1;
+            self.runs_before_round = self.runs_begun;
             self.one_round(round, order, course, workshop, events)?;
             if !self.stopped.is_empty() {
                 break;
@@ -112,19 +129,41 @@ impl Rounds {
                 "interrupted".clone_into(&mut self.stopped);
                 break;
             }
-            if course.plan.looks.contains(&self.begun) && self.is_answered(course, events) {
-                break;
+            if course.plan.looks.contains(&self.begun) {
+                let operations = workshop.driver.target.operations().len();
+                if self.is_answered(course, operations, events) {
+                    break;
+                }
             }
         }
         // However it ended, this was a look.
         if self.looked_after.last() != Some(&self.begun) {
             self.looked_after.push(self.begun);
         }
+        self.stopped.push_str(&self.left_text(course.candidates));
         Ok(())
     }
 
+    /// Who took part in fewer rounds than the others, and why.
+    fn left_text(&self, candidates: &[Candidate]) -> String {
+        let left = candidates.iter().zip(&self.left_after);
+        let parts = left.filter_map(|(candidate, left_after)| {
+            let rounds = (*left_after)?;
+            Some(format!(
+                "; {} was decided after {rounds} rounds and took no part in later ones",
+                candidate.name
+            ))
+        });
+        parts.collect()
+    }
+
     /// Looks at the data. True if there is no reason for another round.
-    fn is_answered(&mut self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) -> bool {
+    fn is_answered(
+        &mut self,
+        course: &Course<'_>,
+        operations: usize,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> bool {
         self.looked_after.push(self.begun);
         let looks = &course.plan.looks;
         let is_last = looks.last() == Some(&self.begun);
@@ -161,7 +200,45 @@ impl Rounds {
             open_text(&open),
             next.unwrap_or(&course.plan.rounds)
         )));
+        self.let_decided_leave(&open, course, operations, events);
         false
+    }
+
+    /// Candidates without an open verdict take no part any more, and give their time to the others. The baseline stays,
+    /// and so does its double, which shows what rounds like these call different by chance.
+    fn let_decided_leave(
+        &mut self,
+        open: &[OpenVerdict],
+        course: &Course<'_>,
+        operations: usize,
+        events: &mut dyn FnMut(&LabEvent),
+    ) {
+        let before = self.count_tried();
+        let mut names = Vec::new();
+        for (candidate, left_after) in course.candidates.iter().zip(&mut self.left_after) {
+            let is_open = open.iter().any(|one| one.candidate == candidate.name);
+            if candidate.role == Role::Candidate && !is_open && left_after.is_none() {
+                *left_after = Some(self.begun);
+                names.push(candidate.name.as_str());
+            }
+        }
+        if names.is_empty() {
+            return;
+        }
+        events(&LabEvent::Note(format!(
+            "all verdicts are decided of {}: the other candidates get the time",
+            names.join(", ")
+        )));
+        let spare = self.plan.run * before / self.count_tried().max(1);
+        let spare = spare.saturating_sub(self.plan.run);
+        let operations = u32::try_from(operations).unwrap_or(u32::MAX);
+        self.plan = self.plan.with_more_slices(spare, operations);
+    }
+
+    /// Candidates that take part in the next round.
+    fn count_tried(&self) -> u32 {
+        let tried = (0..self.in_a_row.len()).filter(|&index| self.is_tried(index));
+        u32::try_from(tried.count()).unwrap_or(u32::MAX)
     }
 
     fn one_round(
@@ -192,22 +269,20 @@ impl Rounds {
         workshop: &mut Workshop,
         events: &mut dyn FnMut(&LabEvent),
     ) -> Result<u32, LabError> {
-        let order: Vec<usize> = order
-            .iter()
-            .copied()
-            .filter(|&index| self.is_tried(index))
+        let order: Vec<(u32, usize)> = (0..)
+            .zip(order.iter().copied())
+            .filter(|&(_, index)| self.is_tried(index))
             .collect();
+        let plan = self.plan.clone();
         let mut generation = Generation {
             workshop,
             candidates: course.candidates,
-            plan: course.plan,
+            plan: &plan,
             round,
             stop: course.stop,
         };
-        let mut begun = 0;
         let scored = generation.run(&order, &mut |index| {
-            self.announce(round, begun, index, course, events);
-            begun += 1;
+            self.announce(round, index, course, events);
         });
         let mut done = 0;
         for (index, scored) in scored {
@@ -237,7 +312,7 @@ impl Rounds {
             if !self.is_tried(index) {
                 continue;
             }
-            self.announce(round, position, index, course, events);
+            self.announce(round, index, course, events);
             let empty = ScoredRun::new(round, position);
             let idle = course.plan.idle;
             let scored = scored::run(workshop, candidate, command, idle, empty, course.stop);
@@ -267,28 +342,29 @@ impl Rounds {
         Ok(())
     }
 
-    /// A candidate that keeps failing is passed over.
+    /// A candidate that keeps failing is passed over, and so is one that is decided.
     fn is_tried(&self, index: usize) -> bool {
         let in_a_row = self.in_a_row.get(index).copied().unwrap_or(0);
-        in_a_row < FAILURES_IN_A_ROW_MAX
+        let has_left = self.left_after.get(index).is_some_and(Option::is_some);
+        in_a_row < FAILURES_IN_A_ROW_MAX && !has_left
     }
 
     fn announce(
-        &self,
+        &mut self,
         round: u32,
-        position: u32,
         index: usize,
         course: &Course<'_>,
         events: &mut dyn FnMut(&LabEvent),
     ) {
-        let (run, runs) = runs(round, position, course);
+        let eta_ns = self.eta_ns(self.runs_begun, self.count_runs(round, course));
+        self.runs_begun += 1;
         let candidate = course.candidates.get(index);
         events(&LabEvent::RunStarted {
             candidate: candidate.map(|one| one.name.clone()).unwrap_or_default(),
             round: round + 1,
-            run,
-            runs,
-            eta_ns: self.eta_ns(course.plan, run - 1, runs),
+            run: self.runs_begun,
+            runs: self.count_runs(round, course),
+            eta_ns,
         });
     }
 
@@ -303,8 +379,7 @@ impl Rounds {
         let Some(candidate) = course.candidates.get(index) else {
             return Ok(false);
         };
-        let (round, position) = (scored.measures.round, scored.measures.position);
-        let (run, runs) = runs(round, position, course);
+        let round = scored.measures.round;
         self.journal.write(&Line::Run {
             candidate: &candidate.name,
             measures: &scored.measures,
@@ -328,13 +403,15 @@ impl Rounds {
         self.runs_done += u32::from(is_done);
         self.collection
             .add(index, scored.measures, &scored.latencies);
+        self.runs_ended += 1;
+        let runs = self.count_runs(round, course);
         events(&LabEvent::RunFinished {
             candidate: candidate.name.clone(),
             round: round + 1,
-            run,
+            run: self.runs_ended,
             runs,
             failure,
-            eta_ns: self.eta_ns(course.plan, run, runs),
+            eta_ns: self.eta_ns(self.runs_ended, runs),
         });
         Ok(is_done)
     }
@@ -344,16 +421,23 @@ impl Rounds {
         if course.is_fixed || rounds_done < course.plan.rounds_min {
             return false;
         }
-        let count = u32::try_from(course.candidates.len()).unwrap_or(u32::MAX);
-        let planned = course.plan.run * count;
+        let planned = self.plan.run * self.count_tried();
         let took = self.began.elapsed() / rounds_done.max(1);
         Instant::now() + planned.max(took) > course.deadline
     }
 
+    /// Runs in all, if `round` is being run and all later ones are like it.
+    fn count_runs(&self, round: u32, course: &Course<'_>) -> u32 {
+        let in_round = self.runs_begun - self.runs_before_round;
+        let to_come = course.plan.rounds.saturating_sub(round + 1);
+        let tried = self.count_tried().max(in_round);
+        self.runs_before_round + tried.saturating_mul(to_come + 1)
+    }
+
     /// The time to the end, from the plan at first, then from what runs really took.
-    fn eta_ns(&self, plan: &Plan, run: u32, runs: u32) -> u64 {
+    fn eta_ns(&self, run: u32, runs: u32) -> u64 {
         let per_run = if run == 0 {
-            plan.run
+            self.plan.run
         } else {
             self.began.elapsed() / run
         };
@@ -361,20 +445,13 @@ impl Rounds {
     }
 }
 
-/// The number of a run, counted from 1, and of how many.
-fn runs(round: u32, position: u32, course: &Course<'_>) -> (u32, u32) {
-    let count = u32::try_from(course.candidates.len()).unwrap_or(u32::MAX);
-    let runs = course.plan.rounds.saturating_mul(count);
-    (round * count + position + 1, runs)
-}
-
 /// `7 verdicts are undecided: throughput of a, latency of a, memory of a and 4 more`.
-fn open_text(open: &[String]) -> String {
+fn open_text(open: &[OpenVerdict]) -> String {
     let verb = match open.len() {
         1 => "1 verdict is undecided".to_owned(),
         count => format!("{count} verdicts are undecided"),
     };
-    let named = open.iter().take(OPEN_NAMED_MAX).cloned();
+    let named = open.iter().take(OPEN_NAMED_MAX).map(ToString::to_string);
     let named = named.collect::<Vec<_>>().join(", ");
     match open.len().saturating_sub(OPEN_NAMED_MAX) {
         0 => format!("{verb}: {named}"),
@@ -395,12 +472,28 @@ mod tests {
     use crate::plan::{Known, Lengths};
     use millpond_measure::record::{Measure, Operation, Quantity, RoundMeasures};
 
+    fn plan() -> Plan {
+        Plan::make(&Known {
+            candidates: 3,
+            left: Duration::from_secs(250),
+            overhead: Duration::from_millis(250),
+            slowest_per_s: vec![50_000.0],
+            connections: 64,
+            rounds: None,
+            rate_per_s: None,
+            load_command: None,
+            warm_up_requests: vec![0],
+            idle: IDLE_DEFAULT,
+            lengths: Lengths::default(),
+        })
+    }
+
     /// Throughput of baseline, its double and one other candidate in so many rounds, the other one
     /// `ratio` as fast, up to `spread` faster or slower from round to round.
     fn after(begun: u32, candidates: &[Candidate], ratio: f64, spread: f64) -> Rounds {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::create(directory.path()).unwrap();
-        let mut rounds = Rounds::new(candidates, journal);
+        let mut rounds = Rounds::new(candidates, &plan(), journal);
         for round in 0..begun {
             for (index, ratio) in [1.0, 1.0, ratio].into_iter().enumerate() {
                 let swing = spread * (f64::from(round * 7 % 11) / 5.0 - 1.0);
@@ -454,19 +547,7 @@ mod tests {
             Allocator::preloaded("x", "/lib/x.so".into()),
         ];
         let candidates = matrix::candidates(&found, &[]);
-        let plan = Plan::make(&Known {
-            candidates: 3,
-            left: Duration::from_secs(250),
-            overhead: Duration::from_millis(250),
-            slowest_per_s: vec![50_000.0],
-            connections: 64,
-            rounds: None,
-            rate_per_s: None,
-            load_command: None,
-            warm_up_requests: vec![0],
-            idle: IDLE_DEFAULT,
-            lengths: Lengths::default(),
-        });
+        let plan = plan();
         let (first, last) = (plan.looks[0], plan.rounds);
         assert!(plan.looks.len() > 1);
         let stop = AtomicBool::new(false);
@@ -482,7 +563,7 @@ mod tests {
                 stop: &stop,
             };
             let mut notes = Vec::new();
-            let is_over = rounds.is_answered(&course, &mut |event| notes.push(event.clone()));
+            let is_over = rounds.is_answered(&course, 1, &mut |event| notes.push(event.clone()));
             assert_eq!(rounds.looked_after, [begun]);
             assert_eq!(rounds.stopped.is_empty(), !is_over, "{}", rounds.stopped);
             (is_over, rounds.stopped, notes)
@@ -510,13 +591,64 @@ mod tests {
         );
     }
 
+    /// Goal: a candidate that is decided at a look that ends nothing takes no part in later rounds, baseline and its
+    /// double do, and who is left gets its time as more slices of rounds that stay as many as they were.
+    #[test]
+    fn the_decided_leave() {
+        let library = |name: &str| Allocator::preloaded(name, format!("/lib/{name}.so").into());
+        let found = [Allocator::native("glibc"), library("x"), library("y")];
+        let candidates = matrix::candidates(&found, &[]);
+        let plan = plan();
+        // The last one is missing: nothing is known of it.
+        let mut rounds = after(plan.looks[0], &candidates, 1.3, 0.001);
+        let stop = AtomicBool::new(false);
+        let course = Course {
+            candidates: &candidates,
+            plan: &plan,
+            schedule: &[],
+            is_fixed: false,
+            margins: Margins::default(),
+            deadline: Instant::now(),
+            stop: &stop,
+        };
+        let open = [OpenVerdict {
+            question: "memory",
+            candidate: "y".to_owned(),
+        }];
+        let mut notes = Vec::new();
+        rounds.let_decided_leave(&open, &course, 1, &mut |event| notes.push(event.clone()));
+        assert_eq!(rounds.left_after, [None, None, Some(plan.looks[0]), None]);
+        assert_eq!(notes.len(), 1);
+        let more = &rounds.plan;
+        assert!(more.cycles + more.paced > plan.cycles + plan.paced);
+        assert!(
+            more.run > plan.run && more.run * 3 <= plan.run * 4,
+            "{more:?}"
+        );
+        assert_eq!((more.rounds, &more.requests), (plan.rounds, &plan.requests));
+        assert_eq!(rounds.count_tried(), 3);
+        assert!(
+            rounds
+                .left_text(&candidates)
+                .contains("; x was decided after 10 rounds")
+        );
+        // There is nobody left to leave at the next look.
+        rounds.let_decided_leave(&open, &course, 1, &mut |event| notes.push(event.clone()));
+        assert_eq!(notes.len(), 1);
+    }
+
     #[test]
     fn open_verdicts_are_counted_and_a_few_named() {
-        let open: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        assert_eq!(open_text(&open[..1]), "1 verdict is undecided: a");
+        let open: Vec<OpenVerdict> = ["a", "b", "c", "d"]
+            .map(|name| OpenVerdict {
+                question: "memory",
+                candidate: name.to_owned(),
+            })
+            .to_vec();
+        assert_eq!(open_text(&open[..1]), "1 verdict is undecided: memory of a");
         assert_eq!(
             open_text(&open),
-            "4 verdicts are undecided: a, b, c and 1 more"
+            "4 verdicts are undecided: memory of a, memory of b, memory of c and 1 more"
         );
     }
 }

@@ -30,6 +30,7 @@ use crate::output_directory::OutputDirectory;
 use crate::port;
 use crate::presence::{self, Presence, PresenceError};
 use crate::process_tree;
+use crate::reserve::Reserve;
 use crate::subject::{Launcher, StopReport, Subject};
 use crate::target::{Target, with_port};
 use crate::trace::{PATH_VARIABLE, Trace};
@@ -87,6 +88,8 @@ pub(crate) struct Workshop {
     pub(crate) disturbances: Disturbances,
     /// The least distance of the CPUs of server and generator so far.
     pub(crate) nearest: CoreDistance,
+    /// Time for slices that are repeated.
+    pub(crate) reserve: Reserve,
 }
 
 impl Workshop {

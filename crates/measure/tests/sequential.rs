@@ -237,9 +237,13 @@ fn open_verdicts_are_named() {
         "latency of copy with pools",
         "memory of copy with pools",
     ];
-    assert_eq!(open_verdicts(&few, looks), named);
+    let names = |candidates: &[CandidateRounds]| -> Vec<String> {
+        let open = open_verdicts(candidates, looks);
+        open.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(names(&few), named);
     let mut enough = candidates(&plans, 12, SIGMA, 1);
-    let open = open_verdicts(&enough, looks);
+    let open = names(&enough);
     assert!(!open.contains(&named[2].to_owned()), "{open:?}");
     let analysis = analyse_by(&enough, looks);
     let memory = &analysis.verdicts.memory;
@@ -269,8 +273,8 @@ fn open_verdicts_are_named() {
             reason: "it died".to_owned(),
         };
     }
-    assert_eq!(open_verdicts(&enough, looks), Vec::<String>::new());
-    assert_eq!(open_verdicts(&[], looks), Vec::<String>::new());
+    assert_eq!(open_verdicts(&enough, looks), []);
+    assert_eq!(open_verdicts(&[], looks), []);
     // Alone with its double, the double is the question.
     assert_eq!(open_verdicts(&few[..2], looks).len(), 3);
 }

@@ -50,19 +50,22 @@ pub(super) fn all(plan: &Plan, operations: &[Operation]) -> Vec<Step> {
     steps
 }
 
-/// Whether the next step is at the constant rate.
-pub(super) fn are_paced_next(steps: &[Step]) -> bool {
-    steps.first().is_some_and(is_paced)
+/// Whether a step at the constant rate is left.
+pub(super) fn are_paced_left(steps: &[Step]) -> bool {
+    steps.iter().any(is_paced)
 }
 
-/// Takes the next step out; if the CPUs of server and generator are far apart, one that is not at the constant
-/// rate, as long as there is one: throughput can be adjusted for the distance, a p99 cannot.
+/// Whether steps at the constant rate are all that is left.
+pub(super) fn are_only_paced_left(steps: &[Step]) -> bool {
+    steps.iter().all(is_paced)
+}
+
+/// Takes the next step out: while the CPUs of server and generator are near each other one at the constant rate,
+/// while they are far apart one of the others, as long as there are such. Throughput can be adjusted for the
+/// distance, a p99 cannot.
 pub(super) fn take(steps: &mut Vec<Step>, are_far: bool) -> Step {
-    let next = match are_far {
-        true => steps.iter().position(|step| !is_paced(step)).unwrap_or(0),
-        false => 0,
-    };
-    steps.remove(next)
+    let next = steps.iter().position(|step| is_paced(step) != are_far);
+    steps.remove(next.unwrap_or(0))
 }
 
 fn is_paced(step: &Step) -> bool {
@@ -82,29 +85,32 @@ mod tests {
         }
     }
 
-    /// Goal: every step is taken once, and what is sensitive to the distance of the CPUs waits as long as there is
-    /// something else to do.
+    /// Goal: every step is taken once, and what is sensitive to the distance of the CPUs comes first while they are
+    /// near, and last while they are not.
     #[test]
-    fn latency_waits_for_near_cpus() {
+    fn latency_is_measured_while_the_cpus_are_near() {
         let rate = Pace::Rate { per_s: 10.0 };
         let mut steps = vec![
-            step(0, rate),
             step(0, Pace::Closed),
+            step(0, rate),
             step(1, rate),
+            step(2, rate),
             step(0, Pace::Block),
         ];
         let mut taken = Vec::new();
-        for are_far in [true, true, false, true] {
-            assert_eq!(are_paced_next(&steps), steps[0].kind.pace == rate);
+        for are_far in [false, true, false, true, true] {
+            assert_eq!(are_paced_left(&steps), steps.iter().any(is_paced));
             taken.push(take(&mut steps, are_far));
         }
         let expected = [
-            step(0, Pace::Closed),
-            step(0, Pace::Block),
             step(0, rate),
+            step(0, Pace::Closed),
             step(1, rate),
+            step(0, Pace::Block),
+            step(2, rate),
         ];
         assert_eq!(taken, expected);
-        assert!(steps.is_empty() && !are_paced_next(&steps));
+        assert!(steps.is_empty() && !are_paced_left(&steps));
+        assert!(are_only_paced_left(&expected[2..3]) && !are_only_paced_left(&expected));
     }
 }

@@ -23,6 +23,7 @@ use crate::event::LabEvent;
 use crate::matrix::{self, Candidate};
 use crate::output_directory::OutputDirectory;
 use crate::preflight;
+use crate::reserve::Reserve;
 use crate::session::Workshop;
 use crate::target::Target;
 
@@ -82,6 +83,7 @@ impl<'a> Studio<'a> {
             random: fastrand::Rng::with_seed(seed),
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
+            reserve: Reserve::default(),
         };
         workshop.prepare()?;
         let awake = Awake::hold(config.options.idle_cpus, &Environment::capture())?;

@@ -1,17 +1,34 @@
 //! What a question's rounds can show, and what they leave open: the line below its answer, and the
 //! reason to go on with rounds or to stop.
 
+use std::fmt;
+
 use super::{Design, Field, question};
 use crate::record::CandidateRounds;
 use crate::statistics::{Comparison, Verdict, needs_text};
 use crate::units::format_percent;
 
-/// The verdicts of the three questions that more rounds could still decide, as `throughput of jemalloc`.
+/// A verdict that is undecided.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OpenVerdict {
+    /// `throughput`, `latency` or `memory`.
+    pub question: &'static str,
+    /// Of whom.
+    pub candidate: String,
+}
+
+impl fmt::Display for OpenVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.question, self.candidate)
+    }
+}
+
+/// The verdicts of the three questions that more rounds could still decide.
 ///
 /// What is not to be trusted is not among them: more rounds on a busy machine are as busy. Nor is the
 /// baseline's double, whose work is done when it is not called different; unless it is all there is.
 #[must_use]
-pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<String> {
+pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<OpenVerdict> {
     let Some(field) = Field::new(candidates, design) else {
         return Vec::new();
     };
@@ -23,16 +40,16 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Stri
         ("memory", &verdicts.memory),
     ];
     let mut open = Vec::new();
-    for (what, answer) in questions {
+    for (question, answer) in questions {
         let asked = answer
             .comparisons
             .iter()
             .filter(|one| !(has_others && field.is_baseline_again(&one.candidate)));
-        open.extend(
-            asked
-                .filter(|one| matches!(one.verdict, Verdict::Undecided { .. }))
-                .map(|one| format!("{what} of {}", one.candidate)),
-        );
+        let undecided = asked.filter(|one| matches!(one.verdict, Verdict::Undecided { .. }));
+        open.extend(undecided.map(|one| OpenVerdict {
+            question,
+            candidate: one.candidate.clone(),
+        }));
     }
     open
 }
