@@ -182,7 +182,7 @@ const PARTS: &[Part] = &[
     by_name(
         "mutants",
         &["all"],
-        "39 deliberate mistakes, each of which the fast tier has to catch",
+        "deliberate mistakes, each of which the fast tier has to catch",
         &[&["mutants"]],
     ),
     by_name(

@@ -100,6 +100,12 @@ impl Cgroup {
         self.directory.join("cgroup.procs")
     }
 
+    /// Its processes.
+    pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
+        let text = fs::read_to_string(self.procs())?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
     /// Asks the kernel to stop its processes, or to let them run; [`Self::is_frozen`] says when it has.
     pub(crate) fn set_frozen(&self, is_frozen: bool) -> io::Result<()> {
         let word = if is_frozen { "1" } else { "0" };

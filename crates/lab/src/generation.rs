@@ -82,7 +82,7 @@ impl Generation<'_> {
             for &(position, index) in group {
                 if !self.is_stopped() {
                     begins(index);
-                    members.push(self.start(index, position));
+                    members.push(self.start(index, position, group.len() == 1));
                 }
             }
             self.measure(&mut members);
@@ -98,9 +98,10 @@ impl Generation<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn start(&mut self, index: usize, position: u32) -> Member {
+    fn start(&mut self, index: usize, position: u32, is_alone: bool) -> Member {
         let operations = self.workshop.driver.target.operations().len();
-        let mut member = Member::new(index, self.round, position, operations);
+        let place = (self.round, position);
+        let mut member = Member::new(index, place, operations, is_alone);
         let Some(candidate) = self.candidates.get(index) else {
             return member;
         };

@@ -9,9 +9,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millpond_measure::analysis::{Design, OpenVerdict, open_verdicts};
+use millpond_measure::analysis::{
+    Design, ExpectedWidth, OpenVerdict, expected_widths, open_verdicts,
+};
 use millpond_measure::record::{Margins, Role, RoundStatus};
 use millpond_measure::statistics::Looks;
+use millpond_measure::units::format_percent;
 
 use crate::error::LabError;
 use crate::event::LabEvent;
@@ -26,6 +29,8 @@ use crate::session::Workshop;
 
 /// So many failed runs of a candidate in a row, and it is not tried again.
 const FAILURES_IN_A_ROW_MAX: u32 = 2;
+/// After so many rounds there are intervals, and it is said how wide those of all rounds will be.
+const FORECAST_AFTER: u32 = 6;
 /// Verdicts that are named while rounds go on; the others are counted.
 const OPEN_NAMED_MAX: usize = 3;
 
@@ -129,6 +134,9 @@ impl Rounds {
                 "interrupted".clone_into(&mut self.stopped);
                 break;
             }
+            if self.begun == FORECAST_AFTER {
+                self.forecast(course, events);
+            }
             if course.plan.looks.contains(&self.begun) {
                 let operations = workshop.driver.target.operations().len();
                 if self.is_answered(course, operations, events) {
@@ -155,6 +163,23 @@ impl Rounds {
             ))
         });
         parts.collect()
+    }
+
+    /// Says how wide the intervals will be: who sees that an hour will not decide need not wait for it. No claim is
+    /// made, so this is no look.
+    fn forecast(&self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) {
+        let rounds = course.plan.rounds;
+        if rounds <= self.begun {
+            return;
+        }
+        let candidates = self.collection.so_far();
+        let widths = expected_widths(&candidates, course.design(), rounds as usize);
+        if !widths.is_empty() {
+            let text = forecast_text(&widths);
+            events(&LabEvent::Note(format!(
+                "intervals of {rounds} rounds will be about: {text}"
+            )));
+        }
     }
 
     /// Looks at the data. True if there is no reason for another round.
@@ -459,6 +484,23 @@ fn open_text(open: &[OpenVerdict]) -> String {
     }
 }
 
+/// `throughput +-0.9 %, latency +-9 % (more than half of the margin of 15 %: some may stay undecided)`.
+fn forecast_text(widths: &[ExpectedWidth]) -> String {
+    let part = |expected: &ExpectedWidth| {
+        let width = format_percent(expected.half_width);
+        let is_wide = expected.half_width > expected.margin / 2.0;
+        let note = match is_wide {
+            true => format!(
+                " (more than half of the margin of {}: small differences may stay undecided)",
+                format_percent(expected.margin)
+            ),
+            false => String::new(),
+        };
+        format!("{} +-{width}{note}", expected.question)
+    };
+    widths.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -589,6 +631,47 @@ mod tests {
             is_over && notes.is_empty() && why.contains("asked for"),
             "{why}"
         );
+    }
+
+    /// Goal: after six rounds it is said how wide intervals will be, narrower than now, and which question that leaves
+    /// open.
+    #[test]
+    fn widths_are_foretold() {
+        let found = [
+            Allocator::native("glibc"),
+            Allocator::preloaded("x", "/lib/x.so".into()),
+        ];
+        let candidates = matrix::candidates(&found, &[]);
+        let plan = plan();
+        let stop = AtomicBool::new(false);
+        let foretold = |spread| {
+            let rounds = after(FORECAST_AFTER, &candidates, 1.0, spread);
+            let course = Course {
+                candidates: &candidates,
+                plan: &plan,
+                schedule: &[],
+                is_fixed: false,
+                margins: Margins::default(),
+                deadline: Instant::now(),
+                stop: &stop,
+            };
+            let mut notes = Vec::new();
+            rounds.forecast(&course, &mut |event| notes.push(event.clone()));
+            let [LabEvent::Note(note)] = &notes[..] else {
+                panic!("{notes:?}")
+            };
+            note.clone()
+        };
+        let narrow = foretold(0.01);
+        let words = format!(
+            "intervals of {} rounds will be about: throughput +-",
+            plan.rounds
+        );
+        assert!(
+            narrow.starts_with(&words) && !narrow.contains("margin"),
+            "{narrow}"
+        );
+        assert!(foretold(0.2).contains("half of the margin of 5 %"));
     }
 
     /// Goal: a candidate that is decided at a look that ends nothing takes no part in later rounds, baseline and its

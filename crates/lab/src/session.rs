@@ -301,6 +301,12 @@ impl Session {
         })
     }
 
+    /// The processes of the target. A control group knows them without a look at all others of the machine.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        let group = self.cgroup.as_ref().and_then(|group| group.members().ok());
+        group.unwrap_or_else(|| self.tree.members())
+    }
+
     /// Prefers the target's own end as the reason of a failure that it probably caused.
     pub(crate) fn explain<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
         match result {

@@ -114,7 +114,7 @@ pub(crate) fn run(
     machine_use: &mut MachineUse,
     stop: &AtomicBool,
 ) -> Result<Slice, RunError> {
-    let pids = session.tree.members();
+    let pids = session.members();
     let state_before = CpuState::now(&driver.placement);
     let before = Edge::read_quickly(session, &pids);
     let endpoint = session.endpoint.clone();

@@ -16,7 +16,7 @@ mod across;
 
 pub(crate) use across::{baseline_of, rounds_of, self_difference};
 
-pub use resolution::{OpenVerdict, open_verdicts};
+pub use resolution::{ExpectedWidth, OpenVerdict, expected_widths, open_verdicts};
 
 use std::collections::BTreeSet;
 

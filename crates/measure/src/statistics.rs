@@ -32,7 +32,7 @@ pub use holm::holm;
 pub use normal::inverse_normal;
 pub use power::{
     Claims, EQUIVALENCE_CONFIDENCE, Found, POWER_DETECTABLE, SIGNIFICANCE, Sizes, can_claim,
-    detectable, rounds_needed, smallest_rounds,
+    detectable, rounds_needed, smallest_rounds, width_ratio,
 };
 pub use rank_sum::{rank_sum_p, shift, shift_interval};
 pub use sequential::{Looks, look_rounds};

@@ -378,7 +378,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "run-is-credited-by-position",
         file: "crates/lab/src/rounds.rs",
         before: "            .add(index, scored.measures, &scored.latencies);",
-        after: "            .add(position as usize, scored.measures, &scored.latencies);",
+        after: "            .add(scored.measures.position as usize, scored.measures, &scored.latencies);",
         package: "millpond-lab",
         filter: "--test lab compare::",
         why: "in rounds whose order was shuffled one allocator's figures stand under another one's name",

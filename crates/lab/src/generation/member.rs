@@ -76,6 +76,8 @@ impl Parts {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) index: usize,
+    /// No other candidate lives at the same time, so there is nothing to take from anybody: it is never frozen.
+    is_alone: bool,
     /// `None` once it has failed.
     pub(super) session: Option<Session>,
     pub(super) parts: Parts,
@@ -83,9 +85,15 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(index: usize, round: u32, position: u32, operations: usize) -> Self {
+    pub(super) fn new(
+        index: usize,
+        (round, position): (u32, u32),
+        operations: usize,
+        is_alone: bool,
+    ) -> Self {
         Self {
             index,
+            is_alone,
             session: None,
             parts: Parts {
                 operations: (0..operations).map(|_| OperationParts::default()).collect(),
@@ -125,12 +133,18 @@ impl Member {
     }
 
     pub(super) fn run_frozen(&mut self) {
+        if self.is_alone {
+            return;
+        }
         if let Some(Err(error)) = self.session.as_ref().map(freezer::freeze) {
             self.fail(error);
         }
     }
 
     pub(super) fn run_thawed(&mut self) {
+        if self.is_alone {
+            return;
+        }
         if let Some(Err(error)) = self.session.as_ref().map(freezer::thaw) {
             self.fail(error);
         }

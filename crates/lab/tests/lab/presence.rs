@@ -47,7 +47,7 @@ fn python_under(directory: &Path, allocator: &Allocator, wrapper: &[&str]) -> (S
     let mut subject = start(&spec);
     subject
         .wait_ready(&probe(address), BOUND, &RUNNING)
-        .expect("ready");
+        .unwrap_or_else(|error| panic!("{}: {error:?}", allocator.name));
     let serving = subject.serving(address.port());
     (subject, serving)
 }

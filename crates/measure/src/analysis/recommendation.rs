@@ -259,19 +259,18 @@ impl Advisor<'_, '_> {
         }
     }
 
-    /// `For memory: jemalloc (0.62x [0.61, 0.63] of glibc's memory), which costs 1.08x [..] CPU per request.`
+    /// `For memory: jemalloc (0.62x [0.61, 0.63] the memory of glibc), which costs 1.08x [..] CPU per request.`
     fn clause(&self, winner: &Winner<'_>, is_trade_off: bool) -> String {
         let name = winner.name;
-        let mut owner = format!("{}'s", self.baseline());
-        let mut figures = Vec::new();
-        for topic in &winner.topics {
-            figures.push(format!("{} of {owner} {}", topic.ratio(name), topic.name));
-            "its".clone_into(&mut owner);
-        }
+        let topics = winner.topics.iter();
+        let figures: Vec<String> = topics
+            .map(|topic| format!("{} the {}", topic.ratio(name), topic.name))
+            .collect();
+        let figures = format!("{} of {}", join(&figures), self.baseline());
         let uses: Vec<String> = winner.topics.iter().map(|it| it.name.to_owned()).collect();
         let mut text = match is_trade_off {
-            true => format!("For {}: {name} ({})", join(&uses), figures.join(", ")),
-            false => format!("Use {name} for {} ({})", join(&uses), figures.join(", ")),
+            true => format!("For {}: {name} ({figures})", join(&uses)),
+            false => format!("Use {name} for {} ({figures})", join(&uses)),
         };
         text += &self.price(name);
         text + "."

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Design, Field, question};
 use crate::record::CandidateRounds;
-use crate::statistics::{Comparison, Verdict, needs_text};
+use crate::statistics::{Comparison, Verdict, needs_text, width_ratio};
 use crate::units::format_percent;
 
 /// A verdict that is undecided.
@@ -52,6 +52,61 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
         }));
     }
     open
+}
+
+/// How wide a question's intervals will be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpectedWidth {
+    /// `throughput`, `latency` or `memory`.
+    pub question: &'static str,
+    /// Of the widest interval: 0.02 is +-2 %.
+    pub half_width: f64,
+    /// What counts as the same. Up to half of it, every verdict will be decided.
+    pub margin: f64,
+}
+
+/// How wide the intervals of the three questions will be after `rounds` rounds, if all are like those so far; nothing
+/// about a question that has no interval yet.
+#[must_use]
+pub fn expected_widths(
+    candidates: &[CandidateRounds],
+    design: Design,
+    rounds: usize,
+) -> Vec<ExpectedWidth> {
+    let Some(field) = Field::new(candidates, design) else {
+        return Vec::new();
+    };
+    let verdicts = question::answer_all(&field);
+    let questions = [
+        ("throughput", &verdicts.throughput),
+        ("latency", &verdicts.latency),
+        ("memory", &verdicts.memory),
+    ];
+    let expected = questions.into_iter().filter_map(|(question, answer)| {
+        let judged = answer
+            .comparisons
+            .iter()
+            .filter(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }));
+        let widest = judged.filter_map(|one| expected_width(one, rounds, design));
+        let half_width = widest.reduce(f64::max)?;
+        let margin = answer.comparisons.first()?.margin;
+        Some(ExpectedWidth {
+            question,
+            half_width,
+            margin,
+        })
+    });
+    expected.collect()
+}
+
+fn expected_width(comparison: &Comparison, rounds: usize, design: Design) -> Option<f64> {
+    let (low, high) = (comparison.low?, comparison.high?);
+    let half_width = (high / low).ln() / 2.0;
+    let confidence = design.looks.confidence();
+    let ratio = width_ratio(comparison.rounds as usize, rounds, confidence);
+    half_width
+        .is_finite()
+        .then(|| (half_width * ratio).exp_m1())
 }
 
 /// The smallest difference that would have shown, the margin, and what is undecided. Empty if nothing
