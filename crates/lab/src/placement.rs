@@ -37,6 +37,15 @@ impl Placement {
         }
     }
 
+    /// Whether no CPU is both the server's and the generator's.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        let is_common = |cpu| self.server.contains(cpu);
+        !self.server.is_empty()
+            && !self.generator.is_empty()
+            && !self.generator.iter().any(is_common)
+    }
+
     /// Threads that make sense for the server.
     #[must_use]
     pub fn server_threads(&self) -> usize {
@@ -84,8 +93,11 @@ mod tests {
             [divide(3), divide(4), divide(16)],
             [(2, 1), (3, 1), (12, 4)]
         );
-        let placement = Placement::divide(&[2, 5, 7]);
+        let mut placement = Placement::divide(&[2, 5, 7]);
         assert_eq!(placement.describe(), "server 2,5; generator 7");
+        assert!(placement.is_apart() && !Placement::divide(&[3]).is_apart());
+        placement.generator.push(2);
+        assert!(!placement.is_apart());
         assert_eq!(
             Placement::divide(&[3]).describe(),
             "server and generator share one CPU"

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use millpond_load::{LoadRecord, Observer};
+use millpond_load::{LoadRecord, Observer, Undisturbed};
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     LoadStatus, Operation, PacedColumns, Quantity, RoundMeasures, SliceColumns,
@@ -33,6 +33,8 @@ use crate::waiting::ThreadTimes;
 const LATE_NS_MAX: u64 = 2_000_000;
 /// The share of its window that a server may wait for a CPU that somebody else has.
 const WAITED_SHARE_MAX: f64 = 0.01;
+/// A slice whose latency leaves out more of its answers is repeated.
+const LEFT_OUT_SHARE_MAX: f64 = 0.3;
 /// The part of its window that the readings of a slice have to cover.
 const READ_SHARE_MIN: f64 = 0.5;
 /// The state of a CPU has changed between two readings that differ by more than this.
@@ -56,6 +58,8 @@ pub(crate) struct Slice {
     pub(crate) response: LatencyHistogram,
     pub(crate) service: LatencyHistogram,
     pub(crate) lateness: LatencyHistogram,
+    /// The part of the answers that latency leaves out, because they met a stall of the generator.
+    pub(crate) left_out_share: f64,
     pub(crate) generator_cpu_share: f64,
     pub(crate) status: LoadStatus,
     /// By something outside of the candidates.
@@ -138,9 +142,11 @@ pub(crate) fn run(
         return Err(RunError::Load("a slice had no end".to_owned()));
     };
     let is_paced = matches!(kind.pace, Pace::Rate { .. });
-    // A generator that cannot keep its own clock says nothing of the server.
+    // A generator that cannot keep its own clock says nothing of the server. What met a stall is left out where stalls
+    // are watched for.
     let is_late = is_paced
-        && (record.lateness.max() > LATE_NS_MAX || record.verdict.status == LoadStatus::Invalid);
+        && (record.verdict.status == LoadStatus::Invalid
+            || (record.undisturbed.is_none() && record.lateness.max() > LATE_NS_MAX));
     let mut slice = Slice::of(record, ended.costs_since(&began))?;
     let cpus = driver.placement.server_threads();
     let waited = match threads {
@@ -150,6 +156,7 @@ pub(crate) fn run(
     let bearable = time.window.mul_f64(WAITED_SHARE_MAX);
     let has_waited = waited.is_some_and(|waited| waited > bearable);
     slice.is_disturbed = is_late
+        || slice.left_out_share > LEFT_OUT_SHARE_MAX
         || slice.costs.is_none()
         || has_waited
         || state_before.differs(state_after)
@@ -168,14 +175,22 @@ impl Slice {
                 window.as_millis()
             )));
         }
-        Ok(Self {
-            requests,
-            requests_per_s: requests as f64 / window.as_secs_f64(),
-            costs: (costs.over >= window.mul_f64(READ_SHARE_MIN))
-                .then(|| costs.stretched_to(window)),
+        let clocks = record.undisturbed.unwrap_or(Undisturbed {
             response: record.response,
             service: record.service,
             lateness: record.lateness,
+            ..Undisturbed::default()
+        });
+        let answers = clocks.response.count() + clocks.left_out;
+        Ok(Self {
+            requests,
+            left_out_share: clocks.left_out as f64 / answers.max(1) as f64,
+            requests_per_s: requests as f64 / window.as_secs_f64(),
+            costs: (costs.over >= window.mul_f64(READ_SHARE_MIN))
+                .then(|| costs.stretched_to(window)),
+            response: clocks.response,
+            service: clocks.service,
+            lateness: clocks.lateness,
             generator_cpu_share: record.generator_cpu_share,
             status: record.verdict.status,
             is_disturbed: false,
@@ -326,6 +341,7 @@ impl Slices {
             columns.service_p50_ns.push(slice.service.percentile(50.0));
             columns.service_p99_ns.push(slice.service.percentile(99.0));
             columns.cpu_ns.push(cpu_ns / slice.requests as f64);
+            columns.left_out_share.push(slice.left_out_share);
             columns.core_distance_ns.push(slice.state.distance.ns());
         }
         columns

@@ -207,6 +207,9 @@ pub struct LoadConfig {
     pub cookies: Option<CookiePlan>,
     /// Whether batches of requests that left together are timed too, as a whole.
     pub batch_latency: bool,
+    /// Whether the clocks are also kept without the requests that met a stall of the generator's own thread; see
+    /// [`crate::Undisturbed`]. Not where target and generator share a CPU.
+    pub watch_stalls: bool,
     /// How many requests are kept one by one, at most; 0: none.
     pub samples_max: usize,
 }
@@ -238,6 +241,7 @@ impl LoadConfig {
             abort: None,
             cookies: None,
             batch_latency: false,
+            watch_stalls: false,
             samples_max: 0,
         }
     }

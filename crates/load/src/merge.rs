@@ -174,6 +174,9 @@ impl LoadRecord {
         self.lateness.merge(&other.lateness);
         self.unanswered.merge(&other.unanswered);
         self.blocked.merge(&other.blocked);
+        if let Some(undisturbed) = &other.undisturbed {
+            self.undisturbed.get_or_insert_default().merge(undisturbed);
+        }
         self.wake_delay.merge(&other.wake_delay);
         self.kernel_service.merge(&other.kernel_service);
         self.connect.merge(&other.connect);

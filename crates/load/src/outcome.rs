@@ -13,6 +13,7 @@ use crate::class_outcome::ClassOutcome;
 use crate::flights::Flight;
 use crate::phases::Phases;
 use crate::schedule::Arrival;
+use crate::stalls::StallWatch;
 use crate::tally::Tally;
 use crate::timeline::{Clocks, Counts};
 use crate::validation::Judgement;
@@ -67,6 +68,8 @@ pub(crate) struct Outcome {
     pub(crate) lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
     pub(crate) blocked: LatencyHistogram,
+    /// `None`: nobody wants to know. On the heap: most runs have none.
+    pub(crate) stalls: Option<Box<StallWatch>>,
     /// The parts of service, of a sample.
     pub(crate) wake: WakeDelays,
     /// Ages of requests that were given up, from their intended start.
@@ -118,6 +121,7 @@ impl Outcome {
             punctual: Tally::default(),
             lateness: LatencyHistogram::new(),
             blocked: LatencyHistogram::new(),
+            stalls: None,
             wake: WakeDelays::default(),
             unanswered: LatencyHistogram::new(),
             phases: Phases::default(),
@@ -239,6 +243,11 @@ impl Outcome {
             response_ns,
             "no time is lost between the clocks"
         );
+        if let Some(watch) = &mut self.stalls
+            && flight.request.counted
+        {
+            watch.answered((intended_ns, written_ns), last_byte_ns, count);
+        }
         if slip_ns == 0 {
             return self.punctual.record_many(service_ns, count);
         }
@@ -366,6 +375,10 @@ impl Outcome {
         self.slip.merge(&other.slip);
         self.lateness.merge(&other.lateness);
         self.blocked.merge(&other.blocked);
+        if let Some(watch) = &other.stalls {
+            let sum = self.stalls.get_or_insert_default();
+            sum.undisturbed.merge(&watch.undisturbed);
+        }
         self.wake.merge(&other.wake);
         self.unanswered.merge(&other.unanswered);
         self.opening.merge(&other.opening);

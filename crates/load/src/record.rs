@@ -3,6 +3,7 @@ use crate::batches::BatchClocks;
 use crate::connection_use::ConnectionUse;
 use crate::openings::Openings;
 use crate::samples::Samples;
+use crate::stalls::Undisturbed;
 use crate::verdict::judge;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
@@ -117,6 +118,8 @@ pub struct LoadRecord {
     pub lateness: LatencyHistogram,
     /// The rest of slip: no connection was free.
     pub blocked: LatencyHistogram,
+    /// The clocks without the requests that met a stall of the generator's own; `None`: not asked for.
+    pub undisturbed: Option<Undisturbed>,
     /// From an answer's arrival in the kernel to its thread being awake, of a sample; empty where
     /// the driver has no stamps.
     pub wake_delay: LatencyHistogram,

@@ -79,6 +79,8 @@ pub(crate) struct Worker<'run> {
     spin: SpinWindow,
     /// When the current sleep should end; `None` while polling.
     sleep_until_ns: Option<u64>,
+    /// When the wait before this tick was to end at the latest.
+    wait_until_ns: Option<u64>,
     had_events: bool,
     /// The clock when it was last looked at.
     now_ns: u64,
@@ -151,6 +153,7 @@ impl<'run> Worker<'run> {
             in_flight: 0,
             spin: SpinWindow::new(gap_ns),
             sleep_until_ns: None,
+            wait_until_ns: None,
             had_events: false,
             now_ns: 0,
             next_housekeeping_ns: 0,
@@ -177,9 +180,28 @@ impl<'run> Worker<'run> {
             batch: Vec::new(),
             failure: None,
         };
+        if shared.config.watch_stalls {
+            worker.outcome.stalls = Some(Box::default());
+        }
         worker.hold_back_for_ramp();
         worker.give_listeners();
         worker
+    }
+
+    /// A wait has ended.
+    #[inline]
+    fn note_wake(&mut self, now_ns: u64) {
+        if let Some(watch) = &mut self.outcome.stalls {
+            watch.woke(self.wait_until_ns, now_ns);
+        }
+    }
+
+    /// The clock was read.
+    #[inline]
+    fn look_for_stall(&mut self) {
+        if let Some(watch) = &mut self.outcome.stalls {
+            watch.look(self.now_ns);
+        }
     }
 
     /// CPU this thread used inside the window, as a share of one CPU.
@@ -229,6 +251,9 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
     }
 
     fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
+        if !self.had_events {
+            self.note_wake(shard.now_ns);
+        }
         self.had_events = true;
         let now_ns = shard.now_ns;
         self.now_ns = now_ns;
@@ -296,8 +321,12 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
         {
             self.spin.observe(shard.now_ns - sleep_until_ns);
         }
+        if !self.had_events {
+            self.note_wake(shard.now_ns);
+        }
         self.had_events = false;
         self.now_ns = shard.driver.clock_ns();
+        self.look_for_stall();
         if self.now_ns >= self.seconds.next_ns {
             self.turn_second(self.now_ns);
         }
@@ -328,6 +357,15 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
     }
 
     fn wait_plan(&mut self, _now_ns: u64) -> WaitPlan {
+        let plan = self.next_wait();
+        self.wait_until_ns = plan.deadline_ns;
+        plan
+    }
+}
+
+impl Worker<'_> {
+    /// How long to wait for events: until the next arrival is due, or until it is time to look around.
+    fn next_wait(&mut self) -> WaitPlan {
         let start_ns = self.shared.schedule.get().map(Schedule::start_ns);
         let due_ns = match (start_ns, self.held) {
             (Some(start_ns), _) if self.now_ns < start_ns => Some(start_ns),

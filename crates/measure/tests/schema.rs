@@ -53,6 +53,7 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         service_p99_ns: vec![80_000],
         cpu_ns: vec![1e5],
         core_distance_ns: vec![55.0],
+        left_out_share: vec![0.03],
     };
     run.paced.insert("put".to_owned(), paced);
     candidate.block_checks.push(BlockCheck {

@@ -89,17 +89,22 @@ pub(super) fn assemble(
     record.statuses = total.statuses().collect();
     record.bytes_received = total.received_bytes;
     add_phases(&mut record, &mut total);
+    take_clocks(&mut record, total);
+    record.seconds = timeline.seconds;
+    stuck::close(&mut record, lost.len());
+    record.judged()
+}
+
+fn take_clocks(record: &mut LoadRecord, total: Outcome) {
     record.response = total.response;
     record.service = total.service;
     record.slip = total.slip;
     record.lateness = total.lateness;
     record.blocked = total.blocked;
+    record.undisturbed = total.stalls.map(|watch| watch.undisturbed);
     record.wake_delay = total.wake.delay;
     record.kernel_service = total.wake.kernel_service;
     record.unanswered = total.unanswered;
-    record.seconds = timeline.seconds;
-    stuck::close(&mut record, lost.len());
-    record.judged()
 }
 
 /// Connections at the edges; those that the threads have closed at the end of the run are open here.

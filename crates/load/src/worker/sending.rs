@@ -160,14 +160,24 @@ impl Worker<'_> {
             return;
         };
         self.now_ns = shard.driver.clock_ns();
+        if let Some(watch) = &mut self.outcome.stalls {
+            watch.look(self.now_ns);
+        }
         let (now_ns, free_since_ns) = (self.now_ns, session.free_since_ns);
         let Outcome {
-            lateness, blocked, ..
+            lateness,
+            blocked,
+            stalls,
+            ..
         } = &mut self.outcome;
         let batch = session.written(now_ns, is_closed_loop, |flight| {
             if flight.request.counted && !is_closed_loop {
                 let (intended_ns, count) = (flight.request.intended_ns, flight.count as u64);
-                lateness.record_many(now_ns - intended_ns.max(free_since_ns), count);
+                let late_ns = now_ns - intended_ns.max(free_since_ns);
+                lateness.record_many(late_ns, count);
+                if let Some(watch) = stalls {
+                    watch.sent(intended_ns, late_ns, count);
+                }
                 blocked.record_many(free_since_ns.saturating_sub(intended_ns), count);
             }
         });

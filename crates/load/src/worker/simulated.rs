@@ -171,6 +171,34 @@ fn run(
     }
 }
 
+/// Goal: a generator whose ticks take up to 0.2 ms sends late and sees answers late, and its clocks say so. Those that
+/// leave its stalls out have only what it cannot know: that it woke late for an answer, while nothing else was due.
+#[test]
+fn stalls_of_the_generator_are_left_out() {
+    let plan = FaultPlan {
+        tick_ns_max: 200_000,
+        ..FaultPlan::none()
+    };
+    let set_up = |config: &mut LoadConfig| {
+        config.watch_stalls = true;
+        config.connections = 4;
+    };
+    let outcome = load(5, plan, set_up, |asked| asked.since_ns + 3 * MS_NS);
+    assert_eq!(outcome.requests(), 1_000);
+    let undisturbed = &outcome.stalls.as_ref().unwrap().undisturbed;
+    assert_eq!(
+        undisturbed.response.count() + undisturbed.left_out,
+        outcome.requests()
+    );
+    let (all, rest) = (outcome.response.max(), undisturbed.response.max());
+    assert!(
+        undisturbed.left_out > 100 && undisturbed.response.count() > 100,
+        "{undisturbed:?}"
+    );
+    let is_shorter = all > 3 * MS_NS + 350_000 && rest < 3 * MS_NS + 200_000 + 2 * SLACK_NS;
+    assert!(is_shorter, "{all} {rest}");
+}
+
 /// Goal: the last second of an open loop lasts as long as the window, however early the last answer came: a thread
 /// that was done a millisecond before once made it a millisecond shorter, and its rate higher.
 #[test]

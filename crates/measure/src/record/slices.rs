@@ -112,6 +112,8 @@ pub struct PacedColumns {
     /// What a cache line took from the server's CPU to the generator's and back around it; 0 where that was not
     /// measured.
     pub core_distance_ns: Vec<f64>,
+    /// The part of the answers that the times leave out, because they met a stall of the generator's thread.
+    pub left_out_share: Vec<f64>,
 }
 
 impl PacedColumns {
@@ -127,7 +129,9 @@ impl PacedColumns {
             self.cpu_ns.len(),
             self.core_distance_ns.len(),
         ];
-        lengths.iter().all(|&length| length == self.cycle.len())
+        // Older records have none.
+        let are_shares_whole = [0, self.cycle.len()].contains(&self.left_out_share.len());
+        are_shares_whole && lengths.iter().all(|&length| length == self.cycle.len())
     }
 }
 
