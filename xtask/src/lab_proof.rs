@@ -5,10 +5,10 @@
 //! back. Those of instructions alone need no quiet machine (`scope`). The table says how often something was claimed where there is nothing, how often each fault was
 //! found, and how often the interval held the truth. What the server is like, and why: `faults`.
 //!
-//! The truth of memory follows from what was planted. That of time does not (what a stall does to a p99
-//! depends on who waits behind it): there it is the median of all comparisons' estimates.
-//! Absent on purpose: any verdict that fails a build by the clock. The smoke run looks at memory alone.
+//! The truth follows from what was planted and from what that takes without the lab (`calibration`). No build fails by
+//! the clock: the smoke run looks at memory alone.
 
+pub(crate) mod calibration;
 mod faults;
 mod scope;
 mod record;
@@ -64,7 +64,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
     let mut journal = Journal::open(&proof.bench.scratch, name)?;
     // The faults are sized by it, and stay the same when the verb goes on.
     let scout = journal.find_or("scout", || proof.scout())?;
-    let scene = scope.scene(&scout)?;
+    let scene = scope.scene(&scout, calibration::ns_per_instruction(&proof.object)?)?;
     let mut tallies = tallies(scope, &scene);
     let mut courses = Vec::new();
     for number in 0..comparisons {
@@ -123,7 +123,7 @@ fn tallies(scope: Scope, scene: &Scene) -> Vec<Tally> {
     let planted = scene
         .faults
         .iter()
-        .map(|fault| Tally::of_fault(PLANTED, fault.measure, &fault.planted, fault.added));
+        .map(|fault| Tally::of_fault(PLANTED, fault.measure, &fault.planted, fault.truth));
     equals.chain(planted).collect()
 }
 

@@ -147,6 +147,7 @@ fn main() -> ExitCode {
             hostile::run_apart(name, driver, seconds, file)
         }
         ["lab-proof", "--smoke"] => lab_proof::smoke(),
+        ["lab-proof", "--allocate", count] => lab_proof::calibration::allocate(count),
         ["lab-proof", words @ ..] => lab_proof_as_told(words),
         ["loom"] => verdict(loom::run(loom::Depth::Whole, &mut TestTally::default())),
         ["miri", "--smoke"] => miri::smoke(),

@@ -1,17 +1,15 @@
 //! The server that is compared, and what is planted in it.
 //!
-//! On the path: `lab_proof` tries a plain server once and gets settings for two: the baseline, and the same
-//! with a fault in each measure.
+//! `lab_proof` tries a plain server once and gets settings for two: the baseline, and the same with a fault in each
+//! measure. The server is nginx in one process: it allocates equally often for each request.
 //!
-//! The baseline has work and stalls of its own, because faults are told by measures that the server decides.
-//! A plain server of two words answers faster than the generator asks: its throughput is the generator's. And
-//! its p99 is the machine's: a virtual CPU that is taken away for a millisecond or more, some ten times a
-//! second, keeps more than one request of a hundred waiting, and how many more is another number in each run,
-//! by a factor of three and more. A sleep of the whole server for 20 ms, as a collector's pause is, keeps a
-//! fifth of them waiting for up to those 20 ms, so that the p99 lies near its length and grows with it. Shorter
-//! ones are drowned when two such losses meet.
+//! The baseline has work and stalls of its own, because faults show in measures that the server decides. A plain
+//! server of two words answers faster than the generator asks: its throughput is the generator's. And its p99 is
+//! the machine's: a virtual CPU that is taken away for a millisecond or more, some ten times a second, keeps more
+//! than one request of a hundred waiting. A sleep of the whole server for 20 ms, as a collector's pause is, keeps a
+//! fifth of them waiting for up to those 20 ms, so that the p99 lies near its length and grows with it.
 //!
-//! Absent on purpose: an exact truth for times. It is the median of all comparisons' estimates.
+//! The truth of each fault follows from what was planted ([`Truth`]), never from estimates of the lab.
 
 use super::record::Comparison;
 use super::{CPU, EMULATED, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, RSS, THROUGHPUT};
@@ -20,21 +18,19 @@ use std::fmt;
 /// Additional instructions, as a share of all of a request's. It takes hardware counters to see them.
 const WORK_SHARE: f64 = 0.01;
 /// Without counters CPU time stands in, which is not as fine: a share of a request's CPU time.
-const CPU_SHARE: f64 = 0.05;
+const CPU_SHARE: f64 = 0.03;
 /// What the baseline does more than a plain server, as a share of the CPU time of a request: enough that the
 /// server is what limits throughput.
 const OWN_WORK_SHARE: f64 = 0.5;
-/// A turn of three instructions takes a cycle: so many in a nanosecond, roughly. The size of the fault
-/// follows from it, not the truth it is compared with.
-const TURNS_PER_NS: f64 = 3.0;
+/// What the planted loop consists of.
 const TURN_INSTRUCTIONS: f64 = 3.0;
 /// How long the baseline sleeps, and after how much work of a plain server at full speed.
 const STALL_US: f64 = 20_000.0;
 const STALL_AFTER_S: f64 = 0.04;
 /// How much longer the planted sleep is: so much more p99, as it is a little less than the sleep.
-const P99_SHARE: f64 = 0.03;
+const P99_SHARE: f64 = 0.08;
 /// How much more is resident.
-const RSS_SHARE: f64 = 0.05;
+const RSS_SHARE: f64 = 0.03;
 /// What a kernel gives memory in.
 const PAGE_BYTES: f64 = 4096.0;
 
@@ -68,8 +64,70 @@ pub(crate) struct Fault {
     pub(crate) measure: &'static str,
     /// For the table.
     pub(crate) planted: String,
-    /// What is added to the measure, where that is the truth.
-    pub(crate) added: Option<f64>,
+    pub(crate) truth: Truth,
+}
+
+/// What the lab should have found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Truth {
+    /// Nothing: both are the same.
+    Same,
+    /// So much more of the measure than the baseline has.
+    Added(f64),
+    /// The p99 of a server that sleeps.
+    Sleep(Model),
+    /// The throughput of a server that is never idle but for its sleeps.
+    Rate(Model),
+}
+
+/// A server with one thread that sleeps after so many requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Model {
+    requests_per_sleep: f64,
+    base_sleep_ns: f64,
+    planted_sleep_ns: f64,
+    /// CPU time of the planted work, for a request.
+    added_ns: f64,
+}
+
+impl Model {
+    /// The p99 where requests come at a constant rate. One that is due `t` after the begin of a sleep of length `T` waits
+    /// for its end and for those before it: `T - t (1 - load)`. So `rate (T - x) / (1 - load)` requests of each sleep
+    /// wait longer than x, and x is the p99 where those are a hundredth of all.
+    fn p99_ns(&self, sleep_ns: f64, cpu_ns: f64, rate_per_s: f64) -> f64 {
+        let gap_ns = 1e9 / rate_per_s;
+        let load = cpu_ns / gap_ns;
+        sleep_ns - 0.01 * self.requests_per_sleep * gap_ns * (1.0 - load)
+    }
+
+    /// What the requests between two sleeps take, with one of them.
+    fn cycle_ns(&self, sleep_ns: f64, cpu_ns: f64) -> f64 {
+        self.requests_per_sleep * cpu_ns + sleep_ns
+    }
+}
+
+impl Truth {
+    /// The ratio that `comparison` should have found for a measure in which its baseline has `baseline_value`; `None` if
+    /// it did not measure what the truth follows from.
+    pub(crate) fn of(&self, comparison: &Comparison, baseline_value: f64) -> Option<f64> {
+        let cpu_ns = || Some(comparison.of(PLANTED, CPU).ok()?.baseline_value);
+        Some(match self {
+            Self::Same => 1.0,
+            Self::Added(amount) => 1.0 + amount / baseline_value,
+            Self::Sleep(model) => {
+                let (cpu_ns, rate_per_s) = (cpu_ns()?, comparison.rate_per_s()?);
+                let planted_ns = cpu_ns + model.added_ns;
+                model.p99_ns(model.planted_sleep_ns, planted_ns, rate_per_s)
+                    / model.p99_ns(model.base_sleep_ns, cpu_ns, rate_per_s)
+            }
+            Self::Rate(model) => {
+                let cpu_ns = cpu_ns()?;
+                let planted_ns = cpu_ns + model.added_ns;
+                model.cycle_ns(model.base_sleep_ns, cpu_ns)
+                    / model.cycle_ns(model.planted_sleep_ns, planted_ns)
+            }
+        })
+    }
 }
 
 /// The two servers, and how they differ.
@@ -81,24 +139,30 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// After a look at a plain server.
-    pub(crate) fn sized(scout: &Comparison) -> Result<Self, String> {
-        let allocations = allocations_of(scout, 0.1)?;
+    /// After a look at a plain server. `ns`: CPU time of a planted instruction.
+    pub(crate) fn sized(scout: &Comparison, ns: f64) -> Result<Self, String> {
+        let allocations = allocations_of(scout, 1.0)?;
         let requests = scout.baseline(THROUGHPUT)? * STALL_AFTER_S;
         let own_ns = scout.baseline(CPU)? * OWN_WORK_SHARE;
         let baseline = Settings {
-            instructions: turning(own_ns, allocations),
+            instructions: turning(own_ns / ns, allocations),
             stall_every: (requests * allocations).ceil().max(1.0),
             stall_us: STALL_US,
             retain_bytes: 0.0,
         };
-        let (work, instructions) = working(scout, allocations, baseline.instructions)?;
+        let (work, instructions) = working(scout, allocations, baseline.instructions, ns)?;
         let memory = retaining(scout.baseline(RSS)?, RSS_SHARE);
         let planted = Settings {
             instructions: baseline.instructions + instructions,
             stall_us: (STALL_US * (1.0 + P99_SHARE)).round(),
-            retain_bytes: memory.added.unwrap_or(0.0),
+            retain_bytes: memory.1,
             ..baseline
+        };
+        let model = Model {
+            requests_per_sleep: baseline.stall_every / allocations,
+            base_sleep_ns: baseline.stall_us * 1e3,
+            planted_sleep_ns: planted.stall_us * 1e3,
+            added_ns: instructions * allocations * ns,
         };
         let stall = Fault {
             measure: P99,
@@ -106,17 +170,17 @@ impl Scene {
                 "{} us in place of {} us in one allocation of {}",
                 planted.stall_us, baseline.stall_us, baseline.stall_every
             ),
-            added: None,
+            truth: Truth::Sleep(model),
         };
         let both = Fault {
             measure: THROUGHPUT,
             planted: "the work and the stalls".to_owned(),
-            added: None,
+            truth: Truth::Rate(model),
         };
         Ok(Self {
             baseline,
             planted,
-            faults: vec![work, stall, memory, both],
+            faults: vec![work, stall, memory.0, both],
         })
     }
 
@@ -126,10 +190,10 @@ impl Scene {
         Ok(Self {
             baseline: Settings::default(),
             planted: Settings {
-                retain_bytes: memory.added.unwrap_or(0.0),
+                retain_bytes: memory.1,
                 ..Settings::default()
             },
-            faults: vec![memory],
+            faults: vec![memory.0],
         })
     }
 
@@ -157,7 +221,7 @@ impl Scene {
         let fault = Fault {
             measure,
             planted: format!("{added} instructions in each of {allocations} allocations"),
-            added: Some(added * allocations),
+            truth: Truth::Added(added * allocations),
         };
         Ok(Self {
             baseline,
@@ -187,44 +251,48 @@ fn allocations_of(scout: &Comparison, least: f64) -> Result<f64, String> {
     Ok(allocations)
 }
 
-/// Instructions of each allocation that take so long for a request.
-fn turning(ns: f64, allocations: f64) -> f64 {
-    let turns = (ns * TURNS_PER_NS / allocations).ceil();
+/// So many instructions of a request in whole turns for each of its allocations.
+fn turning(instructions: f64, allocations: f64) -> f64 {
+    let turns = (instructions / TURN_INSTRUCTIONS / allocations).ceil();
     TURN_INSTRUCTIONS * turns.max(1.0)
 }
 
 /// The fault in work, and its instructions in each allocation, beside those the baseline has there.
-fn working(scout: &Comparison, allocations: f64, own: f64) -> Result<(Fault, f64), String> {
-    let (measure, instructions, what) = match scout.baseline(INSTRUCTIONS) {
+fn working(
+    scout: &Comparison,
+    allocations: f64,
+    own: f64,
+    ns: f64,
+) -> Result<(Fault, f64), String> {
+    let (measure, instructions, each, what) = match scout.baseline(INSTRUCTIONS) {
         Ok(all) => {
-            let all = all / allocations + own;
-            (
-                INSTRUCTIONS,
-                (all * WORK_SHARE).ceil().max(TURN_INSTRUCTIONS),
-                "",
-            )
+            let all = all + own * allocations;
+            let instructions = turning(all * WORK_SHARE, allocations);
+            (INSTRUCTIONS, instructions, 1.0, "")
         }
         Err(_) => {
             let all_ns = scout.baseline(CPU)? * (1.0 + OWN_WORK_SHARE);
-            let instructions = turning(all_ns * CPU_SHARE, allocations);
-            (CPU, instructions, "; no counters here, so CPU time")
+            let instructions = turning(all_ns * CPU_SHARE / ns, allocations);
+            (CPU, instructions, ns, "; no counters here, so CPU time")
         }
     };
     let fault = Fault {
         measure,
         planted: format!("{instructions} instructions an allocation beside {own}{what}"),
-        added: None,
+        truth: Truth::Added(instructions * allocations * each),
     };
     Ok((fault, instructions))
 }
 
-fn retaining(rss_bytes: f64, share: f64) -> Fault {
+/// The fault in memory, and its bytes.
+fn retaining(rss_bytes: f64, share: f64) -> (Fault, f64) {
     let added_bytes = (rss_bytes * share / PAGE_BYTES).round() * PAGE_BYTES;
-    Fault {
+    let fault = Fault {
         measure: RSS,
         planted: format!("{:.0} KiB more RSS", added_bytes / 1024.0),
-        added: Some(added_bytes),
-    }
+        truth: Truth::Added(added_bytes),
+    };
+    (fault, added_bytes)
 }
 
 #[cfg(test)]
@@ -244,15 +312,16 @@ mod tests {
     fn faults_are_sized_by_the_plain_server() {
         let plain =
             json!({HEAP_CALLS: 2.0, THROUGHPUT: 100_000.0, CPU: 8_000.0, RSS: 20_000_000.0});
-        let scene = Scene::sized(&scout(&plain)).unwrap();
+        let scene = Scene::sized(&scout(&plain), 0.125).unwrap();
         let (base, planted) = (scene.baseline, scene.planted);
-        // 4 us of a request are 6000 turns in each of two allocations.
+        // 4 us of a request are 32,000 instructions, in whole turns in each of two allocations; 3 % of 12 us are 2,880.
         assert_eq!(
             (base.instructions, planted.instructions),
-            (18_000.0, 18_000.0 + 2_700.0)
+            (16_002.0, 16_002.0 + 1_440.0)
         );
+        assert_eq!(scene.faults[0].truth, Truth::Added(360.0));
         assert_eq!((base.stall_every, planted.stall_every), (8_000.0, 8_000.0));
-        assert_eq!((base.stall_us, planted.stall_us), (20_000.0, 20_600.0));
+        assert_eq!((base.stall_us, planted.stall_us), (20_000.0, 21_600.0));
         assert_eq!(
             (base.retain_bytes, planted.retain_bytes % 4096.0),
             (0.0, 0.0)
@@ -261,8 +330,8 @@ mod tests {
         assert_eq!(measures, [CPU, P99, RSS, THROUGHPUT]);
         assert_eq!(
             scene.allocators("/x.so"),
-            "base=/x.so:PLANT_INSTRUCTIONS=18000,PLANT_STALL_EVERY=8000,PLANT_STALL_US=20000,planted=/x.so:\
-             PLANT_INSTRUCTIONS=20700,PLANT_STALL_EVERY=8000,PLANT_STALL_US=20600,PLANT_RETAIN_BYTES=999424"
+            "base=/x.so:PLANT_INSTRUCTIONS=16002,PLANT_STALL_EVERY=8000,PLANT_STALL_US=20000,planted=/x.so:\
+             PLANT_INSTRUCTIONS=17442,PLANT_STALL_EVERY=8000,PLANT_STALL_US=21600,PLANT_RETAIN_BYTES=598016"
         );
     }
 
@@ -272,25 +341,58 @@ mod tests {
     fn counters_come_first_and_a_server_without_calls_is_refused() {
         let counted = json!({HEAP_CALLS: 1.0, THROUGHPUT: 1_000.0, CPU: 8_000.0, INSTRUCTIONS: 10_000.0,
             RSS: 20_000_000.0});
-        let scene = Scene::sized(&scout(&counted)).unwrap();
+        let scene = Scene::sized(&scout(&counted), 0.125).unwrap();
         assert_eq!(scene.faults[0].measure, INSTRUCTIONS);
-        assert_eq!(
-            scene.planted.instructions - scene.baseline.instructions,
-            460.0
-        );
+        let added = scene.planted.instructions - scene.baseline.instructions;
+        // 1 % of 10,000 and of 32,001 of the baseline's own.
+        assert_eq!((added, scene.faults[0].truth), (423.0, Truth::Added(423.0)));
         let counted = json!({HEAP_CALLS: 4.03, EMULATED: 30_000.0});
         let work = Scene::of_work(&scout(&counted)).unwrap();
         let (base, planted) = (work.baseline.instructions, work.planted.instructions);
         // 1 % is 75 in each, which is 25 turns.
         assert_eq!((base, planted), (3.0, 78.0));
-        assert_eq!(work.faults[0].added, Some(300.0));
+        assert_eq!(work.faults[0].truth, Truth::Added(300.0));
         assert!(Scene::of_work(&scout(&json!({HEAP_CALLS: 4.0}))).is_err());
         let silent = json!({HEAP_CALLS: 0.0, THROUGHPUT: 1.0, CPU: 1.0, RSS: 1.0});
-        assert!(Scene::sized(&scout(&silent)).is_err());
+        assert!(Scene::sized(&scout(&silent), 0.125).is_err());
         let memory = Scene::of_memory(&scout(&json!({RSS: 10_000_000.0})), 0.3).unwrap();
         assert_eq!(
             memory.allocators("/x.so"),
             "glibc,planted=/x.so:PLANT_RETAIN_BYTES=2998272"
         );
+    }
+
+    /// Goal: the truths of time follow from the model, worked out by hand: a server that takes 10 us for a request, sleeps
+    /// 20 ms after 2,000 of them and is asked 20,000 times a second keeps 20 of 2,000 waiting longer than 19.2 ms.
+    #[test]
+    fn truths_follow_from_what_was_planted() {
+        let model = Model {
+            requests_per_sleep: 2_000.0,
+            base_sleep_ns: 20e6,
+            planted_sleep_ns: 21.6e6,
+            added_ns: 0.0,
+        };
+        let p99_ns = model.p99_ns(20e6, 10_000.0, 20_000.0);
+        assert!(
+            (p99_ns - (20e6 - 20.0 * 50_000.0 * 0.8)).abs() < 1.0,
+            "{p99_ns}"
+        );
+        let comparison = Comparison::of_record(json!({
+            "settings": {"rate_per_s": {"request": 20_000.0}},
+            "details": [{"measure": CPU, "comparisons": [{"candidate": "planted:X=1", "verdict": "worse",
+                "ratio": 1.0, "low": 1.0, "high": 1.0, "baseline_value": 10_000.0}]}],
+        }));
+        let of = |truth: Truth| truth.of(&comparison, 100.0).unwrap();
+        assert!((of(Truth::Sleep(model)) - 20.8 / 19.2).abs() < 1e-9);
+        assert!((of(Truth::Rate(model)) - 40.0 / 41.6).abs() < 1e-9);
+        let busier = Model {
+            added_ns: 1_000.0,
+            ..model
+        };
+        assert!((of(Truth::Rate(busier)) - 40.0 / 43.6).abs() < 1e-9);
+        assert!((of(Truth::Sleep(busier)) - (21.6 - 0.78) / 19.2).abs() < 1e-9);
+        assert_eq!((of(Truth::Added(3.0)), of(Truth::Same)), (1.03, 1.0));
+        let empty = Comparison::of_record(json!({}));
+        assert_eq!(Truth::Rate(model).of(&empty, 1.0), None);
     }
 }

@@ -104,6 +104,11 @@ impl Comparison {
         })
     }
 
+    /// The constant rate.
+    pub(crate) fn rate_per_s(&self) -> Option<f64> {
+        self.record["settings"]["rate_per_s"]["request"].as_f64()
+    }
+
     /// The median of the baseline's rounds.
     pub(crate) fn baseline(&self, measure: &str) -> Result<f64, String> {
         let candidates = self.record["candidates"].as_array();

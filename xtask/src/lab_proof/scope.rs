@@ -5,7 +5,6 @@
 use super::faults::Scene;
 use super::record::Comparison;
 use super::{CPU, P99, RSS, THROUGHPUT};
-use crate::bench::server::free_address;
 use crate::bench::{Bench, nginx, perf};
 use std::process::Command;
 
@@ -16,10 +15,9 @@ const EMULATED_COUNTS: &str = "8";
 /// Which rows the table has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Scope {
-    /// Every kind of measure, of `serve plaintext`.
+    /// Every kind of measure.
     All,
-    /// Instructions of nginx, which allocates for each request. Counted, not timed: whatever else runs on the
-    /// machine.
+    /// Instructions alone. Counted, not timed: whatever else runs on the machine.
     Instructions,
 }
 
@@ -33,9 +31,10 @@ impl Scope {
     }
 
     /// What is planted, after a look at the server without.
-    pub(super) fn scene(self, scout: &Comparison) -> Result<Scene, String> {
+    /// `ns`: CPU time of a planted instruction.
+    pub(super) fn scene(self, scout: &Comparison, ns: f64) -> Result<Scene, String> {
         match self {
-            Self::All => Scene::sized(scout),
+            Self::All => Scene::sized(scout, ns),
             Self::Instructions => Scene::of_work(scout),
         }
     }
@@ -48,28 +47,17 @@ impl Scope {
         }
     }
 
-    /// Adds the server to a comparison's words.
+    /// Adds the server to a comparison's words: nginx in one process, which allocates equally often for each request.
     pub(super) fn subject(self, compare: &mut Command, bench: &Bench) -> Result<(), String> {
-        match self {
-            Self::All => {
-                // Its allocations follow the ticks of the clock, not the requests: under an emulator, where
-                // ticks are full, there are next to none.
-                let url = format!("http://{}/", free_address()?);
-                compare.args(["--emulated-counts", "0", "--url", &url, "--"]);
-                compare.arg(&bench.millpond);
-                compare.args(["serve", "plaintext", "--listen", "127.0.0.1:{port}"]);
-                compare.args(["--shards", "1", "--pools", "off"]);
-            }
-            Self::Instructions => {
-                let (address, words) = nginx::command_alone(bench)?;
-                if perf::available().is_err() {
-                    compare.args(["--emulated-counts", EMULATED_COUNTS]);
-                }
-                compare.env("PATH", nginx::path_with_sbin());
-                compare.args(["--url", &format!("http://{address}/"), "--"]);
-                compare.args(words);
-            }
-        }
+        let (address, words) = nginx::command_alone(bench)?;
+        let counts = match self {
+            Self::Instructions if perf::available().is_err() => EMULATED_COUNTS,
+            _ => "0",
+        };
+        compare.args(["--emulated-counts", counts]);
+        compare.env("PATH", nginx::path_with_sbin());
+        compare.args(["--url", &format!("http://{address}/"), "--"]);
+        compare.args(words);
         Ok(())
     }
 }

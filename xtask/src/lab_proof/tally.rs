@@ -1,5 +1,6 @@
 //! How often a fault was found, and how often something was where there is nothing.
 
+use super::faults::Truth;
 use super::record::{Comparison, Found};
 use crate::bench::record::Spread;
 use serde_json::{Value, json};
@@ -11,85 +12,62 @@ pub(crate) struct Tally {
     candidate: String,
     measure: String,
     planted: String,
-    kind: Kind,
-    found: Vec<Found>,
+    truth: Truth,
+    /// With the ratio that should have been found.
+    found: Vec<(Found, f64)>,
     missing: u32,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Nothing is there.
-    Equals,
-    /// The truth follows from the baseline's value and this amount.
-    Added(f64),
-    /// The truth is the median of the estimates.
-    Median,
 }
 
 impl Tally {
     pub(crate) fn of_equals(candidate: &str, measure: &str) -> Self {
-        Self::new(candidate, measure, "nothing", Kind::Equals)
+        Self::of_fault(candidate, measure, "nothing", Truth::Same)
     }
 
-    pub(crate) fn of_fault(
-        candidate: &str,
-        measure: &str,
-        planted: &str,
-        added: Option<f64>,
-    ) -> Self {
-        let kind = added.map_or(Kind::Median, Kind::Added);
-        Self::new(candidate, measure, planted, kind)
-    }
-
-    fn new(candidate: &str, measure: &str, planted: &str, kind: Kind) -> Self {
+    pub(crate) fn of_fault(candidate: &str, measure: &str, planted: &str, truth: Truth) -> Self {
         Self {
             candidate: candidate.to_owned(),
             measure: measure.to_owned(),
             planted: planted.to_owned(),
-            kind,
+            truth,
             found: Vec::new(),
             missing: 0,
         }
     }
 
-    /// Counts one comparison. What was not measured, or is not to be trusted, is told apart.
+    /// Counts one comparison. What was not measured, or is not to be trusted, is counted by itself.
     pub(crate) fn add(&mut self, comparison: &Comparison) {
-        match comparison.of(&self.candidate, &self.measure) {
-            Ok(found) if found.verdict != "not_trusted" => self.found.push(found),
-            _ => self.missing += 1,
+        let found = comparison.of(&self.candidate, &self.measure).ok();
+        let trusted = found.filter(|found| found.verdict != "not_trusted");
+        let with_truth = trusted.and_then(|found| {
+            let truth = self.truth.of(comparison, found.baseline_value)?;
+            Some((found, truth))
+        });
+        match with_truth {
+            Some(one) => self.found.push(one),
+            None => self.missing += 1,
         }
     }
 
     fn claims(&self) -> usize {
-        let claims = |found: &&Found| ["better", "worse"].contains(&found.verdict.as_str());
-        self.found.iter().filter(claims).count()
+        let claims = |found: &Found| ["better", "worse"].contains(&found.verdict.as_str());
+        self.found.iter().filter(|(one, _)| claims(one)).count()
     }
 
     fn excluding_one(&self) -> usize {
-        self.found.iter().filter(|one| one.excludes_one()).count()
-    }
-
-    fn truth(&self, of: &Found) -> f64 {
-        match self.kind {
-            Kind::Equals => 1.0,
-            Kind::Added(amount) => 1.0 + amount / of.baseline_value,
-            Kind::Median => {
-                let mut ratios: Vec<f64> = self.found.iter().map(|one| one.ratio).collect();
-                ratios.sort_by(f64::total_cmp);
-                ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
-            }
-        }
+        let found = self.found.iter();
+        found.filter(|(one, _)| one.excludes_one()).count()
     }
 
     fn covered(&self) -> usize {
-        let covers = |one: &&Found| one.covers(self.truth(one));
-        self.found.iter().filter(covers).count()
+        let found = self.found.iter();
+        found.filter(|(one, truth)| one.covers(*truth)).count()
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let spread = |of: fn(&Found) -> f64| Spread::of(self.found.iter().map(of)).to_json();
+        let all = || self.found.iter().map(|(one, _)| one);
+        let spread = |of: fn(&Found) -> f64| Spread::of(all().map(of)).to_json();
         let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
-        for one in &self.found {
+        for one in all() {
             *verdicts.entry(&one.verdict).or_default() += 1;
         }
         json!({
@@ -101,7 +79,7 @@ impl Tally {
             "claims": self.claims(),
             "intervals_without_one": self.excluding_one(),
             "intervals_with_truth": self.covered(),
-            "truth": self.found.first().map(|one| self.truth(one)),
+            "truth": Spread::of(self.found.iter().map(|(_, truth)| *truth)).to_json(),
             "verdicts": verdicts,
             "ratio": spread(|one| one.ratio),
             "low": spread(|one| one.low),
@@ -110,8 +88,8 @@ impl Tally {
     }
 }
 
-/// All rows. `found`: the interval leaves out that there is no difference; `claimed`: better or worse by
-/// more than the margin.
+/// All rows. `found`: the interval leaves out that there is no difference; `claimed`: the verdict is better or worse,
+/// which a difference within the margin never is.
 pub(crate) fn table(tallies: &[Tally]) -> String {
     let head = [
         "candidate",
@@ -126,7 +104,7 @@ pub(crate) fn table(tallies: &[Tally]) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     for tally in tallies {
-        let truth = tally.found.first().map(|one| tally.truth(one));
+        let truth = tally.found.first().map(|(_, truth)| truth);
         rows.push([
             tally.candidate.clone(),
             tally.measure.clone(),
@@ -194,8 +172,7 @@ mod tests {
     /// Goal: found, claimed, covered and untrusted are counted apart, against the truth of each kind.
     #[test]
     fn findings_are_counted() {
-        let mut memory = Tally::of_fault("retain", "m", "50 bytes", Some(50.0));
-        let mut time = Tally::of_fault("retain", "m", "50 bytes", None);
+        let mut memory = Tally::of_fault("retain", "m", "50 bytes", Truth::Added(50.0));
         let mut equals = Tally::of_equals("(again)", "m");
         for (verdict, ratio) in [
             ("worse", 1.06),
@@ -204,20 +181,19 @@ mod tests {
             ("worse", 1.2),
             ("not_trusted", 1.05),
         ] {
-            for tally in [&mut memory, &mut time, &mut equals] {
+            for tally in [&mut memory, &mut equals] {
                 tally.add(&comparison(verdict, ratio));
             }
         }
         assert_eq!((memory.found.len(), memory.missing), (4, 1));
         assert_eq!((memory.excluding_one(), memory.claims()), (3, 2));
         assert_eq!(memory.covered(), 2, "1.05 lies in two of the intervals");
-        assert_eq!(time.covered(), 2, "the median is 1.06");
         assert_eq!(
             (equals.claims(), equals.covered(), equals.missing),
             (0, 5, 0)
         );
-        let text = table(&[memory, time, equals]);
-        assert_eq!(text.lines().count(), 4);
-        assert!(text.contains("1.050") && text.contains("1.060"), "{text}");
+        let text = table(&[memory, equals]);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.contains("1.050") && text.contains("1.000"), "{text}");
     }
 }
