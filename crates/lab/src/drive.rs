@@ -81,6 +81,24 @@ pub(crate) struct PhaseLoad {
     pub(crate) requests_per_s: f64,
 }
 
+impl PhaseLoad {
+    fn of(record: &LoadRecord) -> Self {
+        Self {
+            requests: record.requests,
+            errors: record.errors.total(),
+            requests_per_s: record.requests_per_s,
+        }
+    }
+
+    /// Work that nothing came of is an error.
+    fn of_work(record: &LoadRecord) -> Result<Self, RunError> {
+        match record.requests {
+            0 => Err(RunError::Load("not one answer came".to_owned())),
+            _ => Ok(Self::of(record)),
+        }
+    }
+}
+
 /// Everything that stays the same over a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Driver {
@@ -102,14 +120,27 @@ impl Driver {
     ) -> Result<PhaseLoad, RunError> {
         let config = self.config(endpoint.address, operation, keys, load);
         let record = endpoint.within(|| all_right(&config, operation, &Unobserved, stop))??;
-        if record.requests == 0 && !matches!(load, Load::Burst { .. }) {
-            return Err(RunError::Load("not one answer came".to_owned()));
+        match load {
+            Load::Burst { .. } => Ok(PhaseLoad::of(&record)),
+            _ => PhaseLoad::of_work(&record),
         }
-        Ok(PhaseLoad {
-            requests: record.requests,
-            errors: record.errors.total(),
-            requests_per_s: record.requests_per_s,
-        })
+    }
+
+    /// Answers `requests` as fast as it can; `observer` sees it with all its connections open, after the last answer.
+    pub(crate) fn work(
+        &self,
+        endpoint: &Endpoint,
+        operation: Operation,
+        keys: u64,
+        requests: u64,
+        observer: &dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<PhaseLoad, RunError> {
+        let load = Load::Work { requests };
+        let mut config = self.config(endpoint.address, operation, keys, load);
+        config.holds_connections = true;
+        let record = endpoint.within(|| all_right(&config, operation, observer, stop))??;
+        PhaseLoad::of_work(&record)
     }
 
     /// Loads the target for `settle` and then for `window`, on connections of its own; only what happens in

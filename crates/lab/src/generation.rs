@@ -17,8 +17,11 @@
 mod member;
 mod steps;
 
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use millpond_load::Observer;
 
 use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
@@ -27,7 +30,7 @@ use millpond_measure::record::{
 };
 
 use crate::core_distance::CoreDistance;
-use crate::drive::{Load, Pace, PhaseLoad};
+use crate::drive::{Pace, PhaseLoad};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::matrix::{self, Candidate};
@@ -293,11 +296,11 @@ impl Generation<'_> {
             let warm_up = of_plan(&self.plan.warm_up_requests);
             if warm_up > 0 {
                 marks.enter("warm-up");
-                self.work(session, operation, warm_up)?;
-                before = Edge::read(session)?;
+                before = self.work(session, operation, warm_up)?.1;
             }
             marks.enter(&work_phase(operation));
-            let phase = self.work(session, operation, of_plan(&self.plan.requests).max(1))?;
+            let (phase, after) =
+                self.work(session, operation, of_plan(&self.plan.requests).max(1))?;
             if let Some(floor) = floor.filter(|&floor| phase.requests < floor) {
                 measures.noise.push(NoiseFlag {
                     kind: NoiseKind::LittleWork,
@@ -306,7 +309,6 @@ impl Generation<'_> {
                     phase: Some(format!("{} memory", operation.key())),
                 });
             }
-            let after = Edge::read(session)?;
             measures.requests += phase.requests;
             measures.errors += phase.errors;
             after.note_costs(&before, operation, phase.requests, measures);
@@ -316,16 +318,31 @@ impl Generation<'_> {
         Ok(())
     }
 
+    /// So many requests, and what the target has used and holds after the last answer, its connections open still.
     fn work(
         &self,
         session: &mut Session,
         operation: Operation,
         requests: u64,
-    ) -> Result<PhaseLoad, RunError> {
-        let load = Load::Work { requests };
+    ) -> Result<(PhaseLoad, Edge), RunError> {
         let driver = &self.workshop.driver;
-        let phase = driver.run(&session.endpoint, operation, self.keys(), load, self.stop);
-        session.explain(phase)
+        let endpoint = session.endpoint.clone();
+        let reader = MemoryReader {
+            session: RefCell::new(session),
+            edge: Cell::new(None),
+        };
+        let phase = driver.work(
+            &endpoint,
+            operation,
+            self.keys(),
+            requests,
+            &reader,
+            self.stop,
+        );
+        let edge = reader.edge.take();
+        let phase = reader.session.into_inner().explain(phase)?;
+        let missing = || RunError::Load("the work had no end".to_owned());
+        Ok((phase, edge.ok_or_else(missing)??))
     }
 
     /// Nothing to do for anybody, and what is left of the memory after it.
@@ -382,6 +399,19 @@ impl Generation<'_> {
                 member.scored.latencies.extend(latency);
             }
         }
+    }
+}
+
+/// Reads what the target holds while the connections of its work are open.
+struct MemoryReader<'a> {
+    session: RefCell<&'a mut Session>,
+    edge: Cell<Option<Result<Edge, RunError>>>,
+}
+
+impl Observer for MemoryReader<'_> {
+    fn connections_held(&self) {
+        let edge = Edge::read(&mut self.session.borrow_mut());
+        self.edge.set(Some(edge));
     }
 }
 

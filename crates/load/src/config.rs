@@ -210,6 +210,8 @@ pub struct LoadConfig {
     /// Whether the clocks are also kept without the requests that met a stall of the generator's own thread; see
     /// [`crate::Undisturbed`]. Not where target and generator share a CPU.
     pub watch_stalls: bool,
+    /// Whether connections stay open after the last answer until [`crate::Observer::connections_held`] has returned.
+    pub holds_connections: bool,
     /// How many requests are kept one by one, at most; 0: none.
     pub samples_max: usize,
 }
@@ -242,6 +244,7 @@ impl LoadConfig {
             cookies: None,
             batch_latency: false,
             watch_stalls: false,
+            holds_connections: false,
             samples_max: 0,
         }
     }

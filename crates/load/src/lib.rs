@@ -37,6 +37,7 @@ mod openings;
 mod connection_use;
 mod session;
 mod free;
+mod gate;
 mod pacing;
 mod cpu_share;
 mod wake;

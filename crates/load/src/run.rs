@@ -16,6 +16,7 @@ use crate::batches::BatchClocks;
 use crate::config::LoadConfig;
 use crate::connection_use::ConnectionUse;
 use crate::error::LoadError;
+use crate::gate::Opener;
 use crate::openings::Openings;
 use crate::outcome::Outcome;
 use crate::record::LoadRecord;
@@ -64,6 +65,9 @@ pub trait Observer {
     fn window_began(&self) {}
     /// The window is over, as above, or all of its requests are answered. Not called if the run is cut short.
     fn window_ended(&self) {}
+    /// All requests are answered, and with [`LoadConfig::holds_connections`] all connections are open still. Not called
+    /// if the run is cut short.
+    fn connections_held(&self) {}
     /// About four times a second.
     fn progress(&self, _now: &Progress) {}
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.
@@ -194,6 +198,7 @@ fn run_part(
         .as_mut()
         .map_or_else(Vec::new, |script| script.lend(shares));
     std::thread::scope(|scope| {
+        let opener = Opener(&shared.gate);
         let workers = start_workers(scope, &shared, driver, threads, runners)?;
         let mut timeline = Timeline::new(&shared.exchange, threads);
         let watch = Watch::new(&shared, &workers, observer, stop);
@@ -201,6 +206,7 @@ fn run_part(
         let watched = watch.to_the_end(&mut timeline, abort);
         // Whatever ended the watch ends the threads; those that are done do not mind.
         shared.cut_off.store(true, Ordering::Release);
+        drop(opener);
         if script.is_some()
             && let Ok(watched) = &watched
             && !stuck::all_ended(&workers)
@@ -353,6 +359,9 @@ fn work_on<D: Driver>(
     let driver = shard.run(&mut worker)?.driver;
     if let Some(error) = worker.failure {
         return Err(error);
+    }
+    if shared.config.holds_connections {
+        shared.gate.wait();
     }
     worker.end_seconds();
     worker.end_connections();

@@ -4,6 +4,7 @@
 //! request. A request touches only the schedule's index; boards are written fifty times a second.
 use crate::config::{LoadConfig, Workload};
 use crate::error::ConnectFailure;
+use crate::gate::Gate;
 use crate::outcome::Outcome;
 use crate::schedule::{Origin, Pace, Schedule};
 use crate::timeline::Exchange;
@@ -31,6 +32,8 @@ pub(crate) struct Shared<'run> {
     pub(crate) doors: Doors,
     pub(crate) boards: Vec<Board>,
     pub(crate) exchange: Exchange,
+    /// Only waited at if the configuration says so.
+    pub(crate) gate: Gate,
 }
 
 impl<'run> Shared<'run> {
@@ -53,6 +56,7 @@ impl<'run> Shared<'run> {
             doors: Doors::default(),
             boards: (0..threads).map(|_| Board::default()).collect(),
             exchange: Exchange::new(threads),
+            gate: Gate::of_this_thread(),
         }
     }
 }

@@ -3,11 +3,11 @@
 
 mod support;
 
-use millpond_load::{ConnectionPlan, LoadConfig, Stop};
+use millpond_load::{ConnectionPlan, LoadConfig, Observer, Stop, run_observed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::{MS, Reply, TestServer, check_identities, eventually, run};
@@ -137,4 +137,79 @@ fn connections_come_from_their_sources() {
         ..support::get(address)
     });
     assert!(error.unwrap_err().to_string().contains("192.0.2.1"));
+}
+
+/// A server that knows how many of its connections are open.
+fn counting_server() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let open = Arc::new(AtomicUsize::new(0));
+    let shared = Arc::clone(&open);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, open) = (stream.unwrap(), Arc::clone(&shared));
+            open.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                let mut request = [0; 4_096];
+                while stream.read(&mut request).is_ok_and(|count| count > 0) {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    stream.write_all(answer).unwrap();
+                }
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    (address, open)
+}
+
+/// What the server has open when the observer is told that all requests are answered.
+struct HeldConnections<'a> {
+    open: &'a AtomicUsize,
+    seen: Mutex<Vec<usize>>,
+}
+
+impl Observer for HeldConnections<'_> {
+    fn connections_held(&self) {
+        let open = self.open.load(Ordering::SeqCst);
+        self.seen.lock().unwrap().push(open);
+    }
+}
+
+/// Goal: who wants to look at a server after the last answer finds all connections open, over several threads and
+/// sets of connections; memory was read when a server with a thread for each connection had ended them. A run that
+/// is cut short ends all the same.
+#[test]
+fn connections_stay_open_for_the_observer() {
+    let (address, open) = counting_server();
+    let observer = HeldConnections {
+        open: &open,
+        seen: Mutex::default(),
+    };
+    let mut config = LoadConfig {
+        connections: 5,
+        threads: 2,
+        holds_connections: true,
+        stop: Stop::after_requests(200),
+        repeats: 2,
+        ..support::get(address)
+    };
+    let record = run_observed(&config, &observer, &AtomicBool::new(false)).unwrap();
+    assert_eq!(record.requests, 400);
+    // Those of the first set may not have ended for the server when the second is held.
+    let seen = observer.seen.lock().unwrap().clone();
+    assert!(
+        seen.len() == 2 && seen.iter().all(|&open| open >= 5),
+        "{seen:?}"
+    );
+    eventually("the end of all", || open.load(Ordering::SeqCst) == 0);
+    config.repeats = 1;
+    config.stop = Stop::after_ns(100_000 * MS);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| run_observed(&config, &observer, &stop).unwrap());
+        eventually("the connections", || open.load(Ordering::SeqCst) == 5);
+        stop.store(true, Ordering::SeqCst);
+        assert!(run.join().unwrap().errors.total() == 0);
+    });
+    assert_eq!(observer.seen.lock().unwrap().len(), 2);
 }

@@ -5,12 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millpond_lab::plan::MemoryWork;
 use millpond_lab::{CompareConfig, CompareOutcome, LabError, LabEvent, Target, Url, compare};
 use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Role, RoundStatus,
 };
+use millpond_measure::statistics::Verdict;
 
 use crate::common::{free_address, nginx, preloadable, probe, python_server, short_comparison};
+use crate::presence::compile_c;
 
 /// A comparison of `words` at `address`, as short as it can be.
 fn config(directory: &Path, words: &[String], address: std::net::SocketAddr) -> CompareConfig {
@@ -414,4 +417,29 @@ fn rounds_end_by_themselves() {
         looks.planned.len() > 1,
         lines.contains("over when every verdict is decided")
     );
+}
+
+/// Goal: a server with a thread for each connection keeps freed blocks in as many arenas as the C library allows: with one
+/// arena it needs a part of the memory, and that is the answer. From a single request, or with the threads gone when memory
+/// was read, the same comparison once said the contrary.
+#[test]
+fn arena_bloat_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = include_str!("arena_server.c");
+    let program = compile_c(directory.path(), "arenas", source, &["-pthread"]);
+    let address = free_address();
+    let words = [program, "{port}".to_owned()];
+    let allocators = ["glibc", "glibc:arena_max=1"].map(str::to_owned).to_vec();
+    let mut config = short_comparison(directory.path(), &words, address, allocators);
+    config.connections = 32;
+    config.rounds = Some(7);
+    config.lengths.memory = Some(MemoryWork::Requests(1_000));
+    let record = run(&config).0.unwrap().record;
+    let memory = &record.analysis.verdicts.memory;
+    let found = memory.comparisons.iter();
+    let mut found = found.filter(|one| one.candidate == "glibc:arena_max=1");
+    let found = found.next().unwrap();
+    assert_eq!(found.verdict, Verdict::Better, "{found:?}");
+    assert!(found.ratio.unwrap() < 0.6, "{found:?}");
+    assert_eq!(memory.best, ["glibc:arena_max=1"]);
 }

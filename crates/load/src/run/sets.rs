@@ -277,6 +277,10 @@ impl Observer for SetObserver<'_> {
         self.whole.window_began();
     }
 
+    fn connections_held(&self) {
+        self.whole.connections_held();
+    }
+
     fn window_ended(&self) {
         self.whole.window_ended();
     }

@@ -19,7 +19,6 @@ use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::{CpuTimes, MachineNoise};
 use millpond_measure::record::{LoadErrors, LoadWarmUp};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, SystemTime};
 
 /// How often the supervising thread looks at flags; bounds how late Ctrl-C is noticed.
@@ -141,6 +140,7 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         }
         if ended == Ended::Complete {
             edges.close(self.observer);
+            self.observer.connections_held();
         }
         let end_ns = monotonic_ns();
         Ok(Watched {
@@ -212,8 +212,11 @@ impl<'run, 'scope> Watch<'run, 'scope> {
         self.stop.load(Ordering::Acquire)
     }
 
+    /// Every thread has ended, or waits for the others to be done.
     fn all_done(&self) -> bool {
-        self.workers.iter().all(ScopedJoinHandle::is_finished)
+        let waiting = self.shared.gate.waiting();
+        let ended = self.workers.iter().filter(|worker| worker.is_finished());
+        ended.count() + waiting >= self.workers.len()
     }
 }
 
