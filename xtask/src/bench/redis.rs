@@ -12,7 +12,7 @@ use super::command::{bounded, lasting, text_of};
 use super::figure::Figure;
 use super::server::{Server, free_address};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SERVER: &str = "redis-server";
 const GENERATOR: &str = "redis-benchmark";
@@ -36,6 +36,8 @@ const PIPELINED: &str = "16";
 const REQUESTS: u64 = 600_000;
 const SMOKE_REQUESTS: u64 = 6_000;
 const WAVE_MAX: Duration = Duration::from_secs(60);
+/// Only a server that does not start takes so long.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(60);
 
 const THROUGHPUT_MIN: f64 = 0.97;
 const RSS_MAX: f64 = 1.1;
@@ -103,6 +105,8 @@ fn run_one(bench: &Bench, candidate: &Candidate, requests: u64) -> Result<Run, S
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let socket = directory.join("socket");
+    // One that was killed leaves it behind, and nobody listens there.
+    let _ = std::fs::remove_file(&socket);
     let address = free_address()?;
     let mut command = lasting(bench.machine.server_cpu);
     command
@@ -122,6 +126,7 @@ fn run_one(bench: &Bench, candidate: &Candidate, requests: u64) -> Result<Run, S
         .arg(&directory);
     command.arg("--unixsocket").arg(&socket);
     let server = Server::start(command, address)?;
+    await_socket(&socket)?;
     let cpu_before = server.cpu_time()?;
     let (mut count, mut seconds) = (0, 0.0);
     for _ in 0..PASSES {
@@ -139,6 +144,22 @@ fn run_one(bench: &Bench, candidate: &Candidate, requests: u64) -> Result<Run, S
         cpu_s_per_million: cpu_s * 1e6 / count as f64,
         rss_bytes: server.resident_bytes()? as f64,
     })
+}
+
+/// Redis listens on its port a moment before it makes its socket.
+fn await_socket(socket: &Path) -> Result<(), String> {
+    let deadline = Instant::now() + SOCKET_TIMEOUT;
+    while !socket.exists() {
+        if Instant::now() > deadline {
+            let seconds = SOCKET_TIMEOUT.as_secs();
+            return Err(format!(
+                "redis did not make {} within {seconds} s",
+                socket.display()
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Requests per second of SET, then of GET.
