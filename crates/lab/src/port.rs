@@ -13,7 +13,10 @@ const DEFAULT_RANGE: (u16, u16) = (32_768, 60_999);
 const TRIES: u32 = 2_000;
 
 /// A port that could be bound on loopback just now; `None` if no port at all was free.
-pub fn choose(random: &mut fastrand::Rng) -> Option<u16> {
+///
+/// Not from a comparison's seed: two programs with the same seed would choose the same port before either binds it.
+pub fn choose() -> Option<u16> {
+    let mut random = fastrand::Rng::new();
     let range = local_port_range();
     (0..TRIES)
         .map(|_| random.u16(LOWEST..u16::MAX))
@@ -37,9 +40,8 @@ mod tests {
     /// Goal: chosen ports can be bound and never collide with outgoing connections.
     #[test]
     fn ports_lie_outside_the_kernels_range() {
-        let mut random = fastrand::Rng::with_seed(7);
         let range = local_port_range();
-        let chosen: Vec<u16> = (0..50).map(|_| choose(&mut random).unwrap()).collect();
+        let chosen: Vec<u16> = (0..50).map(|_| choose().unwrap()).collect();
         for port in &chosen {
             assert!(*port < range.0 || *port > range.1);
         }

@@ -127,7 +127,7 @@ impl Workshop {
             }
             (Target::Command { url, .. }, _) => url.address.ip(),
         };
-        let port = port::choose(&mut self.random).ok_or_else(|| {
+        let port = port::choose().ok_or_else(|| {
             RunError::Load("no free port outside the kernel's own range".to_owned())
         })?;
         Ok(Endpoint::here(SocketAddr::new(ip, port)))

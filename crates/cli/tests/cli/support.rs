@@ -198,9 +198,8 @@ pub(crate) fn eventually(what: &str, mut has_happened: impl FnMut() -> bool) {
 /// A port that no other program takes before the one that is told its number: outside the range that the
 /// kernel gives away, and of no other test, since each keeps a name for its port until it ends.
 pub(crate) fn free_port() -> u16 {
-    let mut random = fastrand::Rng::new();
     loop {
-        let port = millpond_lab::port::choose(&mut random).unwrap();
+        let port = millpond_lab::port::choose().unwrap();
         let name = UnixAddress::from_abstract_name(format!("millpond-test-port-{port}")).unwrap();
         if let Ok(kept) = UnixListener::bind_addr(&name) {
             std::mem::forget(kept);

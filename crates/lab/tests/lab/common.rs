@@ -52,9 +52,8 @@ pub(crate) fn short_comparison(
 /// range that the kernel gives away, and no other test has it, since each keeps a name for its port until
 /// it ends.
 pub(crate) fn free_address() -> SocketAddr {
-    let mut random = fastrand::Rng::new();
     loop {
-        let port = port::choose(&mut random).expect("no free port");
+        let port = port::choose().expect("no free port");
         let name = format!("millpond-test-port-{port}");
         let name = UnixAddress::from_abstract_name(name).expect("name");
         if let Ok(kept) = UnixListener::bind_addr(&name) {
