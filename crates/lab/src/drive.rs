@@ -1,6 +1,6 @@
 //! The generator as the lab uses it: four kinds of phase, each checked answer by answer.
 //!
-//! On the path: `run` and `heap_pass` call it; it is the only file that knows `millpond_load`.
+//! The only file that configures `millpond_load`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond_load::Observer;
-
 use millpond_measure::growth::bytes_per_request;
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
@@ -127,8 +126,8 @@ impl Generation<'_> {
         self.rest(members);
         let operations = self.workshop.driver.target.operations();
         let mut steps = steps::all(self.plan, operations);
-        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let kept_back = self.plan.kept_back(narrow(operations.len())) * narrow(members.len());
+        let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        let kept_back = self.plan.kept_back() * count;
         self.workshop.reserve.add(kept_back);
         while !steps.is_empty() {
             let mut are_far = steps::are_paced_left(&steps) && self.are_cpus_far();
@@ -181,8 +180,10 @@ impl Generation<'_> {
             }
             for index in elsewhere {
                 if self.workshop.reserve.exceeds(Duration::ZERO) {
-                    let began = Instant::now();
+                    let (began, reserve) = (Instant::now(), self.workshop.reserve);
                     last = self.slice(&mut members[index], step).or(last);
+                    // What it spent on turns of its own is a part of this.
+                    self.workshop.reserve = reserve;
                     self.workshop.reserve.spend_since(began);
                 }
             }

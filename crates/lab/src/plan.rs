@@ -147,7 +147,6 @@ impl Plan {
         if let Some(load) = known.load_command {
             return Self::of_command(known, load);
         }
-        let operations = u32::try_from(known.slowest_per_s.len()).unwrap_or(1).max(1);
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let (warm_up_requests, warm_up) = Self::warm_up(known, left);
         let mut plan = Self {
@@ -178,12 +177,12 @@ impl Plan {
         };
         let fixed = known.overhead + known.idle + warm_up;
         let candidates = known.candidates.max(1);
-        let run_for = |plan: &Self| fixed + plan.phases(operations);
+        let run_for = |plan: &Self| fixed + plan.phases();
         let fits = |plan: &Self, rounds: u32| run_for(plan) * candidates * rounds <= left;
         let rounds_wanted = known.rounds.unwrap_or(plan.rounds_min);
         plan.set_work(known, PHASE_MIN, known.work_floor());
         plan.keys = known.keys(PHASE_MIN);
-        plan.fit_slices(known, fixed, operations, |plan| fits(plan, rounds_wanted));
+        plan.fit_slices(known, fixed, |plan| fits(plan, rounds_wanted));
         if !fits(&plan, rounds_wanted) && known.lengths.memory.is_none() {
             plan.set_work(known, PHASE_MIN, 1);
             let has_floor = plan
@@ -193,7 +192,8 @@ impl Plan {
             plan.missed_floor = (!has_floor).then(|| known.work_floor());
         }
         let longer = left / (candidates * known.rounds.unwrap_or(ROUNDS_BEFORE_LONGER_PHASES));
-        let spare = longer.saturating_sub(run_for(&plan)) / LONGER_PHASE_SHARE / operations;
+        let spare = longer.saturating_sub(run_for(&plan)) / LONGER_PHASE_SHARE;
+        let spare = spare / plan.operations().max(1);
         if !spare.is_zero() && plan.missed_floor.is_none() {
             plan.set_work(known, PHASE_MIN + spare, known.work_floor());
         }
@@ -212,19 +212,13 @@ impl Plan {
     }
 
     /// As many slices of each kind as are good where a round costs `fixed` besides, and as fit.
-    fn fit_slices(
-        &mut self,
-        known: &Known,
-        fixed: Duration,
-        operations: u32,
-        fits: impl Fn(&Self) -> bool,
-    ) {
+    fn fit_slices(&mut self, known: &Known, fixed: Duration, fits: impl Fn(&Self) -> bool) {
         // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use. Of three slices a
         // stalled one can be left out.
         let p99 = known.p99_phase();
         for (paced, slices) in [(p99, PACED_SLICES), (p99, 1), (self.slice, 1)] {
             self.pace_for(paced, slices);
-            self.cycles = self.cycles_for(fixed, operations);
+            self.cycles = self.cycles_for(fixed);
             while self.cycles > 1 && !fits(self) {
                 self.cycles -= 1;
             }
@@ -246,15 +240,20 @@ impl Plan {
     }
 
     /// As many cycles as make the interval narrowest, if a round costs `fixed` besides.
-    fn cycles_for(&self, fixed: Duration, operations: u32) -> u32 {
+    fn cycles_for(&self, fixed: Duration) -> u32 {
         let none = Self {
             cycles: 0,
             ..self.clone()
         };
-        let fixed = fixed + none.phases(operations);
-        let cycle = self.length_of(self.slice).mul_f64(1.0 + REPEATED_SHARE) * operations;
+        let fixed = fixed + none.phases();
+        let cycle = self.length_of(self.slice).mul_f64(1.0 + REPEATED_SHARE) * self.operations();
         let best = (CYCLE_VARIANCE * fixed.as_secs_f64() / cycle.as_secs_f64()).sqrt();
         (best.round() as u32).clamp(CYCLES_MIN, CYCLES_MAX)
+    }
+
+    /// Each has a rate.
+    fn operations(&self) -> u32 {
+        u32::try_from(self.rate_per_s.len()).unwrap_or(u32::MAX)
     }
 
     /// What a slice takes of which `window` counts; one that does not exist takes nothing.
@@ -266,20 +265,20 @@ impl Plan {
     }
 
     /// What slices and blocks of all operations take a candidate in a round, without those that are repeated.
-    fn slices(&self, operations: u32) -> Duration {
+    fn slices(&self) -> Duration {
         let closed = self.length_of(self.slice) * self.cycles + self.length_of(self.block);
         let paced = self.length_of(self.latency_phase) * self.paced;
-        (closed + paced) * operations
+        (closed + paced) * self.operations()
     }
 
     /// Time for slices that are repeated, for each candidate in each round.
-    pub(crate) fn kept_back(&self, operations: u32) -> Duration {
-        self.slices(operations).mul_f64(REPEATED_SHARE)
+    pub(crate) fn kept_back(&self) -> Duration {
+        self.slices().mul_f64(REPEATED_SHARE)
     }
 
     /// What memory phase, slices and blocks of all operations take the slowest candidate.
-    pub(crate) fn phases(&self, operations: u32) -> Duration {
-        self.work + self.slices(operations) + self.kept_back(operations)
+    pub(crate) fn phases(&self) -> Duration {
+        self.work + self.slices() + self.kept_back()
     }
 
     /// One phase in each run, as long as the user's program takes: only rounds can be given up.
@@ -351,8 +350,7 @@ impl Plan {
 
     /// The same rounds with more slices of each kind in them, if each candidate has `spare` more time in a round. Memory
     /// phases stay as they are: what they read is compared over all rounds.
-    pub(crate) fn with_more_slices(&self, spare: Duration, operations: u32) -> Self {
-        let repeated = 1.0 + REPEATED_SHARE;
+    pub(crate) fn with_more_slices(&self, spare: Duration) -> Self {
         let mut more = self.clone();
         loop {
             let mut next = more.clone();
@@ -361,11 +359,9 @@ impl Plan {
                 true => next.paced += 1,
                 false => next.cycles += 1,
             }
-            let longer = next
-                .slices(operations)
-                .saturating_sub(self.slices(operations));
-            if longer.mul_f64(repeated) > spare || next.cycles > 2 * CYCLES_MAX {
-                more.run = self.run + more.phases(operations) - self.phases(operations);
+            let longer = next.phases().saturating_sub(self.phases());
+            if longer > spare || next.cycles > 2 * CYCLES_MAX {
+                more.run = self.run + more.phases() - self.phases();
                 return more;
             }
             more = next;

@@ -154,21 +154,31 @@ pub fn prove_behind(
     allocator: &Allocator,
     front: Option<&Path>,
 ) -> Result<Presence, PresenceError> {
-    let mut presence = Presence::default();
     let mut seen = Seen::default();
+    let found = each_living(pids, |pid| prove_one(pid, allocator, front, &mut seen))?;
+    Ok(Presence {
+        pids: found.iter().map(|&(pid, _)| pid).collect(),
+        native: found.into_iter().find_map(|(_, native)| native),
+    })
+}
+
+/// What `look` finds in each process; one that has ended meanwhile is left out.
+fn each_living<T>(
+    pids: &[i32],
+    mut look: impl FnMut(i32) -> Result<T, PresenceError>,
+) -> Result<Vec<(i32, T)>, PresenceError> {
+    let mut found = Vec::new();
     for &pid in pids {
-        let native = match prove_one(pid, allocator, front, &mut seen) {
-            Ok(native) => native,
-            Err(_) if !process_tree::is_alive(pid) => continue,
+        match look(pid) {
+            Ok(one) => found.push((pid, one)),
+            Err(_) if !process_tree::is_alive(pid) => {}
             Err(error) => return Err(error),
-        };
-        presence.pids.push(pid);
-        presence.native = presence.native.or(native);
+        }
     }
-    if presence.pids.is_empty() {
+    if found.is_empty() {
         return Err(PresenceError::NothingServes);
     }
-    Ok(presence)
+    Ok(found)
 }
 
 /// The allocator that process `pid` brings along, after `allocator` was found in force there.
@@ -191,15 +201,7 @@ fn prove_one(
 /// Of processes that an emulator executes: the library is mapped and the settings arrived. Calls cannot
 /// be followed there, since what runs is the emulator's translation; in the scored runs they are.
 pub(crate) fn prove_emulated(pids: &[i32], allocator: &Allocator) -> Result<(), PresenceError> {
-    let mut is_proved = false;
-    for &pid in pids {
-        match prove_one_emulated(pid, allocator) {
-            Ok(()) => is_proved = true,
-            Err(_) if !process_tree::is_alive(pid) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    is_proved.then_some(()).ok_or(PresenceError::NothingServes)
+    each_living(pids, |pid| prove_one_emulated(pid, allocator)).map(drop)
 }
 
 fn prove_one_emulated(pid: i32, allocator: &Allocator) -> Result<(), PresenceError> {

@@ -31,7 +31,7 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
         return;
     };
     let count = u32::try_from(operations.len()).unwrap_or(1);
-    let fixed = plan.run.saturating_sub(plan.phases(count) + plan.idle);
+    let fixed = plan.run.saturating_sub(plan.phases() + plan.idle);
     plan.rate_per_s = rates;
     plan.keys = then.keys.or(requests.first().copied()).unwrap_or(1);
     plan.requests = requests;
@@ -56,7 +56,7 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
             .map(|operation| warm_up(operation).copied().unwrap_or(0))
             .collect();
     }
-    plan.run = fixed + plan.phases(count) + plan.idle;
+    plan.run = fixed + plan.phases() + plan.idle;
     // The earlier session wants as many rounds as there is time for, whatever this one's verdicts are.
     plan.looks = vec![plan.rounds];
 }
@@ -118,7 +118,7 @@ mod tests {
             ..Settings::default()
         };
         let mut repeated = plan(2);
-        let fixed = repeated.run - repeated.phases(2) - repeated.idle;
+        let fixed = repeated.run - repeated.phases() - repeated.idle;
         take_over(&mut repeated, &[Operation::Put, Operation::Get], &then);
         assert_eq!(repeated.rate_per_s, [70.0, 90.0]);
         assert_eq!(repeated.requests, [200, 300]);

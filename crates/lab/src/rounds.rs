@@ -137,11 +137,8 @@ impl Rounds {
             if self.begun == FORECAST_AFTER {
                 self.forecast(course, events);
             }
-            if course.plan.looks.contains(&self.begun) {
-                let operations = workshop.driver.target.operations().len();
-                if self.is_answered(course, operations, events) {
-                    break;
-                }
+            if course.plan.looks.contains(&self.begun) && self.is_answered(course, events) {
+                break;
             }
         }
         // However it ended, this was a look.
@@ -183,12 +180,7 @@ impl Rounds {
     }
 
     /// Looks at the data. True if there is no reason for another round.
-    fn is_answered(
-        &mut self,
-        course: &Course<'_>,
-        operations: usize,
-        events: &mut dyn FnMut(&LabEvent),
-    ) -> bool {
+    fn is_answered(&mut self, course: &Course<'_>, events: &mut dyn FnMut(&LabEvent)) -> bool {
         self.looked_after.push(self.begun);
         let looks = &course.plan.looks;
         let is_last = looks.last() == Some(&self.begun);
@@ -225,7 +217,7 @@ impl Rounds {
             open_text(&open),
             next.unwrap_or(&course.plan.rounds)
         )));
-        self.let_decided_leave(&open, course, operations, events);
+        self.let_decided_leave(&open, course, events);
         false
     }
 
@@ -235,7 +227,6 @@ impl Rounds {
         &mut self,
         open: &[OpenVerdict],
         course: &Course<'_>,
-        operations: usize,
         events: &mut dyn FnMut(&LabEvent),
     ) {
         let before = self.count_tried();
@@ -256,8 +247,7 @@ impl Rounds {
         )));
         let spare = self.plan.run * before / self.count_tried().max(1);
         let spare = spare.saturating_sub(self.plan.run);
-        let operations = u32::try_from(operations).unwrap_or(u32::MAX);
-        self.plan = self.plan.with_more_slices(spare, operations);
+        self.plan = self.plan.with_more_slices(spare);
     }
 
     /// Candidates that take part in the next round.
@@ -530,6 +520,28 @@ mod tests {
         })
     }
 
+    /// Nothing ends it but its looks.
+    fn course<'a>(candidates: &'a [Candidate], plan: &'a Plan) -> Course<'a> {
+        static RUNNING: AtomicBool = AtomicBool::new(false);
+        Course {
+            candidates,
+            plan,
+            schedule: &[],
+            is_fixed: false,
+            margins: Margins::default(),
+            deadline: Instant::now(),
+            stop: &RUNNING,
+        }
+    }
+
+    /// glibc, itself again, and these.
+    fn candidates(names: &[&str]) -> Vec<Candidate> {
+        let library = |name: &&str| Allocator::preloaded(name, format!("/lib/{name}.so").into());
+        let mut found = vec![Allocator::native("glibc")];
+        found.extend(names.iter().map(library));
+        matrix::candidates(&found, &[])
+    }
+
     /// Throughput of baseline, its double and one other candidate in so many rounds, the other one
     /// `ratio` as fast, up to `spread` faster or slower from round to round.
     fn after(begun: u32, candidates: &[Candidate], ratio: f64, spread: f64) -> Rounds {
@@ -557,11 +569,7 @@ mod tests {
     /// threw all rounds away; only of the first one there is nothing to keep.
     #[test]
     fn a_failed_round_keeps_the_ones_before() {
-        let found = [
-            Allocator::native("glibc"),
-            Allocator::preloaded("x", "/lib/x.so".into()),
-        ];
-        let candidates = matrix::candidates(&found, &[]);
+        let candidates = candidates(&["x"]);
         let fail = |runs_done| {
             let mut rounds = after(6, &candidates, 1.1, 0.0);
             rounds.runs_done = runs_done;
@@ -584,28 +592,18 @@ mod tests {
     /// and every end says why.
     #[test]
     fn a_look_ends_what_is_decided() {
-        let found = [
-            Allocator::native("glibc"),
-            Allocator::preloaded("x", "/lib/x.so".into()),
-        ];
-        let candidates = matrix::candidates(&found, &[]);
+        let candidates = candidates(&["x"]);
         let plan = plan();
         let (first, last) = (plan.looks[0], plan.rounds);
         assert!(plan.looks.len() > 1);
-        let stop = AtomicBool::new(false);
         let look = |begun, ratio, spread, is_fixed| {
             let mut rounds = after(begun, &candidates, ratio, spread);
             let course = Course {
-                candidates: &candidates,
-                plan: &plan,
-                schedule: &[],
                 is_fixed,
-                margins: Margins::default(),
-                deadline: Instant::now(),
-                stop: &stop,
+                ..course(&candidates, &plan)
             };
             let mut notes = Vec::new();
-            let is_over = rounds.is_answered(&course, 1, &mut |event| notes.push(event.clone()));
+            let is_over = rounds.is_answered(&course, &mut |event| notes.push(event.clone()));
             assert_eq!(rounds.looked_after, [begun]);
             assert_eq!(rounds.stopped.is_empty(), !is_over, "{}", rounds.stopped);
             (is_over, rounds.stopped, notes)
@@ -637,24 +635,11 @@ mod tests {
     /// open.
     #[test]
     fn widths_are_foretold() {
-        let found = [
-            Allocator::native("glibc"),
-            Allocator::preloaded("x", "/lib/x.so".into()),
-        ];
-        let candidates = matrix::candidates(&found, &[]);
+        let candidates = candidates(&["x"]);
         let plan = plan();
-        let stop = AtomicBool::new(false);
         let foretold = |spread| {
             let rounds = after(FORECAST_AFTER, &candidates, 1.0, spread);
-            let course = Course {
-                candidates: &candidates,
-                plan: &plan,
-                schedule: &[],
-                is_fixed: false,
-                margins: Margins::default(),
-                deadline: Instant::now(),
-                stop: &stop,
-            };
+            let course = course(&candidates, &plan);
             let mut notes = Vec::new();
             rounds.forecast(&course, &mut |event| notes.push(event.clone()));
             let [LabEvent::Note(note)] = &notes[..] else {
@@ -678,28 +663,17 @@ mod tests {
     /// double do, and who is left gets its time as more slices of rounds that stay as many as they were.
     #[test]
     fn the_decided_leave() {
-        let library = |name: &str| Allocator::preloaded(name, format!("/lib/{name}.so").into());
-        let found = [Allocator::native("glibc"), library("x"), library("y")];
-        let candidates = matrix::candidates(&found, &[]);
+        let candidates = candidates(&["x", "y"]);
         let plan = plan();
         // The last one is missing: nothing is known of it.
         let mut rounds = after(plan.looks[0], &candidates, 1.3, 0.001);
-        let stop = AtomicBool::new(false);
-        let course = Course {
-            candidates: &candidates,
-            plan: &plan,
-            schedule: &[],
-            is_fixed: false,
-            margins: Margins::default(),
-            deadline: Instant::now(),
-            stop: &stop,
-        };
+        let course = course(&candidates, &plan);
         let open = [OpenVerdict {
             question: "memory",
             candidate: "y".to_owned(),
         }];
         let mut notes = Vec::new();
-        rounds.let_decided_leave(&open, &course, 1, &mut |event| notes.push(event.clone()));
+        rounds.let_decided_leave(&open, &course, &mut |event| notes.push(event.clone()));
         assert_eq!(rounds.left_after, [None, None, Some(plan.looks[0]), None]);
         assert_eq!(notes.len(), 1);
         let more = &rounds.plan;
@@ -716,7 +690,7 @@ mod tests {
                 .contains("; x was decided after 10 rounds")
         );
         // There is nobody left to leave at the next look.
-        rounds.let_decided_leave(&open, &course, 1, &mut |event| notes.push(event.clone()));
+        rounds.let_decided_leave(&open, &course, &mut |event| notes.push(event.clone()));
         assert_eq!(notes.len(), 1);
     }
 

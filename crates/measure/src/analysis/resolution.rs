@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::{Design, Field, question};
-use crate::record::CandidateRounds;
+use crate::record::{CandidateRounds, QuestionVerdict, Verdicts};
 use crate::statistics::{Comparison, Verdict, needs_text, width_ratio};
 use crate::units::format_percent;
 
@@ -34,13 +34,8 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
     };
     let verdicts = question::answer_all(&field);
     let has_others = field.entrants().count() > 1;
-    let questions = [
-        ("throughput", &verdicts.throughput),
-        ("latency", &verdicts.latency),
-        ("memory", &verdicts.memory),
-    ];
     let mut open = Vec::new();
-    for (question, answer) in questions {
+    for (question, answer) in by_name(&verdicts) {
         let asked = answer
             .comparisons
             .iter()
@@ -52,6 +47,14 @@ pub fn open_verdicts(candidates: &[CandidateRounds], design: Design) -> Vec<Open
         }));
     }
     open
+}
+
+fn by_name(verdicts: &Verdicts) -> [(&'static str, &QuestionVerdict); 3] {
+    [
+        ("throughput", &verdicts.throughput),
+        ("latency", &verdicts.latency),
+        ("memory", &verdicts.memory),
+    ]
 }
 
 /// How wide a question's intervals will be.
@@ -77,33 +80,29 @@ pub fn expected_widths(
         return Vec::new();
     };
     let verdicts = question::answer_all(&field);
-    let questions = [
-        ("throughput", &verdicts.throughput),
-        ("latency", &verdicts.latency),
-        ("memory", &verdicts.memory),
-    ];
-    let expected = questions.into_iter().filter_map(|(question, answer)| {
-        let judged = answer
-            .comparisons
-            .iter()
-            .filter(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }));
-        let widest = judged.filter_map(|one| expected_width(one, rounds, design));
-        let half_width = widest.reduce(f64::max)?;
-        let margin = answer.comparisons.first()?.margin;
-        Some(ExpectedWidth {
-            question,
-            half_width,
-            margin,
-        })
-    });
+    let expected = by_name(&verdicts)
+        .into_iter()
+        .filter_map(|(question, answer)| {
+            let judged = answer
+                .comparisons
+                .iter()
+                .filter(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }));
+            let widest = judged.filter_map(|one| expected_width(one, rounds, design));
+            let half_width = widest.reduce(f64::max)?;
+            let margin = answer.comparisons.first()?.margin;
+            Some(ExpectedWidth {
+                question,
+                half_width,
+                margin,
+            })
+        });
     expected.collect()
 }
 
 fn expected_width(comparison: &Comparison, rounds: usize, design: Design) -> Option<f64> {
     let (low, high) = (comparison.low?, comparison.high?);
     let half_width = (high / low).ln() / 2.0;
-    let confidence = design.looks.confidence();
-    let ratio = width_ratio(comparison.rounds as usize, rounds, confidence);
+    let ratio = width_ratio(comparison.rounds as usize, rounds, design.looks);
     half_width
         .is_finite()
         .then(|| (half_width * ratio).exp_m1())

@@ -63,12 +63,10 @@ impl SliceColumns {
         all.server_call_ns.extend(&block.server_call_ns);
         all.generator_call_ns.extend(&block.generator_call_ns);
         all.minor_faults.extend(&block.minor_faults);
-        match block.madvise_calls.is_empty() {
-            true => all.madvise_calls.clear(),
-            false if !all.madvise_calls.is_empty() => {
-                all.madvise_calls.extend(&block.madvise_calls);
-            }
-            false => {}
+        if all.madvise_calls.is_empty() || block.madvise_calls.is_empty() {
+            all.madvise_calls.clear();
+        } else {
+            all.madvise_calls.extend(&block.madvise_calls);
         }
         all.core_distance_ns.extend(&block.core_distance_ns);
         all

@@ -27,7 +27,6 @@ pub const POWER_DETECTABLE: f64 = 0.80;
 const POWER_PLANNED: f64 = 0.85;
 /// More rounds than anybody runs; the advice stops here.
 const ROUNDS_MAX: usize = 9_999;
-const SEED: u64 = 0x6d69_6c6c_706f_6e64;
 /// Simulated samples of each kind; each stands for its mirror image as well.
 const DRAWS: usize = 1_000;
 /// Beyond so many rounds, intervals shrink with the root of their number and nothing else changes.
@@ -213,23 +212,22 @@ pub fn rounds_needed(found: &Found, sizes: Sizes, claims: Claims) -> usize {
     enough
 }
 
-/// What the half width of an interval of so much confidence is multiplied by, on average, where there are `to` paired
-/// rounds in place of `from`.
+/// What the half width of a comparison's interval is multiplied by, on average, where there are `to` paired rounds in
+/// place of `from`.
 #[must_use]
-pub fn width_ratio(from: usize, to: usize, confidence: f64) -> f64 {
-    mean_paired_width(to, confidence) / mean_paired_width(from, confidence)
-}
-
-fn mean_paired_width(rounds: usize, confidence: f64) -> f64 {
-    let (sizes, scale) = Sizes::Paired(rounds).simulated();
-    let dropped = signed_rank::dropped(sizes.rounds(), confidence).0;
-    let mut state = SEED;
-    let widths = (0..DRAWS).map(|_| {
-        let draws: Vec<f64> = (0..sizes.rounds()).map(|_| normal(&mut state)).collect();
-        let ordered = walsh_averages(&draws);
-        ordered[ordered.len() - 1 - dropped] - ordered[dropped]
-    });
-    widths.sum::<f64>() / DRAWS as f64 * scale
+pub fn width_ratio(from: usize, to: usize, looks: Looks) -> f64 {
+    // The claim of a comparison that stands alone is made by its interval.
+    let claims = Claims {
+        comparisons: 1,
+        looks,
+        margin: 0.0,
+    };
+    let mean = |rounds| {
+        let (samples, scale) = samples(Sizes::Paired(rounds), claims);
+        let widths = samples.iter().map(|sample| sample.claim.1 - sample.claim.0);
+        widths.sum::<f64>() / samples.len() as f64 * scale
+    };
+    mean(to) / mean(from)
 }
 
 /// The fewest rounds with which an exact test can claim anything at all: `2 / 2^R`, times the
@@ -287,7 +285,7 @@ fn simulate(sizes: Sizes, claims: Claims) -> Vec<Sample> {
         Sizes::Apart(now, earlier) => rank_sum::dropped(now, earlier, confidence).0,
     };
     let (claim, same) = (dropped(level), dropped(looks.equivalence_confidence()));
-    let mut state = SEED;
+    let mut state = 0x6d69_6c6c_706f_6e64;
     let mut draw = |count: usize| -> Vec<f64> { (0..count).map(|_| normal(&mut state)).collect() };
     (0..DRAWS)
         .flat_map(|_| {
