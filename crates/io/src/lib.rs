@@ -45,6 +45,7 @@ pub mod timer_wheel;
 pub mod mailbox;
 pub mod waker;
 pub mod affinity;
+pub mod priority;
 mod time_slice;
 mod network_namespace;
 pub mod clock;
@@ -68,6 +69,9 @@ pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
 pub use network_namespace::NetworkNamespace;
 pub use pools::ShardPools;
 pub use port_share::PortShare;
+pub use priority::{
+    may_raise_priority, raise_session_priority, raise_thread_priority, thread_nice,
+};
 pub use resolver::{ResolveError, Resolver, ResolverConfig};
 pub use rustix::io::Errno;
 pub use service_manager::{ServiceManager, ServiceState};

@@ -226,6 +226,7 @@ impl Driver {
         // On a CPU of both, a stall of the generator is the server at work.
         let is_paced = matches!(load, Load::Rate { .. });
         config.watch_stalls = is_paced && self.placement.is_apart();
+        config.raises_priority = self.placement.is_raised;
         config.connections = self.connections;
         config.threads = self.placement.generator_threads().min(self.connections);
         config.timeout_ns = nanoseconds(match load {

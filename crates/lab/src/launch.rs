@@ -40,6 +40,8 @@ pub struct LaunchSpec {
     pub directory: Option<PathBuf>,
     /// Whom it runs as; `None`: as the lab.
     pub user: Option<Identity>,
+    /// Whether the target runs at the highest priority of ordinary tasks; not an error where that is forbidden.
+    pub is_raised: bool,
     /// The file to write a process id to, to put it into its control group.
     pub cgroup: Option<PathBuf>,
     /// What asks the target to end.
@@ -82,6 +84,9 @@ impl LaunchSpec {
         if let Some(user) = &self.user {
             words.extend(["--user".into(), user.to_word().into()]);
         }
+        if self.is_raised {
+            words.extend(["--priority".into(), "highest".into()]);
+        }
         words.extend(["--stop-signal".into(), self.stop_signal.name().into()]);
         words.extend(["--log".into(), self.log.clone().into(), "--".into()]);
         words.extend(self.command.iter().cloned());
@@ -110,6 +115,7 @@ impl LaunchSpec {
                     let user = value.to_str().and_then(Identity::from_word);
                     spec.user = Some(user.ok_or("--user needs UID:GID:GROUPS")?);
                 }
+                b"--priority" if value == "highest" => spec.is_raised = true,
                 b"--stop-signal" => {
                     let signal = value.to_str().and_then(StopSignal::named);
                     spec.stop_signal = signal.ok_or("--stop-signal needs a name")?;
@@ -184,6 +190,7 @@ mod tests {
                 gid: 34,
                 groups: vec![34, 110],
             }),
+            is_raised: true,
             cgroup: Some("/sys/fs/cgroup/x/cgroup.procs".into()),
             stop_signal: StopSignal::Quit,
             log: "/tmp/a log".into(),

@@ -134,6 +134,7 @@ fn shell(
     let address = session.endpoint.address;
     let spec = LaunchSpec {
         cpus: workshop.driver.placement.generator.clone(),
+        is_raised: workshop.driver.placement.is_raised,
         environment: vec![
             ("MILLPOND_HOST".into(), address.ip().to_string().into()),
             ("MILLPOND_PORT".into(), address.port().to_string().into()),

@@ -1,16 +1,19 @@
-//! Which CPUs the server gets and which the generator.
+//! Which CPUs the server gets and which the generator, and their priority.
 //!
-//! Apart if there are two or more: a generator on the server's CPU would be measured as server.
+//! Apart if there are two or more: a generator on the server's CPU would be measured as server. Before other programs,
+//! if that is permitted: one that wakes once a second for 5 ms is half a percent of the time, and decides a p99.
 
-use millpond_io::allowed_cpus;
+use millpond_io::{allowed_cpus, may_raise_priority};
 
-/// CPUs for both sides.
+/// CPUs and priority for both sides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Placement {
     /// Empty: anywhere.
     pub server: Vec<usize>,
     /// Empty: anywhere.
     pub generator: Vec<usize>,
+    /// Whether both have the highest priority of ordinary tasks.
+    pub is_raised: bool,
 }
 
 impl Placement {
@@ -18,7 +21,10 @@ impl Placement {
     #[must_use]
     pub fn of_this_machine() -> Self {
         let allowed = allowed_cpus().unwrap_or_default();
-        Self::divide(&allowed)
+        Self {
+            is_raised: may_raise_priority(),
+            ..Self::divide(&allowed)
+        }
     }
 
     /// The last quarter, at least one CPU, for the generator; the rest for the server. A single CPU
@@ -28,12 +34,14 @@ impl Placement {
             return Self {
                 server: Vec::new(),
                 generator: Vec::new(),
+                is_raised: false,
             };
         }
         let (server, generator) = allowed.split_at(allowed.len() - (allowed.len() / 4).max(1));
         Self {
             server: server.to_vec(),
             generator: generator.to_vec(),
+            is_raised: false,
         }
     }
 
@@ -58,11 +66,15 @@ impl Placement {
         self.generator.len().max(1)
     }
 
-    /// For the record: `server 0; generator 1`.
+    /// For the record: `server 0; generator 1; both before other programs`.
     #[must_use]
     pub fn describe(&self) -> String {
+        let priority = match self.is_raised {
+            true => "; both before other programs (nice -20)",
+            false => "",
+        };
         if self.server.is_empty() {
-            return "server and generator share one CPU".to_owned();
+            return format!("server and generator share one CPU{priority}");
         }
         let list = |cpus: &[usize]| {
             cpus.iter()
@@ -71,7 +83,7 @@ impl Placement {
                 .join(",")
         };
         format!(
-            "server {}; generator {}",
+            "server {}; generator {}{priority}",
             list(&self.server),
             list(&self.generator)
         )
@@ -96,6 +108,9 @@ mod tests {
         let mut placement = Placement::divide(&[2, 5, 7]);
         assert_eq!(placement.describe(), "server 2,5; generator 7");
         assert!(placement.is_apart() && !Placement::divide(&[3]).is_apart());
+        placement.is_raised = true;
+        let text = placement.describe();
+        assert!(text.starts_with("server 2,5; generator 7; both before"));
         placement.generator.push(2);
         assert!(!placement.is_apart());
         assert_eq!(

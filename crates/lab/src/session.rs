@@ -163,6 +163,7 @@ impl Workshop {
         LaunchSpec {
             preload,
             cpus: placement.server.clone(),
+            is_raised: placement.is_raised,
             environment,
             log: self
                 .logs()

@@ -210,6 +210,9 @@ pub struct LoadConfig {
     /// Whether the clocks are also kept without the requests that met a stall of the generator's own thread; see
     /// [`crate::Undisturbed`]. Not where target and generator share a CPU.
     pub watch_stalls: bool,
+    /// Whether threads take the highest priority that is permitted (root, `CAP_SYS_NICE`), so that other programs
+    /// interrupt them less; where it is not, they run with this process's.
+    pub raises_priority: bool,
     /// Whether connections stay open after the last answer until [`crate::Observer::connections_held`] has returned.
     pub holds_connections: bool,
     /// How many requests are kept one by one, at most; 0: none.
@@ -244,6 +247,7 @@ impl LoadConfig {
             cookies: None,
             batch_latency: false,
             watch_stalls: false,
+            raises_priority: false,
             holds_connections: false,
             samples_max: 0,
         }

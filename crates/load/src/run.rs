@@ -326,6 +326,10 @@ fn work<D: Driver>(
         .cpus
         .as_ref()
         .map(|cpus| cpus[index % cpus.len()]);
+    if shared.config.raises_priority {
+        // Without the permission it is measured as it is.
+        let _ = millpond_io::raise_thread_priority();
+    }
     let driver = make_driver(pool_mode)?;
     let config = ShardConfig {
         index,

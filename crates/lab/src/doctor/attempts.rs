@@ -5,7 +5,7 @@ use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::config;
 use crate::embedded::PrivateDirectory;
-use millpond_io::{DriverChoice, DriverFeatures, IoError};
+use millpond_io::{DriverChoice, DriverFeatures, IoError, may_raise_priority};
 use millpond_measure::counters::{CountFrom, CounterKind, CounterSet};
 use std::io::Error;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -31,6 +31,8 @@ pub struct Attempts {
     pub(super) control_group: Result<String, String>,
     /// Keeping idle CPUs awake.
     pub(super) awake: Result<(), String>,
+    /// The highest priority of ordinary tasks is permitted.
+    pub(super) may_raise_priority: bool,
     /// Looking for allocators.
     pub(super) allocators: Vec<CatalogueEntry>,
 }
@@ -62,6 +64,7 @@ impl Attempts {
                 .map_err(|error| error.to_string()),
             control_group: CgroupRoot::find().map(|root| root.describe()),
             awake: Awake::ask().map(drop).map_err(|error| error.to_string()),
+            may_raise_priority: may_raise_priority(),
             allocators: catalogue(),
         }
     }
@@ -102,6 +105,7 @@ impl Attempts {
                 .into_iter()
                 .fold(DriverFeatures::default(), DriverFeatures::with)),
             epoll: Ok(()),
+            may_raise_priority: true,
             loopback: Ok(()),
             counters: Counters {
                 instructions: true,

@@ -16,6 +16,7 @@ pub(super) fn findings(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
     findings.extend(huge_pages(machine));
     findings.extend(ports(machine));
     findings.extend(neighbours(machine));
+    findings.push(priority(attempts));
     findings.extend(one_cpu(machine));
     findings
 }
@@ -174,6 +175,18 @@ fn neighbours(machine: &Machine) -> Option<Finding> {
     })
 }
 
+fn priority(attempts: &Attempts) -> Finding {
+    const NAME: &str = "priority";
+    match attempts.may_raise_priority {
+        true => ok(NAME, "compare runs server and generator before other programs (nice -20)"),
+        false => weak(
+            NAME,
+            "cannot be raised: another program that wakes on a measured CPU keeps it for up to 4 ms, which p99 shows",
+        )
+        .remedy("run as root, or allow nice -20 (limits.conf)"),
+    }
+}
+
 /// Said only where it is so: more than one is not worth a line of its own.
 fn one_cpu(machine: &Machine) -> Option<Finding> {
     (machine.cpus == 1).then(|| {
@@ -297,6 +310,17 @@ mod tests {
         attempts.awake = Err("Permission denied".to_owned());
         assert_eq!(state("haltpoll", &attempts), Some(State::Weak));
         assert_eq!(state("none", &attempts), None);
+    }
+
+    /// Goal: a priority that cannot be raised is said, with what helps.
+    #[test]
+    fn a_priority_that_is_forbidden_is_said() {
+        let mut attempts = Attempts::well();
+        assert_eq!(priority(&attempts).state, State::Ok);
+        attempts.may_raise_priority = false;
+        let finding = priority(&attempts);
+        assert_eq!(finding.state, State::Weak);
+        assert!(finding.remedy.is_some_and(|line| line.contains("root")));
     }
 
     /// Goal: a kernel without exact counts and a single CPU are said; a machine with neither is not

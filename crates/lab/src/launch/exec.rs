@@ -6,8 +6,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Command, ExitCode, Stdio};
 
+use millpond_io::raise_session_priority;
 use rustix::process::{Gid, Uid};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{
     CpuSet, sched_setaffinity, set_thread_gid, set_thread_groups, set_thread_uid,
 };
@@ -20,6 +21,8 @@ const CANNOT_RUN: u8 = 127;
 
 pub(super) fn run(spec: &LaunchSpec) -> ExitCode {
     let parent = parent_id();
+    // A group of its own, which the supervisor signals, and no terminal. It fails only for who leads a group already.
+    let _ = setsid();
     let mut log = match OpenOptions::new().create(true).append(true).open(&spec.log) {
         Ok(log) => log,
         Err(error) => {
@@ -67,6 +70,10 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
     };
     if let Some(directory) = &spec.directory {
         set_current_dir(directory)?;
+    }
+    if spec.is_raised {
+        // Before the user changes, who may not.
+        let _ = raise_session_priority();
     }
     if let Some(user) = &spec.user {
         become_user(user)?;

@@ -9,7 +9,6 @@ use std::env;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -220,7 +219,6 @@ fn spawn_second_stage(spec: &LaunchSpec) -> io::Result<Child> {
         .args(spec.to_arguments())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .process_group(0)
         .spawn()
 }
 
@@ -242,6 +240,7 @@ fn say(line: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::process_tree::is_alive;
+    use std::os::unix::process::CommandExt;
 
     /// A process that leads a group of its own: a child of this one, or nobody's.
     fn leader(is_ours: bool) -> (i32, Option<Child>) {

@@ -1,0 +1,60 @@
+//! The highest priority among ordinary tasks, so that other programs interrupt a thread as little as may be.
+//!
+//! A task of equal priority that wakes on the same CPU keeps it until its slice or the kernel's tick ends, up to 4 ms.
+//! Real-time priorities would be stronger, and could stop the machine: not used.
+
+use rustix::process::{getpriority_process, setpriority_process};
+
+use crate::error::IoError;
+
+/// The nice value with the largest weight.
+const HIGHEST: i32 = -20;
+/// Where sessions are scheduled as groups (`CONFIG_SCHED_AUTOGROUP`), a nice value orders only the tasks of one session;
+/// this is the session's own.
+const SESSION_NICE: &str = "/proc/self/autogroup";
+
+/// Gives the calling thread, and what it starts from now on, the highest priority. Needs `CAP_SYS_NICE` or a limit of
+/// `nice` (`RLIMIT_NICE`) that allows it.
+pub fn raise_thread_priority() -> Result<(), IoError> {
+    setpriority_process(None, HIGHEST).map_err(IoError::system("setpriority"))
+}
+
+/// The same for the calling process's session, which it must lead: every process of it is raised.
+///
+/// Only for a session of one's own (`setsid`): in a terminal's it would raise all that runs there.
+pub fn raise_session_priority() -> Result<(), IoError> {
+    raise_thread_priority()?;
+    // Absent or without effect where sessions are not scheduled as groups.
+    let _ = std::fs::write(SESSION_NICE, HIGHEST.to_string());
+    Ok(())
+}
+
+/// Whether [`raise_thread_priority`] is permitted; tried in a thread that ends.
+#[must_use]
+pub fn may_raise_priority() -> bool {
+    let attempt = std::thread::Builder::new().spawn(raise_thread_priority);
+    attempt.is_ok_and(|thread| thread.join().is_ok_and(|raised| raised.is_ok()))
+}
+
+/// The nice value of the calling thread.
+pub fn thread_nice() -> Result<i32, IoError> {
+    getpriority_process(None).map_err(IoError::system("getpriority"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is raised is one thread, not the process, and only where that is permitted.
+    #[test]
+    fn one_thread_is_raised() {
+        let before = thread_nice().unwrap();
+        let is_permitted = may_raise_priority();
+        let raised =
+            std::thread::spawn(|| (raise_thread_priority().is_ok(), thread_nice().unwrap()));
+        let (is_raised, nice) = raised.join().unwrap();
+        assert_eq!(is_raised, is_permitted);
+        assert_eq!(nice, if is_raised { HIGHEST } else { before });
+        assert_eq!(thread_nice().unwrap(), before);
+    }
+}
