@@ -126,7 +126,8 @@ impl Stage<'_> {
         let before = Edge::read(self.session)?;
         self.marks.enter("load");
         let mut sum = WeatherSum::default();
-        let weather = Weather::before();
+        let is_raised = self.workshop.driver.placement.is_raised;
+        let weather = Weather::before(!is_raised);
         let load = command.run(self.workshop, self.session, "load", self.stop)?;
         weather.add_to(&mut sum);
         sum.note("load", measures);

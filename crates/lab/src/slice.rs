@@ -62,6 +62,8 @@ pub(crate) struct Slice {
     pub(crate) left_out_share: f64,
     pub(crate) generator_cpu_share: f64,
     pub(crate) status: LoadStatus,
+    /// The part of its CPUs' time in which the target was ready and others ran.
+    waited_share: f64,
     /// By something outside of the candidates.
     pub(crate) is_disturbed: bool,
     /// Around it.
@@ -153,8 +155,9 @@ pub(crate) fn run(
         (Some(before), Some(after)) => after.waited_since(&before, cpus),
         _ => None,
     };
-    let bearable = time.window.mul_f64(WAITED_SHARE_MAX);
-    let has_waited = waited.is_some_and(|waited| waited > bearable);
+    let waited = waited.unwrap_or_default();
+    slice.waited_share = waited.div_duration_f64(time.window) / cpus as f64;
+    let has_waited = waited > time.window.mul_f64(WAITED_SHARE_MAX);
     slice.is_disturbed = is_late
         || slice.left_out_share > LEFT_OUT_SHARE_MAX
         || slice.costs.is_none()
@@ -193,6 +196,7 @@ impl Slice {
             lateness: clocks.lateness,
             generator_cpu_share: record.generator_cpu_share,
             status: record.verdict.status,
+            waited_share: 0.0,
             is_disturbed: false,
             state: CpuState::default(),
         })
@@ -265,11 +269,16 @@ impl Slices {
 
     /// The generator's busiest thread, on the average.
     pub(crate) fn generator_cpu_share(&self) -> f64 {
-        let shares = self
-            .by_cycle
-            .values()
-            .map(|slice| slice.generator_cpu_share);
-        shares.sum::<f64>() / self.by_cycle.len().max(1) as f64
+        self.mean(|slice| slice.generator_cpu_share)
+    }
+
+    /// The part of its CPUs' time in which the target was ready and others ran, on the average.
+    pub(crate) fn waited_share(&self) -> f64 {
+        self.mean(|slice| slice.waited_share)
+    }
+
+    fn mean(&self, pick: impl Fn(&Slice) -> f64) -> f64 {
+        self.by_cycle.values().map(pick).sum::<f64>() / self.by_cycle.len().max(1) as f64
     }
 
     pub(crate) fn is_invalid(&self) -> bool {

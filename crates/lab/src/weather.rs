@@ -17,9 +17,11 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    pub(crate) fn before() -> Self {
+    /// `has_pressure`: whether somebody waiting for a processor is a sign of disturbance. Not where the target's own
+    /// waiting is read, and not where it has the highest priority: then the others wait for it.
+    pub(crate) fn before(has_pressure: bool) -> Self {
         Self {
-            pressure_ns: cpu_pressure_ns(),
+            pressure_ns: cpu_pressure_ns().filter(|_| has_pressure),
             began: Instant::now(),
         }
     }
