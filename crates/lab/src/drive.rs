@@ -3,12 +3,15 @@
 //! The only file that configures `millpond_load`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
-use millpond_load::{LoadConfig, LoadRecord, Mode, Observer, Stop, WarmUp, Workload};
+use millpond_load::{
+    LoadConfig, LoadRecord, Mode, Observer, Stop, TargetThreads, WarmUp, Workload,
+};
 use millpond_measure::record::Operation;
 
 use crate::endpoint::Endpoint;
@@ -108,6 +111,19 @@ pub(crate) struct Driver {
     pub(crate) placement: Placement,
 }
 
+/// What a slice is made of.
+#[derive(Debug)]
+pub(crate) struct SliceLoad {
+    pub(crate) kind: SliceKind,
+    /// Of the entity server: 0 to this.
+    pub(crate) keys: u64,
+    /// Before it counts.
+    pub(crate) settle: Duration,
+    pub(crate) window: Duration,
+    /// Watched for others that keep them from their CPU.
+    pub(crate) target_threads: Option<TargetThreads>,
+}
+
 impl Driver {
     /// Runs one phase. Wrong answers are an error: what answers wrongly must not be timed.
     pub(crate) fn run(
@@ -148,24 +164,21 @@ impl Driver {
     pub(crate) fn slice(
         &self,
         endpoint: &Endpoint,
-        keys: u64,
-        kind: SliceKind,
-        (settle, window): (Duration, Duration),
+        slice: SliceLoad,
         observer: &dyn Observer,
         stop: &AtomicBool,
     ) -> Result<LoadRecord, RunError> {
-        let load = match kind.pace {
-            Pace::Rate { per_s } => Load::Rate {
-                per_s,
-                duration: window,
-            },
-            Pace::Closed | Pace::Block => Load::Burst { duration: window },
+        let (operation, duration) = (slice.kind.operation, slice.window);
+        let load = match slice.kind.pace {
+            Pace::Rate { per_s } => Load::Rate { per_s, duration },
+            Pace::Closed | Pace::Block => Load::Burst { duration },
         };
-        let mut config = self.config(endpoint.address, kind.operation, keys, load);
+        let mut config = self.config(endpoint.address, operation, slice.keys, load);
         config.warm_up = WarmUp::Lasting {
-            duration_ns: nanoseconds(settle),
+            duration_ns: nanoseconds(slice.settle),
         };
-        endpoint.within(|| all_right(&config, kind.operation, observer, stop))?
+        config.target_threads = slice.target_threads.map(Arc::new);
+        endpoint.within(|| all_right(&config, operation, observer, stop))?
     }
 
     fn config(

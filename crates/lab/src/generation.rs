@@ -18,6 +18,7 @@ mod member;
 mod steps;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scored::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::session::{Session, Workshop};
-use crate::slice::{self, SliceTime};
+use crate::slice::{self, SliceTime, Slices};
 use crate::weather::Weather;
 
 use member::{Member, Part, Parts};
@@ -375,11 +376,15 @@ impl Generation<'_> {
     fn note_results(&self, members: &mut [Member]) {
         let operations = self.workshop.driver.target.operations();
         let server_cpus = self.workshop.driver.placement.server_threads();
+        let near: Vec<BTreeSet<u32>> = (0..operations.len())
+            .map(|place| self.near_cycles(members, place))
+            .collect();
         for member in members.iter_mut() {
             member.scored.memory = std::mem::take(&mut member.parts.memory);
             member.note_memory();
             let (parts, measures) = (&member.parts, &mut member.scored.measures);
-            for (&operation, parts) in operations.iter().zip(&parts.operations) {
+            let of_each = operations.iter().zip(&parts.operations).zip(&near);
+            for ((&operation, parts), near) in of_each {
                 let (closed, blocks, paced) = (&parts.closed, &parts.blocks, &parts.paced);
                 let disturbed = closed.disturbed + blocks.disturbed + paced.disturbed;
                 measures.disturbed_slices += disturbed;
@@ -396,10 +401,28 @@ impl Generation<'_> {
                     let key = operation.key().to_owned();
                     measures.paced.insert(key, paced.slices.paced_columns());
                 }
-                let latency = note_latency(paced, operation, measures);
+                let latency = note_latency(paced, near, operation, measures);
                 member.scored.latencies.extend(latency);
             }
         }
+    }
+
+    /// The cycles at the constant rate in which the CPUs were near for every member that has slices; all of them if there
+    /// is none.
+    fn near_cycles(&self, members: &[Member], place: usize) -> BTreeSet<u32> {
+        let slices = members
+            .iter()
+            .map(|member| &member.parts.operations[place].paced.slices);
+        let measured: Vec<&Slices> = slices.filter(|slices| !slices.is_empty()).collect();
+        let all: BTreeSet<u32> = measured.iter().flat_map(|slices| slices.cycles()).collect();
+        let is_near = |&cycle: &u32| {
+            let mut distances = measured.iter().map(|slices| slices.distance(cycle));
+            distances.all(|distance| {
+                distance.is_some_and(|distance| !distance.is_beyond(self.workshop.nearest))
+            })
+        };
+        let near: BTreeSet<u32> = all.iter().copied().filter(is_near).collect();
+        if near.is_empty() { all } else { near }
     }
 }
 
@@ -450,8 +473,11 @@ fn note_limits(
     }
 }
 
+/// Percentiles of all answers of these cycles together: a pause of the server that falls into one slice of several is a
+/// part of its p99.
 fn note_latency(
     part: &Part,
+    cycles: &BTreeSet<u32>,
     operation: Operation,
     measures: &mut RoundMeasures,
 ) -> Option<RunLatency> {
@@ -462,8 +488,8 @@ fn note_latency(
     measures.noise.extend(part.machine_use.flags(&name));
     part.weather.note(&name, measures);
     part.slices.count_requests(measures);
-    let response = part.slices.merged(|slice| &slice.response);
-    let service = part.slices.merged(|slice| &slice.service);
+    let response = part.slices.merged(cycles, |slice| &slice.response);
+    let service = part.slices.merged(cycles, |slice| &slice.service);
     let clocks = [
         (
             "response",
@@ -497,7 +523,7 @@ fn note_latency(
             phase: Some(name.clone()),
         });
     };
-    let late = late_share(&part.slices.merged(|slice| &slice.lateness));
+    let late = late_share(&part.slices.merged(cycles, |slice| &slice.lateness));
     if late > LATE_SENDS_LIMIT {
         flag(NoiseKind::LateSends, late, LATE_SENDS_LIMIT);
     }

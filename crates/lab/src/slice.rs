@@ -9,11 +9,11 @@
 //! (`millpond_measure::slices`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use millpond_load::{LoadRecord, Observer, Undisturbed};
+use millpond_load::{LoadRecord, Observer, TargetThreads, Undisturbed};
 use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::record::{
     LoadStatus, Operation, PacedColumns, Quantity, RoundMeasures, SliceColumns,
@@ -21,7 +21,7 @@ use millpond_measure::record::{
 
 use crate::core_distance::CoreDistance;
 use crate::cpu_speed::system_call_ns;
-use crate::drive::{Driver, Pace, SliceKind};
+use crate::drive::{Driver, Pace, SliceKind, SliceLoad};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::placement::Placement;
@@ -132,8 +132,17 @@ pub(crate) fn run(
         threads_at_start: Cell::new(None),
         threads_at_end: Cell::new(None),
     };
-    let length = (time.settle, time.window);
-    let record = driver.slice(&endpoint, keys, kind, length, &reader, stop);
+    let is_paced = matches!(kind.pace, Pace::Rate { .. });
+    let target_threads = is_paced.then(|| TargetThreads::open(&pids)).flatten();
+    let is_target_watched = target_threads.is_some();
+    let load = SliceLoad {
+        kind,
+        keys,
+        settle: time.settle,
+        window: time.window,
+        target_threads,
+    };
+    let record = driver.slice(&endpoint, load, &reader, stop);
     let edges = (reader.began.get(), reader.ended.get());
     let threads = (reader.threads_at_start.take(), reader.threads_at_end.take());
     let session = reader.session.into_inner();
@@ -143,12 +152,12 @@ pub(crate) fn run(
     let (Some(began), Some(ended)) = edges else {
         return Err(RunError::Load("a slice had no end".to_owned()));
     };
-    let is_paced = matches!(kind.pace, Pace::Rate { .. });
     // A generator that cannot keep its own clock says nothing of the server. What met a stall is left out where stalls
     // are watched for.
+    let leaves_out = record.undisturbed.is_some();
     let is_late = is_paced
         && (record.verdict.status == LoadStatus::Invalid
-            || (record.undisturbed.is_none() && record.lateness.max() > LATE_NS_MAX));
+            || (!leaves_out && record.lateness.max() > LATE_NS_MAX));
     let mut slice = Slice::of(record, ended.costs_since(&began))?;
     let cpus = driver.placement.server_threads();
     let waited = match threads {
@@ -158,12 +167,12 @@ pub(crate) fn run(
     let waited = waited.unwrap_or_default();
     slice.waited_share = waited.div_duration_f64(time.window) / cpus as f64;
     let has_waited = waited > time.window.mul_f64(WAITED_SHARE_MAX);
+    let has_met_others = has_waited || machine_use.is_disturbed();
     slice.is_disturbed = is_late
         || slice.left_out_share > LEFT_OUT_SHARE_MAX
         || slice.costs.is_none()
-        || has_waited
-        || state_before.differs(state_after)
-        || machine_use.is_disturbed();
+        || (has_met_others && !(leaves_out && is_target_watched))
+        || state_before.differs(state_after);
     slice.state = state_before.mean(state_after);
     Ok(slice)
 }
@@ -286,12 +295,22 @@ impl Slices {
         all.any(|slice| slice.status == LoadStatus::Invalid)
     }
 
-    /// Requests of one clock, all slices together.
-    pub(crate) fn merged(&self, clock: impl Fn(&Slice) -> &LatencyHistogram) -> LatencyHistogram {
+    pub(crate) fn cycles(&self) -> impl Iterator<Item = u32> {
+        self.by_cycle.keys().copied()
+    }
+
+    /// Requests of one clock, the slices of these cycles together.
+    pub(crate) fn merged(
+        &self,
+        cycles: &BTreeSet<u32>,
+        clock: impl Fn(&Slice) -> &LatencyHistogram,
+    ) -> LatencyHistogram {
         let mut sum = LatencyHistogram::new();
-        self.by_cycle
-            .values()
-            .for_each(|slice| sum.merge(clock(slice)));
+        let counted = self
+            .by_cycle
+            .iter()
+            .filter(|(cycle, _)| cycles.contains(cycle));
+        counted.for_each(|(_, slice)| sum.merge(clock(slice)));
         sum
     }
 

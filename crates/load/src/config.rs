@@ -8,12 +8,14 @@ use crate::cookies::CookiePlan;
 use crate::error::LoadError;
 use crate::request_mix::RequestMix;
 use crate::schedule::Pace;
+use crate::target_threads::TargetThreads;
 use crate::validation::Validation;
 use crate::workload::Requests;
 use millpond_http::Method;
 use millpond_io::tls::TlsClient;
 use millpond_io::{Address, DriverChoice};
 use millpond_mempool::PoolMode;
+use std::sync::Arc;
 
 /// Most repetitions of a run.
 const REPEATS_MAX: u64 = 1_000;
@@ -210,6 +212,8 @@ pub struct LoadConfig {
     /// Whether the clocks are also kept without the requests that met a stall of the generator's own thread; see
     /// [`crate::Undisturbed`]. Not where target and generator share a CPU.
     pub watch_stalls: bool,
+    /// With `watch_stalls`, the target's threads, if it runs here: what they waited for other programs is a stall too.
+    pub target_threads: Option<Arc<TargetThreads>>,
     /// Whether threads take the highest priority that is permitted (root, `CAP_SYS_NICE`), so that other programs
     /// interrupt them less; where it is not, they run with this process's.
     pub raises_priority: bool,
@@ -247,6 +251,7 @@ impl LoadConfig {
             cookies: None,
             batch_latency: false,
             watch_stalls: false,
+            target_threads: None,
             raises_priority: false,
             holds_connections: false,
             samples_max: 0,

@@ -1,14 +1,17 @@
-//! Times at which a thread of the generator did not have its CPU, and the answers that do not lie in them.
+//! Times at which others kept a thread of the generator or the target from its CPU, and the answers outside of them.
 //!
-//! A hypervisor takes a virtual CPU for 0.1 to 4 ms a few times a second, and tells nobody. What was due in that time
-//! leaves late, what arrived is seen late, and the target gets all of it at once afterwards. If that is more than one
-//! request in a hundred, the p99 is that of the generator's machine and says nothing of the target. So the clock is
-//! compared with the last time it was looked at: a thread that is awake looks every few microseconds, and one that
-//! sleeps knows when it wanted to wake. A target that pauses makes no stall: its thread sleeps until an answer comes.
+//! Another program that wakes, or a hypervisor, takes a CPU for 0.1 to 10 ms a few times a second. What was due in that
+//! time leaves late, what arrived is seen late, and the target gets all of it at once afterwards. If that is more than
+//! one request in a hundred, the p99 is that of the machine and says nothing of the target. So a generator thread
+//! compares the clock with the last time it looked at it: awake it looks every few microseconds, and asleep it knows
+//! when it wanted to wake. A target that pauses makes no such stall: the thread sleeps until an answer comes. Of the
+//! target the kernel tells how long its threads waited for others ([`crate::TargetThreads`]).
 //!
 //! Only right where the target has other CPUs: on a common one, a stall is the target at work.
 
 use millpond_measure::histogram::LatencyHistogram;
+
+use crate::target_threads::TargetWatch;
 
 /// A thread at work looks at the clock more often than this.
 const STALL_NS_MIN: u64 = 50_000;
@@ -49,15 +52,30 @@ pub(crate) struct StallWatch {
     /// The last one, with the time after it; before the first, none: both are 0.
     from_ns: u64,
     until_ns: u64,
+    target: Option<TargetWatch>,
     pub(crate) undisturbed: Undisturbed,
 }
 
 impl StallWatch {
-    /// The thread is awake at `now_ns`, having wanted to sleep until `due_ns` at most.
-    pub(crate) fn woke(&mut self, due_ns: Option<u64>, now_ns: u64) {
+    pub(crate) fn of_target(target: Option<TargetWatch>) -> Self {
+        Self {
+            target,
+            ..Self::default()
+        }
+    }
+
+    /// The thread is awake at `now_ns`, having wanted to sleep until `due_ns` at most; `has_events`: something came.
+    pub(crate) fn woke(&mut self, due_ns: Option<u64>, has_events: bool, now_ns: u64) {
         let by_design_ns = due_ns.unwrap_or(now_ns).min(now_ns);
         self.looked_ns = self.looked_ns.max(by_design_ns);
         self.look(now_ns);
+        let kept = self
+            .target
+            .as_mut()
+            .and_then(|target| target.look(has_events, now_ns));
+        if let Some(kept) = kept {
+            self.note(kept.from_ns, now_ns, kept.length_ns);
+        }
     }
 
     /// The thread is at work at `now_ns`.
@@ -65,18 +83,18 @@ impl StallWatch {
     pub(crate) fn look(&mut self, now_ns: u64) {
         let gap_ns = now_ns.saturating_sub(self.looked_ns);
         if gap_ns >= STALL_NS_MIN && self.looked_ns > 0 {
-            self.note(self.looked_ns, now_ns);
+            self.note(self.looked_ns, now_ns, gap_ns);
         }
         self.looked_ns = now_ns;
     }
 
     #[cold]
-    fn note(&mut self, from_ns: u64, to_ns: u64) {
-        let length_ns = to_ns - from_ns;
-        if from_ns > self.until_ns {
-            self.from_ns = from_ns;
-        }
-        self.until_ns = to_ns + RECOVERY * length_ns;
+    fn note(&mut self, from_ns: u64, to_ns: u64, length_ns: u64) {
+        self.from_ns = match from_ns > self.until_ns {
+            true => from_ns,
+            false => self.from_ns.min(from_ns),
+        };
+        self.until_ns = self.until_ns.max(to_ns + RECOVERY * length_ns);
         self.undisturbed.stalled_ns += length_ns;
     }
 
@@ -125,16 +143,16 @@ mod tests {
             watch.answered((intended_ns, intended_ns), last_byte_ns, 1);
             watch.undisturbed.left_out > before
         };
-        watch.woke(None, 100 * US);
+        watch.woke(None, false, 100 * US);
         // Half a millisecond asleep, as wanted, and a little late.
-        watch.woke(Some(600 * US), 630 * US);
+        watch.woke(Some(600 * US), false, 630 * US);
         watch.look(640 * US);
         assert!(!answer(&mut watch, 610 * US, 640 * US));
         // An event wakes it before it wanted to.
-        watch.woke(Some(5_000 * US), 1_000 * US);
+        watch.woke(Some(5_000 * US), false, 1_000 * US);
         assert!(!answer(&mut watch, 610 * US, 1_000 * US));
         // It wanted to wake at 1,010 and does at 1,310.
-        watch.woke(Some(1_010 * US), 1_310 * US);
+        watch.woke(Some(1_010 * US), false, 1_310 * US);
         assert_eq!(watch.undisturbed.stalled_ns, 300 * US);
         assert!(answer(&mut watch, 990 * US, 1_310 * US));
         assert!(answer(&mut watch, 1_200 * US, 1_350 * US));
@@ -142,7 +160,7 @@ mod tests {
         assert!(answer(&mut watch, 1_900 * US, 1_950 * US));
         assert!(!answer(&mut watch, 1_911 * US, 1_960 * US));
         // At work it loses its CPU: what was sent before and is answered after met that.
-        watch.woke(Some(1_955 * US), 1_960 * US);
+        watch.woke(Some(1_955 * US), false, 1_960 * US);
         watch.look(2_100 * US);
         assert!(answer(&mut watch, 1_950 * US, 2_100 * US));
         assert_eq!(watch.undisturbed.stalled_ns, 440 * US);

@@ -32,6 +32,8 @@ use crate::schedule::{Arrival, Pace, Schedule};
 use crate::script::Runner;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::stalls::StallWatch;
+use crate::target_threads::TargetWatch;
 use crate::timeline::Seconds;
 use crate::wake::Sampling;
 use millpond_http::LastHead;
@@ -181,7 +183,9 @@ impl<'run> Worker<'run> {
             failure: None,
         };
         if shared.config.watch_stalls {
-            worker.outcome.stalls = Some(Box::default());
+            let target = shared.config.target_threads.as_ref();
+            let watch = StallWatch::of_target(target.map(TargetWatch::new));
+            worker.outcome.stalls = Some(Box::new(watch));
         }
         worker.hold_back_for_ramp();
         worker.give_listeners();
@@ -190,9 +194,9 @@ impl<'run> Worker<'run> {
 
     /// A wait has ended.
     #[inline]
-    fn note_wake(&mut self, now_ns: u64) {
+    fn note_wake(&mut self, has_events: bool, now_ns: u64) {
         if let Some(watch) = &mut self.outcome.stalls {
-            watch.woke(self.wait_until_ns, now_ns);
+            watch.woke(self.wait_until_ns, has_events, now_ns);
         }
     }
 
@@ -252,7 +256,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
 
     fn event(&mut self, shard: &mut ShardContext<'_, D>, event: Event<'_>) {
         if !self.had_events {
-            self.note_wake(shard.now_ns);
+            self.note_wake(true, shard.now_ns);
         }
         self.had_events = true;
         let now_ns = shard.now_ns;
@@ -322,7 +326,7 @@ impl<D: Driver> Protocol<D> for Worker<'_> {
             self.spin.observe(shard.now_ns - sleep_until_ns);
         }
         if !self.had_events {
-            self.note_wake(shard.now_ns);
+            self.note_wake(false, shard.now_ns);
         }
         self.had_events = false;
         self.now_ns = shard.driver.clock_ns();
