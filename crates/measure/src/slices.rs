@@ -34,10 +34,10 @@ type State = [f64; DIMENSIONS];
 const DIMENSIONS: usize = 3;
 
 /// Works out throughput and CPU time of every round that has slices, from those of all rounds together, and
-/// checks them against uninterrupted blocks (`blocks`); of the
-/// percentiles, those of rounds measured far are left out (`paced`).
+/// checks them against uninterrupted blocks (`blocks`); then the percentiles of slices at the constant rate
+/// (`paced`).
 pub fn work_out(candidates: &mut [CandidateRounds]) {
-    paced::leave_out_far_rounds(candidates);
+    paced::work_out(candidates);
     for candidate in candidates.iter_mut() {
         candidate.block_checks.clear();
     }
