@@ -410,6 +410,7 @@ impl<'a> Lab<'a> {
                 .time_budget
                 .saturating_sub(self.began.elapsed() + self.config.profile_allowance()),
             overhead: findings.overhead,
+            tail: findings.tail,
             slowest_per_s: findings.slowest_per_s.clone(),
             connections: self.config.connections,
             rounds: self.config.rounds,

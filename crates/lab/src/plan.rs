@@ -128,6 +128,8 @@ pub struct Plan {
     pub block: Duration,
     /// What is counted of a slice at the constant rate.
     pub latency_phase: Duration,
+    /// What a slice takes besides.
+    pub tail: Duration,
     /// Estimate of one run.
     pub run: Duration,
     /// True if even the smallest plan needs more than what is left.
@@ -169,6 +171,7 @@ impl Plan {
             block: known.block(),
             paced: 1,
             latency_phase: known.slice(),
+            tail: known.tail.max(SLICE_OVERHEAD),
             run: Duration::ZERO,
             over_budget: false,
             warm_up_is_cut: warm_up_requests != known.warm_up_requests,
@@ -207,7 +210,7 @@ impl Plan {
     /// Memory phases of this length, with at least `floor` requests, unless the user insists on something.
     fn set_work(&mut self, known: &Known, phase: Duration, floor: u64) {
         self.requests = known.memory_work(phase, floor);
-        self.work = known.time_of(&self.requests);
+        self.work = known.time_of(&self.requests) + known.tail * self.operations();
         self.throughput_phase = phase;
     }
 
@@ -260,7 +263,7 @@ impl Plan {
     fn length_of(&self, window: Duration) -> Duration {
         match window.is_zero() {
             true => Duration::ZERO,
-            false => window + self.settle + SLICE_OVERHEAD,
+            false => window + self.settle + self.tail,
         }
     }
 
@@ -304,6 +307,7 @@ impl Plan {
             slice: Duration::ZERO,
             block: Duration::ZERO,
             latency_phase: Duration::ZERO,
+            tail: Duration::ZERO,
             run,
             over_budget: !fits(rounds),
             warm_up_requests: Vec::new(),
@@ -385,6 +389,7 @@ mod tests {
             candidates: 7,
             left: Duration::from_secs(250),
             overhead: Duration::from_millis(250),
+            tail: Duration::from_millis(5),
             slowest_per_s: vec![10_000.0, 40_000.0],
             connections: 64,
             rounds: None,
@@ -592,6 +597,24 @@ mod tests {
         assert!(plan.over_budget && plan.run > Duration::from_secs(600));
         let plan = insists(MemoryWork::Requests(10));
         assert_eq!((plan.requests.as_slice(), plan.keys), (&[10][..], 10));
+    }
+
+    /// Goal: a server whose last answers come seconds after the end of a slice makes runs longer, and the plan says so.
+    #[test]
+    fn late_answers_are_part_of_a_run() {
+        let slow = Known {
+            tail: Duration::from_secs(2),
+            ..known()
+        };
+        let (usual, late) = (Plan::make(&known()), Plan::make(&slow));
+        let slices = late.cycles + late.paced + u32::from(!late.block.is_zero());
+        assert!(late.run >= slow.tail * slices, "{late:?}");
+        let total = |plan: &Plan, known: &Known| plan.run * plan.rounds * known.candidates;
+        assert!(
+            late.over_budget || total(&late, &slow) <= slow.left,
+            "{late:?}"
+        );
+        assert!(late.slices() > usual.run, "{usual:?}");
     }
 
     /// Goal: what the user insists on is done, and its price said.

@@ -4,6 +4,7 @@
 //! A candidate that fails here is left out with its reason; without the baseline there is nothing to
 //! compare. The second run of the baseline needs no try of its own.
 
+use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -63,6 +64,8 @@ pub(crate) struct Findings {
     pub(crate) left_out: Vec<(String, String)>,
     /// Requests until every candidate was steady, per operation in order.
     pub(crate) warm_up_requests: Vec<u64>,
+    /// The most that a burst took beyond its length: connections, and the last answers.
+    pub(crate) tail: Duration,
     /// How each candidate became steady, or not, by name.
     steady_states: Vec<(String, SteadyState)>,
 }
@@ -74,6 +77,7 @@ struct Smoke {
     load_command: Option<Duration>,
     resident_bytes: u64,
     overhead: Duration,
+    tail: Duration,
 }
 
 /// Tries every candidate; those that fail are removed from `candidates`. `patience`: for finding the
@@ -150,6 +154,7 @@ pub(crate) fn run(
 impl Findings {
     fn take_in(&mut self, name: &str, smoke: Smoke) {
         self.load_command = self.load_command.max(smoke.load_command);
+        self.tail = self.tail.max(smoke.tail);
         self.resident_bytes = self.resident_bytes.max(smoke.resident_bytes);
         self.warm_up_requests
             .resize(smoke.warm_up_requests.len(), 0);
@@ -205,17 +210,7 @@ fn smoke(
     let mut session = Session::start(workshop, candidate, "preflight", None, stop)?;
     let mut overhead = began.elapsed();
     if candidate.role == Role::Baseline {
-        findings.native.clone_from(&session.presence.native);
-        let mut lines = session.counters.lines();
-        findings.has_instructions = session.counters.has_instructions();
-        let memory = session.tree.sample().ok();
-        lines.extend(memory.and_then(|sample| sample.total.missing_line()));
-        findings.counters = lines.join("; ");
-        // A server of another protocol would take the question for an attack.
-        if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
-            let probe = workshop.driver.target.probe(session.endpoint.address);
-            findings.server = session.endpoint.within(|| ServerInfo::ask(&probe))?;
-        }
+        note_server(workshop, &mut session, findings)?;
     }
     check_answers(workshop, &mut session, findings, stop)?;
     if let Some(command) = workshop.load_command.clone() {
@@ -232,9 +227,11 @@ fn smoke(
             // Candidates live one after the other then.
             resident_bytes: 0,
             overhead,
+            tail: Duration::ZERO,
         });
     }
     let (mut per_s, mut warm_up_requests) = (Vec::new(), Vec::new());
+    let mut longest_tail = Duration::ZERO;
     let mut steady_state = SteadyState {
         reached: true,
         ..SteadyState::default()
@@ -251,7 +248,8 @@ fn smoke(
             session.explain(filled)?;
         }
         let began = Instant::now();
-        let (slices, ending) = steady(workshop, &mut session, operation, patience, stop)?;
+        let (slices, ending, tail) = steady(workshop, &mut session, operation, patience, stop)?;
+        longest_tail = longest_tail.max(tail);
         let requests = ending.warm_up_requests(&slices);
         per_s.push(slices.capacity_per_s());
         warm_up_requests.push(requests);
@@ -271,7 +269,28 @@ fn smoke(
         steady_state: Some(steady_state),
         load_command: None,
         overhead,
+        tail: longest_tail,
     })
+}
+
+/// What the baseline is, and what can be counted of it.
+fn note_server(
+    workshop: &Workshop,
+    session: &mut Session,
+    findings: &mut Findings,
+) -> Result<(), RunError> {
+    findings.native.clone_from(&session.presence.native);
+    let mut lines = session.counters.lines();
+    findings.has_instructions = session.counters.has_instructions();
+    let memory = session.tree.sample().ok();
+    lines.extend(memory.and_then(|sample| sample.total.missing_line()));
+    findings.counters = lines.join("; ");
+    // A server of another protocol would take the question for an attack.
+    if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
+        let probe = workshop.driver.target.probe(session.endpoint.address);
+        findings.server = session.endpoint.within(|| ServerInfo::ask(&probe))?;
+    }
+    Ok(())
 }
 
 /// The user's own check, before anything of this candidate is timed: it has to end well, and to
@@ -300,19 +319,21 @@ fn check_answers(
 }
 
 /// Drives a candidate in the closed loop until it is as fast as it gets, or patience ends; how that
-/// went. One that is too slow to be judged is taken as it is.
+/// went, and the most that a burst took beyond its length. One that is too slow to be judged is taken as it is.
 fn steady(
     workshop: &Workshop,
     session: &mut Session,
     operation: Operation,
     patience: Duration,
     stop: &AtomicBool,
-) -> Result<(Slices, Ending), RunError> {
+) -> Result<(Slices, Ending, Duration), RunError> {
+    let tail = Cell::new(Duration::ZERO);
     let mut burst = |duration| {
-        let load = Load::Burst { duration };
+        let (load, began) = (Load::Burst { duration }, Instant::now());
         let phase = workshop
             .driver
             .run(&session.endpoint, operation, FILL_REQUESTS, load, stop);
+        tail.set(tail.get().max(began.elapsed().saturating_sub(duration)));
         session.explain(phase)
     };
     let began = Instant::now();
@@ -337,17 +358,17 @@ fn steady(
             )));
         }
         if per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {
-            return Ok((slices.without_warm_up(), Ending::Steady));
+            return Ok((slices.without_warm_up(), Ending::Steady, tail.get()));
         }
     }
     let mut end = patience;
     while !slices.is_steady() {
         if began.elapsed() >= end {
             if slices.drift() == Drift::None {
-                return Ok((slices, Ending::Restless));
+                return Ok((slices, Ending::Restless, tail.get()));
             }
             if end > patience {
-                return Ok((slices, Ending::Drifting));
+                return Ok((slices, Ending::Drifting, tail.get()));
             }
             // A burst that began in the middle looks like a drift; it does not look so twice as long.
             end = patience * 2;
@@ -355,7 +376,7 @@ fn steady(
         let phase = burst(SLICE)?;
         slices.push(phase.requests, phase.requests_per_s);
     }
-    Ok((slices, Ending::Steady))
+    Ok((slices, Ending::Steady, tail.get()))
 }
 
 /// How the slices of an operation ended.

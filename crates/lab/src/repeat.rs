@@ -88,6 +88,7 @@ mod tests {
             candidates: 3,
             left: Duration::from_secs(100),
             overhead: Duration::from_millis(100),
+            tail: Duration::ZERO,
             slowest_per_s: vec![1_000.0; operations],
             connections: 64,
             rounds: Some(6),

@@ -509,6 +509,7 @@ mod tests {
             candidates: 3,
             left: Duration::from_secs(250),
             overhead: Duration::from_millis(250),
+            tail: Duration::ZERO,
             slowest_per_s: vec![50_000.0],
             connections: 64,
             rounds: None,

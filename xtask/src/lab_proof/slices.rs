@@ -24,9 +24,9 @@ pub(crate) const TIME_BUDGET_DEFAULT: &str = "150s";
 /// The pair that every control compares, and what else lives beside it.
 const PAIR: &str = "glibc,mimalloc";
 const FOUR: &str = "glibc,mimalloc,jemalloc,tcmalloc";
-/// Settings that purge by the clock at once, late and never.
-const PURGING: &str = "glibc,jemalloc,jemalloc:dirty_decay_ms=0,jemalloc:dirty_decay_ms=-1,mimalloc,\
-                       mimalloc:purge_delay=0";
+/// Settings that purge by the clock at once, late and never; mimalloc's are named differently from version to version.
+const PURGING: &str =
+    "glibc,jemalloc,jemalloc:dirty_decay_ms=0,jemalloc:dirty_decay_ms=-1,mimalloc";
 /// What all controls look at.
 const MEASURES: [&str; 4] = [
     "put.throughput_per_s",
@@ -267,8 +267,9 @@ fn connections_of(bench: &Bench, address: &str) -> Result<Value, String> {
     };
     let sets = load(&["-d", "2s", "--repeat", SETS])?;
     let rate = &sets["connection_sets"]["requests_per_s"];
-    let between =
-        rate["stdev"].as_f64().unwrap_or(f64::NAN) / rate["median"].as_f64().unwrap_or(f64::NAN);
+    let between = rate["stdev_share"]
+        .as_f64()
+        .ok_or("millpond load --repeat recorded no spread between sets")?;
     Ok(json!({
         "sets": sets["connection_sets"],
         "sentence": format!(

@@ -43,8 +43,7 @@ const COUNTS_MAX: i64 = 1_000;
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
-  millpond compare --url http://127.0.0.1:8081/ -- \\
-    python3 -m http.server --bind 127.0.0.1 {port}
+  millpond compare -- python3 -m http.server --bind 127.0.0.1 {port}
   millpond compare --port 7777 --check-cmd 'redis-cli -p 7777 set k v' \\
     --load-cmd 'redis-benchmark -p 7777 -t set -n 100000 -q' \\
     --load-metric 'throughput=regex:([0-9.]+) requests per second' \\
@@ -508,11 +507,27 @@ mod tests {
         ));
     }
 
+    /// Goal: a command that takes the lab's port needs no address, and a URL may leave its port to the lab.
+    #[test]
+    fn a_command_with_a_place_for_the_port_needs_no_url() {
+        let url = |words: &[&str]| match config(words).unwrap().target {
+            Target::Command { url, .. } => url,
+            Target::Entity { .. } => unreachable!(),
+        };
+        let root = url(&["--", "x", "-p{port}"]);
+        assert!(root.address.ip().is_loopback() && root.path == "/");
+        let path = url(&["--url", "http://127.0.0.1:{port}/a", "--", "x", "{port}"]);
+        assert_eq!(path.path, "/a");
+        let fixed = url(&["--url", "http://127.0.0.1:81/", "--", "x", "{port}"]);
+        assert_eq!(fixed.address.port(), 81);
+    }
+
     /// Goal: contradictions are refused with what to write in their place.
     #[test]
     fn wrong_usage_is_named() {
         for (words, part) in [
             (&["--", "nginx"][..], "needs --url"),
+            (&["--url", "http://127.0.0.1:{port}/", "--", "x"], "{port}"),
             (&["--url", "http://127.0.0.1/"], "CMD"),
             (&["--url", "ftp://x/", "--", "nginx"], "begin with http://"),
             (

@@ -7,6 +7,9 @@ use millpond_lab::{Launcher, Target};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// Where a command or URL takes the port that is chosen for it.
+const PORT_PLACE: &str = "{port}";
+
 /// What was said of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubjectTarget<'a> {
@@ -25,8 +28,11 @@ pub(super) struct SubjectTarget<'a> {
 impl SubjectTarget<'_> {
     /// The target, or what contradicts itself.
     pub(super) fn target(&self) -> Result<Target, Failure> {
-        let port = self.port.map(|port| format!("http://127.0.0.1:{port}/"));
-        match (port.as_deref().or(self.url), self.command.is_empty()) {
+        let url = match self.port {
+            Some(port) => Some(format!("http://127.0.0.1:{port}/")),
+            None => self.url_with_a_port()?,
+        };
+        match (url.as_deref(), self.command.is_empty()) {
             (None, true) if cfg!(not(feature = "entity")) => Err(Failure::usage(format!(
                 "the server that is {} by default is not in this build (--features entity has it): \
                  name a server of yours, as in `--url http://127.0.0.1:8081/ -- nginx ...`",
@@ -40,6 +46,26 @@ impl SubjectTarget<'_> {
             (Some(_), true) => Err(Failure::usage("--url needs the server's command after --")),
             (Some(url), false) => self.of_the_user(url),
         }
+    }
+
+    /// The URL with a free port for `{port}`; where only the command has that, the root at such a port.
+    fn url_with_a_port(&self) -> Result<Option<String>, Failure> {
+        let has_place = |word: &OsString| word.to_string_lossy().contains(PORT_PLACE);
+        let is_placed = self.command.iter().any(has_place);
+        let url = match self.url {
+            Some(url) if !url.contains(PORT_PLACE) => return Ok(Some(url.to_owned())),
+            None if !is_placed => return Ok(None),
+            Some(_) if !is_placed => {
+                return Err(Failure::usage(
+                    "--url has {port}, and the server's command has not: put it where the command takes its port",
+                ));
+            }
+            Some(url) => url,
+            None => "http://127.0.0.1:{port}/",
+        };
+        let port = millpond_lab::port::choose()
+            .ok_or_else(|| Failure::failed("no free port outside the kernel's own range"))?;
+        Ok(Some(url.replace(PORT_PLACE, &port.to_string())))
     }
 
     fn of_the_user(&self, url: &str) -> Result<Target, Failure> {

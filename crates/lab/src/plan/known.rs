@@ -38,6 +38,8 @@ pub struct Known {
     pub left: Duration,
     /// From the start of a run to its first request, and from its last request to its end.
     pub overhead: Duration,
+    /// What a slice takes beyond its length: connections, and the last answers of the slowest candidate.
+    pub tail: Duration,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub slowest_per_s: Vec<f64>,
     /// Connections of the generator.
