@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use super::CounterKind;
 
 /// Why a counter is missing.
@@ -11,18 +13,24 @@ pub(super) enum Missing {
     NoPmu,
     /// `perf_event_paranoid`, or a container's filter.
     NoPermission,
-    /// Anything else, by its number.
+    /// Anything else, by its number; `EIO` if it has none.
     Other(i32),
 }
 
 impl Missing {
     pub(super) fn of(error: &io::Error) -> Self {
-        use rustix::io::Errno;
-        let number = error.raw_os_error().unwrap_or(0);
-        match Errno::from_raw_os_error(number) {
+        // The error of a tracepoint whose number cannot be read wraps the system's, and has no number of its own.
+        let Some(errno) = Errno::from_io_error(error) else {
+            return match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::Unsupported => Self::NoPmu,
+                io::ErrorKind::PermissionDenied => Self::NoPermission,
+                _ => Self::Other(Errno::IO.raw_os_error()),
+            };
+        };
+        match errno {
             Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL => Self::NoPmu,
             Errno::ACCESS | Errno::PERM | Errno::NOSYS => Self::NoPermission,
-            _ => Self::Other(number),
+            other => Self::Other(other.raw_os_error()),
         }
     }
 }
@@ -184,5 +192,17 @@ mod tests {
         ] {
             assert_eq!(Missing::of(&io::Error::from_raw_os_error(errno)), missing);
         }
+        // Errors without a number of the system's: for whoever is not root, that of a tracepoint.
+        for (kind, missing) in [
+            (io::ErrorKind::PermissionDenied, Missing::NoPermission),
+            (io::ErrorKind::NotFound, Missing::NoPmu),
+            (io::ErrorKind::Other, Missing::Other(5)),
+        ] {
+            assert_eq!(Missing::of(&io::Error::new(kind, "of a file")), missing);
+        }
+        assert_eq!(
+            Missing::of(&io::Error::from_raw_os_error(0)),
+            Missing::Other(5)
+        );
     }
 }
