@@ -154,9 +154,9 @@ impl CounterKind {
 
 /// The tracepoint of that name. Only root can see them, unless tracefs is mounted for others.
 fn tracepoint(name: &str) -> io::Result<Tracepoint> {
-    let id = |directory: &&str| std::fs::read_to_string(format!("{directory}/{name}/id")).ok();
-    let text = TRACEPOINTS.iter().find_map(id);
-    let id = text.and_then(|text| text.trim_end().parse().ok());
-    id.map(Tracepoint::with_id)
-        .ok_or_else(|| io::ErrorKind::NotFound.into())
+    let read = |directory: &str| std::fs::read_to_string(format!("{directory}/{name}/id"));
+    let [usual, earlier] = TRACEPOINTS;
+    let text = read(usual).or_else(|error| read(earlier).map_err(|_| error))?;
+    let id = text.trim_end().parse().map_err(io::Error::other)?;
+    Ok(Tracepoint::with_id(id))
 }

@@ -19,7 +19,7 @@ pub(super) enum Missing {
 
 impl Missing {
     pub(super) fn of(error: &io::Error) -> Self {
-        // The error of a tracepoint whose number cannot be read wraps the system's, and has no number of its own.
+        // Not every error is the system's: what stands in a file may be no number.
         let Some(errno) = Errno::from_io_error(error) else {
             return match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::Unsupported => Self::NoPmu,
@@ -192,7 +192,7 @@ mod tests {
         ] {
             assert_eq!(Missing::of(&io::Error::from_raw_os_error(errno)), missing);
         }
-        // Errors without a number of the system's: for whoever is not root, that of a tracepoint.
+        // Errors without a number of the system's.
         for (kind, missing) in [
             (io::ErrorKind::PermissionDenied, Missing::NoPermission),
             (io::ErrorKind::NotFound, Missing::NoPmu),
