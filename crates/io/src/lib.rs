@@ -69,9 +69,7 @@ pub use mailbox::{Mailbox, MailboxFull, MailboxSender};
 pub use network_namespace::NetworkNamespace;
 pub use pools::ShardPools;
 pub use port_share::PortShare;
-pub use priority::{
-    may_raise_priority, raise_session_priority, raise_thread_priority, thread_nice,
-};
+pub use priority::{may_raise_priority, raise_session_priority, raise_thread_priority};
 pub use resolver::{ResolveError, Resolver, ResolverConfig};
 pub use rustix::io::Errno;
 pub use service_manager::{ServiceManager, ServiceState};

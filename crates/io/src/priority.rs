@@ -3,7 +3,7 @@
 //! A task of equal priority that wakes on the same CPU keeps it until its slice or the kernel's tick ends, up to 4 ms.
 //! Real-time priorities would be stronger, and could stop the machine: not used.
 
-use rustix::process::{getpriority_process, setpriority_process};
+use rustix::process::setpriority_process;
 
 use crate::error::IoError;
 
@@ -36,25 +36,25 @@ pub fn may_raise_priority() -> bool {
     attempt.is_ok_and(|thread| thread.join().is_ok_and(|raised| raised.is_ok()))
 }
 
-/// The nice value of the calling thread.
-pub fn thread_nice() -> Result<i32, IoError> {
-    getpriority_process(None).map_err(IoError::system("getpriority"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::getpriority_process;
 
     /// Goal: what is raised is one thread, not the process, and only where that is permitted.
     #[test]
     fn one_thread_is_raised() {
-        let before = thread_nice().unwrap();
+        let before = getpriority_process(None).unwrap();
         let is_permitted = may_raise_priority();
-        let raised =
-            std::thread::spawn(|| (raise_thread_priority().is_ok(), thread_nice().unwrap()));
+        let raised = std::thread::spawn(|| {
+            (
+                raise_thread_priority().is_ok(),
+                getpriority_process(None).unwrap(),
+            )
+        });
         let (is_raised, nice) = raised.join().unwrap();
         assert_eq!(is_raised, is_permitted);
         assert_eq!(nice, if is_raised { HIGHEST } else { before });
-        assert_eq!(thread_nice().unwrap(), before);
+        assert_eq!(getpriority_process(None).unwrap(), before);
     }
 }

@@ -112,7 +112,7 @@ pub(crate) struct Driver {
 }
 
 /// What a slice is made of.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceLoad {
     pub(crate) kind: SliceKind,
     /// Of the entity server: 0 to this.
@@ -120,8 +120,6 @@ pub(crate) struct SliceLoad {
     /// Before it counts.
     pub(crate) settle: Duration,
     pub(crate) window: Duration,
-    /// Watched for others that keep them from their CPU.
-    pub(crate) target_threads: Option<TargetThreads>,
 }
 
 impl Driver {
@@ -165,6 +163,7 @@ impl Driver {
         &self,
         endpoint: &Endpoint,
         slice: SliceLoad,
+        target_threads: Option<TargetThreads>,
         observer: &dyn Observer,
         stop: &AtomicBool,
     ) -> Result<LoadRecord, RunError> {
@@ -177,7 +176,7 @@ impl Driver {
         config.warm_up = WarmUp::Lasting {
             duration_ns: nanoseconds(slice.settle),
         };
-        config.target_threads = slice.target_threads.map(Arc::new);
+        config.target_threads = target_threads.map(Arc::new);
         endpoint.within(|| all_right(&config, operation, observer, stop))?
     }
 

@@ -30,7 +30,7 @@ use millpond_measure::record::{
 };
 
 use crate::core_distance::CoreDistance;
-use crate::drive::{Pace, PhaseLoad};
+use crate::drive::{Pace, PhaseLoad, SliceLoad};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::matrix::{self, Candidate};
@@ -39,7 +39,7 @@ use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::scored::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::session::{Session, Workshop};
-use crate::slice::{self, SliceTime, Slices};
+use crate::slice::{self, Slices};
 use crate::weather::Weather;
 
 use member::{Member, Part, Parts};
@@ -214,7 +214,9 @@ impl Generation<'_> {
     /// A slice of `member`, again if something outside of the candidates disturbed it: at once, so that it stays
     /// beside those of the others. How far apart the CPUs were.
     fn slice(&mut self, member: &mut Member, step: Step) -> CoreDistance {
-        let time = SliceTime {
+        let load = SliceLoad {
+            kind: step.kind,
+            keys: self.plan.keys,
             settle: self.plan.settle,
             window: match step.kind.pace {
                 Pace::Closed => self.plan.slice,
@@ -223,7 +225,7 @@ impl Generation<'_> {
             },
         };
         let mut distance = CoreDistance::default();
-        let (who, keys, stop) = (member.index, self.plan.keys, self.stop);
+        let (who, stop) = (member.index, self.stop);
         let workshop = &mut *self.workshop;
         let (driver, disturbances) = (&workshop.driver, &mut workshop.disturbances);
         let reserve = &mut workshop.reserve;
@@ -235,15 +237,7 @@ impl Generation<'_> {
                 let began = Instant::now();
                 let weather = Weather::before(false);
                 let mut machine_use = MachineUse::default();
-                let slice = slice::run(
-                    driver,
-                    session,
-                    keys,
-                    step.kind,
-                    time,
-                    &mut machine_use,
-                    stop,
-                )?;
+                let slice = slice::run(driver, session, load, &mut machine_use, stop)?;
                 part.disturbed += u32::from(slice.is_disturbed);
                 disturbances.note(who, slice.is_disturbed);
                 let is_last = turn + 1 == TURNS_MAX || !reserve.exceeds(Duration::ZERO);

@@ -12,16 +12,22 @@ const LOWEST: u16 = 10_000;
 const DEFAULT_RANGE: (u16, u16) = (32_768, 60_999);
 const TRIES: u32 = 2_000;
 
-/// A port that could be bound on loopback just now; `None` if no port at all was free.
+/// No port that a server could be given.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no free port outside the kernel's own range")]
+pub struct NoFreePort;
+
+/// A port that could be bound on loopback just now.
 ///
 /// Not from a comparison's seed: two programs with the same seed would choose the same port before either binds it.
-pub fn choose() -> Option<u16> {
+pub fn choose() -> Result<u16, NoFreePort> {
     let mut random = fastrand::Rng::new();
     let range = local_port_range();
     (0..TRIES)
         .map(|_| random.u16(LOWEST..u16::MAX))
         .filter(|&port| port < range.0 || port > range.1)
         .find(|&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+        .ok_or(NoFreePort)
 }
 
 fn local_port_range() -> (u16, u16) {

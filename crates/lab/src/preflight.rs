@@ -4,13 +4,12 @@
 //! A candidate that fails here is left out with its reason; without the baseline there is nothing to
 //! compare. The second run of the baseline needs no try of its own.
 
-use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use millpond_measure::record::{Operation, Role, SteadyState};
 
-use crate::drive::Load;
+use crate::drive::{Load, PhaseLoad};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::load_command;
@@ -327,21 +326,30 @@ fn steady(
     patience: Duration,
     stop: &AtomicBool,
 ) -> Result<(Slices, Ending, Duration), RunError> {
-    let tail = Cell::new(Duration::ZERO);
+    let driver = &workshop.driver;
+    let mut tail = Duration::ZERO;
     let mut burst = |duration| {
         let (load, began) = (Load::Burst { duration }, Instant::now());
-        let phase = workshop
-            .driver
-            .run(&session.endpoint, operation, FILL_REQUESTS, load, stop);
-        tail.set(tail.get().max(began.elapsed().saturating_sub(duration)));
+        let phase = driver.run(&session.endpoint, operation, FILL_REQUESTS, load, stop);
+        tail = tail.max(began.elapsed().saturating_sub(duration));
         session.explain(phase)
     };
+    let (slices, ending) = until_steady(&mut burst, driver.connections, patience)?;
+    Ok((slices, ending, tail))
+}
+
+/// The same by bursts of lengths that it chooses.
+fn until_steady(
+    burst: &mut dyn FnMut(Duration) -> Result<PhaseLoad, RunError>,
+    connections: usize,
+    patience: Duration,
+) -> Result<(Slices, Ending), RunError> {
     let began = Instant::now();
     let mut slices = Slices::default();
     let first = burst(SLICE)?;
     slices.push(first.requests, first.requests_per_s);
     if first.requests < SLICE_ANSWERS_MIN {
-        let enough = ANSWERS_PER_CONNECTION * workshop.driver.connections as u64;
+        let enough = ANSWERS_PER_CONNECTION * connections as u64;
         let mut per_s = 0.0;
         for length in LONG_SLICES {
             let long = burst(length)?;
@@ -358,17 +366,17 @@ fn steady(
             )));
         }
         if per_s * SLICE.as_secs_f64() < SLICE_ANSWERS_MIN as f64 {
-            return Ok((slices.without_warm_up(), Ending::Steady, tail.get()));
+            return Ok((slices.without_warm_up(), Ending::Steady));
         }
     }
     let mut end = patience;
     while !slices.is_steady() {
         if began.elapsed() >= end {
             if slices.drift() == Drift::None {
-                return Ok((slices, Ending::Restless, tail.get()));
+                return Ok((slices, Ending::Restless));
             }
             if end > patience {
-                return Ok((slices, Ending::Drifting, tail.get()));
+                return Ok((slices, Ending::Drifting));
             }
             // A burst that began in the middle looks like a drift; it does not look so twice as long.
             end = patience * 2;
@@ -376,7 +384,7 @@ fn steady(
         let phase = burst(SLICE)?;
         slices.push(phase.requests, phase.requests_per_s);
     }
-    Ok((slices, Ending::Steady, tail.get()))
+    Ok((slices, Ending::Steady))
 }
 
 /// How the slices of an operation ended.

@@ -127,9 +127,7 @@ impl Workshop {
             }
             (Target::Command { url, .. }, _) => url.address.ip(),
         };
-        let port = port::choose().ok_or_else(|| {
-            RunError::Load("no free port outside the kernel's own range".to_owned())
-        })?;
+        let port = port::choose().map_err(|error| RunError::Load(error.to_string()))?;
         Ok(Endpoint::here(SocketAddr::new(ip, port)))
     }
 

@@ -21,13 +21,13 @@ use millpond_measure::record::{
 
 use crate::core_distance::CoreDistance;
 use crate::cpu_speed::system_call_ns;
-use crate::drive::{Driver, Pace, SliceKind, SliceLoad};
+use crate::drive::{Driver, Pace, SliceLoad};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::placement::Placement;
 use crate::session::Session;
 use crate::usage::{Costs, Usage};
-use crate::waiting::ThreadTimes;
+use crate::waiting::WaitTimes;
 
 /// A generator that had its CPU sends no request later than this after it was due.
 const LATE_NS_MAX: u64 = 2_000_000;
@@ -39,13 +39,6 @@ const LEFT_OUT_SHARE_MAX: f64 = 0.3;
 const READ_SHARE_MIN: f64 = 0.5;
 /// The state of a CPU has changed between two readings that differ by more than this.
 const STATE_CHANGE_MIN: f64 = 0.08;
-
-/// Length of a slice and of what precedes its counted part.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct SliceTime {
-    pub(crate) settle: Duration,
-    pub(crate) window: Duration,
-}
 
 /// What a slice measured.
 #[derive(Debug)]
@@ -114,9 +107,7 @@ impl CpuState {
 pub(crate) fn run(
     driver: &Driver,
     session: &mut Session,
-    keys: u64,
-    kind: SliceKind,
-    time: SliceTime,
+    load: SliceLoad,
     machine_use: &mut MachineUse,
     stop: &AtomicBool,
 ) -> Result<Slice, RunError> {
@@ -124,25 +115,22 @@ pub(crate) fn run(
     let state_before = CpuState::now(&driver.placement);
     let before = Edge::read_quickly(session, &pids);
     let endpoint = session.endpoint.clone();
+    let is_paced = matches!(load.kind.pace, Pace::Rate { .. });
+    let target_threads = (is_paced && driver.placement.is_apart())
+        .then(|| TargetThreads::open(&pids))
+        .flatten();
+    let is_target_watched = target_threads.is_some();
     let reader = EdgeReader {
         pids: &pids,
+        // What is watched all along needs no reading at the edges.
+        reads_waits: !is_target_watched,
         session: RefCell::new(session),
         began: Cell::new(None),
         ended: Cell::new(None),
         threads_at_start: Cell::new(None),
         threads_at_end: Cell::new(None),
     };
-    let is_paced = matches!(kind.pace, Pace::Rate { .. });
-    let target_threads = is_paced.then(|| TargetThreads::open(&pids)).flatten();
-    let is_target_watched = target_threads.is_some();
-    let load = SliceLoad {
-        kind,
-        keys,
-        settle: time.settle,
-        window: time.window,
-        target_threads,
-    };
-    let record = driver.slice(&endpoint, load, &reader, stop);
+    let record = driver.slice(&endpoint, load, target_threads, &reader, stop);
     let edges = (reader.began.get(), reader.ended.get());
     let threads = (reader.threads_at_start.take(), reader.threads_at_end.take());
     let session = reader.session.into_inner();
@@ -154,10 +142,9 @@ pub(crate) fn run(
     };
     // A generator that cannot keep its own clock says nothing of the server. What met a stall is left out where stalls
     // are watched for.
-    let leaves_out = record.undisturbed.is_some();
     let is_late = is_paced
         && (record.verdict.status == LoadStatus::Invalid
-            || (!leaves_out && record.lateness.max() > LATE_NS_MAX));
+            || (record.undisturbed.is_none() && record.lateness.max() > LATE_NS_MAX));
     let mut slice = Slice::of(record, ended.costs_since(&began))?;
     let cpus = driver.placement.server_threads();
     let waited = match threads {
@@ -165,13 +152,13 @@ pub(crate) fn run(
         _ => None,
     };
     let waited = waited.unwrap_or_default();
-    slice.waited_share = waited.div_duration_f64(time.window) / cpus as f64;
-    let has_waited = waited > time.window.mul_f64(WAITED_SHARE_MAX);
+    slice.waited_share = waited.div_duration_f64(load.window) / cpus as f64;
+    let has_waited = waited > load.window.mul_f64(WAITED_SHARE_MAX);
     let has_met_others = has_waited || machine_use.is_disturbed();
     slice.is_disturbed = is_late
         || slice.left_out_share > LEFT_OUT_SHARE_MAX
         || slice.costs.is_none()
-        || (has_met_others && !(leaves_out && is_target_watched))
+        || (has_met_others && !is_target_watched)
         || state_before.differs(state_after);
     slice.state = state_before.mean(state_after);
     Ok(slice)
@@ -216,13 +203,20 @@ impl Slice {
 struct EdgeReader<'a> {
     session: RefCell<&'a mut Session>,
     pids: &'a [u32],
+    reads_waits: bool,
     began: Cell<Option<Usage>>,
     ended: Cell<Option<Usage>>,
-    threads_at_start: Cell<Option<ThreadTimes>>,
-    threads_at_end: Cell<Option<ThreadTimes>>,
+    threads_at_start: Cell<Option<WaitTimes>>,
+    threads_at_end: Cell<Option<WaitTimes>>,
 }
 
 impl EdgeReader<'_> {
+    fn waits(&self) -> Option<WaitTimes> {
+        self.reads_waits
+            .then(|| WaitTimes::read(self.pids))
+            .flatten()
+    }
+
     fn read(&self) -> Usage {
         Usage::read(&mut self.session.borrow_mut(), self.pids)
     }
@@ -230,13 +224,13 @@ impl EdgeReader<'_> {
 
 impl Observer for EdgeReader<'_> {
     fn window_began(&self) {
-        self.threads_at_start.set(ThreadTimes::read(self.pids));
+        self.threads_at_start.set(self.waits());
         self.began.set(Some(self.read()));
     }
 
     fn window_ended(&self) {
         self.ended.set(Some(self.read()));
-        self.threads_at_end.set(ThreadTimes::read(self.pids));
+        self.threads_at_end.set(self.waits());
     }
 }
 

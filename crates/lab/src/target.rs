@@ -14,7 +14,7 @@ use crate::error::LabError;
 use crate::probe::Probe;
 
 /// What stands in a command for the port that the lab chooses for each start.
-const PORT_PLACE: &str = "{port}";
+pub const PORT_PLACE: &str = "{port}";
 
 /// The server that is run under each allocator.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -131,10 +131,9 @@ impl Target {
         let values = environment.iter().map(|(_, value)| value);
         match self {
             Self::Entity { .. } => true,
-            Self::Command { words, .. } => words
-                .iter()
-                .chain(values)
-                .any(|word| contains(word, PORT_PLACE)),
+            Self::Command { words, .. } => {
+                words.iter().chain(values).any(|word| has_port_place(word))
+            }
         }
     }
 
@@ -217,9 +216,11 @@ impl Target {
     }
 }
 
-fn contains(word: &OsStr, part: &str) -> bool {
-    let mut windows = word.as_bytes().windows(part.len());
-    windows.any(|window| window == part.as_bytes())
+/// Whether the word has [`PORT_PLACE`] in it.
+#[must_use]
+pub fn has_port_place(word: &OsStr) -> bool {
+    let mut windows = word.as_bytes().windows(PORT_PLACE.len());
+    windows.any(|window| window == PORT_PLACE.as_bytes())
 }
 
 /// The word with the port in the place of each `{port}`.

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use millpond_measure::noise::ThreadTimes;
+
 /// Reading more threads takes longer than it may at the edge of a slice.
 const THREADS_MAX: usize = 64;
 /// What all other threads of a target may have of its CPU time.
@@ -16,17 +18,11 @@ const OTHERS_SHARE_MAX: f64 = 0.01;
 
 /// CPU time and time of waiting of each thread since its start.
 #[derive(Debug, Default)]
-pub(crate) struct ThreadTimes {
-    by_thread: BTreeMap<u32, Times>,
+pub(crate) struct WaitTimes {
+    by_thread: BTreeMap<u32, ThreadTimes>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    cpu_ns: u64,
-    waited_ns: u64,
-}
-
-impl ThreadTimes {
+impl WaitTimes {
     /// Of these processes; `None` if they have too many threads, or if the kernel does not count waiting.
     pub(crate) fn read(pids: &[u32]) -> Option<Self> {
         let mut all = Self::default();
@@ -38,7 +34,7 @@ impl ThreadTimes {
                 let id = thread.file_name().to_str()?.parse().ok()?;
                 // One that has ended in the meantime does not wait.
                 if let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) {
-                    all.by_thread.insert(id, Times::parse(&text)?);
+                    all.by_thread.insert(id, ThreadTimes::parse(&text)?);
                 }
                 if all.by_thread.len() > THREADS_MAX {
                     return None;
@@ -51,20 +47,17 @@ impl ThreadTimes {
     /// How long since `earlier` the busiest threads, one for each of `cpus`, waited for others; `None` if
     /// they may have waited for threads of their own process.
     pub(crate) fn waited_since(&self, earlier: &Self, cpus: usize) -> Option<Duration> {
-        let mut spent: Vec<Times> = self
+        let mut spent: Vec<ThreadTimes> = self
             .by_thread
             .iter()
             .map(|(id, now)| {
                 let before = earlier.by_thread.get(id).copied().unwrap_or_default();
-                Times {
-                    cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
-                    waited_ns: now.waited_ns.saturating_sub(before.waited_ns),
-                }
+                now.since(before)
             })
             .collect();
         spent.sort_by_key(|times| std::cmp::Reverse(times.cpu_ns));
         let (busiest, others) = spent.split_at(cpus.min(spent.len()));
-        let sum = |part: &[Times]| part.iter().map(|times| times.cpu_ns).sum::<u64>();
+        let sum = |part: &[ThreadTimes]| part.iter().map(|times| times.cpu_ns).sum::<u64>();
         let others_may = sum(&spent) as f64 * OTHERS_SHARE_MAX;
         if sum(others) as f64 > others_may {
             return None;
@@ -74,24 +67,13 @@ impl ThreadTimes {
     }
 }
 
-impl Times {
-    /// `cpu_ns waited_ns turns`.
-    fn parse(text: &str) -> Option<Self> {
-        let mut fields = text.split_ascii_whitespace();
-        Some(Self {
-            cpu_ns: fields.next()?.parse().ok()?,
-            waited_ns: fields.next()?.parse().ok()?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn times(threads: &[(u32, u64, u64)]) -> ThreadTimes {
-        let times = |&(id, cpu_ns, waited_ns)| (id, Times { cpu_ns, waited_ns });
-        ThreadTimes {
+    fn times(threads: &[(u32, u64, u64)]) -> WaitTimes {
+        let times = |&(id, cpu_ns, waited_ns)| (id, ThreadTimes { cpu_ns, waited_ns });
+        WaitTimes {
             by_thread: threads.iter().map(times).collect(),
         }
     }
@@ -113,13 +95,13 @@ mod tests {
     /// Goal: the kernel's text is understood; this very thread is among those that are read.
     #[test]
     fn own_threads_are_read() {
-        let Some(own) = ThreadTimes::read(&[std::process::id()]) else {
+        let Some(own) = WaitTimes::read(&[std::process::id()]) else {
             assert!(!fs::exists("/proc/self/schedstat").unwrap());
             eprintln!("skipped: this kernel does not count waiting");
             return;
         };
         let id = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
         assert!(own.by_thread.contains_key(&id), "{own:?}");
-        assert!(ThreadTimes::read(&[u32::MAX]).is_none());
+        assert!(WaitTimes::read(&[u32::MAX]).is_none());
     }
 }

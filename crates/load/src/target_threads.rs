@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use millpond_measure::noise::ThreadTimes;
 use rustix::fs::fstat;
 
 /// Reading more takes longer than it may while requests are due.
@@ -69,34 +70,17 @@ impl TargetThreads {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Times {
-    cpu_ns: u64,
-    waited_ns: u64,
-}
-
-fn read_counter(counter: &File) -> Option<Times> {
+fn read_counter(counter: &File) -> Option<ThreadTimes> {
     let mut buffer = [0_u8; 64];
     let count = counter.read_at(&mut buffer, 0).ok()?;
-    Times::parse(buffer.get(..count)?)
-}
-
-impl Times {
-    /// `cpu_ns waited_ns turns`.
-    fn parse(text: &[u8]) -> Option<Self> {
-        let mut fields = str::from_utf8(text).ok()?.split_ascii_whitespace();
-        Some(Self {
-            cpu_ns: fields.next()?.parse().ok()?,
-            waited_ns: fields.next()?.parse().ok()?,
-        })
-    }
+    ThreadTimes::parse(str::from_utf8(buffer.get(..count)?).ok()?)
 }
 
 /// All threads at one moment.
 #[derive(Clone, Debug)]
 struct Reading {
     at_ns: u64,
-    times: Box<[Times]>,
+    times: Box<[ThreadTimes]>,
 }
 
 /// One generator thread's view of the target.
@@ -172,7 +156,7 @@ impl History {
     fn new(threads: usize) -> Self {
         let empty = Reading {
             at_ns: 0,
-            times: vec![Times::default(); threads].into(),
+            times: vec![ThreadTimes::default(); threads].into(),
         };
         Self {
             readings: vec![empty; READINGS],
@@ -201,7 +185,7 @@ impl History {
         let before = self.past(newest, 1)?;
         let (now, last) = (&self.readings[newest], &self.readings[before]);
         let waited = now.times.iter().zip(&last.times);
-        let waited = waited.map(|(now, last)| now.waited_ns.saturating_sub(last.waited_ns));
+        let waited = waited.map(|(now, last)| now.since(*last).waited_ns);
         let (thread, waited_ns) = waited.enumerate().max_by_key(|&(_, waited_ns)| waited_ns)?;
         if waited_ns < STALL_NS_MIN {
             return None;
@@ -218,7 +202,7 @@ impl History {
             .enumerate();
         let others_ns: u64 = others
             .filter(|&(index, _)| index != thread)
-            .map(|(_, (now, first))| now.cpu_ns.saturating_sub(first.cpu_ns))
+            .map(|(_, (now, first))| now.since(*first).cpu_ns)
             .sum();
         let length_ns = waited_ns.saturating_sub(others_ns);
         (length_ns >= STALL_NS_MIN).then_some(Kept { from_ns, length_ns })
@@ -243,7 +227,7 @@ mod tests {
         for (number, reading) in (10..).zip(readings) {
             let place = history.begin(number * 100 * US);
             for (times, &(cpu, waited)) in place.times.iter_mut().zip(reading) {
-                *times = Times {
+                *times = ThreadTimes {
                     cpu_ns: cpu * US,
                     waited_ns: waited * US,
                 };

@@ -9,10 +9,12 @@
 
 mod frequency;
 mod pressure;
+mod thread_times;
 mod unlike;
 
 pub use frequency::cpu_frequency_hz;
 pub use pressure::cpu_pressure_ns;
+pub use thread_times::ThreadTimes;
 pub use unlike::flag_unlike_runs;
 
 use std::fs;

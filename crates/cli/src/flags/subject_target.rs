@@ -3,12 +3,10 @@
 
 use super::url::Url;
 use crate::output::Failure;
+use millpond_lab::target::{PORT_PLACE, has_port_place};
 use millpond_lab::{Launcher, Target};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// Where a command or URL takes the port that is chosen for it.
-const PORT_PLACE: &str = "{port}";
 
 /// What was said of the server.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +48,7 @@ impl SubjectTarget<'_> {
 
     /// The URL with a free port for `{port}`; where only the command has that, the root at such a port.
     fn url_with_a_port(&self) -> Result<Option<String>, Failure> {
-        let has_place = |word: &OsString| word.to_string_lossy().contains(PORT_PLACE);
-        let is_placed = self.command.iter().any(has_place);
+        let is_placed = self.command.iter().any(|word| has_port_place(word));
         let url = match self.url {
             Some(url) if !url.contains(PORT_PLACE) => return Ok(Some(url.to_owned())),
             None if !is_placed => return Ok(None),
@@ -63,8 +60,7 @@ impl SubjectTarget<'_> {
             Some(url) => url,
             None => "http://127.0.0.1:{port}/",
         };
-        let port = millpond_lab::port::choose()
-            .ok_or_else(|| Failure::failed("no free port outside the kernel's own range"))?;
+        let port = millpond_lab::port::choose().map_err(Failure::failed)?;
         Ok(Some(url.replace(PORT_PLACE, &port.to_string())))
     }
 

@@ -1,5 +1,6 @@
 //! CPU time of processes, by what the scheduler counted for each of their threads.
 
+use millpond_measure::noise::ThreadTimes;
 use std::time::Duration;
 
 /// User and kernel time of all threads of a process so far.
@@ -10,8 +11,7 @@ pub(crate) fn used(pid: u32) -> Result<Duration, String> {
     for task in entries.flatten() {
         // A thread may end while the list is read.
         let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let ns = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
-        total_ns += ns.unwrap_or(0);
+        total_ns += ThreadTimes::parse(&text).map_or(0, |times| times.cpu_ns);
     }
     Ok(Duration::from_nanos(total_ns))
 }
