@@ -34,7 +34,7 @@ use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
 use crate::outcome::{self, Collection, CompareOutcome};
 use crate::output_directory::OutputDirectory;
-use crate::plan::{Known, Plan};
+use crate::plan::{Known, Plan, REPORT_RESERVE};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
 use crate::repeat;
@@ -208,6 +208,7 @@ impl<'a> Lab<'a> {
             schedule: &schedule,
             is_fixed: self.config.rounds.is_some(),
             margins: self.config.margins,
+            fill_until: self.fill_until(),
             deadline: self.began + self.config.time_budget.mul_f64(BUDGET_TOLERANCE)
                 - self.config.profile_allowance(),
             stop: self.stop,
@@ -236,6 +237,17 @@ impl<'a> Lab<'a> {
         // After the rounds, too: what was asked for is not all there.
         outcome.interrupted |= self.stop.load(Ordering::Relaxed);
         Ok(outcome)
+    }
+
+    /// The end of the time that rounds may have; `None` where a user or an earlier record says what they are made of.
+    fn fill_until(&self) -> Option<Instant> {
+        let is_given = self.config.rounds.is_some()
+            || self.config.earlier.is_some()
+            || self.config.work.is_some()
+            || self.config.load_command.is_some();
+        let kept = self.config.profile_allowance() + REPORT_RESERVE;
+        let rounds = self.config.time_budget.saturating_sub(kept);
+        (!is_given).then(|| self.began + rounds)
     }
 
     /// How candidates live at the same time, tried with the baseline.

@@ -3,8 +3,9 @@
 //! ```text
 //! start each, in the round's order
 //! memory: each in turn, equal work on one set of connections -> memory; then all idle together -> memory
-//! cycles: one slice of each in a balanced order, closed loop and constant rate, per operation
-//! blocks: one of each, several times as long as a slice, closed loop, per operation
+//! per operation, reads before writes:
+//!   cycles: one slice of each in a balanced order, closed loop and constant rate
+//!   block: one of each, several times as long as a slice, closed loop
 //! stop each
 //! ```
 //!
@@ -126,10 +127,18 @@ impl Generation<'_> {
         }
         self.rest(members);
         let operations = self.workshop.driver.target.operations();
-        let mut steps = steps::all(self.plan, operations);
+        let by_operation = steps::by_operation(self.plan, operations);
+        let parts = u32::try_from(by_operation.len()).unwrap_or(u32::MAX);
         let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
-        let kept_back = self.plan.kept_back() * count;
-        self.workshop.reserve.add(kept_back);
+        let kept_back = self.plan.kept_back() * count / parts.max(1);
+        for steps in by_operation {
+            self.workshop.reserve.add(kept_back);
+            self.take_steps(members, steps, kept_back);
+        }
+    }
+
+    /// All of these, with `kept_back` for what the machine disturbs.
+    fn take_steps(&mut self, members: &mut [Member], mut steps: Vec<Step>, kept_back: Duration) {
         while !steps.is_empty() {
             let mut are_far = steps::are_paced_left(&steps) && self.are_cpus_far();
             if are_far && steps::are_only_paced_left(&steps) {

@@ -62,7 +62,7 @@ const ROUNDS_MAX: u32 = 1_000;
 /// The part of a run that the warm-up may take.
 const WARM_UP_SHARE: f64 = 1.0 / 3.0;
 /// Kept back for the analysis and the report.
-const REPORT_RESERVE: Duration = Duration::from_secs(3);
+pub(crate) const REPORT_RESERVE: Duration = Duration::from_secs(3);
 
 /// What starting and stopping a target takes, guessed for the question whether there is time at all.
 const OVERHEAD_GUESS: Duration = Duration::from_millis(300);

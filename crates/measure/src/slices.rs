@@ -204,14 +204,12 @@ impl<'a> Fit<'a> {
             throughput: trimmed_mean(differences(&rates(one), &rates(other))),
             ..alone(one).relative_to(alone(other))
         };
-        let with_block = |entry: &RoundMeasures, slices: &SliceColumns| match entry.blocks.get(key)
-        {
-            Some(block) if block.is_whole() => slices.followed_by(block),
-            _ => slices.clone(),
-        };
         let (baseline, slices_only, together) = match pair {
             Some((entry_of_other, other)) => {
-                let both = (with_block(entry, slices), with_block(entry_of_other, other));
+                let both = (
+                    with_block(entry, slices, self.operation),
+                    with_block(entry_of_other, other, self.operation),
+                );
                 (
                     alone(&both.1),
                     ratio(slices, other),
@@ -243,6 +241,14 @@ fn rounds_of(
         let slices = entry.slices.get(operation.key())?;
         (slices.is_whole() && !slices.is_empty()).then_some(slices)
     })
+}
+
+/// The slices, and the block of their round as one more.
+fn with_block(entry: &RoundMeasures, slices: &SliceColumns, operation: Operation) -> SliceColumns {
+    match entry.blocks.get(operation.key()) {
+        Some(block) if block.is_whole() => slices.followed_by(block),
+        _ => slices.clone(),
+    }
 }
 
 /// The rounds that did not fail and that have what `of` finds in them.
@@ -290,8 +296,9 @@ fn mean_states(candidates: &[CandidateRounds], operation: Operation) -> BTreeMap
         .collect()
 }
 
-/// How much the logarithm of a value changes with the state, by least squares over all slices, each as the
-/// difference from the mean of its candidate's slices in its round.
+/// How much the logarithm of a value changes with the state, by least squares over all slices and blocks, each as the
+/// difference from their mean of its candidate in its round. Blocks count because a round may have a single slice, whose
+/// difference from itself would say that no state matters.
 fn slopes(
     candidates: &[CandidateRounds],
     operation: Operation,
@@ -299,10 +306,11 @@ fn slopes(
 ) -> State {
     let (mut squares, mut products) = ([[0.0; DIMENSIONS]; DIMENSIONS], [0.0; DIMENSIONS]);
     let mut count = 0.0;
-    for (_, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
+    for (entry, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
+        let slices = with_block(entry, slices, operation);
         let points: Vec<(State, f64)> = (0..slices.len())
-            .filter(|&index| value(slices, index) > 0.0)
-            .map(|index| (state(slices, index), value(slices, index).ln()))
+            .filter(|&index| value(&slices, index) > 0.0)
+            .map(|index| (state(&slices, index), value(&slices, index).ln()))
             .collect();
         if points.is_empty() {
             continue;
@@ -511,6 +519,39 @@ mod tests {
             assert!((found - 1.02).abs() < 0.004, "{number}: {found}");
             let found = ratio(&candidates, number, Quantity::CpuTime);
             assert!((found - 1.0 / 1.02).abs() < 0.004, "{number}: {found}");
+        }
+    }
+
+    /// Goal: so it is where a round has time for one slice only. Its block shows what the state does.
+    #[test]
+    fn the_state_of_a_cpu_is_taken_out_of_a_single_slice() {
+        let rate = |speed: f64, server: f64| 1e5 * speed * (160.0 / server).powf(1.2);
+        let rounds = |speed: f64, states: [f64; 8]| {
+            let rounds = (0..8).zip(states).map(|(number, server)| {
+                let mut measures = round(number, &[(0, rate(speed, server), server, 160.0)]);
+                let block = round(number, &[(0, rate(speed, 195.0), 195.0, 160.0)]);
+                measures.blocks = block.slices;
+                measures
+            });
+            rounds.collect::<Vec<_>>()
+        };
+        let (slow, fast) = (230.0, 160.0);
+        let mut candidates = [
+            candidate(
+                Role::Baseline,
+                rounds(1.0, [slow, slow, slow, fast, slow, slow, fast, slow]),
+            ),
+            candidate(
+                Role::Candidate,
+                rounds(1.02, [fast, slow, fast, fast, fast, fast, slow, fast]),
+            ),
+        ];
+        work_out(&mut candidates);
+        for number in 0..8 {
+            let found = ratio(&candidates, number, Quantity::Throughput);
+            assert!((found - 1.02).abs() < 0.001, "{number}: {found}");
+            let found = ratio(&candidates, number, Quantity::CpuTime);
+            assert!((found - 1.0 / 1.02).abs() < 0.001, "{number}: {found}");
         }
     }
 

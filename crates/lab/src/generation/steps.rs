@@ -15,38 +15,36 @@ pub(super) struct Step {
     pub(super) kind: SliceKind,
 }
 
-/// All steps: cycles, in each of them every operation in the closed loop and at the constant rate; then blocks.
-pub(super) fn all(plan: &Plan, operations: &[Operation]) -> Vec<Step> {
+/// The steps of each operation: cycles, in each of them the closed loop and the constant rate; then the block. What only
+/// reads comes first: flushes and compactions that writes leave behind would fall into some reads and not into others.
+pub(super) fn by_operation(plan: &Plan, operations: &[Operation]) -> Vec<Vec<Step>> {
+    let mut places: Vec<(usize, Operation)> = operations.iter().copied().enumerate().collect();
+    places.sort_by_key(|&(_, operation)| operation.is_write());
+    let steps = places
+        .into_iter()
+        .map(|(place, operation)| of_operation(plan, place, operation));
+    steps.collect()
+}
+
+fn of_operation(plan: &Plan, place: usize, operation: Operation) -> Vec<Step> {
     let mut steps = Vec::new();
+    let mut add = |cycle, pace| {
+        let kind = SliceKind { operation, pace };
+        steps.push(Step { cycle, place, kind });
+    };
     for cycle in 0..plan.cycles.max(plan.paced) {
-        for (place, &operation) in operations.iter().enumerate() {
-            let mut add = |pace| {
-                let kind = SliceKind { operation, pace };
-                steps.push(Step { cycle, place, kind });
-            };
-            if cycle < plan.cycles {
-                add(Pace::Closed);
-            }
-            if cycle < plan.paced {
-                let per_s = plan.rate_per_s.get(place).copied().unwrap_or(1.0);
-                add(Pace::Rate { per_s });
-            }
+        if cycle < plan.cycles {
+            add(cycle, Pace::Closed);
+        }
+        if cycle < plan.paced {
+            let per_s = plan.rate_per_s.get(place).copied().unwrap_or(1.0);
+            add(cycle, Pace::Rate { per_s });
         }
     }
     // Records from before there were blocks are repeated without.
-    if plan.block.is_zero() {
-        return steps;
+    if !plan.block.is_zero() {
+        add(0, Pace::Block);
     }
-    let blocks = operations.iter().enumerate().map(|(place, &operation)| {
-        let pace = Pace::Block;
-        let kind = SliceKind { operation, pace };
-        Step {
-            cycle: 0,
-            place,
-            kind,
-        }
-    });
-    steps.extend(blocks);
     steps
 }
 
@@ -74,7 +72,10 @@ fn is_paced(step: &Step) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::plan::{Known, Lengths};
 
     fn step(cycle: u32, pace: Pace) -> Step {
         let operation = Operation::Request;
@@ -82,6 +83,44 @@ mod tests {
             cycle,
             place: 0,
             kind: SliceKind { operation, pace },
+        }
+    }
+
+    /// Flushes that PUTs had left behind made p99 of GET 0.1 ms in some rounds and 3 ms in others.
+    ///
+    /// Goal: all slices of reads precede those of writes.
+    #[test]
+    fn reads_come_first() {
+        let plan = Plan::make(&Known {
+            candidates: 3,
+            left: Duration::from_secs(250),
+            overhead: Duration::from_millis(250),
+            tail: Duration::ZERO,
+            slowest_per_s: vec![40_000.0, 90_000.0],
+            connections: 64,
+            rounds: None,
+            rate_per_s: None,
+            load_command: None,
+            warm_up_requests: vec![0, 0],
+            idle: Duration::from_millis(250),
+            lengths: Lengths::default(),
+        });
+        let steps = by_operation(&plan, &[Operation::Put, Operation::Get]);
+        let [reads, writes] = &steps[..] else {
+            panic!("{steps:?}")
+        };
+        for (steps, operation, place) in [(reads, Operation::Get, 1), (writes, Operation::Put, 0)] {
+            let count = (plan.cycles + plan.paced + 1) as usize;
+            assert_eq!(steps.len(), count);
+            let is_right = |step: &Step| step.kind.operation == operation && step.place == place;
+            assert!(steps.iter().all(is_right), "{steps:?}");
+            let rate = plan.rate_per_s[place];
+            assert!(
+                steps
+                    .iter()
+                    .any(|step| step.kind.pace == Pace::Rate { per_s: rate })
+            );
+            assert_eq!(steps[count - 1].kind.pace, Pace::Block);
         }
     }
 

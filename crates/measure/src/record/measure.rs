@@ -28,6 +28,12 @@ impl Operation {
     /// All, in the order in which reports show them.
     pub const ALL: [Self; 3] = [Self::Put, Self::Get, Self::Request];
 
+    /// Whether it is known to change what the server stores.
+    #[must_use]
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Put)
+    }
+
     /// The name in JSON keys.
     #[must_use]
     pub const fn key(self) -> &'static str {
