@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use millpond_measure::record::RoundStatus;
 use millpond_measure::regression::Incomparable;
@@ -116,6 +117,17 @@ pub enum RunError {
     /// The generator could not do its work.
     #[error("load on the target failed: {0}")]
     Load(String),
+    /// A slice had no answer at all.
+    #[error(
+        "no answer came within {} ms of load{}", window.as_millis(),
+        if *is_disturbed { ", three times in a row; other programs took the CPUs meanwhile" } else { "" }
+    )]
+    NoAnswer {
+        /// What was to be counted.
+        window: Duration,
+        /// Others ran on the CPUs meanwhile.
+        is_disturbed: bool,
+    },
     /// The user's own load program failed, or did not say what it was to say.
     #[error("the load command gave no result: {0}")]
     LoadCommand(String),
@@ -174,6 +186,19 @@ pub enum RunError {
     Interrupted,
 }
 
+impl RunError {
+    /// Whether other programs are the likely reason, so that another try is fair.
+    pub(crate) const fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAnswer {
+                is_disturbed: true,
+                ..
+            }
+        )
+    }
+}
+
 impl From<SubjectError> for RunError {
     fn from(error: SubjectError) -> Self {
         match error {
@@ -192,5 +217,29 @@ impl From<RunError> for RoundStatus {
                 reason: error.to_string(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two workers of node had no CPU for 100 ms beside a build, and a comparison lost the round.
+    ///
+    /// Goal: a slice without answers is tried again where others had the CPUs, and is the server's fault where nobody
+    /// else ran; the sentence says which.
+    #[test]
+    fn silence_is_of_the_machine_or_of_the_server() {
+        let error = |is_disturbed| RunError::NoAnswer {
+            window: Duration::from_millis(100),
+            is_disturbed,
+        };
+        assert!(error(true).is_of_machine() && !error(false).is_of_machine());
+        assert!(!RunError::Load("it ended".to_owned()).is_of_machine());
+        assert_eq!(
+            error(false).to_string(),
+            "no answer came within 100 ms of load"
+        );
+        assert!(error(true).to_string().contains("other programs"));
     }
 }

@@ -246,7 +246,17 @@ impl Generation<'_> {
                 let began = Instant::now();
                 let weather = Weather::before(false);
                 let mut machine_use = MachineUse::default();
-                let slice = slice::run(driver, session, load, &mut machine_use, stop)?;
+                let slice = slice::run(driver, session, load, &mut machine_use, stop);
+                let slice = match slice {
+                    // There is nothing to keep of it, so the reserve may be exceeded.
+                    Err(error) if error.is_of_machine() && turn + 1 < TURNS_MAX => {
+                        part.disturbed += 1;
+                        disturbances.note(who, true);
+                        reserve.spend_since(began);
+                        continue;
+                    }
+                    other => other?,
+                };
                 part.disturbed += u32::from(slice.is_disturbed);
                 disturbances.note(who, slice.is_disturbed);
                 let is_last = turn + 1 == TURNS_MAX || !reserve.exceeds(Duration::ZERO);

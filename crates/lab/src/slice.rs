@@ -145,16 +145,21 @@ pub(crate) fn run(
     let is_late = is_paced
         && (record.verdict.status == LoadStatus::Invalid
             || (record.undisturbed.is_none() && record.lateness.max() > LATE_NS_MAX));
-    let mut slice = Slice::of(record, ended.costs_since(&began))?;
     let cpus = driver.placement.server_threads();
     let waited = match threads {
         (Some(before), Some(after)) => after.waited_since(&before, cpus),
         _ => None,
     };
     let waited = waited.unwrap_or_default();
-    slice.waited_share = waited.div_duration_f64(load.window) / cpus as f64;
     let has_waited = waited > load.window.mul_f64(WAITED_SHARE_MAX);
     let has_met_others = has_waited || machine_use.is_disturbed();
+    let Some(mut slice) = Slice::of(record, ended.costs_since(&began)) else {
+        return Err(RunError::NoAnswer {
+            window: load.window,
+            is_disturbed: has_met_others,
+        });
+    };
+    slice.waited_share = waited.div_duration_f64(load.window) / cpus as f64;
     slice.is_disturbed = is_late
         || slice.left_out_share > LEFT_OUT_SHARE_MAX
         || slice.costs.is_none()
@@ -165,14 +170,12 @@ pub(crate) fn run(
 }
 
 impl Slice {
-    fn of(record: LoadRecord, costs: Costs) -> Result<Self, RunError> {
+    /// `None` if there was no answer.
+    fn of(record: LoadRecord, costs: Costs) -> Option<Self> {
         let requests = record.answered_in_window;
         let window = Duration::from_nanos(record.duration_ns);
         if requests == 0 || window.is_zero() {
-            return Err(RunError::Load(format!(
-                "no answer came in a slice of {} ms",
-                window.as_millis()
-            )));
+            return None;
         }
         let clocks = record.undisturbed.unwrap_or(Undisturbed {
             response: record.response,
@@ -181,7 +184,7 @@ impl Slice {
             ..Undisturbed::default()
         });
         let answers = clocks.response.count() + clocks.left_out;
-        Ok(Self {
+        Some(Self {
             requests,
             left_out_share: clocks.left_out as f64 / answers.max(1) as f64,
             requests_per_s: requests as f64 / window.as_secs_f64(),
