@@ -289,14 +289,14 @@ fn widths_are_foretold() {
         let all = candidates(&plans, 20, SIGMA, 20_000 + seed);
         let mut few = all.clone();
         few.iter_mut().for_each(|one| one.rounds.truncate(6));
-        let widest = |rounds: &[CandidateRounds]| {
+        let typical = |rounds: &[CandidateRounds]| {
             let expected = expected_widths(rounds, design, 20);
             assert_eq!(expected.len(), 3);
             assert_eq!(expected[0].question, "throughput");
-            expected[0].half_width
+            expected[0].typical
         };
-        foretold += widest(&few);
-        found += widest(&all);
+        foretold += typical(&few);
+        found += typical(&all);
     }
     let ratio: f64 = foretold / found;
     assert!((0.8..1.25).contains(&ratio), "{ratio}");

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Design, Field, question};
 use crate::record::{CandidateRounds, QuestionVerdict, Verdicts};
-use crate::statistics::{Comparison, Verdict, needs_text, width_ratio};
+use crate::statistics::{Comparison, Verdict, median, needs_text, width_ratio};
 use crate::units::format_percent;
 
 /// A verdict that is undecided.
@@ -62,8 +62,10 @@ fn by_name(verdicts: &Verdicts) -> [(&'static str, &QuestionVerdict); 3] {
 pub struct ExpectedWidth {
     /// `throughput`, `latency` or `memory`.
     pub question: &'static str,
-    /// Of the widest interval: 0.02 is +-2 %.
-    pub half_width: f64,
+    /// Of the middle one of its intervals: 0.02 is +-2 %.
+    pub typical: f64,
+    /// Of the widest, which a single round that went wrong makes wide after a few rounds.
+    pub widest: f64,
     /// What counts as the same. Up to half of it, every verdict will be decided.
     pub margin: f64,
 }
@@ -87,12 +89,14 @@ pub fn expected_widths(
                 .comparisons
                 .iter()
                 .filter(|one| !matches!(one.verdict, Verdict::NotTrusted { .. }));
-            let widest = judged.filter_map(|one| expected_width(one, rounds, design));
-            let half_width = widest.reduce(f64::max)?;
+            let widths = judged.filter_map(|one| expected_width(one, rounds, design));
+            let mut widths: Vec<f64> = widths.collect();
+            let widest = widths.iter().copied().reduce(f64::max)?;
             let margin = answer.comparisons.first()?.margin;
             Some(ExpectedWidth {
                 question,
-                half_width,
+                typical: median(&mut widths)?,
+                widest,
                 margin,
             })
         });
