@@ -9,13 +9,20 @@
 //! that make one keyspace at once both find what the first one wrote.
 //! Absent on purpose: changing a keyspace. Its ids lie where `buckets` put them.
 
+use std::time::Duration;
+
+use millpond_http::log::{self, LogLevel};
 use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use scylla::statement::{Consistency, Statement};
 
+use super::failure::Failure;
 use super::{ClusterError, ClusterUrl, Facts};
 use crate::cluster_url::BUCKETS_DEFAULT;
 
+/// How often a statement is tried that too few copies answered in time, and the time between.
+const ATTEMPTS_MAX: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
 /// Raise it when tables or records change their meaning.
 const FORMAT: u32 = 1;
 
@@ -126,16 +133,37 @@ async fn create(session: &Session, url: &ClusterUrl, copies: u16) -> Result<(), 
     Ok(())
 }
 
+/// A statement that has the same effect when it is executed twice, tried again while copies are too slow to answer: a
+/// service that starts beside a cluster that starts finds it so.
 async fn run(
     session: &Session,
     operation: &str,
     text: &str,
-    values: impl scylla::serialize::row::SerializeRow,
+    values: impl scylla::serialize::row::SerializeRow + Clone,
 ) -> Result<scylla::response::query_result::QueryResult, ClusterError> {
     let mut statement = Statement::new(text);
     statement.set_consistency(Consistency::Quorum);
-    let result = session.query_unpaged(statement, values).await;
-    result.map_err(|error| failed(operation, &error))
+    let mut attempt = 1;
+    loop {
+        let result = session
+            .query_unpaged(statement.clone(), values.clone())
+            .await;
+        let error = match result {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        if Failure::of(&error) == Failure::Rejected || attempt == ATTEMPTS_MAX {
+            return Err(failed(operation, &error));
+        }
+        log::write(
+            LogLevel::Warn,
+            format_args!(
+                "the cluster did not {operation}, attempt {attempt} of {ATTEMPTS_MAX}: {error}"
+            ),
+        );
+        tokio::time::sleep(PAUSE).await;
+        attempt += 1;
+    }
 }
 
 fn failed(operation: &str, cause: &dyn std::fmt::Display) -> ClusterError {
