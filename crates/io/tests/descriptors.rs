@@ -77,10 +77,12 @@ impl<D: Driver> Server<D> {
                     driver.close(oldest);
                 }
             }
-            Event::PeerFinished { socket } | Event::Failed { socket, .. } => {
+            Event::PeerFinished { socket } => {
                 sockets.retain(|known| *known != socket);
                 driver.close(socket);
             }
+            // Closed already, by the driver: closing it here would hide that it was not.
+            Event::Failed { socket, .. } => sockets.retain(|known| *known != socket),
             _ => {}
         };
         driver.tick(Some(deadline_ns), pools, handler).unwrap();
