@@ -88,7 +88,7 @@ api         requests that schemathesis makes up from /openapi.json, so many (200
 entity-bounds  what a server holds in memory under --memory: with so many small entities (10,000,000) put
             and read in one range, and with values of 64 MiB put and got by 64 connections at once
 lab-proof   millpond compare on faults of known size and on nothing at all: how often each is found, how
-            often something is where there is nothing; 40 comparisons of 270s, which takes three hours;
+            often something is where there is nothing; 40 comparisons of 300s, which takes three and a half hours;
             with `instructions` at the end those alone, which neighbours do not change
             slices [TIME]: what must not matter to slices (blocks, other candidates, lengths), by comparisons of
             TIME (150s) each; both keep what ended, so that they can be interrupted and go on

@@ -431,6 +431,13 @@ impl<'a> Lab<'a> {
             warm_up_requests: findings.warm_up_requests.clone(),
             idle: self.config.idle,
             lengths: self.config.lengths,
+            writes: self
+                .config
+                .target
+                .operations()
+                .iter()
+                .map(|operation| operation.is_write())
+                .collect(),
         };
         (Plan::make(&known), known)
     }
@@ -544,6 +551,8 @@ impl<'a> Lab<'a> {
             paced: plan.paced,
             slice_ns: nanoseconds(plan.slice),
             block_ns: nanoseconds(plan.block),
+            write_slice_ns: nanoseconds(plan.write_slice),
+            write_latency_phase_ns: nanoseconds(plan.write_latency_phase),
             settle_ns: nanoseconds(plan.settle),
             keys: Some(plan.keys).filter(|_| own),
             schedule: schedule

@@ -21,7 +21,7 @@ use crate::target::Target;
 /// as allocators show, 80 % power at 2 %.
 pub const ROUNDS_DEFAULT: u32 = 10;
 /// Under five minutes in all, with half a minute left for the slowest start and the report.
-pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(270);
+pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(300);
 /// Enough connections that group commit has something to group.
 pub const CONNECTIONS_DEFAULT: usize = 64;
 /// Enough for what is given back at once, and little of the budget.

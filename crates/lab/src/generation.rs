@@ -223,14 +223,15 @@ impl Generation<'_> {
     /// A slice of `member`, again if something outside of the candidates disturbed it: at once, so that it stays
     /// beside those of the others. How far apart the CPUs were.
     fn slice(&mut self, member: &mut Member, step: Step) -> CoreDistance {
+        let [closed, paced, block] = self.plan.windows(step.place);
         let load = SliceLoad {
             kind: step.kind,
             keys: self.plan.keys,
             settle: self.plan.settle,
             window: match step.kind.pace {
-                Pace::Closed => self.plan.slice,
-                Pace::Block => self.plan.block,
-                Pace::Rate { .. } => self.plan.latency_phase,
+                Pace::Closed => closed,
+                Pace::Block => block,
+                Pace::Rate { .. } => paced,
             },
         };
         let mut distance = CoreDistance::default();

@@ -47,7 +47,7 @@ const SETTLE: Duration = Duration::from_millis(80);
 /// What a slice takes besides: thawing, connecting, the last answers, freezing.
 const SLICE_OVERHEAD: Duration = Duration::from_millis(25);
 /// Slices that are repeated because the machine disturbed them, for each one that is kept.
-const REPEATED_SHARE: f64 = 0.25;
+const REPEATED_SHARE: f64 = 0.2;
 /// How much more cycles differ than processes do, as variances: the guess behind the number of cycles.
 const CYCLE_VARIANCE: f64 = 5.0;
 const CYCLES_MIN: u32 = 2;
@@ -57,6 +57,13 @@ const PACED_SLICES: u32 = 3;
 const PACED_MAX: u32 = 10;
 /// 10,000 answers let a round have a p99; more, because a stall of the generator takes some of them.
 const P99_ANSWERS: f64 = 12_000.0;
+/// Slices of writes count so many of them, the closed loop's in one slice and the constant rate's in a round: as many as
+/// fill a memtable of our store, so that each has one flush. In shorter ones PUT made 48,000 per second where there was
+/// a flush and 88,000 where there was none, and p99 was 11 ms or 0.1.
+const WRITES: f64 = 31_000.0;
+const WRITES_PACED: f64 = 34_000.0;
+/// So many shorter slices of reads there are for each slice of writes.
+const READS_PER_WRITE: u32 = 2;
 /// Nobody waits for more rounds; a plan has to end.
 const ROUNDS_MAX: u32 = 1_000;
 /// The part of a run that the warm-up may take.
@@ -128,6 +135,13 @@ pub struct Plan {
     pub block: Duration,
     /// What is counted of a slice at the constant rate.
     pub latency_phase: Duration,
+    /// The operations that write, by their place.
+    pub writes: Vec<bool>,
+    /// What is counted of a slice of writes in the closed loop; there are fewer of them than of others, and no block,
+    /// which they are themselves. Zero: they are as long and as many as all others.
+    pub write_slice: Duration,
+    /// The same at the constant rate.
+    pub write_latency_phase: Duration,
     /// What a slice takes besides.
     pub tail: Duration,
     /// Estimate of one run.
@@ -171,6 +185,9 @@ impl Plan {
             block: known.block(),
             paced: 1,
             latency_phase: known.slice(),
+            writes: known.writes.clone(),
+            write_slice: Duration::ZERO,
+            write_latency_phase: Duration::ZERO,
             tail: known.tail.max(SLICE_OVERHEAD),
             run: Duration::ZERO,
             over_budget: false,
@@ -218,9 +235,23 @@ impl Plan {
     fn fit_slices(&mut self, known: &Known, fixed: Duration, fits: impl Fn(&Self) -> bool) {
         // A p99 or none: more answers than a median needs and fewer than a p99 needs are of no use. Of three slices a
         // stalled one can be left out.
-        let p99 = known.p99_phase();
-        for (paced, slices) in [(p99, PACED_SLICES), (p99, 1), (self.slice, 1)] {
+        let all = known.p99_phase(|_| true);
+        let of_reads = known.p99_phase(|is_write| !is_write);
+        let plans = [
+            (of_reads, PACED_SLICES, true),
+            (of_reads, 1, true),
+            (all, PACED_SLICES, false),
+            (all, 1, false),
+            (self.slice, 1, false),
+        ];
+        for (paced, slices, has_long_writes) in plans {
+            if has_long_writes && !known.may_have_long_writes() {
+                continue;
+            }
             self.pace_for(paced, slices);
+            let (closed, rate) = known.write_slices(has_long_writes);
+            self.write_slice = closed;
+            self.write_latency_phase = rate / self.count_of_writes(self.paced);
             self.cycles = self.cycles_for(fixed);
             while self.cycles > 1 && !fits(self) {
                 self.cycles -= 1;
@@ -267,11 +298,45 @@ impl Plan {
         }
     }
 
+    /// Whether the slices of an operation are those of writes.
+    fn has_long_slices(&self, place: usize) -> bool {
+        !self.write_slice.is_zero() && self.writes.get(place).copied().unwrap_or(false)
+    }
+
+    fn count_of_writes(&self, count: u32) -> u32 {
+        count.div_ceil(READS_PER_WRITE).max(1)
+    }
+
+    /// Slices of the closed loop, those at the constant rate, and blocks of an operation, per round and candidate.
+    pub(crate) fn counts(&self, place: usize) -> [u32; 3] {
+        let has_block = !self.block.is_zero();
+        match self.has_long_slices(place) {
+            true => [
+                self.count_of_writes(self.cycles).min(self.cycles),
+                self.count_of_writes(self.paced),
+                0,
+            ],
+            false => [self.cycles, self.paced, u32::from(has_block)],
+        }
+    }
+
+    /// What is counted of each.
+    pub(crate) fn windows(&self, place: usize) -> [Duration; 3] {
+        match self.has_long_slices(place) {
+            true => [self.write_slice, self.write_latency_phase, Duration::ZERO],
+            false => [self.slice, self.latency_phase, self.block],
+        }
+    }
+
     /// What slices and blocks of all operations take a candidate in a round, without those that are repeated.
     fn slices(&self) -> Duration {
-        let closed = self.length_of(self.slice) * self.cycles + self.length_of(self.block);
-        let paced = self.length_of(self.latency_phase) * self.paced;
-        (closed + paced) * self.operations()
+        let of_operation = |place: usize| -> Duration {
+            let parts = self.counts(place).into_iter().zip(self.windows(place));
+            parts
+                .map(|(count, window)| self.length_of(window) * count)
+                .sum()
+        };
+        (0..self.rate_per_s.len()).map(of_operation).sum()
     }
 
     /// Time for slices that are repeated, for each candidate in each round.
@@ -307,6 +372,9 @@ impl Plan {
             slice: Duration::ZERO,
             block: Duration::ZERO,
             latency_phase: Duration::ZERO,
+            writes: known.writes.clone(),
+            write_slice: Duration::ZERO,
+            write_latency_phase: Duration::ZERO,
             tail: Duration::ZERO,
             run,
             over_budget: !fits(rounds),
@@ -398,6 +466,7 @@ mod tests {
             warm_up_requests: vec![0, 0],
             idle: IDLE_DEFAULT,
             lengths: Lengths::default(),
+            writes: Vec::new(),
         }
     }
 
@@ -453,6 +522,60 @@ mod tests {
         assert_eq!(plan.rate_per_s, [4_000.0, 16_000.0]);
         assert!((1..=CYCLES_MAX).contains(&plan.cycles));
         assert_eq!(plan.slice, SLICE_MIN);
+    }
+
+    /// Goal: in the default time a slice of writes has what fills a memtable, in the closed loop and at the constant rate,
+    /// and no block; reads keep short slices, as many as a p99 of theirs takes. Where there is no time for it, or the
+    /// user says how long slices are, writes are measured as everything else is.
+    #[test]
+    fn writes_have_long_slices() {
+        let store = Known {
+            left: Duration::from_secs(267),
+            slowest_per_s: vec![75_000.0, 130_000.0],
+            writes: vec![true, false],
+            ..known()
+        };
+        let plan = Plan::make(&store);
+        assert!(
+            !plan.over_budget && plan.rounds >= plan.rounds_min,
+            "{plan:?}"
+        );
+        let (counts, windows) = (plan.counts(0), plan.windows(0));
+        assert!(75_000.0 * windows[0].as_secs_f64() >= 30_999.0, "{plan:?}");
+        let paced = plan.rate_per_s[0] * windows[1].as_secs_f64() * f64::from(counts[1]);
+        assert!(
+            paced >= 33_900.0 && counts[0] >= 1 && counts[2] == 0,
+            "{plan:?}"
+        );
+        let (counts, windows) = (plan.counts(1), plan.windows(1));
+        assert_eq!((windows[0], counts[2]), (SLICE_MIN, 1));
+        let paced = plan.rate_per_s[1] * windows[1].as_secs_f64() * f64::from(counts[1]);
+        assert!((10_000.0..20_000.0).contains(&paced), "{plan:?}");
+        let lines = plan.describe(&["PUT", "GET"], 7, &store);
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.starts_with("but for PUT: 1 of 413 ms")),
+            "{lines:?}"
+        );
+        let tight = Known {
+            left: Duration::from_secs(120),
+            ..store.clone()
+        };
+        let given = Known {
+            lengths: Lengths {
+                slice: Some(SLICE_MIN),
+                ..Lengths::default()
+            },
+            ..store
+        };
+        for known in [tight, given] {
+            let plan = Plan::make(&known);
+            assert_eq!(
+                (plan.counts(0), plan.windows(0)),
+                (plan.counts(1), plan.windows(1))
+            );
+        }
     }
 
     /// Goal: what the default budget has room for before anything is measured: glibc, three
@@ -703,7 +826,7 @@ mod tests {
         let plan = Plan::make(&warm);
         assert_eq!(plan.warm_up_requests, [2_000, 4_000]);
         assert!(
-            !plan.warm_up_is_cut && plan.rounds * plan.cycles < plain.rounds * plain.cycles,
+            !plan.warm_up_is_cut && plan.slices() < plain.slices(),
             "{plan:?}"
         );
         assert!(plan.duration(7) <= warm.left);

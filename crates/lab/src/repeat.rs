@@ -46,6 +46,8 @@ pub(crate) fn take_over(plan: &mut Plan, operations: &[Operation], then: &Settin
         plan.settle = Duration::from_nanos(then.settle_ns);
         plan.slice = Duration::from_nanos(then.slice_ns);
         plan.block = Duration::from_nanos(then.block_ns);
+        plan.write_slice = Duration::from_nanos(then.write_slice_ns);
+        plan.write_latency_phase = Duration::from_nanos(then.write_latency_phase_ns);
     }
     // Records from before there was a warm-up or a choice of idle time have neither.
     if then.idle_ns > 0 {
@@ -97,6 +99,7 @@ mod tests {
             warm_up_requests: vec![0; operations],
             idle: Duration::from_millis(250),
             lengths: Lengths::default(),
+            writes: Vec::new(),
         })
     }
 
@@ -124,8 +127,9 @@ mod tests {
         assert_eq!(repeated.rate_per_s, [70.0, 90.0]);
         assert_eq!(repeated.requests, [200, 300]);
         // 2 s of memory phase, four slices of 200 ms, two of 300, one block of 900, 100 ms more for each and a
-        // quarter more of all for those that are repeated, for each operation; 3 s idle.
-        let phases = Duration::from_millis(2 * (2_000 + 5 * (300 + 2 * 100 + 250)));
+        // fifth more of all for those that are repeated, for each operation; 3 s idle.
+        let slices = 4 * (200 + 100) + 2 * (300 + 100) + 900 + 100;
+        let phases = Duration::from_millis(2 * (2_000 + slices + slices / 5));
         assert_eq!(repeated.run, fixed + phases + Duration::from_secs(3));
         assert_eq!(repeated.warm_up_requests, [0, 77]);
         assert_eq!(repeated.looks, [repeated.rounds]);

@@ -538,6 +538,7 @@ mod tests {
             warm_up_requests: vec![0],
             idle: IDLE_DEFAULT,
             lengths: Lengths::default(),
+            writes: Vec::new(),
         })
     }
 

@@ -89,7 +89,7 @@ pub(crate) struct CompareFlags {
     margin: Option<Margins>,
     /// Longest the whole comparison may take; the fewest rounds that can give a verdict, or --rounds,
     /// take as long as they do
-    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "270s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "300s")]
     time_budget: u64,
     /// Connections of the load generator
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]

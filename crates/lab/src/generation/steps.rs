@@ -32,17 +32,18 @@ fn of_operation(plan: &Plan, place: usize, operation: Operation) -> Vec<Step> {
         let kind = SliceKind { operation, pace };
         steps.push(Step { cycle, place, kind });
     };
-    for cycle in 0..plan.cycles.max(plan.paced) {
-        if cycle < plan.cycles {
+    let [closed, paced, blocks] = plan.counts(place);
+    for cycle in 0..closed.max(paced) {
+        if cycle < closed {
             add(cycle, Pace::Closed);
         }
-        if cycle < plan.paced {
+        if cycle < paced {
             let per_s = plan.rate_per_s.get(place).copied().unwrap_or(1.0);
             add(cycle, Pace::Rate { per_s });
         }
     }
     // Records from before there were blocks are repeated without.
-    if !plan.block.is_zero() {
+    if blocks > 0 {
         add(0, Pace::Block);
     }
     steps
@@ -97,6 +98,7 @@ mod tests {
             overhead: Duration::from_millis(250),
             tail: Duration::ZERO,
             slowest_per_s: vec![40_000.0, 90_000.0],
+            writes: vec![true, false],
             connections: 64,
             rounds: None,
             rate_per_s: None,
@@ -110,7 +112,7 @@ mod tests {
             panic!("{steps:?}")
         };
         for (steps, operation, place) in [(reads, Operation::Get, 1), (writes, Operation::Put, 0)] {
-            let count = (plan.cycles + plan.paced + 1) as usize;
+            let count = plan.counts(place).iter().sum::<u32>() as usize;
             assert_eq!(steps.len(), count);
             let is_right = |step: &Step| step.kind.operation == operation && step.place == place;
             assert!(steps.iter().all(is_right), "{steps:?}");
@@ -120,7 +122,8 @@ mod tests {
                     .iter()
                     .any(|step| step.kind.pace == Pace::Rate { per_s: rate })
             );
-            assert_eq!(steps[count - 1].kind.pace, Pace::Block);
+            let has_block = steps[count - 1].kind.pace == Pace::Block;
+            assert_eq!(has_block, operation == Operation::Get);
         }
     }
 

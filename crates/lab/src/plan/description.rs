@@ -65,6 +65,17 @@ impl Plan {
         (!parts.is_empty()).then(|| format!("warm-up per run: {} ({why})", parts.join(", ")))
     }
 
+    fn describe_writes(&self, operations: &[&str]) -> Option<String> {
+        let place = (0..operations.len()).find(|&place| self.has_long_slices(place))?;
+        let ([closed, paced, _], [slice, latency, _]) = (self.counts(place), self.windows(place));
+        Some(format!(
+            "but for {}: {closed} of {} ms, {paced} of {} ms and no block, so that each has a flush of the store",
+            operations.get(place)?,
+            slice.as_millis(),
+            latency.as_millis(),
+        ))
+    }
+
     fn describe_phases(&self, operations: &[&str], known: &Known) -> Vec<String> {
         let milliseconds = |duration: Duration| format!("{} ms", duration.as_millis());
         let mut work = String::from("memory after equal work:");
@@ -94,6 +105,7 @@ impl Plan {
             milliseconds(self.settle),
         );
         let mut lines = vec![slices, work, rates];
+        lines.extend(self.describe_writes(operations));
         lines.extend(self.describe_warm_up(operations));
         if known.rate_per_s.is_none() {
             lines.push(format!(

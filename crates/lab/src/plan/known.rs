@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{
     BLOCK_SLICES, P99_ANSWERS, RATE_SHARE, REQUESTS_PER_CONNECTION,
-    REQUESTS_PER_CONNECTION_OF_WORK, SLICE_CLOSED_MAX, SLICE_MIN, WORK_MIN, rounds_min,
+    REQUESTS_PER_CONNECTION_OF_WORK, SLICE_CLOSED_MAX, SLICE_MIN, WORK_MIN, WRITES, WRITES_PACED,
+    rounds_min,
 };
 
 /// How much each candidate does before its memory is read.
@@ -56,6 +57,8 @@ pub struct Known {
     pub idle: Duration,
     /// Lengths the user insists on.
     pub lengths: Lengths,
+    /// The operations that write to our store, by their place; a place that is missing is none.
+    pub writes: Vec<bool>,
 }
 
 impl Known {
@@ -81,8 +84,7 @@ impl Known {
     }
 
     fn slowest(&self) -> Option<f64> {
-        let rates = self.slowest_per_s.iter().copied();
-        rates.filter(|&per_s| per_s > 0.0).reduce(f64::min)
+        self.slowest_of(|_| true)
     }
 
     /// What is counted of a slice of the closed loop, so that each connection is answered a few times.
@@ -143,11 +145,44 @@ impl Known {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// How long the constant rate of every operation takes to let a run have a p99.
-    pub(super) fn p99_phase(&self) -> Duration {
-        let seconds = self
-            .slowest()
-            .map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
+    fn is_write(&self, place: usize) -> bool {
+        self.writes.get(place).copied().unwrap_or(false)
+    }
+
+    /// Whether there are writes whose slices may be longer than others: not where the user says how long all are.
+    pub(super) fn may_have_long_writes(&self) -> bool {
+        let is_free = self.lengths.slice.is_none() && self.lengths.block.is_none();
+        is_free && self.writes.contains(&true)
+    }
+
+    /// The slowest of the operations that `counts`, told whether it writes, picks.
+    fn slowest_of(&self, counts: impl Fn(bool) -> bool) -> Option<f64> {
+        let places = self.slowest_per_s.iter().enumerate();
+        let counted = places.filter(|&(place, _)| counts(self.is_write(place)));
+        let rates = counted.map(|(_, &per_s)| per_s);
+        rates.filter(|&per_s| per_s > 0.0).reduce(f64::min)
+    }
+
+    /// How long the constant rate of these operations takes to let a run have a p99.
+    pub(super) fn p99_phase(&self, counts: impl Fn(bool) -> bool) -> Duration {
+        let slowest = self.slowest_of(counts);
+        let seconds = slowest.map_or(0.0, |slowest| P99_ANSWERS / self.rate_per_s(slowest));
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// What a slice of writes counts in the closed loop, and all of a round at the constant rate; zero if they are not
+    /// to be longer than others.
+    pub(super) fn write_slices(&self, are_long: bool) -> (Duration, Duration) {
+        let slowest = self.slowest_of(|is_write| is_write).filter(|_| are_long);
+        let Some(slowest) = slowest else {
+            return (Duration::ZERO, Duration::ZERO);
+        };
+        let time = |answers: f64, per_s: f64| {
+            Duration::try_from_secs_f64(answers / per_s).unwrap_or(Duration::MAX)
+        };
+        (
+            time(WRITES, slowest).max(self.slice()),
+            time(WRITES_PACED, self.rate_per_s(slowest)).max(self.slice()),
+        )
     }
 }

@@ -103,6 +103,10 @@ pub struct Settings {
     pub slice_ns: u64,
     /// What is counted of one uninterrupted block of the closed loop; 0: there are none.
     pub block_ns: u64,
+    /// What is counted of a slice of writes in the closed loop, which then have no blocks; 0: as of all others.
+    pub write_slice_ns: u64,
+    /// The same at the constant rate.
+    pub write_latency_phase_ns: u64,
     /// Length of each slice before its counted part.
     pub settle_ns: u64,
     /// Size of the values written and read.
