@@ -139,6 +139,7 @@ impl Generation<'_> {
 
     /// All of these, with `kept_back` for what the machine disturbs.
     fn take_steps(&mut self, members: &mut [Member], mut steps: Vec<Step>, kept_back: Duration) {
+        let mut doubtful = Vec::new();
         while !steps.is_empty() {
             let mut are_far = steps::are_paced_left(&steps) && self.are_cpus_far();
             if are_far && steps::are_only_paced_left(&steps) {
@@ -146,12 +147,13 @@ impl Generation<'_> {
             }
             let step = steps::take(&mut steps, are_far);
             match step.kind.pace {
-                Pace::Rate { .. } => self.paced_cycle(members, step),
+                Pace::Rate { .. } => doubtful.extend(self.paced_cycle(members, step)),
                 Pace::Closed | Pace::Block => {
                     self.slice_of_each(members, step);
                 }
             }
         }
+        drop_doubtful(members, &doubtful);
     }
 
     /// Whether the CPUs are farther apart now than they have been.
@@ -178,15 +180,15 @@ impl Generation<'_> {
 
     /// A slice of every member at the constant rate, all of them while the CPUs were equally far apart: a p99 of
     /// 70 us there is one of 1 ms here. Those that were measured elsewhere than the last one are repeated; where
-    /// that does not end, the cycle counts for nobody.
-    fn paced_cycle(&mut self, members: &mut [Member], step: Step) {
+    /// that does not end, the step is returned.
+    fn paced_cycle(&mut self, members: &mut [Member], step: Step) -> Option<Step> {
         let mut last = self.slice_of_each(members, step);
         for _ in 1..TURNS_MAX {
             let elsewhere: Vec<usize> = (0..members.len())
                 .filter(|&index| members[index].is_far_from(last, step))
                 .collect();
             if elsewhere.is_empty() {
-                return;
+                return None;
             }
             for index in elsewhere {
                 if self.workshop.reserve.exceeds(Duration::ZERO) {
@@ -198,14 +200,10 @@ impl Generation<'_> {
                 }
             }
         }
-        if members
-            .iter_mut()
+        let mut members = members.iter_mut();
+        members
             .any(|member| member.is_far_from(last, step))
-        {
-            members
-                .iter_mut()
-                .for_each(|member| member.drop_slice(step));
-        }
+            .then_some(step)
     }
 
     /// One slice of every member, in a balanced order. How far apart the CPUs were in the last one.
@@ -440,6 +438,27 @@ impl Generation<'_> {
     }
 }
 
+/// Takes back cycles in which the CPUs were not equally far apart for all, for everybody, unless a member has no others:
+/// a round without any latency is lost to all.
+fn drop_doubtful(members: &mut [Member], doubtful: &[Step]) {
+    let Some(&first) = doubtful.first() else {
+        return;
+    };
+    let cycles: BTreeSet<u32> = doubtful.iter().map(|step| step.cycle).collect();
+    let has_others = |member: &mut Member| {
+        let part = member.parts.slices_of(first);
+        part.is_none_or(|part| {
+            let mut left = part.slices.cycles();
+            left.any(|cycle| !cycles.contains(&cycle)) || part.slices.is_empty()
+        })
+    };
+    if members.iter_mut().all(has_others) {
+        for member in members {
+            doubtful.iter().for_each(|&step| member.drop_slice(step));
+        }
+    }
+}
+
 /// Reads what the target holds while the connections of its work are open.
 struct MemoryReader<'a> {
     session: RefCell<&'a mut Session>,
@@ -562,4 +581,66 @@ fn late_share(lateness: &LatencyHistogram) -> f64 {
         .map(|(_, count)| count)
         .sum();
     late as f64 / lateness.count() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::SliceKind;
+    use crate::slice::Slice;
+
+    fn step(cycle: u32) -> Step {
+        let kind = SliceKind {
+            operation: Operation::Request,
+            pace: Pace::Rate { per_s: 10.0 },
+        };
+        Step {
+            cycle,
+            place: 0,
+            kind,
+        }
+    }
+
+    fn members(cycles: [&[u32]; 2]) -> Vec<Member> {
+        let member = |(index, cycles): (usize, &[u32])| {
+            let mut member = Member::new(index, (0, 0), 1, false);
+            let part = member.parts.slices_of(step(0)).unwrap();
+            for &cycle in cycles {
+                part.slices.add(cycle, Slice::example());
+            }
+            member
+        };
+        cycles.into_iter().enumerate().map(member).collect()
+    }
+
+    fn left(members: &mut [Member]) -> Vec<Vec<u32>> {
+        let of = |member: &mut Member| {
+            let part = member.parts.slices_of(step(0)).unwrap();
+            part.slices.cycles().collect()
+        };
+        members.iter_mut().map(of).collect()
+    }
+
+    /// A round of the entity store had one slice of PUT at the constant rate. The CPUs moved apart in it, it was dropped,
+    /// and "7 rounds are too few, at least 8 are needed" was all that five minutes said of latency.
+    ///
+    /// Goal: what was measured at unequal distances counts for nobody, unless it is all that a member has; a member that
+    /// has failed keeps nobody from it.
+    #[test]
+    fn doubtful_cycles_go_unless_they_are_all_there_is() {
+        let mut some = members([&[0, 1, 2], &[0, 2]]);
+        drop_doubtful(&mut some, &[step(0)]);
+        assert_eq!(left(&mut some), [vec![1, 2], vec![2]]);
+        let mut none_left = members([&[0, 1], &[0]]);
+        drop_doubtful(&mut none_left, &[step(0)]);
+        assert_eq!(left(&mut none_left), [vec![0, 1], vec![0]]);
+        let mut all = members([&[0, 1], &[0, 1]]);
+        drop_doubtful(&mut all, &[step(0), step(1)]);
+        assert_eq!(left(&mut all), [vec![0, 1], vec![0, 1]]);
+        let mut failed = members([&[0, 1], &[]]);
+        drop_doubtful(&mut failed, &[step(0)]);
+        assert_eq!(left(&mut failed), [vec![1], vec![]]);
+        drop_doubtful(&mut failed, &[]);
+        assert_eq!(left(&mut failed), [vec![1], vec![]]);
+    }
 }

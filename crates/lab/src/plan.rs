@@ -57,11 +57,12 @@ const PACED_SLICES: u32 = 3;
 const PACED_MAX: u32 = 10;
 /// 10,000 answers let a round have a p99; more, because a stall of the generator takes some of them.
 const P99_ANSWERS: f64 = 12_000.0;
-/// Slices of writes count so many of them, the closed loop's in one slice and the constant rate's in a round: as many as
-/// fill a memtable of our store, so that each has one flush. In shorter ones PUT made 48,000 per second where there was
-/// a flush and 88,000 where there was none, and p99 was 11 ms or 0.1.
-const WRITES: f64 = 31_000.0;
-const WRITES_PACED: f64 = 34_000.0;
+/// Slices of writes count so many of them, in one slice of the closed loop and in a round at the constant rate. Our store
+/// flushes a memtable after 14,500 values of 1 KiB, and compacts after four flushes: so many fill a slice, which has each of
+/// its tasks once, and two flushes are in every p99. In slices of 100 ms PUT made 48,000 per second with a flush and
+/// 88,000 without, and p99 was 11 ms or 0.1.
+const WRITES: f64 = 58_000.0;
+const WRITES_PACED: f64 = 20_000.0;
 /// So many shorter slices of reads there are for each slice of writes.
 const READS_PER_WRITE: u32 = 2;
 /// Nobody waits for more rounds; a plan has to end.
@@ -524,7 +525,7 @@ mod tests {
         assert_eq!(plan.slice, SLICE_MIN);
     }
 
-    /// Goal: in the default time a slice of writes has what fills a memtable, in the closed loop and at the constant rate,
+    /// Goal: in the default time a slice of writes has flushes and a compaction, in the closed loop and at the constant rate,
     /// and no block; reads keep short slices, as many as a p99 of theirs takes. Where there is no time for it, or the
     /// user says how long slices are, writes are measured as everything else is.
     #[test]
@@ -541,10 +542,10 @@ mod tests {
             "{plan:?}"
         );
         let (counts, windows) = (plan.counts(0), plan.windows(0));
-        assert!(75_000.0 * windows[0].as_secs_f64() >= 30_999.0, "{plan:?}");
+        assert!(75_000.0 * windows[0].as_secs_f64() >= 57_999.0, "{plan:?}");
         let paced = plan.rate_per_s[0] * windows[1].as_secs_f64() * f64::from(counts[1]);
         assert!(
-            paced >= 33_900.0 && counts[0] >= 1 && counts[2] == 0,
+            paced >= 19_900.0 && counts[0] >= 1 && counts[2] == 0,
             "{plan:?}"
         );
         let (counts, windows) = (plan.counts(1), plan.windows(1));
@@ -555,7 +556,7 @@ mod tests {
         assert!(
             lines
                 .iter()
-                .any(|line| line.starts_with("but for PUT: 1 of 413 ms")),
+                .any(|line| line.starts_with("but for PUT: 1 of 773 ms")),
             "{lines:?}"
         );
         let tight = Known {
@@ -826,8 +827,8 @@ mod tests {
         let plan = Plan::make(&warm);
         assert_eq!(plan.warm_up_requests, [2_000, 4_000]);
         assert!(
-            !plan.warm_up_is_cut && plan.slices() < plain.slices(),
-            "{plan:?}"
+            !plan.warm_up_is_cut && plan.run > plain.run,
+            "{plan:?} {plain:?}"
         );
         assert!(plan.duration(7) <= warm.left);
         let lines = plan.describe(&["PUT", "GET"], 7, &warm);

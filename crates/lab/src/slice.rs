@@ -169,6 +169,27 @@ pub(crate) fn run(
     Ok(slice)
 }
 
+#[cfg(test)]
+impl Slice {
+    /// One request.
+    pub(crate) fn example() -> Self {
+        Self {
+            requests: 1,
+            requests_per_s: 1.0,
+            costs: None,
+            response: LatencyHistogram::new(),
+            service: LatencyHistogram::new(),
+            lateness: LatencyHistogram::new(),
+            left_out_share: 0.0,
+            generator_cpu_share: 0.0,
+            status: LoadStatus::Ok,
+            waited_share: 0.0,
+            is_disturbed: false,
+            state: CpuState::default(),
+        }
+    }
+}
+
 impl Slice {
     /// `None` if there was no answer.
     fn of(record: LoadRecord, costs: Costs) -> Option<Self> {

@@ -69,7 +69,7 @@ impl Plan {
         let place = (0..operations.len()).find(|&place| self.has_long_slices(place))?;
         let ([closed, paced, _], [slice, latency, _]) = (self.counts(place), self.windows(place));
         Some(format!(
-            "but for {}: {closed} of {} ms, {paced} of {} ms and no block, so that each has a flush of the store",
+            "but for {}: {closed} of {} ms, {paced} of {} ms and no block, so that each has its flushes and a compaction",
             operations.get(place)?,
             slice.as_millis(),
             latency.as_millis(),
