@@ -419,8 +419,8 @@ impl Generation<'_> {
         }
     }
 
-    /// The cycles at the constant rate in which the CPUs were near for every member that has slices; all of them if there
-    /// is none.
+    /// The cycles at the constant rate in which the CPUs were near for every member that has slices; all of them if these
+    /// have too few answers of a member for a p99.
     fn near_cycles(&self, members: &[Member], place: usize) -> BTreeSet<u32> {
         let slices = members
             .iter()
@@ -434,7 +434,14 @@ impl Generation<'_> {
             })
         };
         let near: BTreeSet<u32> = all.iter().copied().filter(is_near).collect();
-        if near.is_empty() { all } else { near }
+        let has_p99 = |slices: &&Slices| {
+            let answers = slices.merged(&near, |slice| &slice.response);
+            answers.can_estimate(99.0)
+        };
+        match !near.is_empty() && measured.iter().all(has_p99) {
+            true => near,
+            false => all,
+        }
     }
 }
 

@@ -170,8 +170,8 @@ impl Known {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// What a slice of writes counts in the closed loop, and all of a round at the constant rate; zero if they are not
-    /// to be longer than others.
+    /// What a slice of writes counts in the closed loop and at the constant rate; zero if they are not to be longer than
+    /// others.
     pub(super) fn write_slices(&self, are_long: bool) -> (Duration, Duration) {
         let slowest = self.slowest_of(|is_write| is_write).filter(|_| are_long);
         let Some(slowest) = slowest else {
