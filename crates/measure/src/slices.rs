@@ -296,41 +296,65 @@ fn mean_states(candidates: &[CandidateRounds], operation: Operation) -> BTreeMap
         .collect()
 }
 
+/// A state and the logarithm of a value that was measured in it.
+type Point = (State, f64);
+
 /// How much the logarithm of a value changes with the state, by least squares over all slices and blocks, each as the
-/// difference from their mean of its candidate in its round. Blocks count because a round may have a single slice, whose
-/// difference from itself would say that no state matters.
+/// difference from their mean of its candidate in its round. What a candidate has one of in a round, as of long slices of
+/// writes, is taken as the difference from the mean of all its rounds like that.
 fn slopes(
     candidates: &[CandidateRounds],
     operation: Operation,
     value: impl Fn(&SliceColumns, usize) -> f64,
 ) -> State {
-    let (mut squares, mut products) = ([[0.0; DIMENSIONS]; DIMENSIONS], [0.0; DIMENSIONS]);
-    let mut count = 0.0;
-    for (entry, slices) in candidates.iter().flat_map(|one| rounds_of(one, operation)) {
-        let slices = with_block(entry, slices, operation);
-        let points: Vec<(State, f64)> = (0..slices.len())
-            .filter(|&index| value(&slices, index) > 0.0)
-            .map(|index| (state(&slices, index), value(&slices, index).ln()))
-            .collect();
+    let mut sums = Sums::default();
+    for candidate in candidates {
+        let mut single = Vec::new();
+        for (entry, slices) in rounds_of(candidate, operation) {
+            let slices = with_block(entry, slices, operation);
+            let points: Vec<Point> = (0..slices.len())
+                .filter(|&index| value(&slices, index) > 0.0)
+                .map(|index| (state(&slices, index), value(&slices, index).ln()))
+                .collect();
+            match points.len() {
+                1 => single.extend(points),
+                _ => sums.add(&points),
+            }
+        }
+        sums.add(&single);
+    }
+    solve(sums.squares, sums.products, STATE_VARIANCE_MIN * sums.count)
+}
+
+/// What least squares need.
+#[derive(Default)]
+struct Sums {
+    squares: [[f64; DIMENSIONS]; DIMENSIONS],
+    products: [f64; DIMENSIONS],
+    count: f64,
+}
+
+impl Sums {
+    /// Points that have their mean in common.
+    fn add(&mut self, points: &[Point]) {
         if points.is_empty() {
-            continue;
+            return;
         }
         let share = 1.0 / points.len() as f64;
-        let mean = |of: &dyn Fn(&(State, f64)) -> f64| points.iter().map(of).sum::<f64>() * share;
+        let mean = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).sum::<f64>() * share;
         let mut means = [0.0; DIMENSIONS];
         (0..DIMENSIONS).for_each(|one| means[one] = mean(&|point| point.0[one]));
         let mean_value = mean(&|point| point.1);
-        for (state, value) in &points {
+        for (state, value) in points {
             let mut x = *state;
             (0..DIMENSIONS).for_each(|one| x[one] -= means[one]);
             for row in 0..DIMENSIONS {
-                (0..DIMENSIONS).for_each(|column| squares[row][column] += x[row] * x[column]);
-                products[row] += x[row] * (value - mean_value);
+                (0..DIMENSIONS).for_each(|column| self.squares[row][column] += x[row] * x[column]);
+                self.products[row] += x[row] * (value - mean_value);
             }
         }
-        count += points.len() as f64;
+        self.count += points.len() as f64;
     }
-    solve(squares, products, STATE_VARIANCE_MIN * count)
 }
 
 /// The slopes, by elimination. What did not vary has none, nor has what cannot be distinguished from what was
@@ -522,15 +546,24 @@ mod tests {
         }
     }
 
-    /// Goal: so it is where a round has time for one slice only. Its block shows what the state does.
+    /// Goal: so it is where a round has time for one slice only: its block shows what the state does, and without one the
+    /// other rounds do.
     #[test]
     fn the_state_of_a_cpu_is_taken_out_of_a_single_slice() {
+        for has_blocks in [true, false] {
+            single_slices(has_blocks);
+        }
+    }
+
+    fn single_slices(has_blocks: bool) {
         let rate = |speed: f64, server: f64| 1e5 * speed * (160.0 / server).powf(1.2);
         let rounds = |speed: f64, states: [f64; 8]| {
             let rounds = (0..8).zip(states).map(|(number, server)| {
                 let mut measures = round(number, &[(0, rate(speed, server), server, 160.0)]);
                 let block = round(number, &[(0, rate(speed, 195.0), 195.0, 160.0)]);
-                measures.blocks = block.slices;
+                if has_blocks {
+                    measures.blocks = block.slices;
+                }
                 measures
             });
             rounds.collect::<Vec<_>>()
