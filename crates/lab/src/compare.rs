@@ -209,8 +209,7 @@ impl<'a> Lab<'a> {
             is_fixed: self.config.rounds.is_some(),
             margins: self.config.margins,
             fill_until: self.fill_until(),
-            deadline: self.began + self.config.time_budget.mul_f64(BUDGET_TOLERANCE)
-                - self.config.profile_allowance(),
+            deadline: self.end_after(self.config.time_budget.mul_f64(BUDGET_TOLERANCE)),
             stop: self.stop,
         };
         rounds.run(&course, &mut self.workshop, events)?;
@@ -245,9 +244,12 @@ impl<'a> Lab<'a> {
             || self.config.earlier.is_some()
             || self.config.work.is_some()
             || self.config.load_command.is_some();
-        let kept = self.config.profile_allowance() + REPORT_RESERVE;
-        let rounds = self.config.time_budget.saturating_sub(kept);
-        (!is_given).then(|| self.began + rounds)
+        (!is_given).then(|| self.end_after(self.config.time_budget.saturating_sub(REPORT_RESERVE)))
+    }
+
+    /// When rounds end that have so much time in all, what profiles take after them included.
+    fn end_after(&self, time: Duration) -> Instant {
+        self.began + time.saturating_sub(self.config.profile_allowance())
     }
 
     /// How candidates live at the same time, tried with the baseline.
@@ -418,9 +420,8 @@ impl<'a> Lab<'a> {
         let known = Known {
             candidates: u32::try_from(self.candidates.len()).unwrap_or(u32::MAX),
             left: self
-                .config
-                .time_budget
-                .saturating_sub(self.began.elapsed() + self.config.profile_allowance()),
+                .end_after(self.config.time_budget)
+                .saturating_duration_since(Instant::now()),
             overhead: findings.overhead,
             tail: findings.tail,
             slowest_per_s: findings.slowest_per_s.clone(),

@@ -20,7 +20,7 @@ use crate::target::Target;
 /// Ten rounds until the first look: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
 pub const ROUNDS_DEFAULT: u32 = 10;
-/// Under five minutes in all, with half a minute left for the slowest start and the report.
+/// Half a minute of it goes to trying out the candidates.
 pub const TIME_BUDGET_DEFAULT: Duration = Duration::from_secs(300);
 /// Enough connections that group commit has something to group.
 pub const CONNECTIONS_DEFAULT: usize = 64;

@@ -293,11 +293,7 @@ impl Plan {
 
     /// Whether the slices of an operation are those of writes.
     fn has_long_slices(&self, place: usize) -> bool {
-        !self.write_slice.is_zero() && self.writes.get(place).copied().unwrap_or(false)
-    }
-
-    fn count_of_writes(&self, count: u32) -> u32 {
-        count.div_ceil(READS_PER_WRITE).max(1)
+        !self.write_slice.is_zero() && known::is_write(&self.writes, place)
     }
 
     /// Slices of the closed loop, those at the constant rate, and blocks of an operation, per round and candidate.
@@ -305,8 +301,8 @@ impl Plan {
         let has_block = !self.block.is_zero();
         match self.has_long_slices(place) {
             true => [
-                self.count_of_writes(self.cycles).min(self.cycles),
-                self.count_of_writes(self.paced),
+                self.cycles.div_ceil(READS_PER_WRITE),
+                self.paced.div_ceil(READS_PER_WRITE),
                 0,
             ],
             false => [self.cycles, self.paced, u32::from(has_block)],
@@ -445,24 +441,6 @@ mod tests {
     use super::*;
     use crate::config::{IDLE_DEFAULT, TIME_BUDGET_DEFAULT};
 
-    fn known() -> Known {
-        Known {
-            candidates: 7,
-            left: Duration::from_secs(250),
-            overhead: Duration::from_millis(250),
-            tail: Duration::from_millis(5),
-            slowest_per_s: vec![10_000.0, 40_000.0],
-            connections: 64,
-            rounds: None,
-            rate_per_s: None,
-            load_command: None,
-            warm_up_requests: vec![0, 0],
-            idle: IDLE_DEFAULT,
-            lengths: Lengths::default(),
-            writes: Vec::new(),
-        }
-    }
-
     /// Goal: a load program of the user's keeps its length; rounds are what is given up.
     #[test]
     fn a_load_program_keeps_its_length() {
@@ -470,7 +448,7 @@ mod tests {
         let known = Known {
             candidates: 4,
             load_command: Some(load),
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&known);
         assert_eq!(plan.throughput_phase, load);
@@ -496,7 +474,7 @@ mod tests {
     /// and uses it.
     #[test]
     fn default_comparison_fits() {
-        let plan = Plan::make(&known());
+        let plan = Plan::make(&Known::example());
         assert!(
             plan.rounds >= plan.rounds_min && !plan.over_budget,
             "{plan:?}"
@@ -526,7 +504,7 @@ mod tests {
             left: Duration::from_secs(267),
             slowest_per_s: vec![75_000.0, 130_000.0],
             writes: vec![true, false],
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&store);
         assert!(
@@ -583,7 +561,7 @@ mod tests {
         let known = Known {
             candidates: 11,
             left: Duration::from_secs(240),
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&known);
         assert!(plan.rounds >= 10 && !plan.over_budget, "{plan:?}");
@@ -598,7 +576,7 @@ mod tests {
     fn less_time_means_fewer_rounds_then_an_honest_overrun() {
         let tight = Known {
             left: Duration::from_secs(180),
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&tight);
         assert!(
@@ -609,7 +587,7 @@ mod tests {
         assert!(plan.duration(7) <= tight.left);
         let impossible = Known {
             left: Duration::from_secs(5),
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&impossible);
         assert_eq!(
@@ -634,7 +612,7 @@ mod tests {
                 left: Duration::from_secs(250),
                 slowest_per_s: vec![per_s],
                 warm_up_requests: vec![0],
-                ..known()
+                ..Known::example()
             })
         };
         let answers = |plan: &Plan| {
@@ -664,7 +642,7 @@ mod tests {
             left: Duration::from_secs(250),
             slowest_per_s: vec![640.0],
             warm_up_requests: vec![0],
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&slow);
         assert_eq!(
@@ -720,9 +698,9 @@ mod tests {
     fn late_answers_are_part_of_a_run() {
         let slow = Known {
             tail: Duration::from_secs(2),
-            ..known()
+            ..Known::example()
         };
-        let (usual, late) = (Plan::make(&known()), Plan::make(&slow));
+        let (usual, late) = (Plan::make(&Known::example()), Plan::make(&slow));
         let slices = late.cycles + late.paced + u32::from(!late.block.is_zero());
         assert!(late.run >= slow.tail * slices, "{late:?}");
         let total = |plan: &Plan, known: &Known| plan.run * plan.rounds * known.candidates;
@@ -739,7 +717,7 @@ mod tests {
         let wishes = Known {
             rounds: Some(3),
             rate_per_s: Some(500.0),
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&wishes);
         assert_eq!(
@@ -761,7 +739,7 @@ mod tests {
             candidates: 3,
             slowest_per_s: vec![50_000.0],
             warm_up_requests: vec![0],
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&ample);
         let (first, last) = (plan.looks[0], plan.rounds);
@@ -803,18 +781,18 @@ mod tests {
     /// Goal: warm-up and idle time are planned for; a warm-up that would eat the runs is cut, and said.
     #[test]
     fn warm_up_and_idle_take_their_time() {
-        let plain = Plan::make(&known());
+        let plain = Plan::make(&Known::example());
         let idle = Known {
             idle: Duration::from_secs(12),
             left: Duration::from_secs(2_000),
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&idle);
         assert!(plan.run >= Duration::from_secs(12) && plan.idle == idle.idle);
         assert!(!plan.over_budget);
         let warm = Known {
             warm_up_requests: vec![2_000, 4_000],
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&warm);
         assert_eq!(plan.warm_up_requests, [2_000, 4_000]);
@@ -828,7 +806,7 @@ mod tests {
         assert!(lines.iter().any(|line| line == said), "{lines:?}");
         let long = Known {
             warm_up_requests: vec![100_000, 0],
-            ..known()
+            ..Known::example()
         };
         let plan = Plan::make(&long);
         assert!(plan.warm_up_is_cut && plan.warm_up_requests[0] < 100_000);

@@ -83,7 +83,7 @@ fn requests_of(operations: &[Operation], then: &Settings) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Known, Lengths};
+    use crate::plan::Known;
 
     fn plan(operations: usize) -> Plan {
         Plan::make(&Known {
@@ -92,14 +92,9 @@ mod tests {
             overhead: Duration::from_millis(100),
             tail: Duration::ZERO,
             slowest_per_s: vec![1_000.0; operations],
-            connections: 64,
             rounds: Some(6),
-            rate_per_s: None,
-            load_command: None,
             warm_up_requests: vec![0; operations],
-            idle: Duration::from_millis(250),
-            lengths: Lengths::default(),
-            writes: Vec::new(),
+            ..Known::example()
         })
     }
 

@@ -1,8 +1,8 @@
 //! Time that the plan keeps back for what cannot be planned: slices that the machine disturbed are repeated, and
 //! what needs CPUs that are near each other waits for them.
 //!
-//! Each round adds its part, and what a quiet round leaves serves a later one. Without a bound a noisy hour would
-//! make a comparison of five minutes last ten.
+//! Each round adds its part. What a quiet round leaves serves a later one, or becomes more slices of it (`rounds`).
+//! Without a bound a noisy hour would make a comparison of five minutes last ten.
 
 use std::time::{Duration, Instant};
 

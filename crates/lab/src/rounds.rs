@@ -230,8 +230,8 @@ impl Rounds {
         false
     }
 
-    /// Candidates without an open verdict take no part any more, and leave their time to the others (`fill`). The baseline stays,
-    /// and so does its double, which shows what rounds like these call different by chance.
+    /// Candidates without an open verdict take no part any more, and leave their time to the others (`fill`). The baseline
+    /// stays, and so does its double, which shows what rounds like these call different by chance.
     fn let_decided_leave(
         &mut self,
         open: &[OpenVerdict],
@@ -519,26 +519,17 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::allocator::Allocator;
-    use crate::config::IDLE_DEFAULT;
     use crate::matrix;
-    use crate::plan::{Known, Lengths};
+    use crate::plan::Known;
     use millpond_measure::record::{Measure, Operation, Quantity, RoundMeasures};
 
     fn plan() -> Plan {
         Plan::make(&Known {
             candidates: 3,
-            left: Duration::from_secs(250),
-            overhead: Duration::from_millis(250),
             tail: Duration::ZERO,
             slowest_per_s: vec![50_000.0],
-            connections: 64,
-            rounds: None,
-            rate_per_s: None,
-            load_command: None,
             warm_up_requests: vec![0],
-            idle: IDLE_DEFAULT,
-            lengths: Lengths::default(),
-            writes: Vec::new(),
+            ..Known::example()
         })
     }
 

@@ -488,6 +488,15 @@ mod tests {
         value(1) / value(0)
     }
 
+    fn assert_is_faster_by_2_percent(candidates: &[CandidateRounds], tolerance: f64) {
+        for number in 0..8 {
+            let found = ratio(candidates, number, Quantity::Throughput);
+            assert!((found - 1.02).abs() < tolerance, "{number}: {found}");
+            let found = ratio(candidates, number, Quantity::CpuTime);
+            assert!((found - 1.0 / 1.02).abs() < tolerance, "{number}: {found}");
+        }
+    }
+
     /// Goal: a round's ratio is the mean of its cycles': a cycle in which all were slow takes nothing from
     /// anybody, one wild cycle of ten is left out, and one that the baseline lacks is nobody's.
     #[test]
@@ -538,12 +547,7 @@ mod tests {
             candidate(Role::Candidate, rounds(1.02, 0.2)),
         ];
         work_out(&mut candidates);
-        for number in 0..8 {
-            let found = ratio(&candidates, number, Quantity::Throughput);
-            assert!((found - 1.02).abs() < 0.004, "{number}: {found}");
-            let found = ratio(&candidates, number, Quantity::CpuTime);
-            assert!((found - 1.0 / 1.02).abs() < 0.004, "{number}: {found}");
-        }
+        assert_is_faster_by_2_percent(&candidates, 0.004);
     }
 
     /// Goal: so it is where a round has time for one slice only: its block shows what the state does, and without one the
@@ -580,12 +584,7 @@ mod tests {
             ),
         ];
         work_out(&mut candidates);
-        for number in 0..8 {
-            let found = ratio(&candidates, number, Quantity::Throughput);
-            assert!((found - 1.02).abs() < 0.001, "{number}: {found}");
-            let found = ratio(&candidates, number, Quantity::CpuTime);
-            assert!((found - 1.0 / 1.02).abs() < 0.001, "{number}: {found}");
-        }
+        assert_is_faster_by_2_percent(&candidates, 0.001);
     }
 
     /// A hypervisor moved the two CPUs apart for seconds: 240,000 requests a second became 156,000, of whoever was
@@ -621,12 +620,7 @@ mod tests {
             candidate(Role::Candidate, rounds(1.02, 0.3)),
         ];
         work_out(&mut candidates);
-        for number in 0..8 {
-            let found = ratio(&candidates, number, Quantity::Throughput);
-            assert!((found - 1.02).abs() < 0.005, "{number}: {found}");
-            let found = ratio(&candidates, number, Quantity::CpuTime);
-            assert!((found - 1.0 / 1.02).abs() < 0.005, "{number}: {found}");
-        }
+        assert_is_faster_by_2_percent(&candidates, 0.005);
     }
 
     /// Goal: costs are those of all requests: a slice with a pause is not left out, as it would be of a median.

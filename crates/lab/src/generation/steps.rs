@@ -73,10 +73,8 @@ fn is_paced(step: &Step) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::plan::{Known, Lengths};
+    use crate::plan::Known;
 
     fn step(cycle: u32, pace: Pace) -> Step {
         let operation = Operation::Request;
@@ -94,18 +92,9 @@ mod tests {
     fn reads_come_first() {
         let plan = Plan::make(&Known {
             candidates: 3,
-            left: Duration::from_secs(250),
-            overhead: Duration::from_millis(250),
-            tail: Duration::ZERO,
             slowest_per_s: vec![40_000.0, 90_000.0],
             writes: vec![true, false],
-            connections: 64,
-            rounds: None,
-            rate_per_s: None,
-            load_command: None,
-            warm_up_requests: vec![0, 0],
-            idle: Duration::from_millis(250),
-            lengths: Lengths::default(),
+            ..Known::example()
         });
         let steps = by_operation(&plan, &[Operation::Put, Operation::Get]);
         let [reads, writes] = &steps[..] else {

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(test)]
+use crate::config::IDLE_DEFAULT;
+
 use super::{
     BLOCK_SLICES, P99_ANSWERS, RATE_SHARE, REQUESTS_PER_CONNECTION,
     REQUESTS_PER_CONNECTION_OF_WORK, SLICE_CLOSED_MAX, SLICE_MIN, WORK_MIN, WRITES, WRITES_PACED,
@@ -145,10 +148,6 @@ impl Known {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    fn is_write(&self, place: usize) -> bool {
-        self.writes.get(place).copied().unwrap_or(false)
-    }
-
     /// Whether there are writes whose slices may be longer than others: not where the user says how long all are.
     pub(super) fn may_have_long_writes(&self) -> bool {
         let is_free = self.lengths.slice.is_none() && self.lengths.block.is_none();
@@ -158,7 +157,7 @@ impl Known {
     /// The slowest of the operations that `counts`, told whether it writes, picks.
     fn slowest_of(&self, counts: impl Fn(bool) -> bool) -> Option<f64> {
         let places = self.slowest_per_s.iter().enumerate();
-        let counted = places.filter(|&(place, _)| counts(self.is_write(place)));
+        let counted = places.filter(|&(place, _)| counts(is_write(&self.writes, place)));
         let rates = counted.map(|(_, &per_s)| per_s);
         rates.filter(|&per_s| per_s > 0.0).reduce(f64::min)
     }
@@ -184,5 +183,32 @@ impl Known {
             time(WRITES, slowest).max(self.slice()),
             time(WRITES_PACED, self.rate_per_s(slowest)).max(self.slice()),
         )
+    }
+}
+
+/// Whether the operation at `place` writes.
+pub(super) fn is_write(writes: &[bool], place: usize) -> bool {
+    writes.get(place).copied().unwrap_or(false)
+}
+
+#[cfg(test)]
+impl Known {
+    /// The usual comparison: seven candidates, a slow operation and a faster one, four minutes.
+    pub(crate) fn example() -> Self {
+        Self {
+            candidates: 7,
+            left: Duration::from_secs(250),
+            overhead: Duration::from_millis(250),
+            tail: Duration::from_millis(5),
+            slowest_per_s: vec![10_000.0, 40_000.0],
+            connections: 64,
+            rounds: None,
+            rate_per_s: None,
+            load_command: None,
+            warm_up_requests: vec![0, 0],
+            idle: IDLE_DEFAULT,
+            lengths: Lengths::default(),
+            writes: Vec::new(),
+        }
     }
 }
