@@ -56,8 +56,8 @@ const CYCLES_MAX: u32 = 5;
 /// nothing shows: of six slices it is less than a hundredth, and no part of the p99; of three it is one in some rounds.
 const PACED_SLICES: [u32; 3] = [6, 3, 1];
 const PACED_MAX: u32 = 10;
-/// 10,000 answers let a round have a p99; more, because a stall of the generator takes some of them.
-const P99_ANSWERS: f64 = 12_000.0;
+/// 10,000 answers let a round have a p99; half as many again, since beside other load three in ten are left out.
+const P99_ANSWERS: f64 = 15_000.0;
 /// A slice of writes counts so many of them, in the closed loop and at the constant rate. Our store flushes a memtable after
 /// 14,500 values of 1 KiB, and compacts after four flushes: in the closed loop each slice has all of its tasks once, and
 /// each p99 has a flush. In slices of 100 ms PUT made 48,000 per second with a flush and 88,000 without, and p99 was
@@ -737,6 +737,7 @@ mod tests {
     fn ample_time_means_more_looks() {
         let ample = Known {
             candidates: 3,
+            left: Duration::from_secs(280),
             slowest_per_s: vec![50_000.0],
             warm_up_requests: vec![0],
             ..Known::example()
