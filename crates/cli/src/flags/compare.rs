@@ -226,7 +226,7 @@ impl CompareFlags {
         config.data.clone_from(&self.data);
         config.seed = self.seed;
         if self.preset.preset == Some(Preset::Entity) {
-            Preset::as_entity(&mut config, self.preset.preset_share);
+            Preset::as_entity(&mut config, self.preset.share(Preset::Entity));
         }
         config.commit = option_env!("MILLPOND_COMMIT").map(str::to_owned);
         config.command = command_line();

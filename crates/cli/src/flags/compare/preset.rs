@@ -34,26 +34,39 @@ pub(super) struct PresetFlags {
     /// One of the five earlier benchmarks, with its published figures beside ours
     #[arg(long, value_enum, conflicts_with_all = ["command", "load_cmd", "pools", "rate"])]
     pub(super) preset: Option<Preset>,
-    /// The part of the earlier benchmark's work that each run does
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "0.1", requires = "preset")]
-    pub(super) preset_share: f64,
+    /// The part of the earlier benchmark's work that each run does [default: 0.1, of haywire 0.02]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "preset")]
+    preset_share: Option<f64>,
     /// Of everscale: client and server in one process, as it had them, by `millpond bench loopback`; no
     /// time budget
     #[arg(long, requires = "preset")]
     pub(super) one_process: bool,
 }
 
+impl PresetFlags {
+    /// The part of the work of `preset` that each run does.
+    pub(super) fn share(&self, preset: Preset) -> f64 {
+        self.preset_share.unwrap_or(preset.usual_share())
+    }
+}
+
 /// Requests of the earlier run: 500 connections, 5,000 each.
 const EVERSCALE_REQUESTS: f64 = 500.0 * EVERSCALE_ITERATIONS;
 const EVERSCALE_ITERATIONS: f64 = 5_000.0;
 const NETWORK_POOL_REQUESTS: f64 = 200_000.0;
-/// What 60 s were here, on one core; the earlier run counted time and not requests.
-const HAYWIRE_REQUESTS: f64 = 20_000_000.0;
+/// What 60 s are here, on one core; the earlier run counted time and not requests.
+const HAYWIRE_REQUESTS: f64 = 300_000_000.0;
 const HAYWIRE_RATE_PER_S: f64 = 20_000.0;
 const HAYWIRE_SECONDS: f64 = 60.0;
 const ENTITY_RATE_PER_S: f64 = 2_000.0;
 const ENTITY_SECONDS: f64 = 15.0;
 const MEMPOOL_ITERATIONS: f64 = 100_000.0;
+
+/// The part of the work that a run does. Connections are new in each run, and their spread does not shrink with its length:
+/// many short runs decide more than a few long ones.
+const SHARE: f64 = 0.1;
+/// Of a benchmark that ran for a minute.
+const HAYWIRE_SHARE: f64 = 0.02;
 
 /// A server, the flags of `millpond load`, and how many requests that makes.
 struct Job {
@@ -71,6 +84,13 @@ impl Preset {
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    const fn usual_share(self) -> f64 {
+        match self {
+            Self::Haywire => HAYWIRE_SHARE,
+            Self::Everscale | Self::NetworkPool | Self::Entity | Self::Mempool => SHARE,
+        }
     }
 
     /// The words that stand for the three presets with a server and a load of their own; what they need
@@ -244,7 +264,8 @@ pub(super) fn free_port() -> Result<u16, Failure> {
 impl CompareFlags {
     /// The micro-benchmark has no server.
     pub(super) fn run_pools(&self) -> Result<Exit, Failure> {
-        let iterations = ((MEMPOOL_ITERATIONS * self.preset.preset_share) as u64).max(1_000);
+        let share = self.preset.share(Preset::Mempool);
+        let iterations = ((MEMPOOL_ITERATIONS * share) as u64).max(1_000);
         let (exit, file) = self.run_bench("pools", &["--programs", "objects"], iterations)?;
         if matches!(exit, Exit::Success | Exit::NotTrusted) {
             let text = std::fs::read_to_string(&file).map_err(Failure::failed)?;
@@ -265,7 +286,8 @@ impl CompareFlags {
             Some(_) => Vec::new(),
             None => vec!["--allocators", &here],
         };
-        let iterations = ((EVERSCALE_ITERATIONS * self.preset.preset_share).ceil() as u64).max(1);
+        let share = self.preset.share(preset);
+        let iterations = ((EVERSCALE_ITERATIONS * share).ceil() as u64).max(1);
         let (exit, _) = self.run_bench("loopback", &allocators, iterations)?;
         Ok(exit)
     }
@@ -304,7 +326,7 @@ impl CompareFlags {
         }
         OutputDirectory::claim(&self.out)?;
         let directory = self.out.join("preset");
-        let words = preset.words(self.preset.preset_share, free_port()?, &directory)?;
+        let words = preset.words(self.preset.share(preset), free_port()?, &directory)?;
         if words.is_empty() {
             return Ok(());
         }
@@ -362,7 +384,7 @@ mod tests {
             ),
             (
                 Preset::Haywire,
-                ["--pipeline 128", "--requests 200000", "-R 20000"],
+                ["--pipeline 128", "--requests 3000000", "-R 20000"],
             ),
             (
                 Preset::NetworkPool,
@@ -376,7 +398,7 @@ mod tests {
             let line = words(preset).join(" ");
             for part in parts
                 .into_iter()
-                .chain(["serve", "--pools off", "requests=2"])
+                .chain(["serve", "--pools off", "--load-metric requests="])
             {
                 assert!(line.contains(part), "{part}: {line}");
             }
