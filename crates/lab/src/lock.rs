@@ -33,14 +33,37 @@ pub fn lock_file() -> Option<PathBuf> {
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
-pub(crate) struct MachineLock {
+pub struct MachineLock {
     _file: File,
 }
 
 impl MachineLock {
+    /// Takes the lock in `path`; none if there is none to take, with a warning if the file cannot be used.
+    ///
+    /// # Errors
+    /// If another comparison holds it.
+    pub fn take_or_warn(
+        path: Option<&Path>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Self>, LabError> {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let taken = Self::take(path)?;
+        Ok(taken
+            .map_err(|error| {
+                warnings.push(format!(
+                    "{} cannot be locked ({error}): another comparison at the same time would not be noticed but \
+                     as noise",
+                    path.display()
+                ));
+            })
+            .ok())
+    }
+
     /// Takes it. A comparison that holds it is an error; a file that cannot be opened or locked is a
     /// reason to do without, in the `Err` of the inner result.
-    pub(crate) fn take(path: &Path) -> Result<Result<Self, io::Error>, LabError> {
+    fn take(path: &Path) -> Result<Result<Self, io::Error>, LabError> {
         let mut file = match open(path) {
             Ok(file) => file,
             Err(error) => return Ok(Err(error)),

@@ -9,7 +9,7 @@ use crate::flags::subject_target::own_program;
 use crate::flags::{Cli, Command};
 use crate::output::{self, Exit, Failure};
 use clap::{Args, Parser, ValueEnum};
-use millpond_lab::{CompareConfig, OutputDirectory, allocator};
+use millpond_lab::{CompareConfig, MachineLock, OutputDirectory, allocator, lock_file};
 use millpond_measure::record::{ComparisonRecord, Settings};
 use std::path::{Path, PathBuf};
 
@@ -300,6 +300,11 @@ impl CompareFlags {
         words: &[&str],
         iterations: u64,
     ) -> Result<(Exit, PathBuf), Failure> {
+        let mut warnings = Vec::new();
+        let _lock = MachineLock::take_or_warn(lock_file().as_deref(), &mut warnings)?;
+        for warning in warnings {
+            output::warn(&warning);
+        }
         OutputDirectory::claim(&self.out)?;
         let file = self.out.join(format!("{what}.json"));
         let (iterations, json) = (iterations.to_string(), file.display().to_string());
