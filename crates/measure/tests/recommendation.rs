@@ -269,6 +269,49 @@ fn undecided() {
     assert!(!found.sentence.contains("Use ") && !found.sentence.contains("For "));
 }
 
+/// All of throughput, memory and CPU was decided, none of it for a change, and the advice was "do not switch yet".
+///
+/// Goal: a p99 that is open alone keeps nobody from an answer, and is named with its interval.
+#[test]
+fn an_open_p99_is_no_reason_to_wait() {
+    let mut all = field(
+        &[("mimalloc", 1.0, 1.0, 1.0), ("tbb", 1.0, 1.0, 1.3)],
+        0.002,
+    );
+    for (index, candidate) in all.iter_mut().enumerate() {
+        for round in &mut candidate.rounds {
+            let run = f64::from(round.round * 5 + index as u32 * 3);
+            for operation in [Operation::Put, Operation::Get] {
+                let p99 = 1e6 * (0.6 * (run * 1.7).sin()).exp();
+                round.set(Measure::of(operation, Quantity::ResponseP99), p99);
+            }
+        }
+    }
+    let found = advice(&all);
+    assert_eq!(found.advice, Advice::Stay, "{found:?}");
+    assert!(
+        found.sentence.starts_with(
+            "Stay with glibc: nothing is proved better than it. Throughput: all the same"
+        ),
+        "{}",
+        found.sentence
+    );
+    assert!(
+        found
+            .caution
+            .starts_with("Do not switch: tbb has memory 1.3"),
+        "{}",
+        found.caution
+    );
+    assert!(
+        found
+            .caution
+            .contains(". Open is the p99 latency of mimalloc ("),
+        "{}",
+        found.caution
+    );
+}
+
 /// Goal: a disturbed machine: what the clock says is not used; what noise cannot touch still is, and
 /// the rest is named as open.
 #[test]

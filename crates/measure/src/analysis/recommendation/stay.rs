@@ -39,9 +39,9 @@ impl Advisor<'_, '_> {
             let pairs = topics.flat_map(|topic| self.others.iter().map(move |name| (topic, *name)));
             pairs.filter(|(topic, name)| of(topic, name)).count()
         };
-        let open = count(&|topic, name| {
-            topic.rounds_needed(name).is_some() || topic.distrust(name).is_some()
-        });
+        let open = count(&is_open);
+        // A tail of latency takes the most rounds. Who is no better in all else is no reason to switch meanwhile.
+        let decisive = count(&|topic, name| is_open(topic, name) && topic.key != "latency");
         let same = count(&|topic, name| topic.is(name, &Verdict::Equivalent));
         let all = self.topics.len() * self.others.len();
         let sentence = if same == all {
@@ -54,10 +54,13 @@ impl Advisor<'_, '_> {
                 self.margins()
             )
         } else {
-            let lead = match (open, open == all) {
-                (0, _) => format!("Stay with {baseline}: nothing is better than it"),
-                (_, false) => format!("Nothing is proved better than {baseline}"),
-                (_, true) => {
+            let lead = match (decisive, open) {
+                (0, 0) => format!("Stay with {baseline}: nothing is better than it"),
+                (0, _) if open < all => {
+                    format!("Stay with {baseline}: nothing is proved better than it")
+                }
+                (_, open) if open < all => format!("Nothing is proved better than {baseline}"),
+                _ => {
                     format!("The evidence does not tell whether anything is better than {baseline}")
                 }
             };
@@ -65,15 +68,34 @@ impl Advisor<'_, '_> {
             format!("{lead}. {}", capitalised(&proved.join("; ")))
         };
         Recommendation {
-            advice: match open {
-                0 => Advice::Stay,
+            advice: match decisive {
+                0 if open < all => Advice::Stay,
                 _ => Advice::Undecided,
             },
             sentence: sentence + ".",
-            caution: self.stay_caution(open > 0),
+            caution: self.stay_caution(decisive > 0 || open == all) + &self.open_latency(decisive),
             choices: self.choices(&[]),
             ..Recommendation::default()
         }
+    }
+
+    /// What is open where nothing else is.
+    fn open_latency(&self, decisive: usize) -> String {
+        let Some(topic) = self.topic("latency").filter(|_| decisive == 0) else {
+            return String::new();
+        };
+        let others = self.others.iter().copied();
+        let open: Vec<String> = others
+            .filter(|name| is_open(topic, name))
+            .map(|name| match topic.rounds_needed(name) {
+                Some(rounds) => format!("{name} ({}; {})", topic.ratio(name), needs_text(rounds)),
+                None => format!("{name} (not to be trusted)"),
+            })
+            .collect();
+        if open.is_empty() || self.topics.len() == 1 {
+            return String::new();
+        }
+        format!(" Open is the {} of {}.", topic.name, join(&open))
     }
 
     /// `throughput: 4 the same within 5 %, 1 worse (slow 0.60x [0.59, 0.61]), 1 undecided`
@@ -146,6 +168,11 @@ impl Advisor<'_, '_> {
             ),
         }
     }
+}
+
+/// Whether what `name` gives in a question is neither known nor to be believed.
+fn is_open(topic: &Topic<'_>, name: &str) -> bool {
+    topic.rounds_needed(name).is_some() || topic.distrust(name).is_some()
 }
 
 fn capitalised(text: &str) -> String {
