@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use millpond_measure::environment::Environment;
 use millpond_measure::noise;
 use millpond_measure::record::{
-    Coexistence, ComparisonRecord, LookSettings, Operation, Role, Settings,
+    Coexistence, ComparisonRecord, LookSettings, Operation, Reach, Role, Settings,
     Subject as SubjectRecord,
 };
 use millpond_measure::regression::check_circumstances;
@@ -85,7 +85,7 @@ impl<'a> Lab<'a> {
     fn new(config: &'a CompareConfig, stop: &'a AtomicBool) -> Result<Self, LabError> {
         config.check()?;
         let mut warnings = Vec::new();
-        let lock = take_lock(config, &mut warnings)?;
+        let lock = MachineLock::take_or_warn(config.lock.as_deref(), &mut warnings)?;
         let mut environment = Environment::capture();
         let awake = Awake::hold(config.options.idle_cpus, &environment)?;
         environment.idle_cpus_awake = Some(awake.is_some());
@@ -105,7 +105,7 @@ impl<'a> Lab<'a> {
         warnings.extend(cgroups.as_ref().err().map(|reason| {
             format!("{reason}: CPU time and memory are the sums over the processes that live")
         }));
-        if placement.server.is_empty() {
+        if placement.server.is_empty() && placement.unpinned == 0 {
             warnings.push(
                 "server and generator share one CPU: throughput and latency include the \
                  generator's own work"
@@ -132,6 +132,7 @@ impl<'a> Lab<'a> {
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
             reserve: Reserve::default(),
+            is_unpinned: false,
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let lab = Self {
@@ -187,6 +188,7 @@ impl<'a> Lab<'a> {
         }
         let mut journal = Journal::create(&self.workshop.raw())?;
         let heap = self.heap_passes(&findings.slowest_per_s, &mut journal, events)?;
+        refuse_out_of_reach(&heap)?;
         let counts = self.instruction_passes(&findings, &mut journal, events)?;
         let (mut plan, known) = self.plan(&findings);
         let then = self.config.earlier.as_ref().map(|it| &it.record.settings);
@@ -302,6 +304,7 @@ impl<'a> Lab<'a> {
         for (index, costs) in heap.iter().enumerate() {
             collection.add_once(index, costs);
             collection.add_heap(index, costs.profile.as_ref());
+            collection.add_reach(index, &costs.reach);
         }
         for (index, counts) in counts.of_candidates.iter().enumerate() {
             collection.add_counts(index, counts);
@@ -439,6 +442,7 @@ impl<'a> Lab<'a> {
                 .iter()
                 .map(|operation| operation.is_write())
                 .collect(),
+            is_pinned: self.workshop.driver.placement.is_apart(),
         };
         (Plan::make(&known), known)
     }
@@ -575,23 +579,14 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// The machine for ourselves, if the user wants that; a lock that cannot be had is a warning.
-fn take_lock(
-    config: &CompareConfig,
-    warnings: &mut Vec<String>,
-) -> Result<Option<MachineLock>, LabError> {
-    let Some(path) = &config.lock else {
-        return Ok(None);
-    };
-    match MachineLock::take(path)? {
-        Ok(lock) => Ok(Some(lock)),
-        Err(error) => {
-            warnings.push(format!(
-                "{} cannot be locked ({error}): another comparison at the same time would not be \
-                 noticed but as noise",
-                path.display()
-            ));
-            Ok(None)
+/// A server whose heap never gets to malloc has nothing to compare, unless one of the candidates changes that.
+fn refuse_out_of_reach(heap: &[HeapCosts]) -> Result<(), LabError> {
+    let all = heap.iter().map(|costs| &costs.reach);
+    let known: Vec<&Reach> = all.filter(|reach| !reach.per_request.is_empty()).collect();
+    match known.first() {
+        Some(first) if known.iter().all(|reach| reach.is_elsewhere()) => {
+            Err(LabError::OutOfReach(first.refusal()))
         }
+        _ => Ok(()),
     }
 }

@@ -41,6 +41,9 @@ pub enum LabError {
         /// Why each other candidate was left out.
         reasons: Vec<String>,
     },
+    /// Nothing of the server's heap gets to malloc.
+    #[error("{0}")]
+    OutOfReach(String),
     /// Every candidate of a round failed, and nothing was measured before it.
     #[error("every run of round {round} failed; the first one: {first}")]
     RoundFailed {

@@ -110,6 +110,11 @@ impl Generation<'_> {
             return member;
         };
         let label = format!("round{}", self.round + 1);
+        let unpinned = self.unpinned_memory(candidate, &label);
+        if let Some(bytes) = unpinned {
+            let measure = Measure::whole(Quantity::UnpinnedMemory);
+            member.scored.measures.set(measure, bytes);
+        }
         match Session::start(self.workshop, candidate, &label, None, self.stop) {
             Ok(session) => {
                 member.scored.start_duration = session.start_duration;
@@ -119,6 +124,25 @@ impl Generation<'_> {
             Err(error) => member.fail(error),
         }
         member
+    }
+
+    /// Memory of a process of its own that does the same work on all CPUs: allocators and runtimes size themselves by the
+    /// CPUs that they may use. `None` if there is no time for it, or if it failed: the pinned one says why.
+    fn unpinned_memory(&mut self, candidate: &Candidate, label: &str) -> Option<f64> {
+        if !self.plan.has_unpinned || self.is_stopped() {
+            return None;
+        }
+        self.workshop.is_unpinned = true;
+        let label = format!("{label}-unpinned");
+        let session = Session::start(self.workshop, candidate, &label, None, self.stop);
+        self.workshop.is_unpinned = false;
+        let mut session = session.ok()?;
+        let mut marks = PhaseMarks::new(Instant::now());
+        let mut measures = RoundMeasures::default();
+        let work = self.equal_work(&mut session, &mut marks, &mut measures);
+        let is_stopped = session.stop().is_ok();
+        work.ok().filter(|()| is_stopped)?;
+        measures.get(Measure::whole(Quantity::RssAfterWork))
     }
 
     fn measure(&mut self, members: &mut [Member]) {

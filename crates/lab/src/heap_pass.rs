@@ -7,13 +7,14 @@
 use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 
-use millpond_measure::record::{HeapProfile, Measure, Operation, Quantity};
+use millpond_measure::record::{HeapProfile, HeapUse, Measure, Operation, Quantity, Reach};
 
 use crate::drive::Load;
 use crate::embedded::PrivateDirectory;
 use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
+use crate::reach;
 use crate::session::{Session, Workshop};
 use crate::trace::{HeapCalls, HeapReading, Trace};
 
@@ -30,6 +31,8 @@ pub(crate) struct HeapCosts {
     measures: Vec<(Measure, f64)>,
     /// Sizes, lifetimes and what lives.
     pub(crate) profile: Option<HeapProfile>,
+    /// What malloc is to the candidate.
+    pub(crate) reach: Reach,
 }
 
 impl Deref for HeapCosts {
@@ -55,6 +58,13 @@ impl HeapCosts {
             let measure = Measure::of(operation, quantity);
             self.measures.push((measure, per_request(value)));
         }
+        let heap = HeapUse {
+            calls: per_request(counted.calls()),
+            bytes: per_request(counted.requested_bytes),
+        };
+        self.reach
+            .per_request
+            .insert(operation.key().to_owned(), heap);
     }
 
     /// Adds the whole: what happened from `first` to now, and what lives now.
@@ -71,7 +81,10 @@ impl HeapCosts {
             .sample()
             .ok()
             .and_then(|sample| sample.total.anonymous_bytes);
+        reach::add_holders(&mut self.reach, &session.tree.members(), &last, trace);
         let profile = last.profile_since(first, requests, anonymous_bytes);
+        let is_known = profile.fragmentation.is_some();
+        self.reach.live_bytes = is_known.then_some(profile.live_bytes);
         // What few samples tell of is left out of the measures; the profile has it with its error.
         let roughly = |bytes: u64| (profile.fragmentation.is_some()).then_some(bytes as f64);
         for (quantity, value) in [

@@ -29,6 +29,8 @@ pub struct SubjectOptions {
     pub server_cpus: Option<Vec<usize>>,
     /// The generator's CPUs.
     pub load_cpus: Option<Vec<usize>>,
+    /// Whether both are bound to their CPUs. Allocators and runtimes size themselves by the CPUs that they may use.
+    pub is_pinned: bool,
     /// What processors do that have nothing to do.
     pub idle_cpus: IdleCpus,
     /// What asks it to end.
@@ -49,6 +51,7 @@ impl Default for SubjectOptions {
             ready: Ready::default(),
             server_cpus: None,
             load_cpus: None,
+            is_pinned: true,
             idle_cpus: IdleCpus::default(),
             stop_signal: StopSignal::default(),
             stop_grace: STOP_GRACE,
@@ -108,7 +111,11 @@ impl SubjectOptions {
         if let Some(cpus) = &self.load_cpus {
             placement.generator.clone_from(cpus);
         }
-        placement
+        if self.is_pinned {
+            placement
+        } else {
+            placement.without_pins()
+        }
     }
 }
 
@@ -136,5 +143,10 @@ mod tests {
             ..SubjectOptions::default()
         };
         assert_eq!(options.placement().server, [0]);
+        let options = SubjectOptions {
+            is_pinned: false,
+            ..SubjectOptions::default()
+        };
+        assert!(options.placement().server.is_empty());
     }
 }

@@ -12,7 +12,7 @@ use millpond_measure::histogram::LatencyHistogram;
 use millpond_measure::noise::flag_unlike_runs;
 use millpond_measure::record::{
     CandidateRounds, ComparisonRecord, HeapProfile, LatencyCurve, Library, Measure, Operation,
-    Regression, RoundStatus, SteadyState,
+    Reach, Regression, RoundStatus, SteadyState,
 };
 use millpond_measure::regression;
 use millpond_measure::slices;
@@ -118,6 +118,13 @@ impl Collection {
                     run.set(measure, value);
                 }
             }
+        }
+    }
+
+    /// Notes what malloc is to a candidate.
+    pub(crate) fn add_reach(&mut self, index: usize, reach: &Reach) {
+        if let Some(candidate) = self.candidates.get_mut(index) {
+            candidate.reach = (*reach != Reach::default()).then(|| reach.clone());
         }
     }
 

@@ -12,6 +12,8 @@ pub struct Placement {
     pub server: Vec<usize>,
     /// Empty: anywhere.
     pub generator: Vec<usize>,
+    /// CPUs that both may use as the kernel likes, if neither is pinned; 0 if they are, or if there is only one.
+    pub unpinned: usize,
     /// Whether both have the highest priority of ordinary tasks.
     pub is_raised: bool,
 }
@@ -34,6 +36,7 @@ impl Placement {
             return Self {
                 server: Vec::new(),
                 generator: Vec::new(),
+                unpinned: 0,
                 is_raised: false,
             };
         }
@@ -41,7 +44,19 @@ impl Placement {
         Self {
             server: server.to_vec(),
             generator: generator.to_vec(),
+            unpinned: 0,
             is_raised: false,
+        }
+    }
+
+    /// The same with both on all of their CPUs.
+    #[must_use]
+    pub fn without_pins(self) -> Self {
+        Self {
+            unpinned: self.server.len() + self.generator.len(),
+            server: Vec::new(),
+            generator: Vec::new(),
+            is_raised: self.is_raised,
         }
     }
 
@@ -57,13 +72,13 @@ impl Placement {
     /// Threads that make sense for the server.
     #[must_use]
     pub fn server_threads(&self) -> usize {
-        self.server.len().max(1)
+        self.server.len().max(self.unpinned).max(1)
     }
 
     /// Threads that make sense for the generator.
     #[must_use]
     pub fn generator_threads(&self) -> usize {
-        self.generator.len().max(1)
+        self.generator.len().max(self.unpinned / 4).max(1)
     }
 
     /// For the record: `server 0; generator 1; both before other programs`.
@@ -73,6 +88,12 @@ impl Placement {
             true => "; both before other programs (nice -20)",
             false => "",
         };
+        if self.unpinned > 0 {
+            return format!(
+                "not pinned: {} CPUs for server and generator{priority}",
+                self.unpinned
+            );
+        }
         if self.server.is_empty() {
             return format!("server and generator share one CPU{priority}");
         }
@@ -113,6 +134,13 @@ mod tests {
         assert!(text.starts_with("server 2,5; generator 7; both before"));
         placement.generator.push(2);
         assert!(!placement.is_apart());
+        let free = Placement::divide(&[0, 1, 2, 3, 4, 5, 6, 7]).without_pins();
+        assert_eq!((free.server_threads(), free.generator_threads()), (8, 2));
+        assert!(!free.is_apart() && free.server.is_empty());
+        assert_eq!(
+            free.describe(),
+            "not pinned: 8 CPUs for server and generator"
+        );
         assert_eq!(
             Placement::divide(&[3]).describe(),
             "server and generator share one CPU"

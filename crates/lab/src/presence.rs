@@ -11,7 +11,7 @@
 //! words.
 
 mod environment;
-mod image;
+pub(crate) mod image;
 mod interposition;
 
 use std::collections::HashMap;
@@ -23,6 +23,7 @@ use std::rc::Rc;
 use crate::allocator::{Allocator, name_of_library};
 use crate::elf::Elf;
 use crate::process_tree;
+use crate::reach;
 use crate::suitability::{self, Unsuitable};
 use image::Image;
 use interposition::{Call, Slots, is_c_library};
@@ -418,22 +419,9 @@ fn native_allocator<'a>(
     mut files: impl Iterator<Item = &'a Path>,
     program: Option<&Elf>,
 ) -> Option<&'static str> {
-    // A symbol that only this allocator has, for those that are linked into the program.
-    const MARKS: &[(&str, &str)] = &[
-        ("mallctl", "jemalloc"),
-        ("je_mallctl", "jemalloc"),
-        ("_rjem_mallctl", "jemalloc"),
-        ("mi_version", "mimalloc"),
-        ("tc_version", "tcmalloc"),
-        ("sn_rust_alloc", "snmalloc"),
-    ];
-    files.find_map(name_of_library).or_else(|| {
-        let program = program?;
-        MARKS
-            .iter()
-            .find(|(symbol, _)| program.contains(symbol))
-            .map(|&(_, name)| name)
-    })
+    files
+        .find_map(name_of_library)
+        .or_else(|| reach::allocator_inside(program?))
 }
 
 #[cfg(test)]

@@ -90,6 +90,8 @@ pub(crate) struct Workshop {
     pub(crate) nearest: CoreDistance,
     /// Time for slices that are repeated.
     pub(crate) reserve: Reserve,
+    /// The next target may use all CPUs.
+    pub(crate) is_unpinned: bool,
 }
 
 impl Workshop {
@@ -160,7 +162,10 @@ impl Workshop {
         environment.extend(settings.map(|(name, value)| (name.into(), value.into())));
         LaunchSpec {
             preload,
-            cpus: placement.server.clone(),
+            cpus: match self.is_unpinned {
+                true => Vec::new(),
+                false => placement.server.clone(),
+            },
             is_raised: placement.is_raised,
             environment,
             log: self

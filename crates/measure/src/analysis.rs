@@ -13,6 +13,7 @@ mod resolution;
 mod pools;
 mod recommendation;
 mod across;
+mod unpinned;
 
 pub(crate) use across::{baseline_of, rounds_of, self_difference};
 
@@ -93,6 +94,7 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
     Analysis {
         self_check: trust::self_check(&field, &verdicts),
         recommendation: recommendation::recommend(&field, &verdicts),
+        unpinned: unpinned::differences(&field, &verdicts.memory, &details),
         verdicts,
         pools_effect: pools::effects(&field),
         growth: crate::growth::of_all(candidates),

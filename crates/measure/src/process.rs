@@ -6,6 +6,7 @@
 //!
 //! Absent on purpose: any caching. Each call reads `/proc` anew (about 1 ms with exact memory).
 
+mod layout;
 mod parse;
 mod tree;
 
@@ -15,6 +16,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use layout::{Mapping, layout, pages_in_use};
 pub use tree::{ProcessTree, TreeSample};
 
 /// Why a process could not be read.

@@ -15,6 +15,7 @@ mod recommendation;
 mod reading;
 mod regression;
 mod heap;
+mod reach;
 mod memory_course;
 mod flame_graph;
 mod class;
@@ -29,7 +30,7 @@ mod search;
 pub use class::{LoadClass, LoadTls, WrongAnswers};
 pub use comparison::{
     Analysis, Coexistence, ComparisonRecord, Engine, LookSettings, MeasureComparisons, PoolsEffect,
-    QuestionVerdict, Settings, Subject, Verdicts,
+    QuestionVerdict, Settings, Subject, UnpinnedMemory, Verdicts,
 };
 pub use connection_sets::{LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadSpread};
 pub use cookies::LoadCookies;
@@ -41,6 +42,7 @@ pub use margins::{MarginClass, MarginError, Margins};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
 pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth};
 pub use rate_window::{LoadRateWindow, RateWindowEnd};
+pub use reach::{HeapUse, Held, Holder, Reach};
 pub use reading::RecordError;
 pub use recommendation::{Advice, Choice, CostDifference, CostPart, FrontEntry, Recommendation};
 pub use regression::{Regression, RegressionBy, RegressionQuestion};

@@ -19,6 +19,7 @@ pub mod hlog;
 pub mod curve;
 pub mod junit;
 
+use crate::record::ComparisonRecord;
 use crate::statistics::{Comparison, Verdict};
 
 /// One character that says what a comparison came to.
@@ -39,6 +40,16 @@ pub(crate) const MARKS: &str =
 /// The comparison of one candidate among those of a measure.
 pub(crate) fn find<'a>(comparisons: &'a [Comparison], candidate: &str) -> Option<&'a Comparison> {
     comparisons.iter().find(|one| one.candidate == candidate)
+}
+
+/// On how many CPUs it was measured, and what that leaves out; `None` for a record without its machine.
+pub(crate) fn cpus_line(record: &ComparisonRecord) -> Option<String> {
+    let cpus = record.environment.cpus;
+    let placement = record.settings.placement.as_ref().filter(|_| cpus > 0)?;
+    let plural = if cpus == 1 { "" } else { "s" };
+    Some(format!(
+        "{cpus} CPU{plural} ({placement}): what contention on many more does to an allocator is not shown here"
+    ))
 }
 
 /// How sure the least sure of the intervals is; `None` without any.

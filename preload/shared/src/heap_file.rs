@@ -154,6 +154,13 @@ pub const fn process_of(key: u64) -> usize {
     (key >> PROCESS_SHIFT) as usize
 }
 
+/// The address of the block in a key.
+#[inline]
+#[must_use]
+pub const fn address_of(key: u64) -> u64 {
+    key & ((1 << PROCESS_SHIFT) - 1)
+}
+
 /// Where an address falls in the filter, and its bucket.
 #[inline]
 #[must_use]

@@ -9,4 +9,5 @@
 
 pub mod sampling;
 pub mod heap_file;
+pub mod region_table;
 pub mod sample_file;

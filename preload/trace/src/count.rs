@@ -18,6 +18,8 @@ use millpond_preload_shared::sampling::{gap_bytes, next_random, seed};
 
 use crate::mapping;
 use crate::next;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::regions;
 use crate::samples::{Sample, Samples, now_ns};
 use crate::thread_slot;
 
@@ -292,6 +294,8 @@ unsafe extern "C" fn at_thread_end(_: *mut c_void) {
 extern "C" fn in_forked_child() {
     thread_slot::set(ptr::null_mut());
     PROCESS.store(0, Ordering::Relaxed);
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    regions::in_forked_child();
     if let Some(file) = file() {
         enter_process(file);
     }

@@ -8,6 +8,9 @@
 //! Every block that is asked for is also counted by its size, and one in so many bytes is sampled: when
 //! it was made, by which thread, and, once it is given back, how long it lived.
 //!
+//! Who maps memory besides malloc (a runtime's heap, an allocator inside the program) is noted as well, in a table of
+//! the process's own: `regions`.
+//!
 //! The counts live in a file that the lab created and named in `MILLPOND_TRACE_FILE`, mapped shared:
 //! it survives a killed target, a fork keeps counting into it, and the lab reads it with `pread`.
 //!
@@ -27,6 +30,8 @@ mod mapping;
 mod next;
 mod operators;
 mod passed_on;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod regions;
 mod runtime;
 mod samples;
 mod thread_slot;
@@ -40,6 +45,8 @@ const ENOMEM: c_int = 12;
 /// Runs before the program's own constructors: finds the next allocator and maps the counters.
 extern "C" fn start() {
     next::ready();
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    regions::begin();
     count::attach();
 }
 

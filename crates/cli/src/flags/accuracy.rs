@@ -47,7 +47,8 @@ fn parse_warm_up(text: &str) -> Result<WarmUp, String> {
     Ok(WarmUp::UntilSteady { limit_ns })
 }
 
-fn parse_switch(text: &str) -> Result<bool, String> {
+/// `on` or `off`.
+pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// More emulated counts decide nothing that these do not.
 const COUNTS_MAX: i64 = 1_000;
+/// Eleven candidates in the time of seven have too few slices for each.
+const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
 
 /// Compare a server under every memory allocator
 ///
@@ -88,9 +90,9 @@ pub(crate) struct CompareFlags {
     #[arg(long, value_name = "PERCENT,...", value_parser = parse_margins)]
     margin: Option<Margins>,
     /// Longest the whole comparison may take; the fewest rounds that can give a verdict, or --rounds,
-    /// take as long as they do
-    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "300s")]
-    time_budget: u64,
+    /// take as long as they do [default: 300s, with --all 600s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
+    time_budget: Option<u64>,
     /// Connections of the load generator
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
     connections: u64,
@@ -214,7 +216,11 @@ impl CompareFlags {
         }
         config.rounds = self.rounds;
         config.margins = self.margin.unwrap_or_default();
-        config.time_budget = Duration::from_nanos(self.time_budget);
+        config.time_budget = match self.time_budget {
+            Some(time_ns) => Duration::from_nanos(time_ns),
+            None if self.all => TIME_BUDGET_OF_ALL,
+            None => config.time_budget,
+        };
         config.connections = self.connections as usize;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
@@ -357,9 +363,11 @@ mod tests {
         })
     }
 
-    /// Goal: the help's defaults are the library's.
+    /// Goal: the help's defaults are the library's; eleven candidates get the time that seven do not need.
     #[test]
     fn defaults_are_those_of_the_lab() {
+        let all = config(&["--all"]).unwrap();
+        assert_eq!(all.time_budget, TIME_BUDGET_OF_ALL);
         let config = config(&[]).unwrap();
         let library = CompareConfig::new(Target::Entity { extra: Vec::new() }, config.launcher);
         assert_eq!(config.time_budget, library.time_budget);

@@ -62,6 +62,8 @@ pub struct Known {
     pub lengths: Lengths,
     /// The operations that write to our store, by their place; a place that is missing is none.
     pub writes: Vec<bool>,
+    /// Whether the server is bound to fewer CPUs than this process may use.
+    pub is_pinned: bool,
 }
 
 impl Known {
@@ -209,6 +211,7 @@ impl Known {
             idle: IDLE_DEFAULT,
             lengths: Lengths::default(),
             writes: Vec::new(),
+            is_pinned: false,
         }
     }
 }

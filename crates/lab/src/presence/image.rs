@@ -10,25 +10,25 @@ use std::path::{Path, PathBuf};
 
 /// One line of `/proc/PID/maps` that has a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Mapping {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) is_code: bool,
-    pub(super) file_offset: u64,
-    pub(super) inode: u64,
-    pub(super) file: PathBuf,
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) is_code: bool,
+    pub(crate) file_offset: u64,
+    pub(crate) inode: u64,
+    pub(crate) file: PathBuf,
 }
 
 /// A running process.
 #[derive(Debug)]
-pub(super) struct Image {
-    pub(super) mappings: Vec<Mapping>,
+pub(crate) struct Image {
+    pub(crate) mappings: Vec<Mapping>,
     memory: File,
 }
 
 impl Image {
     /// Reads the map and opens the memory of `pid`.
-    pub(super) fn open(pid: i32) -> io::Result<Self> {
+    pub(crate) fn open(pid: i32) -> io::Result<Self> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
         Ok(Self {
             mappings: maps.lines().filter_map(parse).collect(),
@@ -37,14 +37,21 @@ impl Image {
     }
 
     /// The eight bytes at an address; `None` if nothing is there.
-    pub(super) fn word(&self, address: u64) -> Option<u64> {
+    pub(crate) fn word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0_u8; 8];
         self.memory.read_exact_at(&mut bytes, address).ok()?;
         Some(u64::from_le_bytes(bytes))
     }
 
+    /// The bytes at an address; `None` if they are not all there.
+    pub(crate) fn bytes(&self, address: u64, len_bytes: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len_bytes];
+        self.memory.read_exact_at(&mut bytes, address).ok()?;
+        Some(bytes)
+    }
+
     /// The bytes at an address up to a zero, no more than `bytes_max` of them.
-    pub(super) fn text(&self, address: u64, bytes_max: usize) -> Option<Vec<u8>> {
+    pub(crate) fn text(&self, address: u64, bytes_max: usize) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         let mut part = [0_u8; 256];
         while text.len() < bytes_max {
@@ -63,7 +70,7 @@ impl Image {
     }
 
     /// The file that an address is in.
-    pub(super) fn file_at(&self, address: u64) -> Option<&Path> {
+    pub(crate) fn file_at(&self, address: u64) -> Option<&Path> {
         let mapping = self
             .mappings
             .iter()
@@ -73,7 +80,7 @@ impl Image {
 
     /// The files with code in this process, each once, with the first of its mappings. A file that
     /// was replaced since is left out: what is on the disk now is not what runs.
-    pub(super) fn objects(&self) -> Vec<&Mapping> {
+    pub(crate) fn objects(&self) -> Vec<&Mapping> {
         let mut objects: Vec<&Mapping> = Vec::new();
         for mapping in &self.mappings {
             let is_new = objects.iter().all(|object| object.file != mapping.file);

@@ -84,6 +84,7 @@ impl<'a> Studio<'a> {
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
             reserve: Reserve::default(),
+            is_unpinned: false,
         };
         workshop.prepare()?;
         let awake = Awake::hold(config.options.idle_cpus, &Environment::capture())?;

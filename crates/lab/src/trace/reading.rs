@@ -5,7 +5,8 @@ use std::mem::offset_of;
 use millpond_measure::record::{HeapProfile, LifetimeClass, SizeClass};
 use millpond_preload_shared::heap_file::{
     BUCKET_ENTRIES, BUCKETS, BUSY, Block, Bucket, Header, HeapFile, LIFETIME_CLASSES, Lifetimes,
-    PROCESSES, Process, SIZE_CLASSES, THREADS, Thread, WEIGHT_PARTS, class_bounds, process_of,
+    PROCESSES, Process, SIZE_CLASSES, THREADS, Thread, WEIGHT_PARTS, address_of, class_bounds,
+    process_of,
 };
 use millpond_preload_shared::sampling::weight;
 
@@ -27,6 +28,8 @@ pub struct HeapReading {
     /// Of those blocks, given back by another thread.
     crossed: u64,
     live: Live,
+    /// Addresses of sampled blocks that live, of all processes.
+    blocks: Vec<u64>,
     peak_live_bytes: u64,
     mean_bytes: u64,
     samples: u64,
@@ -107,7 +110,7 @@ impl HeapReading {
     }
 
     fn add_live(&mut self, words: &Words<'_>, lives: &dyn Fn(u64) -> bool) {
-        let counts: Vec<bool> = (0..PROCESSES)
+        let living: Vec<bool> = (0..PROCESSES)
             .map(|number| {
                 let process = offset_of!(HeapFile, processes) + number * size_of::<Process>();
                 let pid = words.at(process + offset_of!(Process, pid));
@@ -118,9 +121,10 @@ impl HeapReading {
             let bucket = offset_of!(HeapFile, buckets) + index * size_of::<Bucket>();
             for entry in 0..BUCKET_ENTRIES {
                 let key = words.at(bucket + offset_of!(Bucket, keys) + entry * WORD_BYTES);
-                if key <= BUSY || !counts.get(process_of(key)).copied().unwrap_or(false) {
+                if key <= BUSY || !living.get(process_of(key)).copied().unwrap_or(false) {
                     continue;
                 }
+                self.blocks.push(address_of(key));
                 let block = bucket + offset_of!(Bucket, blocks) + entry * size_of::<Block>();
                 let size_bytes = words.at(block + offset_of!(Block, size_bytes));
                 let one = weight(size_bytes, self.mean_bytes);
@@ -172,6 +176,14 @@ impl HeapReading {
             samples: self.samples,
             dropped_samples: self.dropped,
         }
+    }
+
+    /// Addresses of the sampled blocks that live, in order. A forked process has its parent's at the same addresses, and
+    /// only the parent's are noted.
+    pub(crate) fn block_addresses(&self) -> Vec<u64> {
+        let mut addresses = self.blocks.clone();
+        addresses.sort_unstable();
+        addresses
     }
 
     fn sizes_since(&self, earlier: &Self) -> Vec<SizeClass> {

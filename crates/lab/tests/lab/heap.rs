@@ -17,7 +17,7 @@ const MEAN_BYTES: u64 = 2048;
 /// Five standard errors of what is sampled in these programs: so much is not chance.
 const FIVE_ERRORS: f64 = 0.05;
 
-fn compile(directory: &Path, source: &str) -> String {
+pub(crate) fn compile(directory: &Path, source: &str) -> String {
     let (file, program) = (directory.join("known.c"), directory.join("known"));
     fs::write(&file, source).expect("write source");
     let compiled = Command::new("cc")
@@ -30,7 +30,7 @@ fn compile(directory: &Path, source: &str) -> String {
 }
 
 /// `program` under `allocator`, traced.
-fn traced(
+pub(crate) fn traced(
     directory: &Path,
     program: &str,
     words: &[&str],
@@ -51,7 +51,7 @@ fn traced(
     (start(&spec), trace)
 }
 
-fn wait_for(directory: &Path, word: &str) {
+pub(crate) fn wait_for(directory: &Path, word: &str) {
     let log = directory.join("log");
     eventually(word, || {
         fs::read_to_string(&log).is_ok_and(|text| text.contains(word))

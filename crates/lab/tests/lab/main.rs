@@ -11,4 +11,5 @@ mod emulated;
 mod flames;
 mod foreign;
 mod profile;
+mod reach;
 mod runtimes;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CandidateRounds, FORMAT_VERSION, FlameGraph, Margins, Measure, MemoryGrowth, Recommendation,
-    Regression,
+    CandidateRounds, FORMAT_VERSION, FlameGraph, Margins, Measure, MemoryGrowth, Reach,
+    Recommendation, Regression, Role,
 };
 use crate::analysis::Design;
 use crate::environment::Environment;
@@ -217,6 +217,20 @@ pub struct PoolsEffect {
     pub sentence: String,
 }
 
+/// Memory of a candidate that needs another amount of it where it may use all CPUs.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnpinnedMemory {
+    /// Its name.
+    pub candidate: String,
+    /// After the work, bound to the server's CPUs: the median of the rounds.
+    pub pinned_bytes: u64,
+    /// The same on all CPUs.
+    pub unpinned_bytes: u64,
+    /// Both, and how it compares there, in one sentence.
+    pub sentence: String,
+}
+
 /// Everything [`crate::analysis::analyse`] finds out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -230,6 +244,9 @@ pub struct Analysis {
     /// How memory changes with work, per operation and candidate; empty if the memory phases were short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<MemoryGrowth>,
+    /// Candidates that need more or less memory where they may use all CPUs, by more than the margin.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpinned: Vec<UnpinnedMemory>,
     /// What to use for what and why, and when not to, in two sentences.
     pub recommendation: Recommendation,
     /// What the baseline run twice showed, as one sentence; empty if it was not run twice.
@@ -286,6 +303,14 @@ impl ComparisonRecord {
             version: version.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// What malloc is to the baseline, if that was found.
+    #[must_use]
+    pub fn reach(&self) -> Option<&Reach> {
+        let mut candidates = self.candidates.iter();
+        let baseline = candidates.find(|one| one.role == Role::Baseline)?;
+        baseline.reach.as_ref()
     }
 
     /// Runs the analysis over the candidates; warnings already noted stay, before the new ones.

@@ -162,6 +162,8 @@ quantities! {
     ServiceP99 = "service_p99_ns", "service p99", Nanoseconds, LowerIsBetter, P99, wall true;
     /// Resident memory after the fixed amount of work.
     RssAfterWork = "rss_after_work_bytes", "RSS after work", Bytes, LowerIsBetter, Usual, wall false;
+    /// The same of a process that may use all CPUs, where the server is otherwise bound to some of them.
+    UnpinnedMemory = "unpinned_memory_after_work_bytes", "memory, not pinned", Bytes, LowerIsBetter, Usual, wall false;
     /// Highest resident memory of the process.
     PeakRss = "peak_rss_bytes", "peak RSS", Bytes, LowerIsBetter, Usual, wall false;
     /// Most memory of the server's control group at any moment, page cache and kernel memory included.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, SliceColumns,
+    BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, Reach, SliceColumns,
 };
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
@@ -265,6 +265,9 @@ pub struct CandidateRounds {
     /// What it asks of the heap, counted once, outside the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap: Option<HeapProfile>,
+    /// What malloc is to it, found in the same pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
     /// How it warmed up; `None` for the baseline's double and under a load program of the user's.
     pub steady_state: Option<SteadyState>,
     /// Its slices against uninterrupted blocks, per operation; absent of the baseline.

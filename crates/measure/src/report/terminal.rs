@@ -5,9 +5,9 @@
 
 use super::colour::Colour;
 use super::lines::wrapped;
-use super::{MARKS, find, least_confidence, mark};
+use super::{MARKS, cpus_line, find, least_confidence, mark};
 use crate::record::{
-    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
+    CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Reach, Regression, Role, Unit,
 };
 use crate::statistics::{Comparison, Verdict};
 use crate::units::{format_bytes, format_confidence, format_count, format_duration_ns, format_utc};
@@ -38,6 +38,12 @@ impl Default for TerminalOptions {
 pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     let width = options.width.clamp(40, 100);
     let mut text = String::new();
+    for sentence in record.reach().map(Reach::sentences).unwrap_or_default() {
+        text += &wrapped(&sentence, width, "  ");
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
     let advice = &record.analysis.recommendation;
     for sentence in [&advice.sentence, &advice.reason, &advice.caution] {
         if !sentence.is_empty() {
@@ -68,6 +74,12 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
         text += "\nWhat memory does while work goes on:\n";
         for growth in &record.analysis.growth {
             text += &wrapped(&format!("  {}", growth.sentence), width, "    ");
+        }
+    }
+    if !record.analysis.unpinned.is_empty() {
+        text += "\nMemory without pinning:\n";
+        for unpinned in &record.analysis.unpinned {
+            text += &wrapped(&format!("  {}", unpinned.sentence), width, "    ");
         }
     }
     if let Some(regression) = &record.regression {
@@ -136,6 +148,9 @@ fn circumstances(record: &ComparisonRecord) -> String {
     }
     if !settings.looks.stopped.is_empty() {
         text += &format!(" ({})", settings.looks.stopped);
+    }
+    if let Some(cpus) = cpus_line(record) {
+        text += &format!("; {cpus}");
     }
     if let Some(engine) = &record.subject.engine {
         text += &format!("; {} {} ({})", engine.name, engine.version, engine.linkage);

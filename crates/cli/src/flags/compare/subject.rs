@@ -1,8 +1,9 @@
 //! How a server of the user's is started, asked whether it serves, and stopped.
 
+use crate::flags::accuracy::parse_switch;
 use crate::flags::parse_duration_ns;
 use crate::output::Failure;
-use clap::Args;
+use clap::{ArgAction, Args};
 use millpond_lab::identity::Identity;
 use millpond_lab::launch::StopSignal;
 use millpond_lab::readiness::Ready;
@@ -37,6 +38,11 @@ pub(in crate::flags) struct SubjectFlags {
     /// The load's CPUs [default: the last quarter, at least one]
     #[arg(long, value_name = "CPUS", value_parser = parse_cpus)]
     load_cpus: Option<Cpus>,
+    /// Whether server and load are bound to their CPUs: on or off. Allocators and runtimes size themselves by the CPUs
+    /// they may use, and a bound server may use few
+    #[arg(long, value_name = "on|off", value_parser = parse_switch, action = ArgAction::Set, default_value = "on",
+        conflicts_with_all = ["server_cpus", "load_cpus"])]
+    pin: bool,
     /// What CPUs do that have nothing to do: awake, asleep as the system has it, or auto: awake in a
     /// virtual machine, where the host takes those that sleep; needs root
     #[arg(long, value_name = "STATE", value_parser = parse_idle_cpus, default_value = "auto")]
@@ -77,6 +83,7 @@ impl SubjectFlags {
             ready,
             server_cpus: self.server_cpus.clone().map(|cpus| cpus.0),
             load_cpus: self.load_cpus.clone().map(|cpus| cpus.0),
+            is_pinned: self.pin,
             idle_cpus: self.idle_cpus,
             stop_signal: self.stop_signal,
             stop_grace: Duration::from_nanos(self.stop_within),

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
-    Role,
+    Reach, Role,
 };
-use crate::report::least_confidence;
+use crate::report::{cpus_line, least_confidence};
 use crate::statistics::{Comparison, Direction, Looks};
 use crate::units::{
     format_bytes, format_confidence, format_count, format_duration_ns, format_percent, format_utc,
@@ -25,6 +25,7 @@ pub fn render(record: &ComparisonRecord) -> String {
     let title = format!("millpond compare: {}", record.subject.title);
     let lead = [
         warnings_of_the_end(record),
+        reach(record),
         recommendation(record),
         answers(record),
         pools_answer(record),
@@ -45,7 +46,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         ("Throughput, run by run", throughput_rounds(record, &looks)),
         (
             "Memory",
-            bars::plot(record, &looks) + &growth(record) + &over_time,
+            bars::plot(record, &looks) + &unpinned(record) + &growth(record) + &over_time,
         ),
         ("The heap", heap::section(record, &looks)),
     ];
@@ -162,6 +163,21 @@ fn capitalised(text: &str) -> String {
     }
 }
 
+/// What malloc has to do with the server.
+fn reach(record: &ComparisonRecord) -> String {
+    let sentences = record.reach().map(Reach::sentences).unwrap_or_default();
+    if sentences.is_empty() {
+        return String::new();
+    }
+    let lines: String = sentences
+        .iter()
+        .map(|sentence| format!("<p>{}</p>", prose(sentence)))
+        .collect();
+    format!(
+        "<div class=\"card wide\"><h2 class=\"q\">What can an allocator change here?</h2>{lines}</div>\n"
+    )
+}
+
 /// What to use, what it costs, why, and when not to.
 fn recommendation(record: &ComparisonRecord) -> String {
     let advice = &record.analysis.recommendation;
@@ -218,15 +234,24 @@ fn front(record: &ComparisonRecord) -> String {
 
 /// How memory changes with work, where the phases were long enough to see it.
 fn growth(record: &ComparisonRecord) -> String {
-    let all = &record.analysis.growth;
-    if all.is_empty() {
-        return String::new();
-    }
-    let lines: String = all
-        .iter()
-        .map(|one| format!("<li>{}</li>", prose(&one.sentence)))
+    let all = record.analysis.growth.iter();
+    list("While work goes on", all.map(|one| one.sentence.as_str()))
+}
+
+/// Memory of those that may use all CPUs, where that is another.
+fn unpinned(record: &ComparisonRecord) -> String {
+    let all = record.analysis.unpinned.iter();
+    list("Without pinning", all.map(|one| one.sentence.as_str()))
+}
+
+fn list<'a>(title: &str, sentences: impl Iterator<Item = &'a str>) -> String {
+    let lines: String = sentences
+        .map(|sentence| format!("<li>{}</li>", prose(sentence)))
         .collect();
-    format!("<h3>While work goes on</h3><ul>{lines}</ul>")
+    match lines.is_empty() {
+        true => lines,
+        false => format!("<h3>{title}</h3><ul>{lines}</ul>"),
+    }
 }
 
 fn pools_answer(record: &ComparisonRecord) -> String {
@@ -552,7 +577,7 @@ fn settings_lines(record: &ComparisonRecord) -> Vec<(&'static str, String)> {
                 .map_or_else(String::new, |bytes| format_bytes(bytes as f64)),
         ),
         ("counts as the same", settings.margins.to_string()),
-        ("placement", settings.placement.clone().unwrap_or_default()),
+        ("CPUs", cpus_line(record).unwrap_or_default()),
         (
             "candidates lived",
             settings

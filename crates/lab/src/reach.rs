@@ -1,0 +1,215 @@
+//! Who holds a target's private memory: malloc, a runtime's heap, an allocator inside the program, or others.
+//!
+//! Read in the heap pass, while the trace stands in front of malloc. The trace notes which code calls `mmap`
+//! (`regions`), and samples the blocks that live: what code of an allocator mapped, or what lies in the heap segment, in
+//! an arena of the C library or around a living block, is malloc's. Everything else is named by the object that mapped
+//! it.
+
+mod regions;
+mod runtimes;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use millpond_measure::process::{self, Mapping};
+use millpond_measure::record::{Held, Holder, Reach};
+
+use crate::elf::Elf;
+use crate::presence::image::Image;
+use crate::trace::{HeapReading, Trace};
+use regions::Regions;
+pub(crate) use runtimes::allocator_inside;
+
+/// An arena of the C library begins at a multiple of this (`HEAP_MAX_SIZE` of glibc's malloc/arena.c).
+const ARENA_BYTES: u64 = 64 << 20;
+/// In front of the stack of a thread nothing may be touched, for so many bytes at most.
+const GUARD_BYTES_MAX: u64 = 64 << 10;
+/// Without a living block in it, nameless memory of this size is not malloc's.
+const BLOCKLESS_BYTES: u64 = 1 << 20;
+
+/// Adds who holds the memory of `pids` to `reach`; nothing if none of them could be read.
+pub fn add_holders(reach: &mut Reach, pids: &[u32], heap: &HeapReading, trace: &Trace) {
+    let mut objects = Objects::default();
+    let blocks = heap.block_addresses();
+    let mut sums: BTreeMap<Holder, u64> = BTreeMap::new();
+    for &pid in pids {
+        // One that ends meanwhile holds nothing any more.
+        let Some(one) = Process::read(pid, &blocks, trace) else {
+            continue;
+        };
+        reach.unnoted += one.regions.missed;
+        for (index, mapping) in one.mappings.iter().enumerate() {
+            if one.is_ours(mapping) {
+                continue;
+            }
+            if mapping.has_file() && !mapping.is_shared {
+                reach.file_bytes += mapping.pss_bytes.saturating_sub(mapping.private_bytes());
+            }
+            for (holder, bytes) in one.holders(index, &mut objects) {
+                *sums.entry(holder).or_default() += bytes;
+            }
+        }
+    }
+    let mut held: Vec<Held> = sums
+        .into_iter()
+        .filter(|&(_, bytes)| bytes > 0)
+        .map(|(holder, bytes)| Held { holder, bytes })
+        .collect();
+    held.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    reach.held = held;
+}
+
+/// What can be seen of one process.
+struct Process<'a> {
+    pid: u32,
+    mappings: Vec<Mapping>,
+    image: Image,
+    regions: Regions,
+    /// Addresses of living blocks, in order.
+    blocks: &'a [u64],
+    trace: &'a Trace,
+}
+
+impl<'a> Process<'a> {
+    fn read(pid: u32, blocks: &'a [u64], trace: &'a Trace) -> Option<Self> {
+        let image = Image::open(i32::try_from(pid).ok()?).ok()?;
+        Some(Self {
+            pid,
+            mappings: process::layout(pid).ok()?,
+            regions: Regions::read(&image, trace.object()),
+            blocks,
+            image,
+            trace,
+        })
+    }
+
+    /// The trace itself is not the target's memory.
+    fn is_ours(&self, mapping: &Mapping) -> bool {
+        let path = Path::new(&mapping.name);
+        path == self.trace.object() || path == self.trace.counters()
+    }
+
+    /// Who holds the mapping at `index`, and how much each.
+    fn holders(&self, index: usize, objects: &mut Objects) -> Vec<(Holder, u64)> {
+        let Some(mapping) = self.mappings.get(index) else {
+            return Vec::new();
+        };
+        if mapping.is_shared {
+            // A mapped file is no private memory, but one that lives in memory alone is.
+            let is_in_memory = [
+                "/dev/shm/",
+                "/dev/zero",
+                "/memfd:",
+                "/SYSV",
+                "/anon_hugepage",
+            ]
+            .iter()
+            .any(|place| mapping.name.starts_with(place));
+            let bytes = if is_in_memory { mapping.pss_bytes } else { 0 };
+            return vec![(Holder::Shared, bytes)];
+        }
+        let bytes = mapping.private_bytes();
+        if bytes == 0 {
+            return Vec::new();
+        }
+        if !mapping.is_nameless() {
+            return vec![(of_named(mapping), bytes)];
+        }
+        let noted = self.regions.within(mapping.start..mapping.end);
+        let (first, last) = (noted.first(), noted.last());
+        let is_whole = first.is_some_and(|one| one.start <= mapping.start)
+            && last.is_some_and(|one| one.end >= mapping.end);
+        let mut callers: Vec<u64> = noted.iter().map(|one| one.caller).collect();
+        callers.dedup();
+        match callers.as_slice() {
+            [] => vec![(self.of_nameless(index), bytes)],
+            [caller] if is_whole => vec![(objects.holder(&self.image, *caller), bytes)],
+            _ => self.divided(index, bytes, objects),
+        }
+    }
+
+    /// A mapping that several have a part of: the kernel makes one of neighbours with equal rights. Pages in use tell
+    /// them apart.
+    fn divided(&self, index: usize, bytes: u64, objects: &mut Objects) -> Vec<(Holder, u64)> {
+        let Some(mapping) = self.mappings.get(index) else {
+            return Vec::new();
+        };
+        let pages = |from: u64, to: u64| process::pages_in_use(self.pid, from..to).unwrap_or(0);
+        let all = pages(mapping.start, mapping.end).max(1) as f64;
+        let share = |pages: u64| (bytes as f64 * pages as f64 / all) as u64;
+        let mut parts = Vec::new();
+        let mut noted_pages = 0;
+        for region in self.regions.within(mapping.start..mapping.end) {
+            let in_use = pages(region.start.max(mapping.start), region.end.min(mapping.end));
+            noted_pages += in_use;
+            parts.push((objects.holder(&self.image, region.caller), share(in_use)));
+        }
+        let rest = bytes.saturating_sub(share(noted_pages));
+        parts.push((self.of_nameless(index), rest));
+        parts
+    }
+
+    /// Memory that no noted call mapped: the C library's own, or a system call's.
+    fn of_nameless(&self, index: usize) -> Holder {
+        let Some(mapping) = self.mappings.get(index) else {
+            return Holder::Unknown;
+        };
+        let before = index.checked_sub(1).and_then(|at| self.mappings.get(at));
+        let before = before.filter(|before| before.end == mapping.start);
+        if before.is_some_and(|before| before.has_file() && before.is_writable) {
+            return Holder::Variables;
+        }
+        let has_block = {
+            let from = self.blocks.partition_point(|&block| block < mapping.start);
+            self.blocks
+                .get(from)
+                .is_some_and(|&block| block < mapping.end)
+        };
+        if has_block || mapping.start.is_multiple_of(ARENA_BYTES) {
+            return Holder::Malloc;
+        }
+        let is_guard = |before: &Mapping| {
+            before.is_nameless()
+                && !before.is_accessible
+                && before.end - before.start <= GUARD_BYTES_MAX
+        };
+        if before.is_some_and(is_guard) {
+            return Holder::Stacks;
+        }
+        if mapping.end - mapping.start >= BLOCKLESS_BYTES {
+            return Holder::Unknown;
+        }
+        Holder::Malloc
+    }
+}
+
+/// Memory with a name of the kernel's, or what was written of a file's.
+fn of_named(mapping: &Mapping) -> Holder {
+    match mapping.name.as_str() {
+        "[heap]" => Holder::Malloc,
+        name if name.starts_with("[stack") => Holder::Stacks,
+        _ => Holder::Variables,
+    }
+}
+
+/// What the files of code are, each looked at once.
+#[derive(Debug, Default)]
+struct Objects {
+    holders: BTreeMap<PathBuf, Holder>,
+}
+
+impl Objects {
+    /// Whose the code at `caller` is.
+    fn holder(&mut self, image: &Image, caller: u64) -> Holder {
+        let Some(file) = image.file_at(caller) else {
+            return Holder::Unknown;
+        };
+        if let Some(known) = self.holders.get(file) {
+            return known.clone();
+        }
+        let elf = Elf::read(file).ok().flatten();
+        let holder = runtimes::holder_of(file, elf.as_ref());
+        self.holders.insert(file.to_owned(), holder.clone());
+        holder
+    }
+}

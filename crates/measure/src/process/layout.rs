@@ -1,0 +1,201 @@
+//! What lies where in a process, and what of it is resident: `/proc/PID/smaps` and `pagemap`.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use super::{ProcessError, parse, read_file};
+
+/// Entries of `pagemap` that are read at a time.
+const ENTRIES_MAX: u64 = 1 << 16;
+const ENTRY_BYTES: u64 = 8;
+/// proc_pid_pagemap(5): resident, or swapped out.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+
+/// One stretch of memory with the same rights and the same file behind it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// It may be read, or written.
+    pub is_accessible: bool,
+    /// It may be written.
+    pub is_writable: bool,
+    /// What is written is seen by others that have it mapped.
+    pub is_shared: bool,
+    /// The file, `[heap]`, `[stack]` and the like, or nothing.
+    pub name: String,
+    /// Resident, shared pages divided by their users.
+    pub pss_bytes: u64,
+    /// Resident and without a file behind it, shared pages counted whole.
+    pub anonymous_bytes: u64,
+    /// Swapped out, shared pages divided by their users.
+    pub swap_bytes: u64,
+}
+
+impl Mapping {
+    /// Memory of the process that has no file behind it: what was written, if there is one.
+    #[must_use]
+    pub fn private_bytes(&self) -> u64 {
+        if self.is_shared {
+            0
+        } else if self.has_file() {
+            self.anonymous_bytes.min(self.pss_bytes) + self.swap_bytes
+        } else {
+            self.pss_bytes + self.swap_bytes
+        }
+    }
+
+    /// Whether it is a file, or a part of one, in memory.
+    #[must_use]
+    pub fn has_file(&self) -> bool {
+        self.name.starts_with('/')
+    }
+
+    /// The same for what has no file and no name of the kernel's either.
+    #[must_use]
+    pub fn is_nameless(&self) -> bool {
+        self.name.is_empty() || self.name.starts_with("[anon")
+    }
+}
+
+/// Everything that is mapped into a process, in order of address. Costs some milliseconds for a large process.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn layout(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
+    let text = read_file(pid, &format!("/proc/{pid}/smaps"))?;
+    Ok(parse_smaps(&text))
+}
+
+/// How many pages in `range` of a process's addresses are resident or swapped out.
+///
+/// # Errors
+/// If the kernel refuses, or the process is gone.
+pub fn pages_in_use(pid: u32, range: Range<u64>) -> io::Result<u64> {
+    let page_bytes = rustix::param::page_size() as u64;
+    let file = File::open(format!("/proc/{pid}/pagemap"))?;
+    let (mut page, end) = (range.start / page_bytes, range.end.div_ceil(page_bytes));
+    let mut in_use = 0;
+    let mut bytes = Vec::new();
+    while page < end {
+        let count = (end - page).min(ENTRIES_MAX);
+        bytes.resize(usize::try_from(count * ENTRY_BYTES).unwrap_or(0), 0);
+        file.read_exact_at(&mut bytes, page * ENTRY_BYTES)?;
+        let entries = bytes.chunks_exact(size_of::<u64>());
+        let entries = entries.filter_map(|entry| Some(u64::from_ne_bytes(entry.try_into().ok()?)));
+        in_use += entries
+            .filter(|entry| entry & (PRESENT | SWAPPED) != 0)
+            .count() as u64;
+        page += count;
+    }
+    Ok(in_use)
+}
+
+fn parse_smaps(text: &str) -> Vec<Mapping> {
+    let mut found: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        if let Some(mapping) = parse_head(line) {
+            found.push(mapping);
+            continue;
+        }
+        let Some(mapping) = found.last_mut() else {
+            continue;
+        };
+        for (name, field) in [
+            ("Pss", &mut mapping.pss_bytes),
+            ("Anonymous", &mut mapping.anonymous_bytes),
+            ("SwapPss", &mut mapping.swap_bytes),
+        ] {
+            if let Some(bytes) = parse::kilobytes(line, name) {
+                *field = bytes;
+            }
+        }
+    }
+    found
+}
+
+/// `start-end perms offset dev inode name`; the name is the rest of the line, blanks included.
+fn parse_head(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?.as_bytes();
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        is_accessible: permissions.first() == Some(&b'r') || permissions.get(1) == Some(&b'w'),
+        is_writable: permissions.get(1) == Some(&b'w'),
+        is_shared: permissions.get(3) == Some(&b's'),
+        name: fields.nth(3).unwrap_or_default().trim().to_owned(),
+        ..Mapping::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+55a0-55b0 rw-p 00001000 fe:00 11                         /usr/bin/my prog
+Size:                 64 kB
+Rss:                  32 kB
+Pss:                  20 kB
+Pss_Dirty:             8 kB
+Anonymous:             8 kB
+Swap:                  8 kB
+SwapPss:               4 kB
+VmFlags: rd wr mr mw me ac
+7f00-7f80 ---p 00000000 00:00 0 
+Pss:                   0 kB
+7f80-7fa0 rw-p 00000000 00:00 0                          [anon: glibc: malloc]
+Pss:                  12 kB
+Anonymous:            12 kB
+7fb0-7fc0 rw-s 00000000 00:01 9                          /dev/shm/x (deleted)
+Pss:                  40 kB
+";
+
+    /// Goal: every field comes from its own line, and each kind of mapping has the memory that is its own.
+    #[test]
+    fn smaps_are_read() {
+        let found = parse_smaps(SMAPS);
+        let of: Vec<(u64, u64, u64)> = found
+            .iter()
+            .map(|one| (one.start, one.end, one.private_bytes() >> 10))
+            .collect();
+        let expected = [
+            (0x55a0, 0x55b0, 12),
+            (0x7f00, 0x7f80, 0),
+            (0x7f80, 0x7fa0, 12),
+            (0x7fb0, 0x7fc0, 0),
+        ];
+        assert_eq!(of, expected);
+        assert_eq!(found[0].name, "/usr/bin/my prog");
+        assert!(found[0].has_file() && found[0].is_writable);
+        assert!(!found[1].is_accessible && found[1].is_nameless());
+        assert!(found[2].is_nameless() && found[3].is_shared);
+    }
+
+    /// Goal: of memory that was reserved the pages that were written are in use.
+    #[test]
+    fn written_pages_are_in_use() {
+        let page_bytes = rustix::param::page_size();
+        // Larger than what malloc takes from its arena, so that the kernel gives fresh pages.
+        let mut memory = vec![0_u8; 512 * page_bytes];
+        let start = (memory.as_ptr() as usize).next_multiple_of(page_bytes) as u64;
+        let range = start..start + 256 * page_bytes as u64;
+        let own = std::process::id();
+        let before = pages_in_use(own, range.clone()).unwrap();
+        for page in memory.chunks_mut(page_bytes).take(200) {
+            page[0] = 1;
+        }
+        assert!(pages_in_use(own, range).unwrap() >= before.max(199));
+        let mappings = layout(own).unwrap();
+        let holds = |one: &&Mapping| (one.start..one.end).contains(&start);
+        let mapping = mappings.iter().find(holds).unwrap();
+        assert!(mapping.private_bytes() >= 199 * page_bytes as u64);
+    }
+}
