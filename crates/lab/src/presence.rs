@@ -171,7 +171,7 @@ fn each_living<T>(
     for &pid in pids {
         match look(pid) {
             Ok(one) => found.push((pid, one)),
-            Err(_) if !process_tree::is_alive(pid) => {}
+            Err(_) if !process_tree::is_running(pid) => {}
             Err(error) => return Err(error),
         }
     }
