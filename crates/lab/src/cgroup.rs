@@ -66,6 +66,11 @@ impl CgroupRoot {
         })
     }
 
+    /// Whether its groups count memory.
+    pub(crate) const fn has_memory(&self) -> bool {
+        self.has_memory
+    }
+
     /// One line for the report.
     pub(crate) fn describe(&self) -> String {
         if self.has_memory {
@@ -138,7 +143,7 @@ impl Drop for Cgroup {
 }
 
 /// A process that was collected may be in its group for another moment.
-fn remove(directory: &Path) {
+pub(crate) fn remove(directory: &Path) {
     for _ in 0..REMOVE_TRIES {
         match fs::remove_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {

@@ -32,6 +32,7 @@ use crate::instruction_pass::{self, InstructionCounts, Occasion};
 use crate::journal::Journal;
 use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
+use crate::memory_group::MemoryGroupRoot;
 use crate::outcome::{self, Collection, CompareOutcome};
 use crate::output_directory::OutputDirectory;
 use crate::plan::{Known, Plan, REPORT_RESERVE};
@@ -105,6 +106,10 @@ impl<'a> Lab<'a> {
         warnings.extend(cgroups.as_ref().err().map(|reason| {
             format!("{reason}: CPU time and memory are the sums over the processes that live")
         }));
+        let memory_groups = match &cgroups {
+            Ok(root) if root.has_memory() => None,
+            _ => MemoryGroupRoot::find(),
+        };
         if placement.server.is_empty() {
             warnings.push(
                 "server and generator share one CPU: throughput and latency include the \
@@ -124,6 +129,7 @@ impl<'a> Lab<'a> {
             options: config.options.clone(),
             load_command: config.load_command.clone(),
             cgroups: cgroups.ok(),
+            memory_groups,
             ready_bound: config.ready_bound,
             out,
             data,
@@ -461,9 +467,7 @@ impl<'a> Lab<'a> {
         let left_out = findings.left_out.iter();
         let left_out = left_out.map(|(name, reason)| format!("{name} was left out: {reason}"));
         record.analysis.warnings.extend(left_out);
-        if let Some(cgroups) = &self.workshop.cgroups {
-            record.counters = format!("{}; {}", record.counters, cgroups.describe());
-        }
+        record.counters += &self.ended_processes();
         if plan.idle < IDLE_LONG {
             record.analysis.warnings.push(format!(
                 "memory after idle was read {} after the work; allocators that return memory later \
@@ -474,6 +478,21 @@ impl<'a> Lab<'a> {
         record.analysis.warnings.extend(findings.unsteady_warning());
         record.analysis.warnings.extend(noise::unwatched());
         record
+    }
+
+    /// What is known of processes that have ended, for the line of counters.
+    fn ended_processes(&self) -> String {
+        let (groups, memory) = (&self.workshop.cgroups, &self.workshop.memory_groups);
+        let mut text = String::new();
+        if let Some(groups) = groups {
+            text += &format!("; {}", groups.describe());
+        }
+        match (groups, memory) {
+            (Some(groups), _) if groups.has_memory() => {}
+            (_, Some(_)) => text += "; cgroup version 1: peak memory of all processes",
+            _ => text += "; what processes held that have ended is in no figure of memory",
+        }
+        text
     }
 
     fn subject_record(&self, findings: &Findings) -> SubjectRecord {

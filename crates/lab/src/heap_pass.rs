@@ -70,7 +70,7 @@ impl HeapCosts {
             .tree
             .sample()
             .ok()
-            .and_then(|sample| sample.total.anonymous_bytes);
+            .and_then(|sample| sample.total.memory.anonymous_bytes);
         let profile = last.profile_since(first, requests, anonymous_bytes);
         // What few samples tell of is left out of the measures; the profile has it with its error.
         let roughly = |bytes: u64| (profile.fragmentation.is_some()).then_some(bytes as f64);

@@ -42,8 +42,8 @@ pub struct LaunchSpec {
     pub user: Option<Identity>,
     /// Whether the target runs at the highest priority of ordinary tasks; not an error where that is forbidden.
     pub is_raised: bool,
-    /// The file to write a process id to, to put it into its control group.
-    pub cgroup: Option<PathBuf>,
+    /// The files to write a process id to, to put it into its control groups.
+    pub cgroups: Vec<PathBuf>,
     /// What asks the target to end.
     pub stop_signal: StopSignal,
     /// The file that the target's stdout and stderr are appended to.
@@ -62,6 +62,9 @@ impl LaunchSpec {
         for object in &self.preload {
             words.extend(["--preload".into(), object.into()]);
         }
+        for procs in &self.cgroups {
+            words.extend(["--cgroup".into(), procs.into()]);
+        }
         for cpu in &self.cpus {
             words.extend(["--cpu".into(), cpu.to_string().into()]);
         }
@@ -71,11 +74,7 @@ impl LaunchSpec {
             pair.push(value);
             words.extend(["--env".into(), pair]);
         }
-        let paths = [
-            ("--directory", &self.directory),
-            ("--cgroup", &self.cgroup),
-            ("--output", &self.output),
-        ];
+        let paths = [("--directory", &self.directory), ("--output", &self.output)];
         for (flag, path) in paths {
             if let Some(path) = path {
                 words.extend([flag.into(), path.into()]);
@@ -109,7 +108,7 @@ impl LaunchSpec {
                 b"--preload" => spec.preload.push(value.into()),
                 b"--log" => spec.log = value.into(),
                 b"--directory" => spec.directory = Some(value.into()),
-                b"--cgroup" => spec.cgroup = Some(value.into()),
+                b"--cgroup" => spec.cgroups.push(value.into()),
                 b"--output" => spec.output = Some(value.into()),
                 b"--user" => {
                     let user = value.to_str().and_then(Identity::from_word);
@@ -191,7 +190,10 @@ mod tests {
                 groups: vec![34, 110],
             }),
             is_raised: true,
-            cgroup: Some("/sys/fs/cgroup/x/cgroup.procs".into()),
+            cgroups: vec![
+                "/sys/fs/cgroup/x/cgroup.procs".into(),
+                "/sys/fs/cgroup/memory/x/cgroup.procs".into(),
+            ],
             stop_signal: StopSignal::Quit,
             log: "/tmp/a log".into(),
             output: Some("/tmp/out".into()),

@@ -47,7 +47,7 @@ pub(crate) struct Findings {
     pub(crate) load_command: Option<Duration>,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub(crate) slowest_per_s: Vec<f64>,
-    /// Resident memory of the largest candidate, at the end of its try.
+    /// Resident memory of the largest candidate, at the end of its try; shared pages counted once where the kernel says.
     pub(crate) resident_bytes: u64,
     /// The mean time a run spent outside its phases.
     pub(crate) overhead: Duration,
@@ -259,7 +259,10 @@ fn smoke(
         let driven = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         steady_state.duration_ns += driven;
     }
-    let resident_bytes = session.tree.resident_bytes().unwrap_or(0);
+    let resident_bytes = session.tree.sample().map_or(0, |sample| {
+        let memory = sample.total.memory;
+        memory.pss_bytes.unwrap_or(memory.rss_bytes)
+    });
     overhead += session.stop()?.duration;
     Ok(Smoke {
         resident_bytes,
@@ -282,7 +285,7 @@ fn note_server(
     let mut lines = session.counters.lines();
     findings.has_instructions = session.counters.has_instructions();
     let memory = session.tree.sample().ok();
-    lines.extend(memory.and_then(|sample| sample.total.missing_line()));
+    lines.extend(memory.and_then(|sample| sample.total.memory.missing_line()));
     findings.counters = lines.join("; ");
     // A server of another protocol would take the question for an attack.
     if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {

@@ -414,7 +414,8 @@ impl Rounds {
             measures: &scored.measures,
             start_ns: nanoseconds(scored.start_duration),
             stop_ns: scored.stop_duration.map(nanoseconds),
-            rss_bytes: &scored.memory,
+            rss_bytes: &scored.memory.rss,
+            memory_bytes: scored.memory.memory(),
         })?;
         let failure = match &scored.measures.status {
             RoundStatus::Failed { reason } => Some(reason.clone()),

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use millpond_measure::counters::{CountFrom, CounterSet};
-use millpond_measure::process::ProcessTree;
+use millpond_measure::process::{self, ProcessTree};
 use millpond_measure::record::Coexistence;
 
 use crate::cgroup::{Cgroup, CgroupRoot};
@@ -25,12 +25,14 @@ use crate::error::{LabError, RunError};
 use crate::launch::LaunchSpec;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
+use crate::memory_group::{MemoryGroup, MemoryGroupRoot};
 use crate::options::SubjectOptions;
 use crate::output_directory::OutputDirectory;
 use crate::port;
 use crate::presence::{self, Presence, PresenceError};
 use crate::process_tree;
 use crate::reserve::Reserve;
+use crate::sampler::Sampler;
 use crate::subject::{Launcher, StopReport, Subject};
 use crate::target::{Target, with_port};
 use crate::trace::{PATH_VARIABLE, Trace};
@@ -78,6 +80,8 @@ pub(crate) struct Workshop {
     pub(crate) load_command: Option<LoadCommand>,
     /// Where control groups can be made; none if there is no such place.
     pub(crate) cgroups: Option<CgroupRoot>,
+    /// Where those can be made that count memory, if the others do not.
+    pub(crate) memory_groups: Option<MemoryGroupRoot>,
     pub(crate) ready_bound: Duration,
     pub(crate) out: OutputDirectory,
     pub(crate) data: DataPlace,
@@ -194,6 +198,7 @@ pub(crate) struct Session {
     stop_grace: Duration,
     // After `subject`, so that nothing is in it any more when it is removed.
     pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) memory_group: Option<MemoryGroup>,
     // After `subject`, so that it is removed when nothing writes to it any more.
     _data: DataDirectory,
 }
@@ -262,7 +267,11 @@ impl Session {
             .cgroups
             .as_ref()
             .and_then(|root| root.create(&name).ok());
-        spec.cgroup = cgroup.as_ref().map(Cgroup::procs);
+        let memory_groups = workshop.memory_groups.as_ref();
+        let memory_group = memory_groups.and_then(|root| root.create(&name).ok());
+        spec.cgroups.extend(cgroup.as_ref().map(Cgroup::procs));
+        let procs = memory_group.as_ref().map(MemoryGroup::procs);
+        spec.cgroups.extend(procs);
         let title = workshop.driver.target.short_name();
         let prepare = || Subject::prepare(&workshop.launcher, &spec, &title);
         let mut subject = endpoint.within(prepare)??;
@@ -290,12 +299,13 @@ impl Session {
         Ok(Self {
             subject,
             endpoint,
-            tree: ProcessTree::new(pid),
+            tree: ProcessTree::new(pid).with_data(process::DataDirectory::in_memory(&data.path)),
             counters,
             presence,
             start_duration,
             stop_grace: workshop.options.stop_grace * patience,
             cgroup,
+            memory_group,
             _data: data,
         })
     }
@@ -304,6 +314,12 @@ impl Session {
     pub(crate) fn members(&self) -> Vec<u32> {
         let group = self.cgroup.as_ref().and_then(|group| group.members().ok());
         group.unwrap_or_else(|| self.tree.members())
+    }
+
+    /// Begins to sample its memory.
+    pub(crate) fn sampler(&self) -> Sampler {
+        let procs = self.cgroup.as_ref().map(Cgroup::procs);
+        Sampler::start(self.tree.clone(), procs)
     }
 
     /// Prefers the target's own end as the reason of a failure that it probably caused.

@@ -39,7 +39,7 @@ pub use heap::{HeapProfile, LifetimeClass, SizeClass};
 pub use load::{ClassHistograms, LoadErrors, LoadHistograms, LoadReport, LoadStatus, LoadVerdict};
 pub use margins::{MarginClass, MarginError, Margins};
 pub use measure::{Measure, MeasureParseError, Operation, Quantity, Unit};
-pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth};
+pub use memory_course::{CoursePhase, MemoryCourse, MemoryGrowth, MemorySeries};
 pub use rate_window::{LoadRateWindow, RateWindowEnd};
 pub use reading::RecordError;
 pub use recommendation::{Advice, Choice, CostDifference, CostPart, FrontEntry, Recommendation};

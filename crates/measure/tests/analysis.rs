@@ -343,7 +343,7 @@ fn flags_touch_what_they_can_have_changed() {
             of_measure(THROUGHPUT),
             of_measure(Measure::of(Operation::Get, Quantity::Throughput)),
             of_measure(Measure::of(Operation::Put, Quantity::ResponseP99)),
-            of_measure(Measure::whole(Quantity::RssAfterWork)),
+            of_measure(Measure::whole(Quantity::MemoryAfterWork)),
         ]
     };
     assert_eq!(

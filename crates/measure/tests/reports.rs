@@ -4,7 +4,8 @@
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, FORMAT_VERSION, LoadReport, NoiseFlag, NoiseKind, PoolSetting,
+    ComparisonRecord, FORMAT_VERSION, LoadReport, Measure, NoiseFlag, NoiseKind, PoolSetting,
+    Quantity,
 };
 use millpond_measure::report::{html, terminal};
 use synthetic::{Plan, nine_plans, record};
@@ -148,6 +149,56 @@ fn terminal_text_answers_first_and_fits() {
     assert!(empty.contains("0 rounds of 0 candidates"), "{empty}");
 }
 
+/// Goal: memory after the work, and what is left of it after idle, stand in the printed table, under every candidate;
+/// of an old record it is RSS. What is not judged has a row in the page and no verdict.
+#[test]
+fn memory_is_in_the_tables() {
+    let mut record = sample();
+    let heads = |record: &ComparisonRecord| -> Vec<String> {
+        let text = terminal::render(record, &terminal::TerminalOptions::default());
+        let lines: Vec<&str> = text.lines().collect();
+        let second = lines.iter().position(|line| line.starts_with("candidate"));
+        let second = second.unwrap();
+        let words = |line: usize| lines[line].split("  ").map(|word| word.trim().to_owned());
+        words(second - 1).chain(words(second)).collect()
+    };
+    let found = heads(&record);
+    for head in ["memory", "after idle"] {
+        assert!(found.iter().any(|one| one == head), "{head}: {found:?}");
+    }
+    let page = html::render(&record);
+    assert!(page.contains("<figcaption>Memory over time"));
+    assert!(page.contains("memory after idle</th>"));
+    let (_, row) = page.split_once(">file-backed</th>").unwrap();
+    let (row, _) = row.split_once("</tr>").unwrap();
+    assert!(row.contains("MiB") && !row.contains("class=\"v-"), "{row}");
+    for round in record.candidates.iter_mut().flat_map(|one| &mut one.rounds) {
+        let old = Measure::whole;
+        for quantity in [
+            Quantity::MemoryAfterWork,
+            Quantity::MemoryAfterIdle,
+            Quantity::PeakMemory,
+        ] {
+            round.measures.remove(&old(quantity));
+        }
+        let rss = round.get(old(Quantity::RssAfterWork)).unwrap();
+        round.set(old(Quantity::RssAfterIdle), rss);
+        round.memory_course.as_mut().unwrap().memory_bytes.clear();
+    }
+    record.analyse();
+    let found = heads(&record);
+    for head in ["RSS", "after idle"] {
+        assert!(found.iter().any(|one| one == head), "{head}: {found:?}");
+    }
+    let page = html::render(&record);
+    for caption in ["Resident memory over time", "Resident memory <span"] {
+        assert!(
+            page.contains(&format!("<figcaption>{caption}")),
+            "{caption}"
+        );
+    }
+}
+
 /// Goal: the page fetches nothing and runs nothing, holds the record whole, and shows every
 /// candidate; its tags are balanced.
 #[test]
@@ -255,7 +306,7 @@ fn a_large_page_stays_below_two_megabytes() {
     let has_graphs = page.contains("Bytes asked for of glibc with pools");
     assert!(has_graphs != page.contains("no room left to show them"));
     for part in [
-        "Resident memory over time",
+        "Memory over time",
         "Sizes asked for",
         "How long blocks lived",
         "PUT throughput round by round",
@@ -384,9 +435,7 @@ fn flame_graphs_are_part_of_the_page() {
 #[test]
 fn memory_over_time_has_its_phases() {
     let page = html::render(&sample());
-    let (_, rest) = page
-        .split_once("<figcaption>Resident memory over time")
-        .unwrap();
+    let (_, rest) = page.split_once("<figcaption>Memory over time").unwrap();
     let figure = rest.split("</figure>").next().unwrap();
     assert!(figure.contains("bands: the phases of glibc with pools"));
     for phase in ["put throughput", "idle", "get latency"] {

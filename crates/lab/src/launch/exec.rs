@@ -61,7 +61,7 @@ fn become_user(user: &Identity) -> io::Result<()> {
 
 /// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
 fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
-    if let Some(procs) = &spec.cgroup {
+    for procs in &spec.cgroups {
         fs::write(procs, std::process::id().to_string())?;
     }
     let output = match &spec.output {

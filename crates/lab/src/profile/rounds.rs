@@ -77,6 +77,8 @@ impl<'a> Studio<'a> {
             options: config.options.clone(),
             load_command: config.load_command.clone(),
             cgroups: CgroupRoot::find().ok(),
+            // No memory is scored here.
+            memory_groups: None,
             ready_bound: config.ready_bound,
             data: DataPlace::on_disk(out.clone(), None)?,
             out,

@@ -5,6 +5,7 @@ mod subject;
 mod inherited;
 mod presence;
 mod heap;
+mod memory;
 mod coexistence;
 mod compare;
 mod emulated;

@@ -149,10 +149,10 @@ pub struct RoundMeasures {
     pub requests: u64,
     /// Requests that failed in any way.
     pub errors: u64,
-    /// Resident memory over time, if it was sampled.
+    /// Memory over time, if it was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_course: Option<MemoryCourse>,
-    /// Slope of resident memory over the memory phase, in bytes per request, per operation (`get`); absent if the
+    /// Slope of memory over the memory phase, in bytes per request, per operation (`get`); absent if the
     /// phase was too short.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub growth: BTreeMap<String, f64>,

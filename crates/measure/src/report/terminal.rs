@@ -165,6 +165,14 @@ fn legend(record: &ComparisonRecord) -> String {
     {
         text += ". \"(again)\" is the baseline run twice: a difference there is a false alarm";
     }
+    let memory = Measure::whole(Quantity::MemoryAfterWork);
+    if record
+        .candidates
+        .iter()
+        .any(|one| one.median(memory).is_some())
+    {
+        text += ". Memory is what the processes keep by themselves, shared pages once, mapped files apart";
+    }
     let is_scaled = |one: &CandidateRounds| one.rounds.iter().any(|round| !round.scaled.is_empty());
     if record.candidates.iter().any(is_scaled) {
         text += ". ~ is scaled: the hardware counter took turns with others";
@@ -284,8 +292,18 @@ fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
     let custom = |measure: &Measure| matches!(measure.quantity, Quantity::Custom(_));
     let details = record.analysis.details.iter().map(|detail| detail.measure);
     measures.extend(details.filter(custom));
-    measures.extend(per_operation(Quantity::RssAfterWork));
-    measures.extend(per_operation(Quantity::PeakRss));
+    let [after_work, after_idle, peak] = [
+        [Quantity::MemoryAfterWork, Quantity::RssAfterWork],
+        [Quantity::MemoryAfterIdle, Quantity::RssAfterIdle],
+        [Quantity::PeakMemory, Quantity::PeakRss],
+    ]
+    .map(|of_kind| {
+        let mut of_kind = of_kind.into_iter().map(per_operation);
+        of_kind.find(|one| !one.is_empty()).unwrap_or_default()
+    });
+    measures.extend(after_work);
+    measures.extend(after_idle);
+    measures.extend(peak);
     let work = [
         Quantity::Instructions,
         Quantity::EmulatedInstructions,
@@ -358,8 +376,9 @@ fn heads(measure: Measure) -> [String; 2] {
         Quantity::Throughput => "req/s",
         Quantity::ResponseP50 => "p50",
         Quantity::ResponseP99 => "p99",
-        Quantity::RssAfterWork => "RSS",
-        Quantity::PeakRss => "RSS",
+        Quantity::MemoryAfterWork | Quantity::PeakMemory => "memory",
+        Quantity::RssAfterWork | Quantity::PeakRss => "RSS",
+        Quantity::MemoryAfterIdle | Quantity::RssAfterIdle => "after idle",
         Quantity::Instructions | Quantity::EmulatedInstructions => "instr/req",
         Quantity::CpuTime => "CPU/req",
         Quantity::HeapCalls => "heap/req",
@@ -367,7 +386,9 @@ fn heads(measure: Measure) -> [String; 2] {
         other => other.label(),
     };
     let first = match (measure.operation, measure.quantity) {
-        (Some(Operation::Request) | None, Quantity::PeakRss) => "peak",
+        (Some(Operation::Request) | None, Quantity::PeakRss | Quantity::PeakMemory) => "peak",
+        (Some(Operation::Request) | None, Quantity::MemoryAfterIdle) => "memory",
+        (Some(Operation::Request) | None, Quantity::RssAfterIdle) => "RSS",
         (Some(Operation::Request) | None, Quantity::EmulatedInstructions) => "emulated",
         (Some(Operation::Request) | None, _) => "",
         (Some(operation), _) => operation.label(),
