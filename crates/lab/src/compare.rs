@@ -106,10 +106,6 @@ impl<'a> Lab<'a> {
         warnings.extend(cgroups.as_ref().err().map(|reason| {
             format!("{reason}: CPU time and memory are the sums over the processes that live")
         }));
-        let memory_groups = match &cgroups {
-            Ok(root) if root.has_memory() => None,
-            _ => MemoryGroupRoot::find(),
-        };
         if placement.server.is_empty() {
             warnings.push(
                 "server and generator share one CPU: throughput and latency include the \
@@ -128,8 +124,8 @@ impl<'a> Lab<'a> {
             launcher: config.launcher.clone(),
             options: config.options.clone(),
             load_command: config.load_command.clone(),
+            memory_groups: memory_groups(cgroups.as_ref().ok()),
             cgroups: cgroups.ok(),
-            memory_groups,
             ready_bound: config.ready_bound,
             out,
             data,
@@ -591,6 +587,14 @@ impl<'a> Lab<'a> {
                 .collect(),
             ..self.load_settings()
         }
+    }
+}
+
+/// Groups of version 1 that count memory, where those of version 2 do not.
+fn memory_groups(groups: Option<&CgroupRoot>) -> Option<MemoryGroupRoot> {
+    match groups.is_some_and(CgroupRoot::has_memory) {
+        true => None,
+        false => MemoryGroupRoot::find(),
     }
 }
 

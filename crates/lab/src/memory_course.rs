@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use millpond_measure::process::MemorySample;
 use millpond_measure::record::{CoursePhase, Measure, MemorySeries, Quantity, RoundMeasures};
+use millpond_measure::series::Series;
 
 use crate::edge::Edge;
 use crate::sampler::Sampler;
@@ -65,7 +66,7 @@ impl EdgeMemory {
         let peak_rss = series.rss.largest().unwrap_or(0.0);
         let peak_rss = peak_rss.max(self.peak_rss_bytes as f64);
         for (quantity, value) in [
-            (Quantity::PeakMemory, memory.and_then(|it| it.largest())),
+            (Quantity::PeakMemory, memory.and_then(Series::largest)),
             (
                 Quantity::MeanMemory,
                 (length_ns > 0.0).then(|| area / length_ns),

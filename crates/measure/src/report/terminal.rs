@@ -209,25 +209,51 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
         .max()
         .unwrap_or(0)
         .max(9);
-    let mut columns: Vec<Column> = Vec::new();
-    let mut used = name_width;
+    // What is beside each other in one table, with its width; a second one only for what must not be missing.
+    let mut blocks: Vec<(usize, Vec<Column>)> = vec![(name_width, Vec::new())];
     // All operations of a quantity or none: half a comparison misleads.
     for group in interesting(record).chunk_by(|a, b| a.quantity == b.quantity) {
+        let is_needed = group
+            .iter()
+            .any(|measure| NEEDED.contains(&measure.quantity));
         let group: Vec<Column> = group
             .iter()
             .map(|&measure| column(record, measure))
             .collect();
         let more: usize = group.iter().map(|column| column.width() + 2).sum();
-        if used + more <= width || columns.is_empty() {
-            used += more;
-            columns.extend(group);
+        let has_room = |(used, columns): &&mut (usize, Vec<Column>)| {
+            *used + more <= width || columns.is_empty()
+        };
+        match blocks.iter_mut().find(has_room) {
+            Some((used, columns)) => {
+                *used += more;
+                columns.extend(group);
+            }
+            None if is_needed => blocks.push((name_width + more, group)),
+            None => {}
         }
     }
+    let blocks = blocks.iter();
+    let texts: Vec<String> = blocks
+        .map(|(_, columns)| block(&names, name_width, columns, colour))
+        .collect();
+    texts.join("\n")
+}
+
+/// These have a column however long the names of candidates are.
+const NEEDED: [Quantity; 4] = [
+    Quantity::MemoryAfterWork,
+    Quantity::MemoryAfterIdle,
+    Quantity::RssAfterWork,
+    Quantity::RssAfterIdle,
+];
+
+fn block(names: &[&str], name_width: usize, columns: &[Column], colour: bool) -> String {
     let mut text = String::new();
     for line in 0..2 {
         let first = if line == 1 { "candidate" } else { "" };
         let mut row = format!("{first:<name_width$}");
-        for column in &columns {
+        for column in columns {
             row += &format!("  {:>width$}", column.head[line], width = column.width());
         }
         text += row.trim_end();
@@ -235,7 +261,7 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
     }
     for (index, name) in names.iter().enumerate() {
         text += &format!("{name:<name_width$}");
-        for column in &columns {
+        for column in columns {
             let (value, verdict) = &column.cells[index];
             let mark = verdict.as_ref().map_or(' ', mark);
             let cell = format!(
@@ -378,7 +404,7 @@ fn heads(measure: Measure) -> [String; 2] {
         Quantity::ResponseP99 => "p99",
         Quantity::MemoryAfterWork | Quantity::PeakMemory => "memory",
         Quantity::RssAfterWork | Quantity::PeakRss => "RSS",
-        Quantity::MemoryAfterIdle | Quantity::RssAfterIdle => "after idle",
+        Quantity::MemoryAfterIdle | Quantity::RssAfterIdle => "idle",
         Quantity::Instructions | Quantity::EmulatedInstructions => "instr/req",
         Quantity::CpuTime => "CPU/req",
         Quantity::HeapCalls => "heap/req",
@@ -387,8 +413,9 @@ fn heads(measure: Measure) -> [String; 2] {
     };
     let first = match (measure.operation, measure.quantity) {
         (Some(Operation::Request) | None, Quantity::PeakRss | Quantity::PeakMemory) => "peak",
-        (Some(Operation::Request) | None, Quantity::MemoryAfterIdle) => "memory",
-        (Some(Operation::Request) | None, Quantity::RssAfterIdle) => "RSS",
+        (Some(Operation::Request) | None, Quantity::MemoryAfterIdle | Quantity::RssAfterIdle) => {
+            "after"
+        }
         (Some(Operation::Request) | None, Quantity::EmulatedInstructions) => "emulated",
         (Some(Operation::Request) | None, _) => "",
         (Some(operation), _) => operation.label(),
