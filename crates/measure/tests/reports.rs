@@ -337,6 +337,46 @@ fn the_page_says_how_sure_it_is() {
     assert!(page.contains(&said.replace(" %", "\u{a0}%")), "{said}");
 }
 
+/// Goal: what changes an allocator beside its name stands in both reports: the machine, the variables of the
+/// shell, and of each candidate its version, command and variables. Old records do not have it, and are shown.
+#[test]
+fn what_candidates_are_is_shown() {
+    use millpond_measure::environment::InheritedVariables;
+    let mut record = sample();
+    let old = terminal::render(&record, &terminal::TerminalOptions::default());
+    assert!(
+        !old.contains("Candidates: ") && !old.contains("On 2 CPUs"),
+        "{old}"
+    );
+    record.environment.page_bytes = Some(16_384);
+    record.environment.c_library = Some("2.36 (Debian)".to_owned());
+    record.environment.inherited_variables = Some(InheritedVariables {
+        allocator: vec!["MALLOC_ARENA_MAX=1".to_owned()],
+        ..InheritedVariables::default()
+    });
+    record.candidates[2].allocator_version = Some("5.3.0-1 (libjemalloc2)".to_owned());
+    record.candidates[3].command = ["./server-musl", "8080"].map(str::to_owned).to_vec();
+    record.candidates[4].environment = vec!["PYTHONMALLOC=malloc".to_owned()];
+    let parts = [
+        "16 KiB",
+        "2.36 (Debian)",
+        "MALLOC_ARENA_MAX=1 (dropped)",
+        "./server-musl 8080",
+        "PYTHONMALLOC=malloc",
+    ];
+    let text = terminal::render(&record, &terminal::TerminalOptions::default());
+    let text = text.replace("\n  ", " ");
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let named = format!("{}: 5.3.0-1 (libjemalloc2)", record.candidates[2].name);
+    assert!(text.contains(&named), "{text}");
+    let page = html::render(&record).replace('\u{a0}', " ");
+    for part in parts {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
 /// Goal: a value whose hardware counter was shared is marked as one, with what the mark means.
 #[test]
 fn scaled_values_are_marked() {

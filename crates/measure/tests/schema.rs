@@ -3,6 +3,7 @@
 mod schema_check;
 mod synthetic;
 
+use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, LoadConnectionSet, LoadConnectionSets,
     LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
@@ -119,6 +120,16 @@ fn what_is_written_is_described() {
         .settings
         .warm_up_requests
         .insert("put".to_owned(), 900);
+    disturbed.environment.page_bytes = Some(4096);
+    disturbed.environment.c_library = Some("2.36".to_owned());
+    disturbed.environment.inherited_variables = Some(InheritedVariables {
+        allocator: vec!["MALLOC_ARENA_MAX=1".to_owned()],
+        ..InheritedVariables::default()
+    });
+    let candidate = &mut disturbed.candidates[2];
+    candidate.allocator_version = Some("5.3.0".to_owned());
+    candidate.environment = vec!["A=1".to_owned()];
+    candidate.command = vec!["server".to_owned()];
     add_blocks(&mut disturbed.candidates[5]);
     disturbed.analyse();
     assert_eq!(problems(&disturbed), [""; 0]);

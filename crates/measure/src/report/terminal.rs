@@ -6,6 +6,7 @@
 use super::colour::Colour;
 use super::lines::wrapped;
 use super::{MARKS, find, least_confidence, mark};
+use crate::environment::InheritedVariables;
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Regression, Role, Unit,
 };
@@ -78,6 +79,9 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
         text += &wrapped(&record.analysis.self_check, width, "  ");
     }
     text += &wrapped(&circumstances(record), width, "  ");
+    for line in [machine(record), identities(record)].into_iter().flatten() {
+        text += &wrapped(&line, width, "  ");
+    }
     text.push('\n');
     text += &table(record, width, options.colour);
     text += &wrapped(&legend(record), width, "  ");
@@ -147,6 +151,37 @@ fn circumstances(record: &ComparisonRecord) -> String {
         text += &format!("; {}", record.counters);
     }
     text + "."
+}
+
+/// What of the machine changes what allocators do. `None` of old records, which do not have it.
+fn machine(record: &ComparisonRecord) -> Option<String> {
+    let machine = &record.environment;
+    let page = machine.page_size()?;
+    let huge = machine.transparent_huge_pages.as_deref();
+    let mut text = format!(
+        "On {} CPUs; pages of {page}, transparent huge pages: {}",
+        machine.cpus,
+        huge.unwrap_or("unknown")
+    );
+    if let Some(version) = &machine.c_library {
+        text += &format!("; C library {version}");
+    }
+    let inherited = machine.inherited_variables.as_ref();
+    if let Some(found) = inherited.and_then(InheritedVariables::describe) {
+        text += &format!("; of the shell: {found}");
+    }
+    Some(text + ".")
+}
+
+/// What each candidate is beside its name; two of one family are told apart here.
+fn identities(record: &ComparisonRecord) -> Option<String> {
+    let once = |one: &&CandidateRounds| one.role != Role::BaselineAgain;
+    let candidates = record.candidates.iter().filter(once);
+    let parts: Vec<String> = candidates
+        .filter(|one| !one.describe().is_empty())
+        .map(|one| format!("{}: {}", one.name, one.describe()))
+        .collect();
+    (!parts.is_empty()).then(|| format!("Candidates: {}.", parts.join("; ")))
 }
 
 fn legend(record: &ComparisonRecord) -> String {

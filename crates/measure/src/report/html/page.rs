@@ -494,6 +494,14 @@ fn circumstances(record: &ComparisonRecord) -> String {
             &format!("library of {}", candidate.name),
             library_line(candidate),
         );
+        add(
+            &format!("command of {}", candidate.name),
+            candidate.command.join(" "),
+        );
+        add(
+            &format!("variables of {}", candidate.name),
+            candidate.environment.join(" "),
+        );
     }
     format!(
         "{}<h3>To repeat it</h3><pre>{}</pre>",
