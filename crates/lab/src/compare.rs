@@ -16,6 +16,7 @@ use millpond_measure::regression::check_circumstances;
 use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_duration_ns;
 
+use crate::allocator;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::coexistence;
@@ -86,11 +87,10 @@ impl<'a> Lab<'a> {
         config.check()?;
         let mut warnings = Vec::new();
         let lock = take_lock(config, &mut warnings)?;
-        let mut environment = Environment::capture();
-        let awake = Awake::hold(config.options.idle_cpus, &environment)?;
-        environment.idle_cpus_awake = Some(awake.is_some());
+        let (environment, awake) = capture(config)?;
+        warnings.extend(config.options.inherited.lines());
         let allocators = config.chosen_allocators(&mut warnings)?;
-        let candidates = config.candidates(&allocators);
+        let candidates = config.candidates(&allocators)?;
         config.check_time(candidates.len())?;
         let out = OutputDirectory::claim(&config.out)?;
         let mut target = config.target.clone();
@@ -180,6 +180,8 @@ impl<'a> Lab<'a> {
             self.stop,
         )?;
         self.settle_coexistence(coexistence, &findings, events);
+        let without_effect = findings.without_effect.iter().cloned();
+        without_effect.for_each(|line| events(&LabEvent::Note(line)));
         if let Some(native) = &findings.native {
             matrix::name_native(&mut self.candidates, native);
             let note = format!("the target brings its own allocator: the baseline is {native}");
@@ -466,11 +468,15 @@ impl<'a> Lab<'a> {
         }
         if plan.idle < IDLE_LONG {
             record.analysis.warnings.push(format!(
-                "memory after idle was read {} after the work; allocators that return memory later \
-                 (jemalloc waits 10 s) do not show it here: --idle 12s does",
+                "memory after idle was read {} after the work; what allocators return later is not seen \
+                 there. A longer --idle alone does not show it: jemalloc returns memory while its program \
+                 works, or by a thread of its own (jemalloc:background_thread=true, with --idle 12s, for it \
+                 takes 10 s); mimalloc when the thread that owns the memory works again",
                 format_duration_ns(plan.idle.as_nanos() as f64)
             ));
         }
+        let more = findings.without_effect.iter().cloned();
+        record.analysis.warnings.extend(more);
         record.analysis.warnings.extend(findings.unsteady_warning());
         record.analysis.warnings.extend(noise::unwatched());
         record
@@ -573,6 +579,16 @@ impl<'a> Lab<'a> {
             ..self.load_settings()
         }
     }
+}
+
+/// The machine as it is before anything runs, and what keeps its processors awake from then on.
+fn capture(config: &CompareConfig) -> Result<(Environment, Option<Awake>), LabError> {
+    let mut environment = Environment::capture();
+    let awake = Awake::hold(config.options.idle_cpus, &environment)?;
+    environment.idle_cpus_awake = Some(awake.is_some());
+    environment.c_library = allocator::c_library_version();
+    environment.inherited_variables = Some(config.options.inherited.record());
+    Ok((environment, awake))
 }
 
 /// The machine for ourselves, if the user wants that; a lock that cannot be had is a warning.

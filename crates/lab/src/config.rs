@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millpond_measure::record::{Margins, PoolSetting, Settings};
 
-use crate::allocator::{self, Allocator};
+use crate::allocator::{self, Allocator, GLIBC, NATIVE};
 use crate::error::LabError;
 use crate::load_command::LoadCommand;
 use crate::matrix::{self, Candidate};
@@ -16,6 +16,7 @@ use crate::repeat::Earlier;
 use crate::subject::Launcher;
 use crate::suitability;
 use crate::target::Target;
+use crate::variant::Variant;
 
 /// Ten rounds until the first look: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
@@ -42,6 +43,10 @@ pub struct CompareConfig {
     pub target: Target,
     /// Names for `--allocators`; `None` takes every allocator found.
     pub allocators: Option<Vec<String>>,
+    /// Candidates that are no allocators: the server in another environment, or another command.
+    pub variants: Vec<Variant>,
+    /// Whether each of them is run under every allocator too.
+    pub is_crossed: bool,
     /// How the user's server is started, asked and stopped.
     pub options: SubjectOptions,
     /// The user's own load program; `None`: our generator.
@@ -101,6 +106,8 @@ impl CompareConfig {
         Self {
             target,
             allocators: None,
+            variants: Vec::new(),
+            is_crossed: false,
             options: SubjectOptions::default(),
             load_command: None,
             pools: None,
@@ -156,6 +163,9 @@ impl CompareConfig {
             }
         }
         self.options.check()?;
+        for variant in &self.variants {
+            variant.check(&self.target, &self.options.environment)?;
+        }
         self.check_counts()?;
         if let Some(load) = &self.load_command {
             let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
@@ -180,14 +190,27 @@ impl CompareConfig {
                 };
                 // A file that cannot be read may still run; its processes are looked at then.
                 match suitability::of_program(&file) {
-                    Ok(Some(reason)) => refuse(&format!(
-                        "allocators cannot be compared under {}: it {reason}",
-                        program.display()
-                    )),
+                    Ok(Some(reason)) if !self.preloads_nothing() => {
+                        let program = program.display();
+                        let others = match self.variants.is_empty() {
+                            true => "",
+                            false => "; --allocators glibc compares what --candidate names alone",
+                        };
+                        refuse(&format!(
+                            "allocators cannot be compared under {program}: it {reason}{others}"
+                        ))
+                    }
                     _ => Ok(()),
                 }
             }
         }
+    }
+
+    /// True if the server is compared in its variants alone: then it needs no malloc that can be replaced.
+    fn preloads_nothing(&self) -> bool {
+        let is_native = |name: &String| [GLIBC, NATIVE, "malloc"].contains(&name.as_str());
+        let names = self.allocators.as_ref();
+        !self.variants.is_empty() && names.is_some_and(|names| names.iter().all(is_native))
     }
 
     /// Instructions that cannot be counted are not asked for.
@@ -220,16 +243,23 @@ impl CompareConfig {
     }
 
     /// Who is compared, if these allocators are.
-    pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Vec<Candidate> {
-        match (&self.target, &self.pools) {
+    pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Result<Vec<Candidate>, LabError> {
+        let mut list = match (&self.target, &self.pools) {
             (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
             (Target::Entity { .. }, None) => matrix::usual_candidates(allocators),
             (Target::Entity { .. }, Some(pools)) => matrix::candidates(allocators, pools),
+        };
+        matrix::add_variants(&mut list, &self.variants, self.is_crossed);
+        match matrix::name_given_twice(&list) {
+            None => Ok(list),
+            Some(name) => Err(LabError::Setting(format!(
+                "two candidates are called {name}: give what --candidate names a name of its own"
+            ))),
         }
     }
 
-    /// The allocators to compare; known ones that are not here, and extra ones that nobody named, are
-    /// named in `warnings`.
+    /// The allocators to compare; known ones that are not here, extra ones that nobody named, and settings
+    /// without effect are named in `warnings`.
     pub(crate) fn chosen_allocators(
         &self,
         warnings: &mut Vec<String>,
@@ -240,7 +270,11 @@ impl CompareConfig {
                     "--allocators needs at least one name".to_owned(),
                 ));
             }
-            return Ok(allocator::select_with_settings(names)?);
+            let chosen = allocator::select_with_settings(names)?;
+            for one in &chosen {
+                warnings.extend(one.without_effect(&self.launcher));
+            }
+            return Ok(chosen);
         }
         let missing = allocator::missing();
         warnings.extend(
@@ -381,6 +415,27 @@ mod tests {
         assert!(error.contains("--load-cmd"), "{error}");
         assert!(check(Some(0)).is_ok());
         assert!(check(None).is_ok());
+    }
+
+    /// Goal: a server that no allocator can be given is compared in its variants if these are all; otherwise the
+    /// refusal says so.
+    #[test]
+    fn variants_need_no_malloc_of_ours() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        config.allocators = Some(vec!["glibc".to_owned()]);
+        assert!(!config.preloads_nothing());
+        config.variants = vec![Variant::parse("gc=env:GOGC=50").unwrap()];
+        assert!(config.preloads_nothing());
+        let list = config.candidates(&found()[..1]).unwrap();
+        assert_eq!(list.last().unwrap().name, "gc without pools");
+        config.variants.push(config.variants[0].clone());
+        let told = config.candidates(&found()[..1]).unwrap_err().to_string();
+        assert!(told.contains("two candidates are called gc"), "{told}");
+        config.allocators = Some(vec!["glibc".to_owned(), "jemalloc".to_owned()]);
+        assert!(!config.preloads_nothing());
     }
 
     /// Goal: without names the usual five are compared, however many are installed; the others are named.

@@ -13,10 +13,14 @@
 //! its process id before the target's first instruction, and only there is `LD_PRELOAD` set: neither
 //! the lab nor the supervisor ever run under the allocator that is measured.
 //!
+//! A stage by itself is `millpond launch probe`: a program of a moment that is started under an allocator and its
+//! settings, and says what malloc does there.
+//!
 //! Absent on purpose: fork, unsafe code, and any measurement.
 
 mod exec;
 mod supervise;
+mod probe;
 mod stop_signal;
 
 use std::ffi::{OsStr, OsString};
@@ -25,7 +29,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::identity::Identity;
+pub(crate) use probe::{Place, read_answer};
 pub use stop_signal::StopSignal;
+
+/// The stage that asks malloc, see `probe`.
+pub(crate) const PROBE_STAGE: &str = "probe";
 
 /// What to run and how: the arguments of both stages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -34,6 +42,8 @@ pub struct LaunchSpec {
     pub preload: Vec<PathBuf>,
     /// The only CPUs the target may run on; empty means all.
     pub cpus: Vec<usize>,
+    /// Variables of the lab's environment that the target does not get.
+    pub unset: Vec<OsString>,
     /// Variables added to the target's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// Where the target starts; `None`: where the lab runs.
@@ -64,6 +74,9 @@ impl LaunchSpec {
         }
         for cpu in &self.cpus {
             words.extend(["--cpu".into(), cpu.to_string().into()]);
+        }
+        for name in &self.unset {
+            words.extend(["--unset".into(), name.clone()]);
         }
         for (name, value) in &self.environment {
             let mut pair = name.clone();
@@ -124,6 +137,7 @@ impl LaunchSpec {
                     let cpu = value.to_str().and_then(|text| text.parse().ok());
                     spec.cpus.push(cpu.ok_or("--cpu needs a number")?);
                 }
+                b"--unset" => spec.unset.push(value),
                 b"--env" => spec.environment.push(split_pair(&value)?),
                 _ => return Err(format!("unknown flag {}", flag.display())),
             }
@@ -152,6 +166,9 @@ fn split_pair(pair: &OsStr) -> Result<(OsString, OsString), String> {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut words = arguments.into_iter();
     let stage = words.next().unwrap_or_default();
+    if stage == PROBE_STAGE {
+        return probe::run(words);
+    }
     let spec = match LaunchSpec::parse(words) {
         Ok(spec) => spec,
         Err(sentence) => {
@@ -179,6 +196,7 @@ mod tests {
         let spec = LaunchSpec {
             preload: vec!["/a/first.so".into(), "/b/second one.so".into()],
             cpus: vec![0, 3],
+            unset: vec!["MALLOC_CONF".into(), "LD_PRELOAD".into()],
             environment: vec![
                 ("A".into(), "1=2".into()),
                 ("EMPTY".into(), OsString::new()),

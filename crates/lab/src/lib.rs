@@ -6,8 +6,9 @@
 //! Read in this order, which is the order of a comparison:
 //!
 //! ```text
-//! config, target   what the user wants compared; options: how the user's server is run; load_command,
-//!                  metric: the user's own load program and what is read of it
+//! config, target   what the user wants compared; options: how the user's server is run, inherited: with which
+//!                  variables of the shell; variant: candidates that are no allocators; load_command, metric:
+//!                  the user's own load program and what is read of it
 //! allocator, elf   which allocators there are, and whether a file can be one; embedded: our objects
 //! matrix           who is compared with whom, in which order
 //! preflight, plan  every candidate once; then how much to do in the time there is; repeat: as much as
@@ -38,6 +39,8 @@
 pub mod config;
 pub mod target;
 pub mod options;
+pub mod variant;
+mod inherited;
 pub mod identity;
 pub mod metric;
 pub mod load_command;
@@ -100,6 +103,7 @@ pub use compare::compare;
 pub use config::CompareConfig;
 pub use error::{LabError, RunError};
 pub use event::LabEvent;
+pub use inherited::Inherited;
 pub use load_command::LoadCommand;
 pub use lock::{LOCK_VARIABLE, lock_file};
 pub use options::SubjectOptions;
@@ -109,3 +113,4 @@ pub use plan::{Lengths, MemoryWork};
 pub use repeat::Earlier;
 pub use subject::Launcher;
 pub use target::{Target, Url};
+pub use variant::Variant;

@@ -5,6 +5,7 @@
 //! made here.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,11 +18,12 @@ use millpond_measure::record::{
 use millpond_measure::regression;
 use millpond_measure::slices;
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, NATIVE};
 use crate::error::LabError;
 use crate::matrix::Candidate;
 use crate::repeat::Earlier;
 use crate::scored::RunLatency;
+use crate::variant::Variant;
 
 /// Points per halving of the distance to 100 % in a percentile curve.
 const CURVE_TICKS: u32 = 5;
@@ -56,6 +58,9 @@ impl Collection {
             pools: candidate.pools,
             role: candidate.role,
             library: library(&candidate.allocator),
+            allocator_version: version(candidate),
+            environment: variables(candidate),
+            command: candidate.variant.as_ref().map_or_else(Vec::new, command),
             ..CandidateRounds::default()
         };
         Self {
@@ -173,6 +178,26 @@ impl Collection {
         flag_unlike_runs(&mut self.candidates);
         self.candidates
     }
+}
+
+/// The version of what a candidate is named after; of a variant on the server as it is, and of what the target
+/// brings along, none is known.
+fn version(candidate: &Candidate) -> Option<String> {
+    let allocator = &candidate.allocator;
+    let is_the_c_librarys = candidate.variant.is_none() && !allocator.name.starts_with(NATIVE);
+    let is_known = allocator.library.is_some() || is_the_c_librarys;
+    allocator.version().filter(|_| is_known)
+}
+
+fn variables(candidate: &Candidate) -> Vec<String> {
+    let text =
+        |(name, value): (OsString, OsString)| format!("{}={}", name.display(), value.display());
+    candidate.variables().into_iter().map(text).collect()
+}
+
+fn command(variant: &Variant) -> Vec<String> {
+    let words = variant.command().unwrap_or_default().iter();
+    words.map(|word| word.display().to_string()).collect()
 }
 
 fn library(allocator: &Allocator) -> Option<Library> {

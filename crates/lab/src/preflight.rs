@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use millpond_measure::record::{Operation, Role, SteadyState};
 
+use crate::allocator;
 use crate::drive::{Load, PhaseLoad};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -59,6 +60,8 @@ pub(crate) struct Findings {
     pub(crate) counters: String,
     /// Instructions are among what is counted.
     pub(crate) has_instructions: bool,
+    /// Settings that were seen to have no effect, as sentences.
+    pub(crate) without_effect: Vec<String>,
     /// Names and reasons of candidates that were left out.
     pub(crate) left_out: Vec<(String, String)>,
     /// Requests until every candidate was steady, per operation in order.
@@ -171,6 +174,26 @@ impl Findings {
         }
     }
 
+    /// What of its settings can only be seen in the server itself, once it has worked: jemalloc starts threads of
+    /// its own, and a process that was forked after that has none.
+    fn note_effects(&mut self, candidate: &Candidate, session: &Session) {
+        let allocator = &candidate.allocator;
+        let pids = &session.presence.pids;
+        let lacks = |pid: &&i32| allocator::has_background_thread(**pid) == Some(false);
+        let lacking = pids.iter().filter(lacks).count();
+        let is_wanted =
+            allocator.is_of("jemalloc") && allocator.setting("background_thread") == Some("true");
+        if is_wanted && lacking > 0 {
+            self.without_effect.push(format!(
+                "{}: background_thread=true has no effect in {lacking} of {} processes that serve: none of their \
+                 threads is jemalloc's own (a process that is forked loses them), so memory goes back only while \
+                 they work",
+                candidate.name,
+                pids.len()
+            ));
+        }
+    }
+
     /// With the places of those that were tried in `candidates`.
     pub(crate) fn steady_states(&self, candidates: &[Candidate]) -> Vec<(usize, SteadyState)> {
         let place = |name: &str| candidates.iter().position(|one| one.name == name);
@@ -217,6 +240,7 @@ fn smoke(
         command.warm_up(workshop, &mut session, stop)?;
         command.run(workshop, &mut session, "load", stop)?;
         let load = began.elapsed();
+        findings.note_effects(candidate, &session);
         overhead += session.stop()?.duration;
         return Ok(Smoke {
             per_s: Vec::new(),
@@ -260,6 +284,7 @@ fn smoke(
         steady_state.duration_ns += driven;
     }
     let resident_bytes = session.tree.resident_bytes().unwrap_or(0);
+    findings.note_effects(candidate, &session);
     overhead += session.stop()?.duration;
     Ok(Smoke {
         resident_bytes,

@@ -15,12 +15,13 @@ mod image;
 mod interposition;
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::allocator::{Allocator, name_of_library};
+use crate::allocator::{Allocator, family_by_symbol, name_of_library};
 use crate::elf::Elf;
 use crate::process_tree;
 use crate::suitability::{self, Unsuitable};
@@ -226,16 +227,45 @@ fn prove_one_emulated(pid: i32, allocator: &Allocator) -> Result<(), PresenceErr
 
 /// Every setting arrived.
 fn demand_settings(pid: i32, program: &Path, allocator: &Allocator) -> Result<(), PresenceError> {
-    for (name, value) in &allocator.environment {
-        if !environment::was_given(pid, name, value) {
-            return Err(PresenceError::SettingLost {
-                pid,
-                program: program.to_owned(),
-                variable: format!("{name}={value}"),
-            });
-        }
+    let mut settings = allocator.environment.iter();
+    settings.try_for_each(|(name, value)| {
+        demand_variable(pid, program, (name.as_ref(), value.as_ref()))
+    })
+}
+
+fn demand_variable(
+    pid: i32,
+    program: &Path,
+    (name, value): (&OsStr, &OsStr),
+) -> Result<(), PresenceError> {
+    match environment::was_given(pid, name, value) {
+        true => Ok(()),
+        false => Err(PresenceError::SettingLost {
+            pid,
+            program: program.to_owned(),
+            variable: format!("{}={}", name.display(), value.display()),
+        }),
     }
-    Ok(())
+}
+
+/// Every process of `pids` (those that serve) was started with each of `variables`, whatever its allocator.
+pub(crate) fn prove_variables(
+    pids: &[i32],
+    variables: &[(OsString, OsString)],
+) -> Result<(), PresenceError> {
+    if variables.is_empty() {
+        return Ok(());
+    }
+    let look = |pid| {
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        let program = program.map_err(|error| PresenceError::Unreadable {
+            pid,
+            reason: error.to_string(),
+        })?;
+        let mut variables = variables.iter();
+        variables.try_for_each(|(name, value)| demand_variable(pid, &program, (name, value)))
+    };
+    each_living(pids, look).map(drop)
 }
 
 /// What was read of files: workers run what their master runs, and a program may have 100 MB.
@@ -418,21 +448,9 @@ fn native_allocator<'a>(
     mut files: impl Iterator<Item = &'a Path>,
     program: Option<&Elf>,
 ) -> Option<&'static str> {
-    // A symbol that only this allocator has, for those that are linked into the program.
-    const MARKS: &[(&str, &str)] = &[
-        ("mallctl", "jemalloc"),
-        ("je_mallctl", "jemalloc"),
-        ("_rjem_mallctl", "jemalloc"),
-        ("mi_version", "mimalloc"),
-        ("tc_version", "tcmalloc"),
-        ("sn_rust_alloc", "snmalloc"),
-    ];
     files.find_map(name_of_library).or_else(|| {
         let program = program?;
-        MARKS
-            .iter()
-            .find(|(symbol, _)| program.contains(symbol))
-            .map(|&(_, name)| name)
+        family_by_symbol(|symbol| program.contains(symbol))
     })
 }
 

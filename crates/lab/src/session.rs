@@ -146,7 +146,9 @@ impl Workshop {
         let mut environment: Vec<(OsString, OsString)> =
             vec![(PADDING_VARIABLE.into(), padding.into())];
         let port = address.port().to_string();
-        let given = self.options.environment.iter();
+        // Later ones replace earlier ones: what the user says replaces the shell's, a candidate's own both.
+        environment.extend(options.inherited.kept());
+        let given = options.environment.iter();
         environment.extend(given.map(|(name, value)| (name.clone(), with_port(value, &port))));
         if self.coexistence == Coexistence::PortVariable {
             environment.push((PORT_VARIABLE.into(), port.into()));
@@ -156,17 +158,18 @@ impl Workshop {
             environment.push((front.variable.into(), front.file.into()));
         }
         preload.extend(candidate.allocator.library.clone());
-        let settings = candidate.allocator.environment.iter();
-        environment.extend(settings.map(|(name, value)| (name.into(), value.into())));
+        preload.extend(options.inherited.preload());
+        environment.extend(own_variables(candidate, address));
         LaunchSpec {
             preload,
+            unset: options.inherited.dropped(),
             cpus: placement.server.clone(),
             is_raised: placement.is_raised,
             environment,
             log: self
                 .logs()
                 .join(format!("{}-{label}.log", file_name(&candidate.name))),
-            command: self.driver.target.command(
+            command: candidate.target(&self.driver.target).command(
                 &self.launcher.program,
                 address,
                 data,
@@ -263,7 +266,7 @@ impl Session {
             .as_ref()
             .and_then(|root| root.create(&name).ok());
         spec.cgroup = cgroup.as_ref().map(Cgroup::procs);
-        let title = workshop.driver.target.short_name();
+        let title = candidate.target(&workshop.driver.target).short_name();
         let prepare = || Subject::prepare(&workshop.launcher, &spec, &title);
         let mut subject = endpoint.within(prepare)??;
         let pid = u32::try_from(subject.pid()).unwrap_or(0);
@@ -278,14 +281,21 @@ impl Session {
         if let Some(pid) = process_tree::other_listener(&tree, address) {
             return Err(RunError::SharedAddress { address, pid });
         }
+        let variables = own_variables(candidate, address);
         let presence = prove_while_alive(&mut subject, |subject| {
             let serving = subject.serving(address.port());
-            if emulator.is_some() {
-                let proved = presence::prove_emulated(&serving, &candidate.allocator);
-                return proved.map(|()| Presence::default());
-            }
-            let front = front.map(|front| front.object);
-            presence::prove_behind(&serving, &candidate.allocator, front)
+            let proved = match emulator {
+                Some(_) => {
+                    presence::prove_emulated(&serving, &candidate.allocator)?;
+                    Presence::default()
+                }
+                None => {
+                    let front = front.map(|front| front.object);
+                    presence::prove_behind(&serving, &candidate.allocator, front)?
+                }
+            };
+            presence::prove_variables(&serving, &variables)?;
+            Ok(proved)
         })?;
         Ok(Self {
             subject,
@@ -325,6 +335,15 @@ impl Session {
     pub(crate) fn stop(self) -> Result<StopReport, RunError> {
         Ok(self.subject.stop(self.stop_grace)?)
     }
+}
+
+/// What a candidate alone is started with, at `address`: what it changes, and its allocator's settings.
+fn own_variables(candidate: &Candidate, address: SocketAddr) -> Vec<(OsString, OsString)> {
+    let port = address.port().to_string();
+    let variables = candidate.variables().into_iter();
+    variables
+        .map(|(name, value)| (name, with_port(&value, &port)))
+        .collect()
 }
 
 /// How often the processes are listed anew when all that were listed have ended.

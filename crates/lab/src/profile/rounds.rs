@@ -58,7 +58,7 @@ impl<'a> Studio<'a> {
     fn new(config: &'a ProfileConfig, stop: &'a AtomicBool) -> Result<Self, LabError> {
         config.check()?;
         let candidates = candidates(&config.chosen_allocators()?, config);
-        let mut notes = Vec::new();
+        let mut notes = config.options.inherited.lines();
         let instruments = Instruments::find(config, &mut notes);
         if instruments.arms().is_empty() {
             return Err(LabError::Setting(notes.join("; ")));
@@ -234,6 +234,7 @@ fn candidates(allocators: &[Allocator], config: &ProfileConfig) -> Vec<Candidate
             allocator: allocator.clone(),
             pools,
             role,
+            variant: None,
         });
         role = Role::Candidate;
     }

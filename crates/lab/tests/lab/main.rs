@@ -6,6 +6,7 @@ mod inherited;
 mod presence;
 mod heap;
 mod coexistence;
+mod candidates;
 mod compare;
 mod emulated;
 mod flames;
