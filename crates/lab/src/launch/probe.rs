@@ -10,6 +10,11 @@ use std::fs;
 use std::hint::black_box;
 use std::process::ExitCode;
 
+/// More than the heap of a small program has left.
+const FILLED_BYTES: usize = 1 << 20;
+/// Bound on small blocks.
+const BLOCKS_MAX: usize = 1024;
+
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
@@ -47,13 +52,25 @@ pub(super) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Where the last of a few blocks lies: the first ones fill what the heap had left, which malloc uses up
+/// whatever its settings are.
 fn place_of_block(bytes: usize) -> Place {
-    // Never written to, so it costs address space alone.
-    let mut block: Vec<u8> = Vec::new();
-    if block.try_reserve_exact(bytes).is_err() {
-        return Place::Unknown;
+    let count = (FILLED_BYTES / bytes.max(1)).clamp(1, BLOCKS_MAX);
+    // Never written to, so they cost address space alone.
+    let mut blocks: Vec<Vec<u8>> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut block = Vec::new();
+        if block.try_reserve_exact(bytes).is_err() {
+            return Place::Unknown;
+        }
+        blocks.push(block);
     }
-    let address = black_box(block.as_ptr()).addr() as u64;
+    let Some(address) = black_box(&blocks)
+        .last()
+        .map(|block| block.as_ptr().addr() as u64)
+    else {
+        return Place::Unknown;
+    };
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     // A program that is linked statically has no other malloc than its own.
     if !maps.contains("/libc.so.6") && !maps.contains("/libc-2.") {
