@@ -32,7 +32,8 @@ const COUNTS_MAX: i64 = 1_000;
 #[command(after_help = "Examples:
   millpond compare
   millpond compare --time-budget 15m
-  millpond compare --rounds 20 --idle 12s --allocators glibc,jemalloc:background_thread=true
+  millpond compare --idle 12s \\
+    --allocators glibc,jemalloc,jemalloc:background_thread=true
   millpond compare --run-for 10m --rounds 6 --allocators glibc,jemalloc
   millpond compare --margin 2%,p99=10%
   millpond compare --allocators glibc,jemalloc --pools off
@@ -42,10 +43,10 @@ const COUNTS_MAX: i64 = 1_000;
   millpond compare --profile --time-budget 10m
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
   millpond compare --allocators glibc,mimalloc3@3.4.3=/opt/libmimalloc.so
-  millpond compare --allocators glibc --candidate py=env:PYTHONMALLOC=malloc -- \\
-    python3 -m http.server --bind 127.0.0.1 {port}
-  millpond compare --allocators glibc --candidate 'musl=command:./server-musl {port}' -- \\
-    ./server {port}
+  millpond compare --allocators glibc --candidate py=env:PYTHONMALLOC=malloc \\
+    -- python3 -m http.server --bind 127.0.0.1 {port}
+  millpond compare --allocators glibc \\
+    --candidate 'musl=command:./server-musl {port}' -- ./server {port}
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
   millpond compare -- python3 -m http.server --bind 127.0.0.1 {port}
