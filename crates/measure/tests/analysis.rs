@@ -102,6 +102,7 @@ fn failed_runs() {
     let mut all = nine();
     let failed = || RoundStatus::Failed {
         reason: "the server died".to_owned(),
+        cause: None,
     };
     all[3]
         .rounds
@@ -194,6 +195,7 @@ fn who_was_not_judged_is_left_out_by_name() {
         round.measures.clear();
         round.status = RoundStatus::Failed {
             reason: "the server died".to_owned(),
+            cause: None,
         };
     }
     let same = analyse(&all);

@@ -4,7 +4,7 @@
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, FORMAT_VERSION, LoadReport, NoiseFlag, NoiseKind, PoolSetting,
+    ComparisonRecord, FORMAT_VERSION, FailureCause, LeftOut, LeftOutWhen, LoadReport, NoiseFlag, NoiseKind, PoolSetting,
 };
 use millpond_measure::report::{html, terminal};
 use synthetic::{Plan, nine_plans, record};
@@ -146,6 +146,38 @@ fn terminal_text_answers_first_and_fits() {
         &terminal::TerminalOptions::default(),
     );
     assert!(empty.contains("0 rounds of 0 candidates"), "{empty}");
+}
+
+/// Goal: a candidate that failed is a row of the table on a terminal and on the page, with its cause in the place of
+/// figures and what is known of it; a record without such a one does not mention any.
+#[test]
+fn a_candidate_that_failed_is_a_row() {
+    let mut record = sample();
+    let options = terminal::TerminalOptions::default();
+    assert!(!terminal::render(&record, &options).contains("Left out"));
+    assert!(!html::render(&record).contains("Left out"));
+    record.left_out.push(LeftOut {
+        candidate: "broken".to_owned(),
+        cause: FailureCause::Crashed {
+            signal: Some(11),
+            exit_status: None,
+            last_lines: vec!["free(): <invalid> pointer".to_owned()],
+        },
+        sentence: "server died; its last words were: free(): <invalid> pointer".to_owned(),
+        when: LeftOutWhen::Round(2),
+        rounds_done: 1,
+    });
+    let text = terminal::render(&record, &options);
+    let row = text.lines().find(|line| line.starts_with("broken "));
+    let cause = row.map(|row| row.trim_start_matches("broken").trim());
+    assert_eq!(cause, Some("crashed (SIGSEGV) in round 2"), "{text}");
+    let sentence = "- broken, crashed (SIGSEGV) in round 2: server died; its last words";
+    assert!(text.contains(sentence), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let page = html::render(&record);
+    for part in ["broken</th>", "crashed (SIGSEGV)</td>", "in round 2</td>", "&lt;invalid&gt;"] {
+        assert!(page.contains(part), "{part}");
+    }
 }
 
 /// Goal: the page fetches nothing and runs nothing, holds the record whole, and shows every

@@ -4,8 +4,8 @@ mod schema_check;
 mod synthetic;
 
 use millpond_measure::record::{
-    BlockCheck, CandidateRounds, ComparisonRecord, LoadConnectionSet, LoadConnectionSets,
-    LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
+    BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, LeftOut, LeftOutWhen,
+    LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
     MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, RoundStatus, SliceColumns,
     SteadyState,
 };
@@ -73,6 +73,49 @@ fn add_blocks(candidate: &mut CandidateRounds) {
     });
 }
 
+/// A candidate of each cause.
+fn left_out() -> Vec<LeftOut> {
+    let causes = [
+        FailureCause::Hung {
+            after_requests: 200_000,
+            silent_ns: 10_000_000_000,
+        },
+        FailureCause::KilledForMemory {
+            limit_bytes: Some(1 << 30),
+            is_counted: true,
+        },
+        FailureCause::RefusedSettings {
+            last_lines: Vec::new(),
+        },
+        FailureCause::NoAddressSpace {
+            limit_bytes: None,
+            last_lines: Vec::new(),
+        },
+        FailureCause::FailedRequests {
+            failed: 14,
+            requests: 140,
+            statuses: [("500".to_owned(), 12)].into(),
+            timeouts: 2,
+            connects: 0,
+        },
+        FailureCause::WrongAnswers,
+        FailureCause::NotInUse,
+        FailureCause::NeverServed { waited_ns: 20 },
+        FailureCause::Other,
+    ];
+    let entry = |(round, cause): (u32, FailureCause)| LeftOut {
+        candidate: format!("candidate {round}"),
+        cause,
+        sentence: "it failed".to_owned(),
+        when: match round {
+            0 => LeftOutWhen::TriedOut,
+            _ => LeftOutWhen::Round(round),
+        },
+        rounds_done: round,
+    };
+    (0..).zip(causes).map(entry).collect()
+}
+
 /// Goal: whole, interrupted, disturbed and empty records are valid, and have no field that the
 /// schema does not describe.
 #[test]
@@ -83,7 +126,14 @@ fn what_is_written_is_described() {
     disturbed.interrupted = true;
     disturbed.candidates[1].rounds[2].status = RoundStatus::Failed {
         reason: "it died".to_owned(),
+        cause: Some(FailureCause::Crashed {
+            signal: Some(11),
+            exit_status: None,
+            last_lines: vec!["ouch".to_owned()],
+        }),
     };
+    disturbed.left_out = left_out();
+    disturbed.settings.errors_allowed = Some(0.001);
     disturbed.candidates[2].rounds[2].status = RoundStatus::Interrupted;
     for round in &mut disturbed.candidates[3].rounds {
         round.noise.push(NoiseFlag {

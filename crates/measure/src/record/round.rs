@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, SliceColumns,
+    BlockCheck, FailureCause, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, SliceColumns,
 };
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
@@ -58,6 +58,9 @@ pub enum RoundStatus {
     Failed {
         /// One sentence.
         reason: String,
+        /// The same for programs; absent in records of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<FailureCause>,
     },
     /// Ctrl-C in the middle of this run; what was measured before is used.
     Interrupted,

@@ -81,6 +81,7 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
     text.push('\n');
     text += &table(record, width, options.colour);
     text += &wrapped(&legend(record), width, "  ");
+    text += &left_out(record, width);
     if !record.analysis.warnings.is_empty() {
         text += "\nWarnings:\n";
         for warning in &record.analysis.warnings {
@@ -172,6 +173,19 @@ fn legend(record: &ComparisonRecord) -> String {
     text + "."
 }
 
+/// Why candidates have no figures.
+fn left_out(record: &ComparisonRecord, width: usize) -> String {
+    let mut text = String::new();
+    for one in &record.left_out {
+        if text.is_empty() {
+            text += "\nLeft out:\n";
+        }
+        let sentence = format!("- {}, {}: {}", one.candidate, one.label(), one.sentence);
+        text += &wrapped(&sentence, width, "  ");
+    }
+    text
+}
+
 /// A column: its measure and its two header lines.
 struct Column {
     measure: Measure,
@@ -195,8 +209,11 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
         .iter()
         .map(|one| one.name.as_str())
         .collect();
+    let left_out = record.left_out.iter().map(|one| one.candidate.as_str());
     let name_width = names
         .iter()
+        .copied()
+        .chain(left_out)
         .map(|name| name.chars().count())
         .max()
         .unwrap_or(0)
@@ -241,6 +258,11 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
         while text.ends_with(' ') {
             text.pop();
         }
+        text.push('\n');
+    }
+    for one in &record.left_out {
+        let row = format!("{:<name_width$}  {}", one.candidate, one.label());
+        text.extend(row.chars().take(width));
         text.push('\n');
     }
     text

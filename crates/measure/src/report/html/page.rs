@@ -6,7 +6,7 @@ use super::{
     prose, regression, rounds, table,
 };
 use crate::record::{
-    CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
+    CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
     Role,
 };
 use crate::report::least_confidence;
@@ -27,6 +27,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         warnings_of_the_end(record),
         recommendation(record),
         answers(record),
+        left_out(record),
         pools_answer(record),
         regression::answer(record),
         self_check(record),
@@ -261,6 +262,26 @@ fn warnings(record: &ComparisonRecord) -> String {
         text += &format!("<li>{}</li>", prose(warning));
     }
     text + "</ul></div>\n"
+}
+
+/// Candidates that failed, with the cause in the place of figures.
+fn left_out(record: &ComparisonRecord) -> String {
+    if record.left_out.is_empty() {
+        return String::new();
+    }
+    let row = |one: &LeftOut| {
+        format!(
+            "<tr><th scope=\"row\">{}</th><td class=\"why\">{}</td><td>{}</td>\
+             <td class=\"why\">{}</td></tr>",
+            escape(&one.candidate),
+            escape(&one.cause.label()),
+            escape(&one.when.label()),
+            prose(&one.sentence)
+        )
+    };
+    let rows: String = record.left_out.iter().map(row).collect();
+    let head = ["candidate", "cause", "when", "what is known"];
+    table::with_head("Left out: these failed and are not compared", &head, &rows)
 }
 
 fn look_of(record: &ComparisonRecord, looks: &[Look], name: &str) -> Look {
