@@ -102,6 +102,11 @@ impl Allocator {
     }
 }
 
+/// What the C library that this program runs with says of its version.
+pub(crate) fn c_library_version() -> Option<String> {
+    version::of_c_library()
+}
+
 /// The name for "preload nothing" on a system with the GNU C library.
 pub const GLIBC: &str = "glibc";
 /// The name for "preload nothing", whatever the target brings along.
