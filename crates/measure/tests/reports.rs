@@ -4,7 +4,8 @@
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, FORMAT_VERSION, FailureCause, LeftOut, LeftOutWhen, LoadReport, NoiseFlag, NoiseKind, PoolSetting,
+    ComparisonRecord, FORMAT_VERSION, FailureCause, LeftOut, LeftOutWhen, LoadReport, NoiseFlag,
+    NoiseKind, PoolSetting,
 };
 use millpond_measure::report::{html, terminal};
 use synthetic::{Plan, nine_plans, record};
@@ -173,9 +174,17 @@ fn a_candidate_that_failed_is_a_row() {
     assert_eq!(cause, Some("crashed (SIGSEGV) in round 2"), "{text}");
     let sentence = "- broken, crashed (SIGSEGV) in round 2: server died; its last words";
     assert!(text.contains(sentence), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
     let page = html::render(&record);
-    for part in ["broken</th>", "crashed (SIGSEGV)</td>", "in round 2</td>", "&lt;invalid&gt;"] {
+    for part in [
+        "broken</th>",
+        "crashed (SIGSEGV)</td>",
+        "in round 2</td>",
+        "&lt;invalid&gt;",
+    ] {
         assert!(page.contains(part), "{part}");
     }
 }

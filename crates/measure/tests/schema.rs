@@ -5,9 +5,9 @@ mod synthetic;
 
 use millpond_measure::record::{
     BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, LeftOut, LeftOutWhen,
-    LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
-    MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, RoundStatus, SliceColumns,
-    SteadyState,
+    LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadRateWindow,
+    LoadReport, LookSettings, MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns,
+    RoundStatus, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth, Recommendation,
-    Regression,
+    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth,
+    Recommendation, Regression,
 };
 use crate::analysis::Design;
 use crate::environment::Environment;

@@ -130,7 +130,10 @@ impl FailureCause {
             } => format!("ended (exit status {status})"),
             Self::Crashed { .. } => "ended".to_owned(),
             Self::Hung { after_requests, .. } => {
-                format!("hung after {} answers", format_count(*after_requests as f64))
+                format!(
+                    "hung after {} answers",
+                    format_count(*after_requests as f64)
+                )
             }
             Self::KilledForMemory {
                 limit_bytes,
@@ -149,8 +152,10 @@ impl FailureCause {
                 connects,
             } => {
                 let share = *failed as f64 / (*requests).max(1) as f64;
-                let mut kinds: Vec<String> =
-                    statuses.keys().map(|status| format!("status {status}")).collect();
+                let mut kinds: Vec<String> = statuses
+                    .keys()
+                    .map(|status| format!("status {status}"))
+                    .collect();
                 kinds.extend((*timeouts > 0).then(|| "timeout".to_owned()));
                 kinds.extend((*connects > 0).then(|| "no connection".to_owned()));
                 let kinds = match kinds.is_empty() {
@@ -162,7 +167,10 @@ impl FailureCause {
             Self::WrongAnswers => "wrong answers".to_owned(),
             Self::NotInUse => "allocator not in use".to_owned(),
             Self::NeverServed { waited_ns } => {
-                format!("did not serve within {}", format_duration_ns(*waited_ns as f64))
+                format!(
+                    "did not serve within {}",
+                    format_duration_ns(*waited_ns as f64)
+                )
             }
             Self::Other => "failed".to_owned(),
         }

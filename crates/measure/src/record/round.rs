@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockCheck, FailureCause, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, SliceColumns,
+    BlockCheck, FailureCause, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns,
+    SliceColumns,
 };
 use crate::histogram::{LatencySummary, SpectrumPoint};
 

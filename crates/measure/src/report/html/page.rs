@@ -6,8 +6,8 @@ use super::{
     prose, regression, rounds, table,
 };
 use crate::record::{
-    CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
-    Role,
+    CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
+    QuestionVerdict, Role,
 };
 use crate::report::least_confidence;
 use crate::statistics::{Comparison, Direction, Looks};
