@@ -23,7 +23,7 @@ use crate::config::CompareConfig;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::disturbances::Disturbances;
-use crate::drive::Driver;
+use crate::drive::{ANSWER_TIMEOUT, Driver};
 use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -34,6 +34,7 @@ use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
 use crate::outcome::{self, Collection, CompareOutcome};
 use crate::output_directory::OutputDirectory;
+use crate::placement::Placement;
 use crate::plan::{Known, Plan, REPORT_RESERVE};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
@@ -114,12 +115,7 @@ impl<'a> Lab<'a> {
         }
         let coexistence = coexistence::untried(&target, &config.options.environment);
         let workshop = Workshop {
-            driver: Driver {
-                target,
-                connections: config.connections,
-                value_bytes: config.value_bytes,
-                placement,
-            },
+            driver: driver(config, target, placement),
             launcher: config.launcher.clone(),
             options: config.options.clone(),
             load_command: config.load_command.clone(),
@@ -225,6 +221,7 @@ impl<'a> Lab<'a> {
         record.settings.rounds_done = rounds
             .collection
             .rounds_done(plan.rounds, &rounds.left_after);
+        record.left_out.extend(rounds.left_out);
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
         record.analyse();
@@ -261,7 +258,7 @@ impl<'a> Lab<'a> {
             RunError::Interrupted => LabError::InterruptedEarly,
             reason => LabError::Baseline {
                 candidate: baseline.name,
-                reason,
+                reason: reason.to_string(),
             },
         })
     }
@@ -458,9 +455,7 @@ impl<'a> Lab<'a> {
         record.environment.clone_from(&self.environment);
         record.counters.clone_from(&findings.counters);
         record.analysis.warnings.clone_from(&self.warnings);
-        let left_out = findings.left_out.iter();
-        let left_out = left_out.map(|(name, reason)| format!("{name} was left out: {reason}"));
-        record.analysis.warnings.extend(left_out);
+        record.left_out.clone_from(&findings.left_out);
         if let Some(cgroups) = &self.workshop.cgroups {
             record.counters = format!("{}; {}", record.counters, cgroups.describe());
         }
@@ -517,6 +512,8 @@ impl<'a> Lab<'a> {
             load_command: load.map(|load| load.line.clone()),
             load_warm_ups: load.map_or(0, |load| load.warm_ups),
             value_bytes: own.then_some(driver.value_bytes as u64),
+            // A load program of the user's counts its failures itself.
+            errors_allowed: load.is_none().then_some(driver.errors_allowed),
             placement: Some(driver.placement.describe()),
             coexistence: Some(self.workshop.coexistence),
             seed: self.seed,
@@ -572,6 +569,19 @@ impl<'a> Lab<'a> {
                 .collect(),
             ..self.load_settings()
         }
+    }
+}
+
+/// The generator as the user wants it.
+fn driver(config: &CompareConfig, target: Target, placement: Placement) -> Driver {
+    Driver {
+        target,
+        connections: config.connections,
+        value_bytes: config.value_bytes,
+        placement,
+        errors_allowed: config.errors_allowed,
+        answer_timeout: ANSWER_TIMEOUT,
+        silence_min: config.silence_min,
     }
 }
 

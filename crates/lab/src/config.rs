@@ -6,6 +6,7 @@ use std::time::Duration;
 use millpond_measure::record::{Margins, PoolSetting, Settings};
 
 use crate::allocator::{self, Allocator};
+use crate::drive::{ERRORS_ALLOWED_DEFAULT, SILENCE_MIN_DEFAULT};
 use crate::error::LabError;
 use crate::load_command::LoadCommand;
 use crate::matrix::{self, Candidate};
@@ -32,6 +33,8 @@ const COUNTED_MIN: Duration = Duration::from_millis(20);
 const PROFILE_SHARE: u32 = 5;
 /// The part of the time budget that counting instructions may take.
 const COUNTING_SHARE: u32 = 10;
+/// Where most requests fail, the others say nothing of the server.
+const ERRORS_ALLOWED_MAX: f64 = 0.5;
 /// The size of one value: a small document.
 pub const VALUE_BYTES_DEFAULT: usize = 1024;
 
@@ -57,6 +60,10 @@ pub struct CompareConfig {
     pub time_budget: Duration,
     /// Connections of the generator.
     pub connections: usize,
+    /// The share of requests that may fail before a candidate does.
+    pub errors_allowed: f64,
+    /// Without any answer for so long a candidate hangs; more where the baseline is slow.
+    pub silence_min: Duration,
     /// Requests per second of the latency phases; `None` takes 0.4 of what the slowest can do.
     pub rate_per_s: Option<f64>,
     /// Size of the values written to our server.
@@ -108,6 +115,8 @@ impl CompareConfig {
             margins: Margins::default(),
             time_budget: TIME_BUDGET_DEFAULT,
             connections: CONNECTIONS_DEFAULT,
+            errors_allowed: ERRORS_ALLOWED_DEFAULT,
+            silence_min: SILENCE_MIN_DEFAULT,
             rate_per_s: None,
             value_bytes: VALUE_BYTES_DEFAULT,
             work: None,
@@ -133,6 +142,9 @@ impl CompareConfig {
         let refuse = |sentence: &str| Err(LabError::Setting(sentence.to_owned()));
         if self.connections == 0 {
             return refuse("--connections 0 would send nothing; give at least 1");
+        }
+        if !(0.0..=ERRORS_ALLOWED_MAX).contains(&self.errors_allowed) {
+            return refuse("--errors-allowed has to be between 0% and 50%");
         }
         if self.rounds == Some(0) {
             return refuse("--rounds 0 would measure nothing; leave it out for the usual ten");

@@ -324,7 +324,7 @@ impl Generation<'_> {
                 });
             }
             measures.requests += phase.requests;
-            measures.errors += phase.errors;
+            measures.errors += phase.answers.failed.total();
             after.note_costs(&before, operation, phase.requests, measures);
             before = after;
         }
@@ -354,7 +354,7 @@ impl Generation<'_> {
             self.stop,
         );
         let edge = reader.edge.take();
-        let phase = reader.session.into_inner().explain(phase)?;
+        let phase = reader.session.into_inner().account(phase)?;
         let missing = || RunError::Load("the work had no end".to_owned());
         Ok((phase, edge.ok_or_else(missing)??))
     }

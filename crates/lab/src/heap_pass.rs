@@ -114,7 +114,7 @@ pub(crate) fn run(
             let phase = workshop
                 .driver
                 .run(&session.endpoint, operation, keys, load, stop);
-            session.explain(phase)
+            session.account(phase)
         };
         // The first time fills the keys and everything that is made once; only the second counts.
         drive(&mut session)?;

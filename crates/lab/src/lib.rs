@@ -19,7 +19,7 @@
 //!   presence         the allocator is really the one that serves; suitability: where none can be
 //! rounds           until the answer is known; warm_up: what precedes the first phase of a run
 //! scored, edge     one run's phases and the figures at their edges; sampler, phase_marks, drive, trace
-//!                  help
+//!                  help; answers: what became of the requests, and how many may fail
 //! heap_pass        heap calls per request, apart from scored runs
 //! instruction_pass instructions per request likewise; emulation: by valgrind, where the processor's
 //!                  counters are hidden
@@ -80,6 +80,9 @@ mod edge;
 mod usage;
 mod waiting;
 mod drive;
+mod answers;
+mod limits;
+mod listen_backlog;
 mod sampler;
 mod phase_marks;
 pub mod trace;
@@ -95,9 +98,11 @@ pub mod doctor;
 pub mod event;
 pub mod error;
 
+pub use answers::FailedRequests;
 pub use awake::IdleCpus;
 pub use compare::compare;
 pub use config::CompareConfig;
+pub use drive::ERRORS_ALLOWED_DEFAULT;
 pub use error::{LabError, RunError};
 pub use event::LabEvent;
 pub use load_command::LoadCommand;

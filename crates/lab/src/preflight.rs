@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use millpond_measure::record::{Operation, Role, SteadyState};
+use millpond_measure::record::{LeftOut, LeftOutWhen, Operation, Role, SteadyState};
 
 use crate::drive::{Load, PhaseLoad};
 use crate::error::{LabError, RunError};
@@ -59,8 +59,8 @@ pub(crate) struct Findings {
     pub(crate) counters: String,
     /// Instructions are among what is counted.
     pub(crate) has_instructions: bool,
-    /// Names and reasons of candidates that were left out.
-    pub(crate) left_out: Vec<(String, String)>,
+    /// Candidates that failed.
+    pub(crate) left_out: Vec<LeftOut>,
     /// Requests until every candidate was steady, per operation in order.
     pub(crate) warm_up_requests: Vec<u64>,
     /// The most that a burst took beyond its length: connections, and the last answers.
@@ -107,23 +107,30 @@ pub(crate) fn run(
         match smoke(workshop, candidate, patience, &mut findings, stop) {
             Ok(smoke) => {
                 overheads.push(smoke.overhead);
+                if candidate.role == Role::Baseline {
+                    smoke.adjust_timeout(workshop);
+                }
                 findings.take_in(&candidate.name, smoke);
             }
             Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
             Err(reason) if candidate.role == Role::Baseline => {
                 return Err(LabError::Baseline {
                     candidate: candidate.name.clone(),
-                    reason,
+                    reason: reason.to_string(),
                 });
             }
             Err(reason) => {
-                let reason = reason.to_string();
-                events(&LabEvent::Note(format!(
-                    "{} is left out: {reason}",
-                    candidate.name
-                )));
                 candidates.retain(|one| one.name != candidate.name);
-                findings.left_out.push((candidate.name.clone(), reason));
+                let left_out = LeftOut {
+                    candidate: candidate.name.clone(),
+                    cause: reason.cause(),
+                    sentence: reason.to_string(),
+                    when: LeftOutWhen::TriedOut,
+                    rounds_done: 0,
+                };
+                let (name, sentence) = (&left_out.candidate, &left_out.sentence);
+                events(&LabEvent::Note(format!("{name} is left out: {sentence}")));
+                findings.left_out.push(left_out);
             }
         }
     }
@@ -135,19 +142,31 @@ pub(crate) fn run(
         .count();
     let wanted_others = to_try.len() > 1;
     if others == 0 && wanted_others {
-        let reasons = findings
-            .left_out
-            .iter()
-            .map(|(name, why)| format!("{name}: {why}"));
-        return Err(LabError::NothingToCompare {
-            baseline: candidates
-                .first()
-                .map(|one| one.name.clone())
-                .unwrap_or_default(),
-            reasons: reasons.collect(),
-        });
+        return Err(nothing_to_compare(candidates, &findings.left_out));
     }
     Ok(findings)
+}
+
+/// Why only the baseline is left.
+pub(crate) fn nothing_to_compare(candidates: &[Candidate], left_out: &[LeftOut]) -> LabError {
+    let baseline = candidates.first().map(|one| one.name.clone());
+    let reasons = left_out.iter();
+    let reasons =
+        reasons.map(|one| format!("{} {}: {}", one.candidate, one.when.label(), one.sentence));
+    LabError::NothingToCompare {
+        baseline: baseline.unwrap_or_default(),
+        reasons: reasons.collect(),
+    }
+}
+
+impl Smoke {
+    /// What hangs is given up sooner, now that it is known how fast the baseline answers.
+    fn adjust_timeout(&self, workshop: &mut Workshop) {
+        let slowest = self.per_s.iter().copied().reduce(f64::min);
+        if let Some(per_s) = slowest {
+            workshop.driver.adjust_timeout(per_s);
+        }
+    }
 }
 
 impl Findings {
@@ -244,7 +263,7 @@ fn smoke(
                 workshop
                     .driver
                     .run(&session.endpoint, operation, FILL_REQUESTS, fill, stop);
-            session.explain(filled)?;
+            session.account(filled)?;
         }
         let began = Instant::now();
         let (slices, ending, tail) = steady(workshop, &mut session, operation, patience, stop)?;
@@ -332,7 +351,7 @@ fn steady(
         let (load, began) = (Load::Burst { duration }, Instant::now());
         let phase = driver.run(&session.endpoint, operation, FILL_REQUESTS, load, stop);
         tail = tail.max(began.elapsed().saturating_sub(duration));
-        session.explain(phase)
+        session.account(phase)
     };
     let (slices, ending) = until_steady(&mut burst, driver.connections, patience)?;
     Ok((slices, ending, tail))

@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use millpond_load::ConnectFailure;
 use millpond_measure::counters::{CountFrom, CounterSet};
 use millpond_measure::process::ProcessTree;
 use millpond_measure::record::Coexistence;
 
+use crate::answers::{Answers, FailedRequests};
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
@@ -23,6 +25,8 @@ use crate::drive::Driver;
 use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
 use crate::launch::LaunchSpec;
+use crate::limits;
+use crate::listen_backlog;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::options::SubjectOptions;
@@ -31,7 +35,7 @@ use crate::port;
 use crate::presence::{self, Presence, PresenceError};
 use crate::process_tree;
 use crate::reserve::Reserve;
-use crate::subject::{Launcher, StopReport, Subject};
+use crate::subject::{LastWords, Launcher, StopReport, Subject};
 use crate::target::{Target, with_port};
 use crate::trace::{PATH_VARIABLE, Trace};
 
@@ -191,6 +195,14 @@ pub(crate) struct Session {
     pub(crate) presence: Presence,
     /// From the word to begin until the first good answer.
     pub(crate) start_duration: Duration,
+    /// What became of its requests so far.
+    answers: Answers,
+    /// The share of them that may fail.
+    errors_allowed: f64,
+    connections: usize,
+    /// Where they go, for sentences.
+    url: String,
+    title: String,
     stop_grace: Duration,
     // After `subject`, so that nothing is in it any more when it is removed.
     pub(crate) cgroup: Option<Cgroup>,
@@ -246,54 +258,45 @@ impl Session {
         if endpoint.within(|| probe.address_taken())? {
             return Err(RunError::AddressTaken { address });
         }
-        let data = DataDirectory::create(
-            workshop
-                .data
-                .path()
-                .join(format!("{}-{label}", file_name(&candidate.name))),
-        )?;
+        let name = format!("{}-{label}", file_name(&candidate.name));
+        let data = DataDirectory::create(workshop.data.path().join(&name))?;
         let mut spec = workshop.spec(candidate, label, address, &data.path, front);
         spec.command
             .splice(..0, emulator.unwrap_or_default().iter().cloned());
         let patience = emulator.map_or(1, |_| EMULATED_PATIENCE);
-        let name = format!("{}-{label}", file_name(&candidate.name));
         // Without one, the processes are summed up one by one.
-        let cgroup = workshop
-            .cgroups
-            .as_ref()
-            .and_then(|root| root.create(&name).ok());
+        let cgroups = workshop.cgroups.as_ref();
+        let cgroup = cgroups.and_then(|root| root.create(&name).ok());
         spec.cgroup = cgroup.as_ref().map(Cgroup::procs);
         let title = workshop.driver.target.short_name();
         let prepare = || Subject::prepare(&workshop.launcher, &spec, &title);
         let mut subject = endpoint.within(prepare)??;
         let pid = u32::try_from(subject.pid()).unwrap_or(0);
         let counters = CounterSet::attach(pid, CountFrom::Exec);
-        let began = Instant::now();
-        subject.go()?;
-        let check = workshop.options.ready.check(probe);
-        let bound = workshop.ready_bound * patience;
-        endpoint.within(|| subject.wait_ready(check.as_ref(), bound, stop))??;
-        let start_duration = began.elapsed();
-        let tree = process_tree::tree_of(subject.pid());
-        if let Some(pid) = process_tree::other_listener(&tree, address) {
-            return Err(RunError::SharedAddress { address, pid });
-        }
-        let presence = prove_while_alive(&mut subject, |subject| {
-            let serving = subject.serving(address.port());
-            if emulator.is_some() {
-                let proved = presence::prove_emulated(&serving, &candidate.allocator);
-                return proved.map(|()| Presence::default());
-            }
-            let front = front.map(|front| front.object);
-            presence::prove_behind(&serving, &candidate.allocator, front)
-        })?;
+        let start = Start {
+            workshop,
+            endpoint: &endpoint,
+            candidate,
+            front: front.map(|front| front.object),
+            is_emulated: emulator.is_some(),
+            ready_bound: workshop.ready_bound * patience,
+            stop,
+        };
+        let started = start.until_proved(&mut subject);
+        let (presence, start_duration) =
+            started.map_err(|error| or_killed(error, cgroup.as_ref(), &title, subject.log()))?;
         Ok(Self {
+            url: workshop.driver.target.url(address),
             subject,
             endpoint,
             tree: ProcessTree::new(pid),
             counters,
             presence,
             start_duration,
+            answers: Answers::default(),
+            errors_allowed: workshop.driver.errors_allowed,
+            connections: workshop.driver.connections,
+            title,
             stop_grace: workshop.options.stop_grace * patience,
             cgroup,
             _data: data,
@@ -306,24 +309,124 @@ impl Session {
         group.unwrap_or_else(|| self.tree.members())
     }
 
-    /// Prefers the target's own end as the reason of a failure that it probably caused.
-    pub(crate) fn explain<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
-        match result {
-            Err(RunError::Interrupted) => Err(RunError::Interrupted),
-            Err(error) => {
-                self.subject.ensure_alive()?;
-                Err(error)
-            }
-            Ok(value) => {
-                self.subject.ensure_alive()?;
-                Ok(value)
-            }
+    /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does
+    /// not answer any more.
+    pub(crate) fn account<T: AsRef<Answers>>(
+        &mut self,
+        phase: Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let judged = match phase {
+            Ok(phase) => self.judge(phase.as_ref()).map(|()| phase),
+            // It answered before, and now does not even accept connections.
+            Err(RunError::Unreachable {
+                cause: ConnectFailure::TimedOut { timeout_ns },
+                ..
+            }) if self.answers.right > 0 => Err(self.hung(Duration::from_nanos(timeout_ns))),
+            Err(error) => Err(error),
+        };
+        self.explain(judged)
+    }
+
+    fn judge(&mut self, phase: &Answers) -> Result<(), RunError> {
+        self.answers.add(phase);
+        if let Some(silence) = phase.silence {
+            return Err(self.hung(silence));
         }
+        if !self.answers.are_too_bad(phase, self.errors_allowed) {
+            return Ok(());
+        }
+        let mut failed = FailedRequests::of(
+            &self.answers,
+            &self.url,
+            self.connections,
+            self.errors_allowed,
+        );
+        if failed.has_unanswered() {
+            let port = self.endpoint.address.port();
+            let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
+            failed.backlog = backlog.ok().flatten();
+        }
+        Err(RunError::FailedRequests(Box::new(failed)))
+    }
+
+    fn hung(&self, silence: Duration) -> RunError {
+        RunError::Hung {
+            title: self.title.clone(),
+            answered: self.answers.right,
+            silence,
+            last_words: Box::new(LastWords::read(self.subject.log())),
+        }
+    }
+
+    /// Prefers the target's own end as the reason of a failure that it probably caused, and the kernel's reason for
+    /// that end.
+    pub(crate) fn explain<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
+        if let Err(RunError::Interrupted) = result {
+            return result;
+        }
+        let end = self.subject.ensure_alive();
+        let result = end.map_err(RunError::from).and(result);
+        let log = self.subject.log();
+        result.map_err(|error| or_killed(error, self.cgroup.as_ref(), &self.title, log))
     }
 
     /// Ends it.
     pub(crate) fn stop(self) -> Result<StopReport, RunError> {
         Ok(self.subject.stop(self.stop_grace)?)
+    }
+}
+
+/// The kernel's reason in the place of `error`, if it killed a process of the target for want of memory.
+fn or_killed(error: RunError, cgroup: Option<&Cgroup>, title: &str, log: &Path) -> RunError {
+    let killed = cgroup.and_then(Cgroup::killed_for_memory).unwrap_or(0);
+    if killed == 0 || matches!(error, RunError::Interrupted) {
+        return error;
+    }
+    RunError::KilledForMemory {
+        title: title.to_owned(),
+        killed,
+        limit_bytes: limits::memory_bytes(),
+        last_words: Box::new(LastWords::read(log)),
+    }
+}
+
+/// A target on its way from its first instruction to the proof of its allocator.
+struct Start<'a> {
+    workshop: &'a Workshop,
+    endpoint: &'a Endpoint,
+    candidate: &'a Candidate,
+    /// What is preloaded in front of the allocator.
+    front: Option<&'a Path>,
+    is_emulated: bool,
+    ready_bound: Duration,
+    stop: &'a AtomicBool,
+}
+
+impl Start<'_> {
+    /// Lets it go, waits until it serves, and proves its allocator. What was proved, and how long it took to serve.
+    fn until_proved(&self, subject: &mut Subject) -> Result<(Presence, Duration), RunError> {
+        let address = self.endpoint.address;
+        let began = Instant::now();
+        subject.go()?;
+        let probe = self.workshop.driver.target.probe(address);
+        let check = self.workshop.options.ready.check(probe);
+        let wait = || subject.wait_ready(check.as_ref(), self.ready_bound, self.stop);
+        self.endpoint.within(wait)??;
+        let start_duration = began.elapsed();
+        let tree = process_tree::tree_of(subject.pid());
+        if let Some(pid) = process_tree::other_listener(&tree, address) {
+            return Err(RunError::SharedAddress { address, pid });
+        }
+        let presence = prove_while_alive(subject, |subject| {
+            let serving = subject.serving(address.port());
+            let allocator = &self.candidate.allocator;
+            if self.is_emulated {
+                let proved = presence::prove_emulated(&serving, allocator);
+                return proved.map(|()| Presence::default());
+            }
+            presence::prove_behind(&serving, allocator, self.front)
+        })?;
+        Ok((presence, start_duration))
     }
 }
 

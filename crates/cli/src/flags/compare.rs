@@ -19,6 +19,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where most requests fail, the others say nothing of the server.
+const ERRORS_ALLOWED_PERCENT_MAX: f64 = 50.0;
 /// More emulated counts decide nothing that these do not.
 const COUNTS_MAX: i64 = 1_000;
 
@@ -94,6 +96,10 @@ pub(crate) struct CompareFlags {
     /// Connections of the load generator
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
     connections: u64,
+    /// The share of requests that may fail before a candidate does: fewer are counted, and in no other figure
+    #[arg(long, value_name = "PERCENT", value_parser = parse_errors_allowed, default_value = "0.1%",
+        conflicts_with = "load_cmd")]
+    errors_allowed: f64,
     /// Requests per second while latency is measured [default: 0.4 of what the slowest can do]
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "baseline")]
     rate: Option<u64>,
@@ -146,6 +152,16 @@ pub(super) fn parse_setting(text: &str) -> Result<PoolSetting, String> {
         "off" => Ok(PoolSetting::Off),
         _ => Err("write on, off or on,off".to_owned()),
     }
+}
+
+/// `0.1%`, or `0.1`: always a percentage, as margins are.
+fn parse_errors_allowed(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    let percent: Option<f64> = number.parse().ok();
+    percent
+        .filter(|percent| (0.0..=ERRORS_ALLOWED_PERCENT_MAX).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "write a percentage from 0% to 50%, as in 0.1%".to_owned())
 }
 
 fn parse_margins(text: &str) -> Result<Margins, String> {
@@ -216,6 +232,7 @@ impl CompareFlags {
         config.margins = self.margin.unwrap_or_default();
         config.time_budget = Duration::from_nanos(self.time_budget);
         config.connections = self.connections as usize;
+        config.errors_allowed = self.errors_allowed;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
         config.lengths = self.lengths.lengths();
@@ -364,6 +381,7 @@ mod tests {
         let library = CompareConfig::new(Target::Entity { extra: Vec::new() }, config.launcher);
         assert_eq!(config.time_budget, library.time_budget);
         assert_eq!(config.connections, library.connections);
+        assert_eq!(config.errors_allowed, library.errors_allowed);
         assert_eq!(config.out, library.out);
         assert_eq!(config.idle, library.idle);
         assert!(
@@ -394,6 +412,19 @@ mod tests {
         for wrong in ["0%", "p95=3%", "much"] {
             let told = parse(&["--margin", wrong]).unwrap_err();
             assert!(told.contains("as in 5%, p99=15% or counts=1%"), "{told}");
+        }
+    }
+
+    /// Goal: the share of requests that may fail is a percentage, none may be wanted, and most cannot.
+    #[test]
+    fn errors_allowed_are_a_percentage() {
+        let of =
+            |text: &str| config(&["--errors-allowed", text]).map(|config| config.errors_allowed);
+        assert_eq!((of("2%"), of("0"), of("50%")), (Ok(0.02), Ok(0.0), Ok(0.5)));
+        for wrong in ["51%", "few", "-1%", "nan"] {
+            let word = format!("--errors-allowed={wrong}");
+            let told = parse(&[&word]).unwrap_err();
+            assert!(told.contains("as in 0.1%"), "{told}");
         }
     }
 

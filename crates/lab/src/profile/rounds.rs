@@ -17,7 +17,7 @@ use crate::coexistence;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::disturbances::Disturbances;
-use crate::drive::{Driver, Load};
+use crate::drive::{ANSWER_TIMEOUT, Driver, ERRORS_ALLOWED_DEFAULT, Load, SILENCE_MIN_DEFAULT};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::matrix::{self, Candidate};
@@ -72,6 +72,9 @@ impl<'a> Studio<'a> {
                 connections: config.connections,
                 value_bytes: config.value_bytes,
                 placement: config.options.placement(),
+                errors_allowed: ERRORS_ALLOWED_DEFAULT,
+                answer_timeout: ANSWER_TIMEOUT,
+                silence_min: SILENCE_MIN_DEFAULT,
             },
             launcher: config.launcher.clone(),
             options: config.options.clone(),

@@ -7,6 +7,7 @@ mod presence;
 mod heap;
 mod coexistence;
 mod compare;
+mod failing;
 mod emulated;
 mod flames;
 mod foreign;
