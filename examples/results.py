@@ -56,7 +56,7 @@ def plot(found, names, file):
     matplotlib.use("Agg")  # writes files, needs no display
     from matplotlib import pyplot
 
-    wanted = ("throughput_per_s", "response_p50_ns", "rss_after_work_bytes", "cpu_per_request_ns")
+    wanted = ("throughput_per_s", "response_p50_ns", "memory_after_work_bytes", "cpu_per_request_ns")
     measures = [it for it in dict.fromkeys(row[2] for row in found) if it.endswith(wanted)]
     measures = [it for it in measures if ".user_cpu" not in it and ".system_cpu" not in it]
     figure, panels = pyplot.subplots(1, len(measures), figsize=(3.2 * len(measures), 4), squeeze=False)

@@ -35,11 +35,11 @@ pub(crate) const COMPARISONS_DEFAULT: u32 = 40;
 pub(crate) const TIME_BUDGET_DEFAULT: &str = "300s";
 
 /// In the smoke run, far beyond any noise.
-const SMOKE_RSS_SHARE: f64 = 0.30;
+const SMOKE_MEMORY_SHARE: f64 = 0.30;
 
 const THROUGHPUT: &str = "request.throughput_per_s";
 const P99: &str = "request.response_p99_ns";
-const RSS: &str = "rss_after_work_bytes";
+const MEMORY: &str = "memory_after_work_bytes";
 const INSTRUCTIONS: &str = "request.instructions_per_request";
 const EMULATED: &str = "request.emulated_instructions_per_request";
 const CPU: &str = "request.cpu_per_request_ns";
@@ -95,7 +95,7 @@ pub(crate) fn run(comparisons: u32, time_budget: &str, scope: Scope) -> Result<(
 /// found, and its size has to be about right.
 pub(crate) fn smoke() -> Result<(), String> {
     let proof = Proof::prepare(bench::Plan::smoke(), Scope::All)?;
-    let scene = Scene::of_memory(&proof.scout()?, SMOKE_RSS_SHARE)?;
+    let scene = Scene::of_memory(&proof.scout()?, SMOKE_MEMORY_SHARE)?;
     let words = ["--rounds", "7", "--idle", "10ms", "--time-budget", "10s"];
     let comparison = proof.compare(&scene.allocators(&proof.object()), &words)?;
     let mut tallies = tallies(Scope::All, &scene);
@@ -103,13 +103,16 @@ pub(crate) fn smoke() -> Result<(), String> {
         tally.add(&comparison);
     }
     print!("{}", tally::table(&tallies));
-    let found = comparison.of(PLANTED, RSS)?;
+    let found = comparison.of(PLANTED, MEMORY)?;
     if found.verdict != "worse" {
         return Err(format!("additional memory was not found: {found:?}"));
     }
-    let (low, high) = (1.0 + SMOKE_RSS_SHARE / 2.0, 1.0 + SMOKE_RSS_SHARE * 2.0);
+    let (low, high) = (
+        1.0 + SMOKE_MEMORY_SHARE / 2.0,
+        1.0 + SMOKE_MEMORY_SHARE * 2.0,
+    );
     if !(low..=high).contains(&found.ratio) {
-        return Err(format!("a share of {SMOKE_RSS_SHARE} became {found:?}"));
+        return Err(format!("a share of {SMOKE_MEMORY_SHARE} became {found:?}"));
     }
     Ok(())
 }

@@ -11,13 +11,16 @@ mod known;
 mod system;
 mod built;
 mod user;
+mod family;
+mod spelling;
 mod tuning;
+mod effect;
 mod version;
 mod catalogue;
 mod selection;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::embedded::{self, PrivateDirectory};
@@ -25,7 +28,10 @@ use known::{KNOWN, USUAL};
 
 pub use built::DIRECTORY_VARIABLE;
 pub use catalogue::{CatalogueEntry, NOT_TO_BE_HAD, catalogue};
+pub(crate) use effect::has_background_thread;
 pub use error::AllocatorError;
+pub(crate) use family::family_by_symbol;
+pub use family::name_of_library;
 pub use selection::{select, select_with_settings};
 
 /// An allocator a target can be given.
@@ -38,6 +44,10 @@ pub struct Allocator {
     pub library: Option<PathBuf>,
     /// Its settings, as variables of the target's environment; empty for what it does by itself.
     pub environment: Vec<(String, String)>,
+    /// The same as `KEY` and `VALUE`; empty where no rules are known that they could be read by.
+    settings: Vec<(String, String)>,
+    /// The known allocator whose rules hold for it.
+    family: Option<&'static str>,
     /// Where `library` was written, if it is part of this program.
     written: Option<Arc<PrivateDirectory>>,
 }
@@ -50,6 +60,8 @@ impl Allocator {
             name: name.to_owned(),
             library: None,
             environment: Vec::new(),
+            settings: Vec::new(),
+            family: known::find(name).map(|known| known.name),
             written: None,
         }
     }
@@ -62,6 +74,8 @@ impl Allocator {
             name: name.to_owned(),
             library: Some(library),
             environment: Vec::new(),
+            settings: Vec::new(),
+            family: known::find(name).map(|known| known.name),
             written: None,
         }
     }
@@ -79,8 +93,14 @@ impl Allocator {
             None => version::of_c_library(),
             // Ours, and part of this program.
             Some(_) if self.written.is_some() => Some(env!("CARGO_PKG_VERSION").to_owned()),
-            Some(library) => version::of_library(library),
+            Some(library) => version::of_library(library).or_else(|| self.version_in_name()),
         }
+    }
+
+    /// `3.4.3` of `mimalloc3@3.4.3:purge_delay=0`.
+    fn version_in_name(&self) -> Option<String> {
+        let (_, version) = without_settings(&self.name).split_once('@')?;
+        Some(version.to_owned())
     }
 
     /// The library as a report names it: the file of one that is part of this program is gone by
@@ -100,6 +120,11 @@ impl Allocator {
     pub fn is_extra(&self) -> bool {
         !USUAL.contains(&self.name.as_str())
     }
+}
+
+/// What the C library that this program runs with says of its version.
+pub(crate) fn c_library_version() -> Option<String> {
+    version::of_c_library()
 }
 
 /// The name for "preload nothing" on a system with the GNU C library.
@@ -178,27 +203,21 @@ fn mempool() -> io::Result<Allocator> {
         name: MEMPOOL.to_owned(),
         library: Some(embedded::MEMPOOL.path_in(&directory.path)),
         environment: Vec::new(),
+        settings: Vec::new(),
+        family: Some(MEMPOOL),
         written: Some(directory),
     })
 }
 
-/// The allocator a library file belongs to, by its name: used for what a target brings along.
-#[must_use]
-pub fn name_of_library(path: &Path) -> Option<&'static str> {
-    let file = path.file_name()?.to_str()?;
-    [
-        "jemalloc",
-        "tcmalloc",
-        "mimalloc",
-        "snmalloc",
-        "rpmalloc",
-        "tbbmalloc",
-        "scudo",
-        "hardened",
-        "hoard",
-    ]
-    .into_iter()
-    .find(|name| file.starts_with("lib") && file.contains(name))
+/// The name without its settings.
+fn without_settings(name: &str) -> &str {
+    name.split(':').next().unwrap_or(name)
+}
+
+/// The name without settings and version: `mimalloc3` of `mimalloc3@3.4.3:purge_delay=0`.
+fn base_name(name: &str) -> &str {
+    let name = without_settings(name);
+    name.split('@').next().unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -303,16 +322,5 @@ mod tests {
             let word = format!("again={}", library.display());
             assert_eq!(select_one(&word).unwrap().library, Some(library));
         }
-    }
-
-    #[test]
-    fn library_names() {
-        let name = |path: &str| name_of_library(Path::new(path));
-        assert_eq!(name("/usr/lib/libjemalloc.so.2"), Some("jemalloc"));
-        assert_eq!(
-            name("/usr/lib/libtcmalloc_minimal.so.4.5.10"),
-            Some("tcmalloc")
-        );
-        assert_eq!(name("/usr/lib/libc.so.6"), None);
     }
 }

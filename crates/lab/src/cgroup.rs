@@ -66,6 +66,11 @@ impl CgroupRoot {
         })
     }
 
+    /// Whether its groups count memory.
+    pub(crate) const fn has_memory(&self) -> bool {
+        self.has_memory
+    }
+
     /// One line for the report.
     pub(crate) fn describe(&self) -> String {
         if self.has_memory {
@@ -118,6 +123,12 @@ impl Cgroup {
         Ok(events.lines().any(|line| line == "frozen 1"))
     }
 
+    /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.
+    pub(crate) fn killed_for_memory(&self) -> Option<u64> {
+        let events = fs::read_to_string(self.directory.join("memory.events")).ok()?;
+        killed(&events)
+    }
+
     /// Reads its accounts. What is not counted is absent.
     pub(crate) fn sample(&self) -> CgroupSample {
         let read = |file: &str| fs::read_to_string(self.directory.join(file)).ok();
@@ -138,7 +149,7 @@ impl Drop for Cgroup {
 }
 
 /// A process that was collected may be in its group for another moment.
-fn remove(directory: &Path) {
+pub(crate) fn remove(directory: &Path) {
     for _ in 0..REMOVE_TRIES {
         match fs::remove_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -159,6 +170,13 @@ fn place(mounts: &str, own: &str) -> Option<(String, String)> {
     })?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some((mount, path.to_owned()))
+}
+
+/// The number in `memory.events`.
+fn killed(events: &str) -> Option<u64> {
+    let mut lines = events.lines();
+    let count = lines.find_map(|line| line.strip_prefix("oom_kill "))?;
+    count.trim().parse().ok()
 }
 
 fn nanoseconds(stat: &str, name: &str) -> Option<u64> {
@@ -190,6 +208,8 @@ mod tests {
         assert_eq!(nanoseconds(stat, "usage_usec"), Some(12_000));
         assert_eq!(nanoseconds(stat, "system_usec"), Some(2_000));
         assert_eq!(nanoseconds("nothing", "usage_usec"), None);
+        let events = "low 0\noom 5\noom_kill 2\noom_group_kill 1\n";
+        assert_eq!((killed(events), killed("oom 5\n")), (Some(2), None));
     }
 
     /// Goal: a group counts what its process did, also after that has ended, and goes with it. Where

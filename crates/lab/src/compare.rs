@@ -16,6 +16,7 @@ use millpond_measure::regression::check_circumstances;
 use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_duration_ns;
 
+use crate::allocator;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::coexistence;
@@ -23,7 +24,7 @@ use crate::config::CompareConfig;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::disturbances::Disturbances;
-use crate::drive::Driver;
+use crate::drive::{ANSWER_TIMEOUT, Driver};
 use crate::embedded::PrivateDirectory;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -32,8 +33,10 @@ use crate::instruction_pass::{self, InstructionCounts, Occasion};
 use crate::journal::Journal;
 use crate::lock::MachineLock;
 use crate::matrix::{self, Candidate};
+use crate::memory_group::MemoryGroupRoot;
 use crate::outcome::{self, Collection, CompareOutcome};
 use crate::output_directory::OutputDirectory;
+use crate::placement::Placement;
 use crate::plan::{Known, Plan, REPORT_RESERVE};
 use crate::preflight::{self, Findings};
 use crate::profile::{Commission, FLAMES_DIRECTORY, after_rounds};
@@ -86,11 +89,10 @@ impl<'a> Lab<'a> {
         config.check()?;
         let mut warnings = Vec::new();
         let lock = MachineLock::take_or_warn(config.lock.as_deref(), &mut warnings)?;
-        let mut environment = Environment::capture();
-        let awake = Awake::hold(config.options.idle_cpus, &environment)?;
-        environment.idle_cpus_awake = Some(awake.is_some());
+        let (environment, awake) = capture(config)?;
+        warnings.extend(config.options.inherited.lines());
         let allocators = config.chosen_allocators(&mut warnings)?;
-        let candidates = config.candidates(&allocators);
+        let candidates = config.candidates(&allocators)?;
         config.check_time(candidates.len())?;
         let out = OutputDirectory::claim(&config.out)?;
         let mut target = config.target.clone();
@@ -114,15 +116,11 @@ impl<'a> Lab<'a> {
         }
         let coexistence = coexistence::untried(&target, &config.options.environment);
         let workshop = Workshop {
-            driver: Driver {
-                target,
-                connections: config.connections,
-                value_bytes: config.value_bytes,
-                placement,
-            },
+            driver: driver(config, target, placement),
             launcher: config.launcher.clone(),
             options: config.options.clone(),
             load_command: config.load_command.clone(),
+            memory_groups: memory_groups(cgroups.as_ref().ok()),
             cgroups: cgroups.ok(),
             ready_bound: config.ready_bound,
             out,
@@ -171,21 +169,7 @@ impl<'a> Lab<'a> {
         for warning in &self.warnings {
             events(&LabEvent::Note(warning.clone()));
         }
-        let coexistence = self.find_coexistence()?;
-        let patience = self.config.time_budget / STEADYING_SHARE;
-        let findings = preflight::run(
-            &mut self.workshop,
-            &mut self.candidates,
-            patience,
-            events,
-            self.stop,
-        )?;
-        self.settle_coexistence(coexistence, &findings, events);
-        if let Some(native) = &findings.native {
-            matrix::name_native(&mut self.candidates, native);
-            let note = format!("the target brings its own allocator: the baseline is {native}");
-            events(&LabEvent::Note(note));
-        }
+        let findings = self.try_out(events)?;
         let mut journal = Journal::create(&self.workshop.raw())?;
         let heap = self.heap_passes(&findings.slowest_per_s, &mut journal, events)?;
         refuse_out_of_reach(&heap)?;
@@ -227,6 +211,7 @@ impl<'a> Lab<'a> {
         record.settings.rounds_done = rounds
             .collection
             .rounds_done(plan.rounds, &rounds.left_after);
+        record.left_out.extend(rounds.left_out);
         record.candidates = rounds.collection.finish();
         record.interrupted = self.stop.load(Ordering::Relaxed);
         record.analyse();
@@ -238,6 +223,28 @@ impl<'a> Lab<'a> {
         // After the rounds, too: what was asked for is not all there.
         outcome.interrupted |= self.stop.load(Ordering::Relaxed);
         Ok(outcome)
+    }
+
+    /// How candidates live at the same time, and what trying each of them out found.
+    fn try_out(&mut self, events: &mut dyn FnMut(&LabEvent)) -> Result<Findings, LabError> {
+        let coexistence = self.find_coexistence()?;
+        let patience = self.config.time_budget / STEADYING_SHARE;
+        let findings = preflight::run(
+            &mut self.workshop,
+            &mut self.candidates,
+            patience,
+            events,
+            self.stop,
+        )?;
+        self.settle_coexistence(coexistence, &findings, events);
+        let without_effect = findings.without_effect.iter().cloned();
+        without_effect.for_each(|line| events(&LabEvent::Note(line)));
+        if let Some(native) = &findings.native {
+            matrix::name_native(&mut self.candidates, native);
+            let note = format!("the target brings its own allocator: the baseline is {native}");
+            events(&LabEvent::Note(note));
+        }
+        Ok(findings)
     }
 
     /// The end of the time that rounds may have; `None` where a user or an earlier record says what they are made of.
@@ -263,7 +270,7 @@ impl<'a> Lab<'a> {
             RunError::Interrupted => LabError::InterruptedEarly,
             reason => LabError::Baseline {
                 candidate: baseline.name,
-                reason,
+                reason: reason.to_string(),
             },
         })
     }
@@ -462,22 +469,37 @@ impl<'a> Lab<'a> {
         record.environment.clone_from(&self.environment);
         record.counters.clone_from(&findings.counters);
         record.analysis.warnings.clone_from(&self.warnings);
-        let left_out = findings.left_out.iter();
-        let left_out = left_out.map(|(name, reason)| format!("{name} was left out: {reason}"));
-        record.analysis.warnings.extend(left_out);
-        if let Some(cgroups) = &self.workshop.cgroups {
-            record.counters = format!("{}; {}", record.counters, cgroups.describe());
-        }
+        record.left_out.clone_from(&findings.left_out);
+        record.counters += &self.ended_processes();
         if plan.idle < IDLE_LONG {
             record.analysis.warnings.push(format!(
-                "memory after idle was read {} after the work; allocators that return memory later \
-                 (jemalloc waits 10 s) do not show it here: --idle 12s does",
+                "memory after idle was read {} after the work; what allocators return later is not seen \
+                 there. A longer --idle alone does not show it: jemalloc returns memory while its program \
+                 works, or by a thread of its own (jemalloc:background_thread=true, with --idle 12s, for it \
+                 takes 10 s); mimalloc when the thread that owns the memory works again",
                 format_duration_ns(plan.idle.as_nanos() as f64)
             ));
         }
+        let more = findings.without_effect.iter().cloned();
+        record.analysis.warnings.extend(more);
         record.analysis.warnings.extend(findings.unsteady_warning());
         record.analysis.warnings.extend(noise::unwatched());
         record
+    }
+
+    /// What is known of processes that have ended, for the line of counters.
+    fn ended_processes(&self) -> String {
+        let (groups, memory) = (&self.workshop.cgroups, &self.workshop.memory_groups);
+        let mut text = String::new();
+        if let Some(groups) = groups {
+            text += &format!("; {}", groups.describe());
+        }
+        match (groups, memory) {
+            (Some(groups), _) if groups.has_memory() => {}
+            (_, Some(_)) => text += "; cgroup version 1: peak memory of all processes",
+            _ => text += "; what processes held that have ended is in no figure of memory",
+        }
+        text
     }
 
     fn subject_record(&self, findings: &Findings) -> SubjectRecord {
@@ -521,6 +543,8 @@ impl<'a> Lab<'a> {
             load_command: load.map(|load| load.line.clone()),
             load_warm_ups: load.map_or(0, |load| load.warm_ups),
             value_bytes: own.then_some(driver.value_bytes as u64),
+            // A load program of the user's counts its failures itself.
+            errors_allowed: load.is_none().then_some(driver.errors_allowed),
             placement: Some(driver.placement.describe()),
             coexistence: Some(self.workshop.coexistence),
             seed: self.seed,
@@ -577,6 +601,37 @@ impl<'a> Lab<'a> {
             ..self.load_settings()
         }
     }
+}
+
+/// The generator as the user wants it.
+fn driver(config: &CompareConfig, target: Target, placement: Placement) -> Driver {
+    Driver {
+        target,
+        connections: config.connections,
+        value_bytes: config.value_bytes,
+        placement,
+        errors_allowed: config.errors_allowed,
+        answer_timeout: ANSWER_TIMEOUT,
+        silence_min: config.silence_min,
+    }
+}
+
+/// Groups of version 1 that count memory, where those of version 2 do not.
+fn memory_groups(groups: Option<&CgroupRoot>) -> Option<MemoryGroupRoot> {
+    match groups.is_some_and(CgroupRoot::has_memory) {
+        true => None,
+        false => MemoryGroupRoot::find(),
+    }
+}
+
+/// The machine as it is before anything runs, and what keeps its processors awake from then on.
+fn capture(config: &CompareConfig) -> Result<(Environment, Option<Awake>), LabError> {
+    let mut environment = Environment::capture();
+    let awake = Awake::hold(config.options.idle_cpus, &environment)?;
+    environment.idle_cpus_awake = Some(awake.is_some());
+    environment.c_library = allocator::c_library_version();
+    environment.inherited_variables = Some(config.options.inherited.record());
+    Ok((environment, awake))
 }
 
 /// A server whose heap never gets to malloc has nothing to compare, unless one of the candidates changes that.

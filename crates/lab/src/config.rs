@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use millpond_measure::record::{Margins, PoolSetting, Settings};
 
-use crate::allocator::{self, Allocator};
+use crate::allocator::{self, Allocator, GLIBC, NATIVE};
+use crate::drive::{ERRORS_ALLOWED_DEFAULT, SILENCE_MIN_DEFAULT};
 use crate::error::LabError;
 use crate::load_command::LoadCommand;
 use crate::matrix::{self, Candidate};
@@ -16,6 +17,7 @@ use crate::repeat::Earlier;
 use crate::subject::Launcher;
 use crate::suitability;
 use crate::target::Target;
+use crate::variant::Variant;
 
 /// Ten rounds until the first look: the exact signed-rank interval of 10 pairs has 95 % coverage and, for effects as large
 /// as allocators show, 80 % power at 2 %.
@@ -32,6 +34,8 @@ const COUNTED_MIN: Duration = Duration::from_millis(20);
 const PROFILE_SHARE: u32 = 5;
 /// The part of the time budget that counting instructions may take.
 const COUNTING_SHARE: u32 = 10;
+/// Where most requests fail, the others say nothing of the server.
+const ERRORS_ALLOWED_MAX: f64 = 0.5;
 /// The size of one value: a small document.
 pub const VALUE_BYTES_DEFAULT: usize = 1024;
 
@@ -42,6 +46,10 @@ pub struct CompareConfig {
     pub target: Target,
     /// Names for `--allocators`; `None` takes every allocator found.
     pub allocators: Option<Vec<String>>,
+    /// Candidates that are no allocators: the server in another environment, or another command.
+    pub variants: Vec<Variant>,
+    /// Whether each of them is run under every allocator too.
+    pub is_crossed: bool,
     /// How the user's server is started, asked and stopped.
     pub options: SubjectOptions,
     /// The user's own load program; `None`: our generator.
@@ -57,6 +65,10 @@ pub struct CompareConfig {
     pub time_budget: Duration,
     /// Connections of the generator.
     pub connections: usize,
+    /// The share of requests that may fail before a candidate does.
+    pub errors_allowed: f64,
+    /// Without any answer for so long a candidate hangs; more where the baseline is slow.
+    pub silence_min: Duration,
     /// Requests per second of the latency phases; `None` takes 0.4 of what the slowest can do.
     pub rate_per_s: Option<f64>,
     /// Size of the values written to our server.
@@ -101,6 +113,8 @@ impl CompareConfig {
         Self {
             target,
             allocators: None,
+            variants: Vec::new(),
+            is_crossed: false,
             options: SubjectOptions::default(),
             load_command: None,
             pools: None,
@@ -108,6 +122,8 @@ impl CompareConfig {
             margins: Margins::default(),
             time_budget: TIME_BUDGET_DEFAULT,
             connections: CONNECTIONS_DEFAULT,
+            errors_allowed: ERRORS_ALLOWED_DEFAULT,
+            silence_min: SILENCE_MIN_DEFAULT,
             rate_per_s: None,
             value_bytes: VALUE_BYTES_DEFAULT,
             work: None,
@@ -134,6 +150,9 @@ impl CompareConfig {
         if self.connections == 0 {
             return refuse("--connections 0 would send nothing; give at least 1");
         }
+        if !(0.0..=ERRORS_ALLOWED_MAX).contains(&self.errors_allowed) {
+            return refuse("--errors-allowed has to be between 0% and 50%");
+        }
         if self.rounds == Some(0) {
             return refuse("--rounds 0 would measure nothing; leave it out for the usual ten");
         }
@@ -156,6 +175,9 @@ impl CompareConfig {
             }
         }
         self.options.check()?;
+        for variant in &self.variants {
+            variant.check(&self.target, &self.options.environment)?;
+        }
         self.check_counts()?;
         if let Some(load) = &self.load_command {
             let is_measure = |metric: &Metric| metric.meaning != Meaning::Requests;
@@ -180,14 +202,27 @@ impl CompareConfig {
                 };
                 // A file that cannot be read may still run; its processes are looked at then.
                 match suitability::of_program(&file) {
-                    Ok(Some(reason)) => refuse(&format!(
-                        "allocators cannot be compared under {}: it {reason}",
-                        program.display()
-                    )),
+                    Ok(Some(reason)) if !self.preloads_nothing() => {
+                        let program = program.display();
+                        let others = match self.variants.is_empty() {
+                            true => "",
+                            false => "; --allocators glibc compares what --candidate names alone",
+                        };
+                        refuse(&format!(
+                            "allocators cannot be compared under {program}: it {reason}{others}"
+                        ))
+                    }
                     _ => Ok(()),
                 }
             }
         }
+    }
+
+    /// True if the server is compared in its variants alone: then it needs no malloc that can be replaced.
+    fn preloads_nothing(&self) -> bool {
+        let is_native = |name: &String| [GLIBC, NATIVE, "malloc"].contains(&name.as_str());
+        let names = self.allocators.as_ref();
+        !self.variants.is_empty() && names.is_some_and(|names| names.iter().all(is_native))
     }
 
     /// Instructions that cannot be counted are not asked for.
@@ -220,16 +255,23 @@ impl CompareConfig {
     }
 
     /// Who is compared, if these allocators are.
-    pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Vec<Candidate> {
-        match (&self.target, &self.pools) {
+    pub(crate) fn candidates(&self, allocators: &[Allocator]) -> Result<Vec<Candidate>, LabError> {
+        let mut list = match (&self.target, &self.pools) {
             (Target::Command { .. }, _) => matrix::candidates(allocators, &[]),
             (Target::Entity { .. }, None) => matrix::usual_candidates(allocators),
             (Target::Entity { .. }, Some(pools)) => matrix::candidates(allocators, pools),
+        };
+        matrix::add_variants(&mut list, &self.variants, self.is_crossed);
+        match matrix::name_given_twice(&list) {
+            None => Ok(list),
+            Some(name) => Err(LabError::Setting(format!(
+                "two candidates are called {name}: give what --candidate names a name of its own"
+            ))),
         }
     }
 
-    /// The allocators to compare; known ones that are not here, and extra ones that nobody named, are
-    /// named in `warnings`.
+    /// The allocators to compare; known ones that are not here, extra ones that nobody named, and settings
+    /// without effect are named in `warnings`.
     pub(crate) fn chosen_allocators(
         &self,
         warnings: &mut Vec<String>,
@@ -240,7 +282,11 @@ impl CompareConfig {
                     "--allocators needs at least one name".to_owned(),
                 ));
             }
-            return Ok(allocator::select_with_settings(names)?);
+            let chosen = allocator::select_with_settings(names)?;
+            for one in &chosen {
+                warnings.extend(one.without_effect(&self.launcher));
+            }
+            return Ok(chosen);
         }
         let missing = allocator::missing();
         warnings.extend(
@@ -381,6 +427,27 @@ mod tests {
         assert!(error.contains("--load-cmd"), "{error}");
         assert!(check(Some(0)).is_ok());
         assert!(check(None).is_ok());
+    }
+
+    /// Goal: a server that no allocator can be given is compared in its variants if these are all; otherwise the
+    /// refusal says so.
+    #[test]
+    fn variants_need_no_malloc_of_ours() {
+        let launcher = Launcher {
+            program: PathBuf::from("/bin/true"),
+        };
+        let mut config = CompareConfig::new(Target::Entity { extra: Vec::new() }, launcher);
+        config.allocators = Some(vec!["glibc".to_owned()]);
+        assert!(!config.preloads_nothing());
+        config.variants = vec![Variant::parse("gc=env:GOGC=50").unwrap()];
+        assert!(config.preloads_nothing());
+        let list = config.candidates(&found()[..1]).unwrap();
+        assert_eq!(list.last().unwrap().name, "gc without pools");
+        config.variants.push(config.variants[0].clone());
+        let told = config.candidates(&found()[..1]).unwrap_err().to_string();
+        assert!(told.contains("two candidates are called gc"), "{told}");
+        config.allocators = Some(vec!["glibc".to_owned(), "jemalloc".to_owned()]);
+        assert!(!config.preloads_nothing());
     }
 
     /// Goal: without names the usual five are compared, however many are installed; the others are named.

@@ -12,8 +12,10 @@ mod machine;
 mod serving;
 mod measuring;
 mod comparing;
+mod deploying;
 
 pub use attempts::Attempts;
+pub use deploying::{Facts, examine_program, findings as examine_deployment};
 pub use machine::{Limit, Machine};
 pub use serving::OTHER_FILES;
 
@@ -41,11 +43,18 @@ pub enum Section {
     Measuring,
     /// What `compare` and `profile` need besides.
     Comparing,
+    /// What the machine means for the allocator that is to run on it.
+    Deploying,
 }
 
 impl Section {
     /// In the order of the page.
-    pub const ALL: [Self; 3] = [Self::Serving, Self::Measuring, Self::Comparing];
+    pub const ALL: [Self; 4] = [
+        Self::Serving,
+        Self::Measuring,
+        Self::Comparing,
+        Self::Deploying,
+    ];
 
     /// As a heading.
     #[must_use]
@@ -54,6 +63,7 @@ impl Section {
             Self::Serving => "Serving",
             Self::Measuring => "Measuring",
             Self::Comparing => "Comparing and profiling",
+            Self::Deploying => "Running the winner",
         }
     }
 }
@@ -114,6 +124,7 @@ pub fn examine(machine: &Machine, attempts: &Attempts) -> Vec<Finding> {
         serving::findings(machine, attempts),
         measuring::findings(machine, attempts),
         comparing::findings(machine, attempts),
+        deploying::findings(&Facts::of(machine), None),
     ]
     .concat()
 }
@@ -126,7 +137,13 @@ mod tests {
     #[test]
     fn this_machine_is_examined() {
         let findings = examine(&Machine::this(), &Attempts::make());
-        for name in ["io_uring", "loopback", "open files", "allocators"] {
+        for name in [
+            "io_uring",
+            "loopback",
+            "open files",
+            "allocators",
+            "page size",
+        ] {
             let finding = findings.iter().find(|one| one.name == name);
             let finding = finding.unwrap_or_else(|| panic!("{name} in {findings:?}"));
             assert_ne!(finding.state, State::Missing, "{finding:?}");

@@ -1,19 +1,23 @@
-//! The generator as the lab uses it: four kinds of phase, each checked answer by answer.
+//! The generator as the lab uses it: four kinds of phase, each checked answer by answer. What failed is counted
+//! (`answers`); a phase in which too much fails, or nothing is answered any more, ends early.
 //!
 //! The only file that configures `millpond_load`.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use millpond_http::Method;
 use millpond_io::{Address, DriverChoice};
 use millpond_load::{
-    LoadConfig, LoadRecord, Mode, Observer, Stop, TargetThreads, WarmUp, Workload,
+    LoadConfig, LoadError, LoadRecord, Mode, Observer, Progress, Stop, TargetThreads, WarmUp,
+    Workload,
 };
 use millpond_measure::record::Operation;
 
+use crate::answers::{Answers, is_above};
 use crate::endpoint::Endpoint;
 use crate::error::RunError;
 use crate::placement::Placement;
@@ -22,7 +26,15 @@ use crate::target::Target;
 
 /// A request without an answer this long has failed; generous, because a slow answer is a result
 /// and only silence is a failure.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Once it is known how fast the target is, so long is enough: what hangs must not take the time of the others.
+pub(crate) const SILENCE_MIN_DEFAULT: Duration = Duration::from_secs(10);
+/// How many times as long as the mean answer of the baseline an answer may take.
+const SLOWER_MAX: f64 = 50.0;
+/// So much later than the timeout everything that timed out is counted as such.
+const SWEEP: Duration = Duration::from_millis(500);
+/// The share of requests that may fail, if nobody says otherwise: a single 500 among thousands ends nothing.
+pub const ERRORS_ALLOWED_DEFAULT: f64 = 0.001;
 /// Programs with a compiler inside spend their first seconds there compiling, a hundred times slower.
 const EMULATED_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The seed of keys and values: the same for all, so that all do the same work.
@@ -79,25 +91,48 @@ pub(crate) struct SliceKind {
 /// What a phase measured.
 #[derive(Clone, Debug)]
 pub(crate) struct PhaseLoad {
+    /// Right answers.
     pub(crate) requests: u64,
-    pub(crate) errors: u64,
     pub(crate) requests_per_s: f64,
+    /// What became of all requests.
+    pub(crate) answers: Answers,
+}
+
+/// What a slice measured.
+#[derive(Debug)]
+pub(crate) struct SliceRecord {
+    pub(crate) record: LoadRecord,
+    pub(crate) answers: Answers,
+}
+
+impl AsRef<Answers> for PhaseLoad {
+    fn as_ref(&self) -> &Answers {
+        &self.answers
+    }
+}
+
+impl AsRef<Answers> for SliceRecord {
+    fn as_ref(&self) -> &Answers {
+        &self.answers
+    }
+}
+
+impl From<SliceRecord> for PhaseLoad {
+    fn from(of: SliceRecord) -> Self {
+        Self {
+            requests: of.record.requests,
+            requests_per_s: of.record.requests_per_s,
+            answers: of.answers,
+        }
+    }
 }
 
 impl PhaseLoad {
-    fn of(record: &LoadRecord) -> Self {
-        Self {
-            requests: record.requests,
-            errors: record.errors.total(),
-            requests_per_s: record.requests_per_s,
-        }
-    }
-
-    /// Work that nothing came of is an error.
-    fn of_work(record: &LoadRecord) -> Result<Self, RunError> {
-        match record.requests {
+    /// Work that nothing came of, not even a failure, is an error.
+    fn of_work(self) -> Result<Self, RunError> {
+        match self.answers.total() {
             0 => Err(RunError::Load("not one answer came".to_owned())),
-            _ => Ok(Self::of(record)),
+            _ => Ok(self),
         }
     }
 }
@@ -109,6 +144,12 @@ pub(crate) struct Driver {
     pub(crate) connections: usize,
     pub(crate) value_bytes: usize,
     pub(crate) placement: Placement,
+    /// The share of requests that may fail.
+    pub(crate) errors_allowed: f64,
+    /// A request without an answer this long has failed.
+    pub(crate) answer_timeout: Duration,
+    /// That is never less than this.
+    pub(crate) silence_min: Duration,
 }
 
 /// What a slice is made of.
@@ -123,7 +164,15 @@ pub(crate) struct SliceLoad {
 }
 
 impl Driver {
-    /// Runs one phase. Wrong answers are an error: what answers wrongly must not be timed.
+    /// Takes less time for what does not answer, now that the baseline is known to give so many answers per second.
+    pub(crate) fn adjust_timeout(&mut self, slowest_per_s: f64) {
+        let mean_s = self.connections as f64 / slowest_per_s.max(f64::MIN_POSITIVE);
+        let enough_s = (mean_s * SLOWER_MAX).min(ANSWER_TIMEOUT.as_secs_f64());
+        self.answer_timeout = Duration::from_secs_f64(enough_s).max(self.silence_min);
+    }
+
+    /// Runs one phase. Whether too many of its requests failed is the session's to judge
+    /// ([`crate::session::Session::account`]).
     pub(crate) fn run(
         &self,
         endpoint: &Endpoint,
@@ -133,10 +182,10 @@ impl Driver {
         stop: &AtomicBool,
     ) -> Result<PhaseLoad, RunError> {
         let config = self.config(endpoint.address, operation, keys, load);
-        let record = endpoint.within(|| all_right(&config, operation, &Unobserved, stop))??;
+        let phase = endpoint.within(|| self.watched(&config, &Unobserved, stop))??;
         match load {
-            Load::Burst { .. } => Ok(PhaseLoad::of(&record)),
-            _ => PhaseLoad::of_work(&record),
+            Load::Burst { .. } => Ok(phase.into()),
+            _ => PhaseLoad::from(phase).of_work(),
         }
     }
 
@@ -153,8 +202,8 @@ impl Driver {
         let load = Load::Work { requests };
         let mut config = self.config(endpoint.address, operation, keys, load);
         config.holds_connections = true;
-        let record = endpoint.within(|| all_right(&config, operation, observer, stop))??;
-        PhaseLoad::of_work(&record)
+        let phase = endpoint.within(|| self.watched(&config, observer, stop))??;
+        PhaseLoad::from(phase).of_work()
     }
 
     /// Loads the target for `settle` and then for `window`, on connections of its own; only what happens in
@@ -166,7 +215,7 @@ impl Driver {
         target_threads: Option<TargetThreads>,
         observer: &dyn Observer,
         stop: &AtomicBool,
-    ) -> Result<LoadRecord, RunError> {
+    ) -> Result<SliceRecord, RunError> {
         let (operation, duration) = (slice.kind.operation, slice.window);
         let load = match slice.kind.pace {
             Pace::Rate { per_s } => Load::Rate { per_s, duration },
@@ -177,7 +226,30 @@ impl Driver {
             duration_ns: nanoseconds(slice.settle),
         };
         config.target_threads = target_threads.map(Arc::new);
-        endpoint.within(|| all_right(&config, operation, observer, stop))?
+        endpoint.within(|| self.watched(&config, observer, stop))?
+    }
+
+    /// Runs `config` until it is over or hopeless.
+    fn watched(
+        &self,
+        config: &LoadConfig,
+        observer: &dyn Observer,
+        stop: &AtomicBool,
+    ) -> Result<SliceRecord, RunError> {
+        let watch = Watch::new(observer, config, self.errors_allowed);
+        let record = millpond_load::run_observed(config, &watch, stop);
+        if stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        let record = record.map_err(|error| match error {
+            LoadError::Unreachable { cause, .. } => RunError::Unreachable {
+                cause,
+                connections: self.connections,
+            },
+            error => RunError::Load(error.to_string()),
+        })?;
+        let answers = Answers::of(&record, watch.silence(&record));
+        Ok(SliceRecord { record, answers })
     }
 
     fn config(
@@ -243,7 +315,7 @@ impl Driver {
         config.threads = self.placement.generator_threads().min(self.connections);
         config.timeout_ns = nanoseconds(match load {
             Load::EmulatedWork { .. } => EMULATED_ANSWER_TIMEOUT,
-            _ => ANSWER_TIMEOUT,
+            _ => self.answer_timeout,
         });
         let generator = &self.placement.generator;
         config.cpus = (!generator.is_empty()).then(|| generator.clone());
@@ -255,44 +327,145 @@ struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Runs `config`; one wrong answer makes it an error.
-fn all_right(
-    config: &LoadConfig,
-    operation: Operation,
-    observer: &dyn Observer,
-    stop: &AtomicBool,
-) -> Result<LoadRecord, RunError> {
-    let record = millpond_load::run_observed(config, observer, stop)
-        .map_err(|error| RunError::Load(error.to_string()))?;
-    if stop.load(Ordering::Relaxed) {
-        return Err(RunError::Interrupted);
-    }
-    let failed = record.errors.total();
-    if failed > 0 {
-        return Err(RunError::WrongAnswers {
-            operation: operation.label(),
-            failed,
-            requests: record.requests + failed,
-            detail: failures(&record),
-        });
-    }
-    Ok(record)
+/// Passes on what the generator tells, and ends a phase that cannot become a result: too much of it fails, or no answer
+/// has come for as long as one may take.
+struct Watch<'a> {
+    observer: &'a dyn Observer,
+    errors_allowed: f64,
+    connections: u64,
+    /// How long it may be until the next answer.
+    patience: Duration,
+    /// Answers so far, right or wrong, and when there was another one.
+    seen: Cell<(u64, Instant)>,
+    has_seen_enough: Cell<bool>,
 }
 
-fn failures(record: &LoadRecord) -> String {
-    let errors = &record.errors;
-    let kinds = [
-        ("connect", errors.connect),
-        ("read", errors.read),
-        ("write", errors.write),
-        ("timeout", errors.timeout),
-        ("status", errors.status),
-        ("content", errors.validation),
-    ];
-    let parts: Vec<String> = kinds
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(kind, count)| format!("{kind} {count}"))
-        .collect();
-    parts.join(", ")
+impl<'a> Watch<'a> {
+    fn new(observer: &'a dyn Observer, config: &LoadConfig, errors_allowed: f64) -> Self {
+        let timeout = Duration::from_nanos(config.timeout_ns);
+        let between_requests = match config.mode {
+            Mode::ConstantRate { per_s } => Duration::from_secs_f64((1.0 / per_s).min(3_600.0)),
+            _ => Duration::ZERO,
+        };
+        Self {
+            observer,
+            errors_allowed,
+            connections: config.connections as u64,
+            patience: timeout + between_requests,
+            seen: Cell::new((0, Instant::now())),
+            has_seen_enough: Cell::new(false),
+        }
+    }
+
+    /// How long the target has not answered, if every connection waits for it in vain. Where only some of them time out
+    /// it serves fewer connections than there are, and does not hang.
+    fn silence(&self, record: &LoadRecord) -> Option<Duration> {
+        let (answers, at) = self.seen.get();
+        let in_all = record.requests + record.errors.status + record.errors.validation;
+        // What was answered since the last progress ended the silence before it.
+        let silence = at.elapsed();
+        let is_silent = record.errors.timeout >= self.connections
+            && silence * 2 >= self.patience
+            && answers == in_all;
+        is_silent.then_some(silence)
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn started(&self, at: SystemTime) {
+        self.observer.started(at);
+    }
+
+    fn window_began(&self) {
+        self.observer.window_began();
+    }
+
+    fn window_ended(&self) {
+        self.observer.window_ended();
+    }
+
+    fn connections_held(&self) {
+        self.observer.connections_held();
+    }
+
+    fn progress(&self, now: &Progress) {
+        self.observer.progress(now);
+        let answers = now.completed + now.errors.status + now.errors.validation;
+        let (before, since) = self.seen.get();
+        if answers != before {
+            self.seen.set((answers, Instant::now()));
+        }
+        let is_silent = answers == before && since.elapsed() > self.patience + SWEEP;
+        let failed = now.errors.total();
+        let is_hopeless = is_above(failed, failed + now.completed, self.errors_allowed);
+        self.has_seen_enough.set(is_silent || is_hopeless);
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        self.has_seen_enough.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(mode: Mode) -> LoadConfig {
+        let target = millpond_load::Target {
+            address: Address::Inet(SocketAddr::from(([127, 0, 0, 1], 1))),
+            host: "x".to_owned(),
+            path: "/".to_owned(),
+        };
+        let workload = Workload::EntityGet {
+            keys: 1,
+            value_bytes: 1,
+            seed: 1,
+        };
+        LoadConfig {
+            mode,
+            connections: 2,
+            timeout_ns: 0,
+            ..LoadConfig::new(target, workload)
+        }
+    }
+
+    fn progress(completed: u64, status: u64) -> Progress {
+        let mut now = Progress {
+            completed,
+            ..Progress::default()
+        };
+        now.errors.status = status;
+        now
+    }
+
+    /// Goal: a phase ends early when failures are more than chance explains, and not because of one.
+    #[test]
+    fn a_hopeless_phase_ends_early() {
+        let watch = Watch::new(&Unobserved, &config(Mode::ClosedLoop), 0.001);
+        watch.progress(&progress(500, 1));
+        assert!(!watch.has_seen_enough());
+        watch.progress(&progress(900, 100));
+        assert!(watch.has_seen_enough());
+    }
+
+    /// Goal: a target hangs if every connection waits in vain; where one of two does, it serves too few connections.
+    #[test]
+    fn who_waits_in_vain_tells_a_hang() {
+        let watch = Watch::new(&Unobserved, &config(Mode::ClosedLoop), 0.001);
+        let mut record = LoadRecord {
+            requests: 7,
+            ..LoadRecord::default()
+        };
+        watch.progress(&progress(7, 0));
+        assert_eq!(watch.silence(&record), None);
+        record.errors.timeout = 1;
+        assert_eq!(watch.silence(&record), None);
+        record.errors.timeout = 2;
+        assert!(watch.silence(&record).is_some());
+        record.requests = 8;
+        assert_eq!(watch.silence(&record), None, "an answer came since");
+        let slow = Mode::ConstantRate { per_s: 0.5 };
+        let patience = Watch::new(&Unobserved, &config(slow), 0.0).patience;
+        assert_eq!(patience, Duration::from_secs(2));
+    }
 }

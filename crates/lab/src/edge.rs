@@ -78,25 +78,27 @@ impl Edge {
     /// Notes the memory that the target has after the equal work.
     pub(crate) fn note_memory(&self, measures: &mut RoundMeasures) {
         let process = &self.usage.process;
+        let memory = &process.memory;
         let values = [
-            (Quantity::RssAfterWork, Some(process.rss_bytes)),
-            (Quantity::PeakRss, Some(process.peak_rss_bytes)),
-            // Not comparable with resident memory: the page cache is in it, and pages that others had
-            // first are not.
-            (Quantity::CgroupPeak, self.usage.cgroup.memory_peak_bytes),
-            (Quantity::PssAfterWork, process.pss_bytes),
-            (Quantity::UssAfterWork, process.private_bytes),
-            (Quantity::HugePages, process.huge_page_bytes),
+            (Quantity::MemoryAfterWork, memory.private_bytes()),
+            (Quantity::FileMemory, process.file_bytes()),
+            (Quantity::RssAfterWork, Some(memory.rss_bytes)),
+            (Quantity::PssAfterWork, memory.pss_bytes),
+            (Quantity::UssAfterWork, memory.uss_bytes),
+            (Quantity::HugePages, memory.huge_page_bytes),
+            (Quantity::LazyFree, memory.lazy_free_bytes),
+            (Quantity::Mappings, process.mappings),
         ];
         note(&values, measures);
     }
 
     /// Notes what is left of it some idle time later.
     pub(crate) fn note_idle_memory(&self, measures: &mut RoundMeasures) {
-        let process = &self.usage.process;
+        let memory = &self.usage.process.memory;
         let values = [
-            (Quantity::RssAfterIdle, Some(process.rss_bytes)),
-            (Quantity::PssAfterIdle, process.pss_bytes),
+            (Quantity::MemoryAfterIdle, memory.private_bytes()),
+            (Quantity::RssAfterIdle, Some(memory.rss_bytes)),
+            (Quantity::PssAfterIdle, memory.pss_bytes),
         ];
         note(&values, measures);
     }
@@ -148,8 +150,8 @@ impl MachineUse {
 
 fn note(values: &[(Quantity, Option<u64>)], measures: &mut RoundMeasures) {
     for &(quantity, value) in values {
-        if let Some(bytes) = value {
-            measures.set(Measure::whole(quantity), bytes as f64);
+        if let Some(value) = value {
+            measures.set(Measure::whole(quantity), value as f64);
         }
     }
 }

@@ -167,7 +167,7 @@ impl Emulator {
             };
             let driver = &workshop.driver;
             let phase = driver.run(&session.endpoint, work.operation, keys, load, stop);
-            session.explain(phase)?;
+            session.account(phase)?;
         }
         session.stop()?;
         self.total()

@@ -5,12 +5,30 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millpond_measure::record::RoundStatus;
+use millpond_load::ConnectFailure;
+use millpond_measure::record::{FailureCause, RoundStatus};
 use millpond_measure::regression::Incomparable;
+use millpond_measure::units::format_bytes;
 
 use crate::allocator::AllocatorError;
+use crate::answers::FailedRequests;
+use crate::limits;
 use crate::presence::PresenceError;
-use crate::subject::SubjectError;
+use crate::subject::{Exit, LastWords, SubjectError};
+
+/// What a log says when the kernel gives no more memory: the C library, C++, Rust, and the allocators.
+const WORDS_OF_NO_MEMORY: [&str; 8] = [
+    "cannot allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "memory allocation of",
+    "memoryerror",
+    "mmap failed",
+    "map failure",
+    "unable to allocate",
+];
+/// What jemalloc says of a setting that it does not know.
+const WORDS_OF_SETTINGS: [&str; 3] = ["invalid conf", "abort_conf", "malformed conf"];
 
 /// The comparison as a whole could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +48,8 @@ pub enum LabError {
     Baseline {
         /// Its name.
         candidate: String,
-        /// Why.
-        reason: RunError,
+        /// Why, as a sentence.
+        reason: String,
     },
     /// Only the baseline is left.
     #[error("nothing to compare with {baseline}: {}", reasons.join("; "))]
@@ -147,17 +165,48 @@ pub enum RunError {
         /// Here.
         found: String,
     },
-    /// Wrong answers: a fast server that is wrong has lost.
-    #[error("{failed} of {requests} {operation} requests failed ({detail})")]
-    WrongAnswers {
-        /// Which.
-        operation: &'static str,
+    /// More requests failed than are allowed: a fast server that is wrong has lost.
+    #[error("{0}")]
+    FailedRequests(Box<FailedRequests>),
+    /// It runs, and answers no more.
+    #[error(
+        "{title} hangs: after {answered} answers none came within {} s; {last_words}", silence.as_secs()
+    )]
+    Hung {
+        /// The command's short name.
+        title: String,
+        /// Answers of this process before.
+        answered: u64,
+        /// How long none came.
+        silence: Duration,
+        /// The end of its output.
+        last_words: Box<LastWords>,
+    },
+    /// No connection came up.
+    #[error(
+        "none of {connections} connections could be opened: {cause}; is the server too slow to accept so many at once? \
+         Fewer with --connections"
+    )]
+    Unreachable {
+        /// Why the last one was not.
+        cause: ConnectFailure,
+        /// How many were tried.
+        connections: usize,
+    },
+    /// The kernel killed a process of the target for want of memory.
+    #[error(
+        "{title}: the kernel killed {killed} of its processes for want of memory{}; {last_words}",
+        limit_bytes.map(|bytes| format!(" (limit {})", format_bytes(bytes as f64))).unwrap_or_default()
+    )]
+    KilledForMemory {
+        /// The command's short name.
+        title: String,
         /// How many.
-        failed: u64,
-        /// Of how many.
-        requests: u64,
-        /// By kind.
-        detail: String,
+        killed: u64,
+        /// The lowest limit of its control groups.
+        limit_bytes: Option<u64>,
+        /// The end of its output.
+        last_words: Box<LastWords>,
     },
     /// A network of the target's own cannot be made or entered.
     #[error("no network namespace: {0}")]
@@ -190,6 +239,33 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// What it is, for the record and for tables.
+    #[must_use]
+    pub fn cause(&self) -> FailureCause {
+        match self {
+            Self::Subject(SubjectError::Ended {
+                exit, last_words, ..
+            }) => cause_of_end(*exit, last_words),
+            Self::Subject(SubjectError::NeverReady { waited_s, .. }) => FailureCause::NeverServed {
+                waited_ns: waited_s.saturating_mul(1_000_000_000),
+            },
+            Self::Presence(_) => FailureCause::NotInUse,
+            Self::FailedRequests(failed) => failed.cause(),
+            Self::Hung {
+                answered, silence, ..
+            } => FailureCause::Hung {
+                after_requests: *answered,
+                silent_ns: u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX),
+            },
+            Self::KilledForMemory { limit_bytes, .. } => FailureCause::KilledForMemory {
+                limit_bytes: *limit_bytes,
+                is_counted: true,
+            },
+            Self::Check(_) | Self::OtherAnswers { .. } => FailureCause::WrongAnswers,
+            _ => FailureCause::Other,
+        }
+    }
+
     /// Whether other programs are the likely reason, so that another try is fair.
     pub(crate) const fn is_of_machine(&self) -> bool {
         matches!(
@@ -218,14 +294,108 @@ impl From<RunError> for RoundStatus {
             RunError::Interrupted => Self::Interrupted,
             error => Self::Failed {
                 reason: error.to_string(),
+                cause: Some(error.cause()),
             },
         }
     }
 }
 
+/// What ended a target, as far as its end and its last words tell.
+fn cause_of_end(exit: Exit, last_words: &LastWords) -> FailureCause {
+    let last_lines = last_words.lines.clone();
+    if last_words.mention(&WORDS_OF_SETTINGS) {
+        return FailureCause::RefusedSettings { last_lines };
+    }
+    if last_words.mention(&WORDS_OF_NO_MEMORY) {
+        return FailureCause::NoAddressSpace {
+            limit_bytes: limits::address_space_bytes(),
+            last_lines,
+        };
+    }
+    match exit {
+        // Nothing here sends that one to a target that is measured.
+        Exit::Signal(SIGKILL) => FailureCause::KilledForMemory {
+            limit_bytes: limits::memory_bytes(),
+            is_counted: false,
+        },
+        Exit::Signal(number) => FailureCause::Crashed {
+            signal: Some(number),
+            exit_status: None,
+            last_lines,
+        },
+        Exit::Status(status) => FailureCause::Crashed {
+            signal: None,
+            exit_status: Some(status),
+            last_lines,
+        },
+        Exit::Unknown => FailureCause::Other,
+    }
+}
+
+/// Its number is the same everywhere.
+const SIGKILL: i32 = 9;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: an end has its cause: by its signal, by its status, by what the log says of memory and of settings.
+    #[test]
+    fn an_end_has_its_cause() {
+        let of = |exit, lines: &[&str]| {
+            let last_words = LastWords {
+                log: PathBuf::new(),
+                lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+            };
+            let error = SubjectError::Ended {
+                title: "server".to_owned(),
+                when: "died while it was measured",
+                exit,
+                last_words: Box::new(last_words),
+            };
+            RunError::Subject(error).cause()
+        };
+        let crash = of(Exit::Signal(11), &["hello"]);
+        assert_eq!(crash.label(), "crashed (SIGSEGV)");
+        let FailureCause::Crashed { last_lines, .. } = crash else {
+            panic!("{crash:?}")
+        };
+        assert_eq!(last_lines, ["hello"]);
+        assert_eq!(of(Exit::Status(3), &[]).label(), "ended (exit status 3)");
+        let killed = of(Exit::Signal(9), &[]);
+        assert!(
+            killed
+                .label()
+                .starts_with("killed (SIGKILL), likely for memory")
+        );
+        for line in [
+            "mimalloc: error: unable to allocate 64 MiB (Cannot allocate memory)",
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+        ] {
+            let cause = of(Exit::Signal(6), &[line, "last"]);
+            assert!(
+                matches!(cause, FailureCause::NoAddressSpace { .. }),
+                "{cause:?}"
+            );
+        }
+        let refused = of(
+            Exit::Signal(6),
+            &["<jemalloc>: Invalid conf pair: narenaz:1"],
+        );
+        assert!(
+            matches!(refused, FailureCause::RefusedSettings { .. }),
+            "{refused:?}"
+        );
+        assert_eq!(of(Exit::Unknown, &[]), FailureCause::Other);
+        let status = RoundStatus::from(RunError::Load("x".to_owned()));
+        assert!(matches!(
+            status,
+            RoundStatus::Failed {
+                cause: Some(FailureCause::Other),
+                ..
+            }
+        ));
+    }
 
     /// Two workers of node had no CPU for 100 ms beside a build, and a comparison lost the round.
     ///

@@ -37,7 +37,6 @@ use crate::error::RunError;
 use crate::matrix::{self, Candidate};
 use crate::phase_marks::PhaseMarks;
 use crate::plan::Plan;
-use crate::sampler::Sampler;
 use crate::scored::{RunLatency, ScoredRun, sleep_unless_stopped};
 use crate::session::{Session, Workshop};
 use crate::slice::{self, Slices};
@@ -138,11 +137,11 @@ impl Generation<'_> {
         self.workshop.is_unpinned = false;
         let mut session = session.ok()?;
         let mut marks = PhaseMarks::new(Instant::now());
-        let mut measures = RoundMeasures::default();
-        let work = self.equal_work(&mut session, &mut marks, &mut measures);
+        let mut parts = Parts::default();
+        let work = self.equal_work(&mut session, &mut marks, &mut parts);
         let is_stopped = session.stop().is_ok();
         work.ok().filter(|()| is_stopped)?;
-        measures.get(Measure::whole(Quantity::RssAfterWork))
+        parts.block.get(Measure::whole(Quantity::MemoryAfterWork))
     }
 
     fn measure(&mut self, members: &mut [Member]) {
@@ -304,16 +303,17 @@ impl Generation<'_> {
 
     /// Equal work per operation, without a pause, and memory after it.
     fn memory_phase(&self, session: &mut Session, parts: &mut Parts) -> Result<(), RunError> {
-        let sampler = Sampler::start(session.tree);
+        let sampler = session.sampler();
         let mut marks = PhaseMarks::new(sampler.began());
-        let result = self.equal_work(session, &mut marks, &mut parts.block);
+        let result = self.equal_work(session, &mut marks, parts);
         parts.phases = marks.finish();
-        parts.memory = sampler.finish();
+        parts.memory = parts.edges.finish(sampler);
         let operations = self.workshop.driver.target.operations();
         for (operation, &requests) in operations.iter().zip(&self.plan.requests) {
             let name = work_phase(*operation);
             let phase = parts.phases.iter().find(|phase| phase.name == name);
-            let slope = phase.and_then(|phase| bytes_per_request(&parts.memory, phase, requests));
+            let memory = parts.memory.best();
+            let slope = phase.and_then(|phase| bytes_per_request(memory, phase, requests));
             if let Some(slope) = slope {
                 parts.growth.insert(operation.key().to_owned(), slope);
             }
@@ -325,9 +325,11 @@ impl Generation<'_> {
         &self,
         session: &mut Session,
         marks: &mut PhaseMarks,
-        measures: &mut RoundMeasures,
+        parts: &mut Parts,
     ) -> Result<(), RunError> {
+        let (measures, edges) = (&mut parts.block, &mut parts.edges);
         let mut before = Edge::read(session)?;
+        edges.add(&before);
         let floor = self.plan.missed_floor;
         for (place, &operation) in self.workshop.driver.target.operations().iter().enumerate() {
             let of_plan = |list: &[u64]| list.get(place).copied().unwrap_or(0);
@@ -335,6 +337,7 @@ impl Generation<'_> {
             if warm_up > 0 {
                 marks.enter("warm-up");
                 before = self.work(session, operation, warm_up)?.1;
+                edges.add(&before);
             }
             marks.enter(&work_phase(operation));
             let (phase, after) =
@@ -348,8 +351,9 @@ impl Generation<'_> {
                 });
             }
             measures.requests += phase.requests;
-            measures.errors += phase.errors;
+            measures.errors += phase.answers.failed.total();
             after.note_costs(&before, operation, phase.requests, measures);
+            edges.add(&after);
             before = after;
         }
         before.note_memory(measures);
@@ -378,7 +382,7 @@ impl Generation<'_> {
             self.stop,
         );
         let edge = reader.edge.take();
-        let phase = reader.session.into_inner().explain(phase)?;
+        let phase = reader.session.into_inner().account(phase)?;
         let missing = || RunError::Load("the work had no end".to_owned());
         Ok((phase, edge.ok_or_else(missing)??))
     }
@@ -388,21 +392,22 @@ impl Generation<'_> {
         let mut samplers = Vec::new();
         for member in members.iter_mut() {
             member.run_thawed();
-            let tree = member.session.as_ref().map(|session| session.tree);
-            samplers.push(tree.map(Sampler::start));
+            samplers.push(member.session.as_ref().map(Session::sampler));
         }
         let began = Instant::now();
         // Ctrl-C is seen by the first slice.
         let _ = sleep_unless_stopped(self.plan.idle, self.stop);
         for (member, sampler) in members.iter_mut().zip(samplers) {
-            if let Some(sampler) = sampler {
-                member.parts.add_idle(&sampler.finish(), began.elapsed());
-            }
             let idle = member.session.as_mut().map(Edge::read);
-            match idle {
-                Some(Ok(edge)) => edge.note_idle_memory(&mut member.parts.block),
-                Some(Err(error)) => member.fail(error),
-                None => {}
+            if let Some(Ok(edge)) = &idle {
+                edge.note_idle_memory(&mut member.parts.block);
+                member.parts.edges.add(edge);
+            }
+            if let Some(sampler) = sampler {
+                member.parts.add_idle(sampler, began.elapsed());
+            }
+            if let Some(Err(error)) = idle {
+                member.fail(error);
             }
             member.run_frozen();
         }

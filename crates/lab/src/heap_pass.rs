@@ -80,7 +80,7 @@ impl HeapCosts {
             .tree
             .sample()
             .ok()
-            .and_then(|sample| sample.total.anonymous_bytes);
+            .and_then(|sample| sample.total.memory.anonymous_bytes);
         reach::add_holders(&mut self.reach, &session.tree.members(), &last, trace);
         let profile = last.profile_since(first, requests, anonymous_bytes);
         let is_known = profile.fragmentation.is_some();
@@ -127,7 +127,7 @@ pub(crate) fn run(
             let phase = workshop
                 .driver
                 .run(&session.endpoint, operation, keys, load, stop);
-            session.explain(phase)
+            session.account(phase)
         };
         // The first time fills the keys and everything that is made once; only the second counts.
         drive(&mut session)?;

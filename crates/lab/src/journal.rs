@@ -23,6 +23,8 @@ pub(crate) enum Line<'a> {
         start_ns: u64,
         stop_ns: Option<u64>,
         rss_bytes: &'a Series,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory_bytes: Option<&'a Series>,
     },
     /// Heap calls per request, from their own pass.
     Heap {

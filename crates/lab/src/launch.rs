@@ -13,10 +13,14 @@
 //! its process id before the target's first instruction, and only there is `LD_PRELOAD` set: neither
 //! the lab nor the supervisor ever run under the allocator that is measured.
 //!
+//! A stage by itself is `millpond launch probe`: a program of a moment that is started under an allocator and its
+//! settings, and says what malloc does there.
+//!
 //! Absent on purpose: fork, unsafe code, and any measurement.
 
 mod exec;
 mod supervise;
+mod probe;
 mod stop_signal;
 
 use std::ffi::{OsStr, OsString};
@@ -25,7 +29,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::identity::Identity;
+pub(crate) use probe::{Place, read_answer};
 pub use stop_signal::StopSignal;
+
+/// The stage that asks malloc, see `probe`.
+pub(crate) const PROBE_STAGE: &str = "probe";
 
 /// What to run and how: the arguments of both stages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -34,6 +42,8 @@ pub struct LaunchSpec {
     pub preload: Vec<PathBuf>,
     /// The only CPUs the target may run on; empty means all.
     pub cpus: Vec<usize>,
+    /// Variables of the lab's environment that the target does not get.
+    pub unset: Vec<OsString>,
     /// Variables added to the target's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// Where the target starts; `None`: where the lab runs.
@@ -42,8 +52,8 @@ pub struct LaunchSpec {
     pub user: Option<Identity>,
     /// Whether the target runs at the highest priority of ordinary tasks; not an error where that is forbidden.
     pub is_raised: bool,
-    /// The file to write a process id to, to put it into its control group.
-    pub cgroup: Option<PathBuf>,
+    /// The files to write a process id to, to put it into its control groups.
+    pub cgroups: Vec<PathBuf>,
     /// What asks the target to end.
     pub stop_signal: StopSignal,
     /// The file that the target's stdout and stderr are appended to.
@@ -62,8 +72,14 @@ impl LaunchSpec {
         for object in &self.preload {
             words.extend(["--preload".into(), object.into()]);
         }
+        for procs in &self.cgroups {
+            words.extend(["--cgroup".into(), procs.into()]);
+        }
         for cpu in &self.cpus {
             words.extend(["--cpu".into(), cpu.to_string().into()]);
+        }
+        for name in &self.unset {
+            words.extend(["--unset".into(), name.clone()]);
         }
         for (name, value) in &self.environment {
             let mut pair = name.clone();
@@ -71,11 +87,7 @@ impl LaunchSpec {
             pair.push(value);
             words.extend(["--env".into(), pair]);
         }
-        let paths = [
-            ("--directory", &self.directory),
-            ("--cgroup", &self.cgroup),
-            ("--output", &self.output),
-        ];
+        let paths = [("--directory", &self.directory), ("--output", &self.output)];
         for (flag, path) in paths {
             if let Some(path) = path {
                 words.extend([flag.into(), path.into()]);
@@ -109,7 +121,7 @@ impl LaunchSpec {
                 b"--preload" => spec.preload.push(value.into()),
                 b"--log" => spec.log = value.into(),
                 b"--directory" => spec.directory = Some(value.into()),
-                b"--cgroup" => spec.cgroup = Some(value.into()),
+                b"--cgroup" => spec.cgroups.push(value.into()),
                 b"--output" => spec.output = Some(value.into()),
                 b"--user" => {
                     let user = value.to_str().and_then(Identity::from_word);
@@ -124,6 +136,7 @@ impl LaunchSpec {
                     let cpu = value.to_str().and_then(|text| text.parse().ok());
                     spec.cpus.push(cpu.ok_or("--cpu needs a number")?);
                 }
+                b"--unset" => spec.unset.push(value),
                 b"--env" => spec.environment.push(split_pair(&value)?),
                 _ => return Err(format!("unknown flag {}", flag.display())),
             }
@@ -152,6 +165,9 @@ fn split_pair(pair: &OsStr) -> Result<(OsString, OsString), String> {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut words = arguments.into_iter();
     let stage = words.next().unwrap_or_default();
+    if stage == PROBE_STAGE {
+        return probe::run(words);
+    }
     let spec = match LaunchSpec::parse(words) {
         Ok(spec) => spec,
         Err(sentence) => {
@@ -179,6 +195,7 @@ mod tests {
         let spec = LaunchSpec {
             preload: vec!["/a/first.so".into(), "/b/second one.so".into()],
             cpus: vec![0, 3],
+            unset: vec!["MALLOC_CONF".into(), "LD_PRELOAD".into()],
             environment: vec![
                 ("A".into(), "1=2".into()),
                 ("EMPTY".into(), OsString::new()),
@@ -191,7 +208,10 @@ mod tests {
                 groups: vec![34, 110],
             }),
             is_raised: true,
-            cgroup: Some("/sys/fs/cgroup/x/cgroup.procs".into()),
+            cgroups: vec![
+                "/sys/fs/cgroup/x/cgroup.procs".into(),
+                "/sys/fs/cgroup/memory/x/cgroup.procs".into(),
+            ],
             stop_signal: StopSignal::Quit,
             log: "/tmp/a log".into(),
             output: Some("/tmp/out".into()),

@@ -6,8 +6,9 @@
 //! Read in this order, which is the order of a comparison:
 //!
 //! ```text
-//! config, target   what the user wants compared; options: how the user's server is run; load_command,
-//!                  metric: the user's own load program and what is read of it
+//! config, target   what the user wants compared; options: how the user's server is run, inherited: with which
+//!                  variables of the shell; variant: candidates that are no allocators; load_command, metric:
+//!                  the user's own load program and what is read of it
 //! allocator, elf   which allocators there are, and whether a file can be one; embedded: our objects
 //! matrix           who is compared with whom, in which order
 //! preflight, plan  every candidate once; then how much to do in the time there is; repeat: as much as
@@ -19,7 +20,7 @@
 //!   presence         the allocator is really the one that serves; suitability: where none can be
 //! rounds           until the answer is known; warm_up: what precedes the first phase of a run
 //! scored, edge     one run's phases and the figures at their edges; sampler, phase_marks, drive, trace
-//!                  help
+//!                  help; answers: what became of the requests, and how many may fail
 //! heap_pass        heap calls per request, apart from scored runs
 //! instruction_pass instructions per request likewise; emulation: by valgrind, where the processor's
 //!                  counters are hidden
@@ -38,6 +39,8 @@
 pub mod config;
 pub mod target;
 pub mod options;
+pub mod variant;
+mod inherited;
 pub mod identity;
 pub mod metric;
 pub mod load_command;
@@ -63,6 +66,7 @@ pub mod probe;
 pub mod reach;
 pub mod readiness;
 mod cgroup;
+mod memory_group;
 pub mod port;
 pub mod process_tree;
 pub mod suitability;
@@ -81,7 +85,11 @@ mod edge;
 mod usage;
 mod waiting;
 mod drive;
+mod answers;
+mod limits;
+mod listen_backlog;
 mod sampler;
+mod memory_course;
 mod phase_marks;
 pub mod trace;
 mod heap_pass;
@@ -96,11 +104,14 @@ pub mod doctor;
 pub mod event;
 pub mod error;
 
+pub use answers::FailedRequests;
 pub use awake::IdleCpus;
 pub use compare::compare;
 pub use config::CompareConfig;
+pub use drive::ERRORS_ALLOWED_DEFAULT;
 pub use error::{LabError, RunError};
 pub use event::LabEvent;
+pub use inherited::Inherited;
 pub use load_command::LoadCommand;
 pub use lock::{LOCK_VARIABLE, MachineLock, lock_file};
 pub use options::SubjectOptions;
@@ -110,3 +121,4 @@ pub use plan::{Lengths, MemoryWork};
 pub use repeat::Earlier;
 pub use subject::Launcher;
 pub use target::{Target, Url};
+pub use variant::Variant;

@@ -17,7 +17,7 @@ use crate::error::RunError;
 use crate::launch::LaunchSpec;
 use crate::metric::{Meaning, Metric};
 use crate::session::{Session, Workshop};
-use crate::subject::{DROP_GRACE, EXIT_WELL, LastWords, Subject};
+use crate::subject::{DROP_GRACE, LastWords, Subject};
 
 /// A command takes seconds; it is looked at as seldom as costs no accuracy.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -150,7 +150,7 @@ fn shell(
     command.go()?;
     let exit = loop {
         if let Some(exit) = command.ended() {
-            break exit.to_owned();
+            break exit;
         }
         session.subject.ensure_alive()?;
         if stop.load(Ordering::Relaxed) {
@@ -176,7 +176,7 @@ fn shell(
     if last_words.lines.is_empty() {
         last_words = LastWords::read(&output);
     }
-    if exit != EXIT_WELL {
+    if !exit.is_well() {
         return Err(RunError::LoadCommand(format!(
             "it failed ({exit}); {last_words}"
         )));

@@ -8,11 +8,15 @@
 //! I switched". What pools change is a question of its own, asked within each allocator
 //! (`record::PoolsEffect`), so it needs no baseline here.
 
+use std::ffi::OsString;
+
 use fastrand::Rng;
 
 use millpond_measure::record::{CandidateRounds, PoolSetting, Role};
 
 use crate::allocator::{Allocator, NATIVE};
+use crate::target::Target;
+use crate::variant::Variant;
 
 /// One combination that is measured.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -25,6 +29,32 @@ pub struct Candidate {
     pub pools: Option<PoolSetting>,
     /// Baseline, baseline again, or one of the others.
     pub role: Role,
+    /// What it changes beside the allocator; `None` for most.
+    pub variant: Option<Variant>,
+}
+
+impl Candidate {
+    /// True for the server as it is, without an allocator, settings or changes of ours.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.variant.is_none() && self.allocator.is_plain()
+    }
+
+    /// The server that it starts, where `target` is that of all.
+    pub(crate) fn target(&self, target: &Target) -> Target {
+        match &self.variant {
+            Some(variant) => variant.target(target),
+            None => target.clone(),
+        }
+    }
+
+    /// The variables that it alone is started with, its allocator's settings last.
+    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
+        let variant = self.variant.iter().flat_map(Variant::variables).cloned();
+        let settings = self.allocator.environment.iter();
+        let settings = settings.map(|(name, value)| (name.into(), value.into()));
+        variant.chain(settings).collect()
+    }
 }
 
 /// All candidates, the baseline first, its second run next. `pools` is empty for a foreign server.
@@ -45,12 +75,11 @@ pub fn candidates(allocators: &[Allocator], pools: &[PoolSetting]) -> Vec<Candid
                 allocator: allocator.clone(),
                 pools: setting,
                 role: Role::Candidate,
+                variant: None,
             });
         }
     }
-    let plain = list
-        .iter()
-        .position(|candidate| candidate.allocator.is_plain());
+    let plain = list.iter().position(Candidate::is_plain);
     if list.is_empty() {
         return list;
     }
@@ -82,10 +111,53 @@ pub fn usual_candidates(allocators: &[Allocator]) -> Vec<Candidate> {
     list
 }
 
+/// Adds the server in each variant to `list`, which has the baseline first: with what it has by itself, and if
+/// `is_crossed` with every other allocator of the list too.
+pub fn add_variants(list: &mut Vec<Candidate>, variants: &[Variant], is_crossed: bool) {
+    let Some(pools) = list.first().map(|baseline| baseline.pools) else {
+        return;
+    };
+    let crossed: Vec<Candidate> = list
+        .iter()
+        .filter(|one| is_crossed && one.role != Role::BaselineAgain && !one.allocator.is_plain())
+        .cloned()
+        .collect();
+    for variant in variants {
+        let mut add = |allocator: Allocator, pools| {
+            list.push(Candidate {
+                name: CandidateRounds::standard_name(&allocator.name, pools, Role::Candidate),
+                allocator,
+                pools,
+                role: Role::Candidate,
+                variant: Some(variant.clone()),
+            });
+        };
+        add(Allocator::native(&variant.name), pools);
+        for one in &crossed {
+            let mut allocator = one.allocator.clone();
+            allocator.name = format!("{} + {}", variant.name, allocator.name);
+            add(allocator, one.pools);
+        }
+    }
+}
+
+/// A name that two candidates have: their results could not be told apart.
+#[must_use]
+pub fn name_given_twice(list: &[Candidate]) -> Option<&str> {
+    let mut names = list.iter().enumerate();
+    names.find_map(|(index, one)| {
+        let is_again = list
+            .iter()
+            .take(index)
+            .any(|earlier| earlier.name == one.name);
+        is_again.then_some(one.name.as_str())
+    })
+}
+
 /// Calls the candidates without a preloaded library by what the target brings along.
 pub fn name_native(candidates: &mut [Candidate], native: &str) {
     let name = format!("{NATIVE} ({native})");
-    for candidate in candidates.iter_mut().filter(|one| one.allocator.is_plain()) {
+    for candidate in candidates.iter_mut().filter(|one| one.is_plain()) {
         rename(candidate, &name);
     }
 }
@@ -190,6 +262,34 @@ mod tests {
             (Role::Baseline, Role::Candidate)
         );
         assert!(usual_candidates(&[]).is_empty());
+    }
+
+    /// Goal: variants come beside the allocators, on the server as it is; crossed, with each allocator too, under
+    /// names that tell them apart. They are no baseline, and keep their names under a native allocator.
+    #[test]
+    fn variants_come_beside_allocators() {
+        let variants = ["py=env:A=1", "musl=command:x {port}"];
+        let variants = variants.map(|text| Variant::parse(text).unwrap());
+        let names = |is_crossed| {
+            let mut list = candidates(&allocators(&["glibc", "jemalloc"]), &[]);
+            add_variants(&mut list, &variants, is_crossed);
+            assert_eq!(name_given_twice(&list), None);
+            name_native(&mut list, "tcmalloc");
+            list.into_iter()
+                .skip(2)
+                .map(|one| one.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(false), ["jemalloc", "py", "musl"]);
+        assert_eq!(
+            names(true),
+            ["jemalloc", "py", "py + jemalloc", "musl", "musl + jemalloc"]
+        );
+        let mut list = candidates(&allocators(&["glibc", "py"]), &[]);
+        add_variants(&mut list, &variants, false);
+        assert_eq!(name_given_twice(&list), Some("py"));
+        let py = list.last().unwrap();
+        assert!(!py.is_plain() && py.variables().is_empty());
     }
 
     /// Goal: a server that brings an allocator along is not called glibc.

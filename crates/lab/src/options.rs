@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::awake::IdleCpus;
 use crate::error::LabError;
 use crate::identity::Identity;
+use crate::inherited::Inherited;
 use crate::launch::StopSignal;
 use crate::placement::Placement;
 use crate::readiness::Ready;
@@ -19,6 +20,8 @@ use crate::subject::STOP_GRACE;
 pub struct SubjectOptions {
     /// Variables for the server.
     pub environment: Vec<(OsString, OsString)>,
+    /// What becomes of the shell's variables that change allocators.
+    pub inherited: Inherited,
     /// Where it starts; `None`: here.
     pub directory: Option<PathBuf>,
     /// Whom it runs as; `None`: the user of the lab.
@@ -46,6 +49,7 @@ impl Default for SubjectOptions {
     fn default() -> Self {
         Self {
             environment: Vec::new(),
+            inherited: Inherited::of_this_process(false),
             directory: None,
             user: None,
             ready: Ready::default(),

@@ -5,6 +5,7 @@
 //! made here.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,11 +18,12 @@ use millpond_measure::record::{
 use millpond_measure::regression;
 use millpond_measure::slices;
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, NATIVE};
 use crate::error::LabError;
 use crate::matrix::Candidate;
 use crate::repeat::Earlier;
 use crate::scored::RunLatency;
+use crate::variant::Variant;
 
 /// Points per halving of the distance to 100 % in a percentile curve.
 const CURVE_TICKS: u32 = 5;
@@ -46,6 +48,8 @@ pub struct CompareOutcome {
 pub(crate) struct Collection {
     candidates: Vec<CandidateRounds>,
     merged: Vec<BTreeMap<(Operation, &'static str), LatencyHistogram>>,
+    /// Those that failed too often to be compared.
+    is_left_out: Vec<bool>,
 }
 
 impl Collection {
@@ -56,12 +60,36 @@ impl Collection {
             pools: candidate.pools,
             role: candidate.role,
             library: library(&candidate.allocator),
+            allocator_version: version(candidate),
+            environment: variables(candidate),
+            command: candidate.variant.as_ref().map_or_else(Vec::new, command),
             ..CandidateRounds::default()
         };
         Self {
             candidates: candidates.iter().map(entry).collect(),
             merged: vec![BTreeMap::new(); candidates.len()],
+            is_left_out: vec![false; candidates.len()],
         }
+    }
+
+    /// Takes the candidate at `index` out of all that is compared: one that crashes now and then is no choice, however
+    /// fast it is until then. How many rounds it has ended well.
+    pub(crate) fn leave_out(&mut self, index: usize) -> u32 {
+        if let Some(is_left_out) = self.is_left_out.get_mut(index) {
+            *is_left_out = true;
+        }
+        self.count_done(index)
+    }
+
+    /// Rounds that the candidate at `index` has ended well.
+    pub(crate) fn count_done(&self, index: usize) -> u32 {
+        let rounds = self
+            .candidates
+            .get(index)
+            .map(|candidate| &candidate.rounds);
+        let done = rounds.into_iter().flatten();
+        let done = done.filter(|run| run.status == RoundStatus::Done);
+        u32::try_from(done.count()).unwrap_or(u32::MAX)
     }
 
     /// Adds one run of the candidate at `index`.
@@ -138,10 +166,12 @@ impl Collection {
     /// Rounds in which every candidate ended that had not left before.
     pub(crate) fn rounds_done(&self, planned: u32, left_after: &[Option<u32>]) -> u32 {
         let complete = |round: &u32| {
-            let mut all = self.candidates.iter().zip(left_after);
-            all.all(|(candidate, left_after)| {
+            let all = self.candidates.iter().zip(left_after);
+            let mut all = all.zip(&self.is_left_out);
+            all.all(|((candidate, left_after), &is_left_out)| {
                 let mut rounds = candidate.rounds.iter();
-                left_after.is_some_and(|left_after| left_after <= *round)
+                is_left_out
+                    || left_after.is_some_and(|left_after| left_after <= *round)
                     || rounds.any(|run| run.round == *round && run.status == RoundStatus::Done)
             })
         };
@@ -155,15 +185,18 @@ impl Collection {
         }
     }
 
-    /// The candidates as they are now, for a look.
+    /// The candidates that are compared, as they are now, for a look.
     pub(crate) fn so_far(&self) -> Vec<CandidateRounds> {
-        let mut candidates = self.candidates.clone();
+        let all = self.candidates.iter().zip(&self.is_left_out);
+        let compared = all.filter(|&(_, &is_left_out)| !is_left_out);
+        let mut candidates: Vec<CandidateRounds> =
+            compared.map(|(candidate, _)| candidate.clone()).collect();
         slices::work_out(&mut candidates);
         flag_unlike_runs(&mut candidates);
         candidates
     }
 
-    /// The candidates with their curves.
+    /// The candidates that are compared, with their curves.
     pub(crate) fn finish(mut self) -> Vec<CandidateRounds> {
         for (candidate, merged) in self.candidates.iter_mut().zip(self.merged) {
             candidate.curves = merged
@@ -176,10 +209,32 @@ impl Collection {
                 })
                 .collect();
         }
+        let mut is_left_out = self.is_left_out.into_iter();
+        self.candidates.retain(|_| is_left_out.next() != Some(true));
         slices::work_out(&mut self.candidates);
         flag_unlike_runs(&mut self.candidates);
         self.candidates
     }
+}
+
+/// The version of what a candidate is named after; of a variant on the server as it is, and of what the target
+/// brings along, none is known.
+fn version(candidate: &Candidate) -> Option<String> {
+    let allocator = &candidate.allocator;
+    let is_the_c_librarys = candidate.variant.is_none() && !allocator.name.starts_with(NATIVE);
+    let is_known = allocator.library.is_some() || is_the_c_librarys;
+    allocator.version().filter(|_| is_known)
+}
+
+fn variables(candidate: &Candidate) -> Vec<String> {
+    let text =
+        |(name, value): (OsString, OsString)| format!("{}={}", name.display(), value.display());
+    candidate.variables().into_iter().map(text).collect()
+}
+
+fn command(variant: &Variant) -> Vec<String> {
+    let words = variant.command().unwrap_or_default().iter();
+    words.map(|word| word.display().to_string()).collect()
 }
 
 fn library(allocator: &Allocator) -> Option<Library> {
@@ -253,6 +308,7 @@ mod tests {
         let mut collection = collection();
         let failed = RoundStatus::Failed {
             reason: "it died".to_owned(),
+            cause: None,
         };
         for index in 0..3 {
             collection.add(index, run(0, RoundStatus::Done), &[]);
@@ -269,12 +325,36 @@ mod tests {
         );
     }
 
+    /// Goal: a candidate that is left out is in no look and in no result, and the rounds of the others count without it.
+    #[test]
+    fn who_is_left_out_is_in_no_result() {
+        let mut collection = collection();
+        for index in 0..2 {
+            collection.add(index, run(0, RoundStatus::Done), &[]);
+        }
+        let none = vec![None; collection.candidates.len()];
+        assert_eq!(collection.rounds_done(1, &none), 0);
+        assert_eq!(collection.leave_out(2), 0);
+        assert_eq!(
+            (collection.count_done(0), collection.rounds_done(1, &none)),
+            (1, 1)
+        );
+        assert_eq!(collection.so_far().len(), 2);
+        let names: Vec<String> = collection
+            .finish()
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(names, ["glibc", "glibc (again)"]);
+    }
+
     /// Goal: what was seen once appears once, and not in a run that failed.
     #[test]
     fn single_observations_stay_single() {
         let mut collection = collection();
         let failed = RoundStatus::Failed {
             reason: "it died".to_owned(),
+            cause: None,
         };
         collection.add(0, run(0, failed), &[]);
         collection.add(0, run(1, RoundStatus::Done), &[]);
@@ -302,6 +382,7 @@ mod tests {
         };
         let failed = RoundStatus::Failed {
             reason: "it died".to_owned(),
+            cause: None,
         };
         collection.add(0, run(0, RoundStatus::Done), &latency());
         collection.add(0, run(1, RoundStatus::Interrupted), &latency());

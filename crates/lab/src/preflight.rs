@@ -7,8 +7,9 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use millpond_measure::record::{Operation, Role, SteadyState};
+use millpond_measure::record::{LeftOut, LeftOutWhen, Operation, Role, SteadyState};
 
+use crate::allocator;
 use crate::drive::{Load, PhaseLoad};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -47,7 +48,7 @@ pub(crate) struct Findings {
     pub(crate) load_command: Option<Duration>,
     /// Closed loop throughput of the slowest candidate, per operation in order.
     pub(crate) slowest_per_s: Vec<f64>,
-    /// Resident memory of the largest candidate, at the end of its try.
+    /// Resident memory of the largest candidate, at the end of its try; shared pages counted once where the kernel says.
     pub(crate) resident_bytes: u64,
     /// The mean time a run spent outside its phases.
     pub(crate) overhead: Duration,
@@ -59,8 +60,10 @@ pub(crate) struct Findings {
     pub(crate) counters: String,
     /// Instructions are among what is counted.
     pub(crate) has_instructions: bool,
-    /// Names and reasons of candidates that were left out.
-    pub(crate) left_out: Vec<(String, String)>,
+    /// Candidates that failed.
+    pub(crate) left_out: Vec<LeftOut>,
+    /// Settings that were seen to have no effect, as sentences.
+    pub(crate) without_effect: Vec<String>,
     /// Requests until every candidate was steady, per operation in order.
     pub(crate) warm_up_requests: Vec<u64>,
     /// The most that a burst took beyond its length: connections, and the last answers.
@@ -107,23 +110,30 @@ pub(crate) fn run(
         match smoke(workshop, candidate, patience, &mut findings, stop) {
             Ok(smoke) => {
                 overheads.push(smoke.overhead);
+                if candidate.role == Role::Baseline {
+                    smoke.adjust_timeout(workshop);
+                }
                 findings.take_in(&candidate.name, smoke);
             }
             Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
             Err(reason) if candidate.role == Role::Baseline => {
                 return Err(LabError::Baseline {
                     candidate: candidate.name.clone(),
-                    reason,
+                    reason: reason.to_string(),
                 });
             }
             Err(reason) => {
-                let reason = reason.to_string();
-                events(&LabEvent::Note(format!(
-                    "{} is left out: {reason}",
-                    candidate.name
-                )));
                 candidates.retain(|one| one.name != candidate.name);
-                findings.left_out.push((candidate.name.clone(), reason));
+                let left_out = LeftOut {
+                    candidate: candidate.name.clone(),
+                    cause: reason.cause(),
+                    sentence: reason.to_string(),
+                    when: LeftOutWhen::TriedOut,
+                    rounds_done: 0,
+                };
+                let (name, sentence) = (&left_out.candidate, &left_out.sentence);
+                events(&LabEvent::Note(format!("{name} is left out: {sentence}")));
+                findings.left_out.push(left_out);
             }
         }
     }
@@ -135,19 +145,31 @@ pub(crate) fn run(
         .count();
     let wanted_others = to_try.len() > 1;
     if others == 0 && wanted_others {
-        let reasons = findings
-            .left_out
-            .iter()
-            .map(|(name, why)| format!("{name}: {why}"));
-        return Err(LabError::NothingToCompare {
-            baseline: candidates
-                .first()
-                .map(|one| one.name.clone())
-                .unwrap_or_default(),
-            reasons: reasons.collect(),
-        });
+        return Err(nothing_to_compare(candidates, &findings.left_out));
     }
     Ok(findings)
+}
+
+/// Why only the baseline is left.
+pub(crate) fn nothing_to_compare(candidates: &[Candidate], left_out: &[LeftOut]) -> LabError {
+    let baseline = candidates.first().map(|one| one.name.clone());
+    let reasons = left_out.iter();
+    let reasons =
+        reasons.map(|one| format!("{} {}: {}", one.candidate, one.when.label(), one.sentence));
+    LabError::NothingToCompare {
+        baseline: baseline.unwrap_or_default(),
+        reasons: reasons.collect(),
+    }
+}
+
+impl Smoke {
+    /// What hangs is given up sooner, now that it is known how fast the baseline answers.
+    fn adjust_timeout(&self, workshop: &mut Workshop) {
+        let slowest = self.per_s.iter().copied().reduce(f64::min);
+        if let Some(per_s) = slowest {
+            workshop.driver.adjust_timeout(per_s);
+        }
+    }
 }
 
 impl Findings {
@@ -168,6 +190,26 @@ impl Findings {
         }
         for (slowest, &per_s) in self.slowest_per_s.iter_mut().zip(&smoke.per_s) {
             *slowest = slowest.min(per_s);
+        }
+    }
+
+    /// What of its settings can only be seen in the server itself, once it has worked: jemalloc starts threads of
+    /// its own, and a process that was forked after that has none.
+    fn note_effects(&mut self, candidate: &Candidate, session: &Session) {
+        let allocator = &candidate.allocator;
+        let pids = &session.presence.pids;
+        let lacks = |pid: &&i32| allocator::has_background_thread(**pid) == Some(false);
+        let lacking = pids.iter().filter(lacks).count();
+        let is_wanted =
+            allocator.is_of("jemalloc") && allocator.setting("background_thread") == Some("true");
+        if is_wanted && lacking > 0 {
+            self.without_effect.push(format!(
+                "{}: background_thread=true has no effect in {lacking} of {} processes that serve: none of their \
+                 threads is jemalloc's own (a process that is forked loses them), so memory goes back only while \
+                 they work",
+                candidate.name,
+                pids.len()
+            ));
         }
     }
 
@@ -217,6 +259,7 @@ fn smoke(
         command.warm_up(workshop, &mut session, stop)?;
         command.run(workshop, &mut session, "load", stop)?;
         let load = began.elapsed();
+        findings.note_effects(candidate, &session);
         overhead += session.stop()?.duration;
         return Ok(Smoke {
             per_s: Vec::new(),
@@ -244,7 +287,7 @@ fn smoke(
                 workshop
                     .driver
                     .run(&session.endpoint, operation, FILL_REQUESTS, fill, stop);
-            session.explain(filled)?;
+            session.account(filled)?;
         }
         let began = Instant::now();
         let (slices, ending, tail) = steady(workshop, &mut session, operation, patience, stop)?;
@@ -259,7 +302,11 @@ fn smoke(
         let driven = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         steady_state.duration_ns += driven;
     }
-    let resident_bytes = session.tree.resident_bytes().unwrap_or(0);
+    let resident_bytes = session.tree.sample().map_or(0, |sample| {
+        let memory = sample.total.memory;
+        memory.pss_bytes.unwrap_or(memory.rss_bytes)
+    });
+    findings.note_effects(candidate, &session);
     overhead += session.stop()?.duration;
     Ok(Smoke {
         resident_bytes,
@@ -282,7 +329,7 @@ fn note_server(
     let mut lines = session.counters.lines();
     findings.has_instructions = session.counters.has_instructions();
     let memory = session.tree.sample().ok();
-    lines.extend(memory.and_then(|sample| sample.total.missing_line()));
+    lines.extend(memory.and_then(|sample| sample.total.memory.missing_line()));
     findings.counters = lines.join("; ");
     // A server of another protocol would take the question for an attack.
     if matches!(workshop.options.ready, Ready::Http | Ready::HttpPath(_)) {
@@ -332,7 +379,7 @@ fn steady(
         let (load, began) = (Load::Burst { duration }, Instant::now());
         let phase = driver.run(&session.endpoint, operation, FILL_REQUESTS, load, stop);
         tail = tail.max(began.elapsed().saturating_sub(duration));
-        session.explain(phase)
+        session.account(phase)
     };
     let (slices, ending) = until_steady(&mut burst, driver.connections, patience)?;
     Ok((slices, ending, tail))

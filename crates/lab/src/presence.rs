@@ -15,18 +15,24 @@ pub(crate) mod image;
 mod interposition;
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
 
-use crate::allocator::{Allocator, name_of_library};
+use crate::allocator::{Allocator, family_by_symbol, name_of_library};
 use crate::elf::Elf;
 use crate::process_tree;
-use crate::reach;
 use crate::suitability::{self, Unsuitable};
 use image::Image;
 use interposition::{Call, Slots, is_c_library};
+
+/// How often a process is looked at that is not as it should be.
+const LOOKS_MAX: u32 = 20;
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Why a run may not be counted under its allocator's name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -170,16 +176,32 @@ fn each_living<T>(
 ) -> Result<Vec<(i32, T)>, PresenceError> {
     let mut found = Vec::new();
     for &pid in pids {
-        match look(pid) {
-            Ok(one) => found.push((pid, one)),
-            Err(_) if !process_tree::is_alive(pid) => {}
-            Err(error) => return Err(error),
+        if let Some(one) = look_again(pid, &mut look)? {
+            found.push((pid, one));
         }
     }
     if found.is_empty() {
         return Err(PresenceError::NothingServes);
     }
     Ok(found)
+}
+
+/// The same in one process; `None` if it has ended. One that is about to end, or to replace itself by another program,
+/// has no memory to look at for a moment, and is alive all the same: it is looked at again before it is refused.
+fn look_again<T>(
+    pid: i32,
+    look: &mut impl FnMut(i32) -> Result<T, PresenceError>,
+) -> Result<Option<T>, PresenceError> {
+    let mut looks = 1;
+    loop {
+        match look(pid) {
+            Ok(one) => return Ok(Some(one)),
+            Err(_) if !process_tree::is_alive(pid) => return Ok(None),
+            Err(error) if looks == LOOKS_MAX => return Err(error),
+            Err(_) => thread::sleep(LOOK_INTERVAL),
+        }
+        looks += 1;
+    }
 }
 
 /// The allocator that process `pid` brings along, after `allocator` was found in force there.
@@ -227,16 +249,45 @@ fn prove_one_emulated(pid: i32, allocator: &Allocator) -> Result<(), PresenceErr
 
 /// Every setting arrived.
 fn demand_settings(pid: i32, program: &Path, allocator: &Allocator) -> Result<(), PresenceError> {
-    for (name, value) in &allocator.environment {
-        if !environment::was_given(pid, name, value) {
-            return Err(PresenceError::SettingLost {
-                pid,
-                program: program.to_owned(),
-                variable: format!("{name}={value}"),
-            });
-        }
+    let mut settings = allocator.environment.iter();
+    settings.try_for_each(|(name, value)| {
+        demand_variable(pid, program, (name.as_ref(), value.as_ref()))
+    })
+}
+
+fn demand_variable(
+    pid: i32,
+    program: &Path,
+    (name, value): (&OsStr, &OsStr),
+) -> Result<(), PresenceError> {
+    match environment::was_given(pid, name, value) {
+        true => Ok(()),
+        false => Err(PresenceError::SettingLost {
+            pid,
+            program: program.to_owned(),
+            variable: format!("{}={}", name.display(), value.display()),
+        }),
     }
-    Ok(())
+}
+
+/// Every process of `pids` (those that serve) was started with each of `variables`, whatever its allocator.
+pub(crate) fn prove_variables(
+    pids: &[i32],
+    variables: &[(OsString, OsString)],
+) -> Result<(), PresenceError> {
+    if variables.is_empty() {
+        return Ok(());
+    }
+    let look = |pid| {
+        let program = fs::read_link(format!("/proc/{pid}/exe"));
+        let program = program.map_err(|error| PresenceError::Unreadable {
+            pid,
+            reason: error.to_string(),
+        })?;
+        let mut variables = variables.iter();
+        variables.try_for_each(|(name, value)| demand_variable(pid, &program, (name, value)))
+    };
+    each_living(pids, look).map(drop)
 }
 
 /// What was read of files: workers run what their master runs, and a program may have 100 MB.
@@ -419,9 +470,10 @@ fn native_allocator<'a>(
     mut files: impl Iterator<Item = &'a Path>,
     program: Option<&Elf>,
 ) -> Option<&'static str> {
-    files
-        .find_map(name_of_library)
-        .or_else(|| reach::allocator_inside(program?))
+    files.find_map(name_of_library).or_else(|| {
+        let program = program?;
+        family_by_symbol(|symbol| program.contains(symbol))
+    })
 }
 
 #[cfg(test)]
@@ -451,6 +503,43 @@ mod tests {
             prove(&[i32::MAX], &plain),
             Err(PresenceError::NothingServes)
         );
+    }
+
+    /// A worker of Apache that its parent ended while it was looked at had no memory any more, and was alive for another
+    /// moment: a comparison ended with "allocator not in use".
+    ///
+    /// Goal: what is not as it should be for a moment only is no error, whether it ends then or is right then; what
+    /// stays wrong is.
+    #[test]
+    fn a_process_that_vanishes_is_looked_at_again() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let right_at = |right: u32| {
+            let mut looks = 0;
+            let found = each_living(&[own], |_| {
+                looks += 1;
+                match looks < right {
+                    true => Err(PresenceError::NothingServes),
+                    false => Ok(()),
+                }
+            });
+            found.map(|found| found.len())
+        };
+        assert_eq!(right_at(5), Ok(1));
+        assert_eq!(right_at(u32::MAX), Err(PresenceError::NothingServes));
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let vanishing = i32::try_from(child.id()).unwrap();
+        let found = each_living(&[vanishing, own], |pid| {
+            if pid == own {
+                return Ok(());
+            }
+            child.kill().unwrap();
+            Err(PresenceError::NothingServes)
+        });
+        assert_eq!(found.map(|found| found.len()), Ok(1));
+        child.wait().unwrap();
     }
 
     /// Goal: a process that has ended since the list was made is left out, collected by its parent or

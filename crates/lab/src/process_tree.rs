@@ -35,6 +35,30 @@ fn parent_in_stat(stat: &[u8]) -> Option<i32> {
     (state != "Z" && state != "X").then_some(parent)
 }
 
+/// `PF_EXITING` of a process's flags.
+const EXITING: u64 = 0x4;
+
+/// True for a process that exists and is neither a zombie nor on its way to be one: the maps of one that is are
+/// empty.
+#[must_use]
+pub fn is_running(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_running_in_stat(&stat))
+}
+
+fn is_running_in_stat(stat: &[u8]) -> bool {
+    let Some(name_end) = stat.iter().rposition(|&byte| byte == b')') else {
+        return false;
+    };
+    let fields = stat.get(name_end + 1..).map(str::from_utf8);
+    let Some(Ok(fields)) = fields else {
+        return false;
+    };
+    // State, parent, group, session, terminal and its group come before.
+    let flags = fields.split_ascii_whitespace().nth(6);
+    let flags = flags.and_then(|flags| flags.parse::<u64>().ok());
+    parent_in_stat(stat).is_some() && flags.is_some_and(|flags| flags & EXITING == 0)
+}
+
 /// True for a process that exists and is no zombie.
 #[must_use]
 pub fn is_alive(pid: i32) -> bool {
@@ -182,6 +206,20 @@ mod tests {
         assert_eq!(parent_in_stat(b"12 (a) R 9) x) S 77 12 12 0"), Some(77));
         assert_eq!(parent_in_stat(b"12 (sh) Z 77 12 12 0"), None);
         assert_eq!(parent_in_stat(b"12 (sh"), None);
+    }
+
+    /// Goal: a process that ends is not running from the moment in which its memory goes.
+    #[test]
+    fn who_is_ending_is_not_running() {
+        assert!(is_running_in_stat(
+            b"12 (a) R 9) x) S 77 12 12 0 -1 4194304 1"
+        ));
+        assert!(!is_running_in_stat(b"12 (sh) R 77 12 12 0 -1 4194308 1"));
+        assert!(!is_running_in_stat(b"12 (sh) Z 77 12 12 0 -1 4194304 1"));
+        assert!(!is_running_in_stat(b"12 (sh) S 77 12 12"));
+        assert!(!is_running_in_stat(b"12 (sh"));
+        let own = i32::try_from(id()).unwrap();
+        assert!(is_running(own) && !is_running(i32::MAX));
     }
 
     /// Goal: a child process is found, and no longer once it was collected.

@@ -18,7 +18,6 @@ use crate::elf::Elf;
 use crate::presence::image::Image;
 use crate::trace::{HeapReading, Trace};
 use regions::Regions;
-pub(crate) use runtimes::allocator_inside;
 
 /// An arena of the C library begins at a multiple of this (`HEAP_MAX_SIZE` of glibc's malloc/arena.c).
 const ARENA_BYTES: u64 = 64 << 20;

@@ -5,6 +5,8 @@
 //! over. The price of looking is in the plan's significance (`millpond_measure::statistics::Looks`).
 //! A candidate all of whose verdicts are decided at a look takes no part in later rounds. Time that is left becomes more
 //! slices of each round, not more rounds. The number of rounds stays as planned: it may not depend on what was found.
+//! A candidate that fails twice is left out, with its cause; without the baseline, or without another candidate, the
+//! rounds end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use millpond_measure::analysis::{
     Design, ExpectedWidth, OpenVerdict, expected_widths, open_verdicts,
 };
-use millpond_measure::record::{Margins, Role, RoundStatus};
+use millpond_measure::record::{FailureCause, LeftOut, LeftOutWhen, Margins, Role, RoundStatus};
 use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_percent;
 
@@ -24,12 +26,14 @@ use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
 use crate::outcome::Collection;
 use crate::plan::Plan;
+use crate::preflight::nothing_to_compare;
 use crate::reserve::Reserve;
 use crate::scored::{self, ScoredRun};
 use crate::session::Workshop;
 
-/// So many failed runs of a candidate in a row, and it is not tried again.
-const FAILURES_IN_A_ROW_MAX: u32 = 2;
+/// So many failed runs of a candidate, and it is left out: in a row, if the machine or the load may be the reason; in
+/// all, if it is the candidate that crashes, hangs or answers wrongly. Each run that hangs takes its time from the others.
+const FAILURES_MAX: u32 = 2;
 /// After so many rounds there are intervals, and it is said how wide those of all rounds will be.
 const FORECAST_AFTER: u32 = 6;
 /// The widest interval is named if it is so many times as wide as the typical one.
@@ -69,6 +73,8 @@ pub(crate) struct Rounds {
     pub(crate) collection: Collection,
     /// One sentence per run that failed.
     pub(crate) failures: Vec<String>,
+    /// Candidates that failed too often.
+    pub(crate) left_out: Vec<LeftOut>,
     /// Rounds begun.
     pub(crate) begun: u32,
     /// The rounds after which the data were looked at.
@@ -79,7 +85,8 @@ pub(crate) struct Rounds {
     pub(crate) left_after: Vec<Option<u32>>,
     /// What the rounds to come are made of.
     plan: Plan,
-    in_a_row: Vec<u32>,
+    /// By candidate.
+    strikes: Vec<Strikes>,
     runs_done: u32,
     /// In all rounds.
     runs_begun: u32,
@@ -90,17 +97,37 @@ pub(crate) struct Rounds {
     journal: Journal,
 }
 
+/// The failed runs of a candidate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strikes {
+    in_a_row: u32,
+    /// Those that are its own, in all.
+    own: u32,
+}
+
+impl Strikes {
+    fn add(&mut self, failure: Option<&FailureCause>) {
+        self.in_a_row = failure.map_or(0, |_| self.in_a_row + 1);
+        self.own += u32::from(failure.is_some_and(FailureCause::is_its_own));
+    }
+
+    const fn is_out(self) -> bool {
+        self.in_a_row >= FAILURES_MAX || self.own >= FAILURES_MAX
+    }
+}
+
 impl Rounds {
     pub(crate) fn new(candidates: &[Candidate], plan: &Plan, journal: Journal) -> Self {
         Self {
             collection: Collection::new(candidates),
             failures: Vec::new(),
+            left_out: Vec::new(),
             begun: 0,
             looked_after: Vec::new(),
             stopped: String::new(),
             left_after: vec![None; candidates.len()],
             plan: plan.clone(),
-            in_a_row: vec![0; candidates.len()],
+            strikes: vec![Strikes::default(); candidates.len()],
             runs_done: 0,
             runs_begun: 0,
             runs_ended: 0,
@@ -239,9 +266,11 @@ impl Rounds {
         events: &mut dyn FnMut(&LabEvent),
     ) {
         let mut names = Vec::new();
-        for (candidate, left_after) in course.candidates.iter().zip(&mut self.left_after) {
+        let all = course.candidates.iter().zip(&mut self.left_after);
+        for ((candidate, left_after), strikes) in all.zip(&self.strikes) {
             let is_open = open.iter().any(|one| one.candidate == candidate.name);
-            if candidate.role == Role::Candidate && !is_open && left_after.is_none() {
+            let is_decided = !is_open && !strikes.is_out();
+            if candidate.role == Role::Candidate && is_decided && left_after.is_none() {
                 *left_after = Some(self.begun);
                 names.push(candidate.name.as_str());
             }
@@ -266,7 +295,7 @@ impl Rounds {
 
     /// Candidates that take part in the next round.
     fn count_tried(&self) -> u32 {
-        let tried = (0..self.in_a_row.len()).filter(|&index| self.is_tried(index));
+        let tried = (0..self.strikes.len()).filter(|&index| self.is_tried(index));
         u32::try_from(tried.count()).unwrap_or(u32::MAX)
     }
 
@@ -283,10 +312,46 @@ impl Rounds {
             None => self.one_generation(round, order, course, workshop, events)?,
             Some(command) => self.whole_runs(round, order, &command, course, workshop, events)?,
         };
-        if done > 0 || course.stop.load(Ordering::Relaxed) {
+        if course.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.end_without_others(course, events)?;
+        if done > 0 || !self.stopped.is_empty() {
             return Ok(());
         }
         self.end_by_failure(round + 1, failed_before, events)
+    }
+
+    /// Without the baseline, or without anybody to compare with it, more rounds say nothing. What the baseline measured
+    /// before it failed still is an answer.
+    fn end_without_others(
+        &mut self,
+        course: &Course<'_>,
+        events: &mut dyn FnMut(&LabEvent),
+    ) -> Result<(), LabError> {
+        let is_out = |index: usize| self.strikes.get(index).is_some_and(|it| it.is_out());
+        let mut roles = (0..).zip(course.candidates.iter().map(|one| one.role));
+        let mut others = roles.clone().filter(|&(_, role)| role == Role::Candidate);
+        let has_others = others.clone().next().is_some();
+        if has_others && others.all(|(index, _)| is_out(index)) {
+            return Err(nothing_to_compare(course.candidates, &self.left_out));
+        }
+        let baseline = roles.find(|&(_, role)| role == Role::Baseline);
+        let Some((index, _)) = baseline.filter(|&(index, _)| is_out(index)) else {
+            return Ok(());
+        };
+        let name = course.candidates.get(index).map(|one| one.name.clone());
+        let candidate = name.unwrap_or_default();
+        let of_it = format!("{candidate}, ");
+        let mut last = self.failures.iter().rev();
+        let reason = last.find_map(|failure| failure.strip_prefix(&of_it));
+        let reason = reason.unwrap_or_default().to_owned();
+        if self.collection.count_done(index) == 0 {
+            return Err(LabError::Baseline { candidate, reason });
+        }
+        self.stopped = format!("stopped because the baseline failed: {reason}");
+        events(&LabEvent::Note(self.stopped.clone()));
+        Ok(())
     }
 
     /// All candidates alive together, in slices. The number of those that gave a result.
@@ -373,9 +438,9 @@ impl Rounds {
 
     /// A candidate that keeps failing is passed over, and so is one that is decided.
     fn is_tried(&self, index: usize) -> bool {
-        let in_a_row = self.in_a_row.get(index).copied().unwrap_or(0);
+        let is_out = self.strikes.get(index).is_some_and(|it| it.is_out());
         let has_left = self.left_after.get(index).is_some_and(Option::is_some);
-        in_a_row < FAILURES_IN_A_ROW_MAX && !has_left
+        !is_out && !has_left
     }
 
     fn announce(
@@ -414,15 +479,16 @@ impl Rounds {
             measures: &scored.measures,
             start_ns: nanoseconds(scored.start_duration),
             stop_ns: scored.stop_duration.map(nanoseconds),
-            rss_bytes: &scored.memory,
+            rss_bytes: &scored.memory.rss,
+            memory_bytes: scored.memory.memory(),
         })?;
-        let failure = match &scored.measures.status {
-            RoundStatus::Failed { reason } => Some(reason.clone()),
-            RoundStatus::Done | RoundStatus::Interrupted => None,
+        let (failure, cause) = match &scored.measures.status {
+            RoundStatus::Failed { reason, cause } => {
+                let cause = cause.clone().unwrap_or(FailureCause::Other);
+                (Some(reason.clone()), Some(cause))
+            }
+            RoundStatus::Done | RoundStatus::Interrupted => (None, None),
         };
-        if let Some(count) = self.in_a_row.get_mut(index) {
-            *count = if failure.is_some() { *count + 1 } else { 0 };
-        }
         if let Some(reason) = &failure {
             let (name, round) = (&candidate.name, round + 1);
             self.failures
@@ -432,6 +498,12 @@ impl Rounds {
         self.runs_done += u32::from(is_done);
         self.collection
             .add(index, scored.measures, &scored.latencies);
+        if let Some(strikes) = self.strikes.get_mut(index) {
+            strikes.add(cause.as_ref());
+        }
+        if let (Some(sentence), Some(cause)) = (&failure, cause) {
+            self.leave_out_if_too_bad(index, candidate, (sentence, cause), round + 1, events);
+        }
         self.runs_ended += 1;
         let runs = self.count_runs(round, course);
         events(&LabEvent::RunFinished {
@@ -443,6 +515,33 @@ impl Rounds {
             eta_ns: self.eta_ns(self.runs_ended, runs),
         });
         Ok(is_done)
+    }
+
+    /// After its last failure that is too many. The baseline stays in what is shown: all others are compared with it.
+    fn leave_out_if_too_bad(
+        &mut self,
+        index: usize,
+        candidate: &Candidate,
+        (sentence, cause): (&str, FailureCause),
+        round: u32,
+        events: &mut dyn FnMut(&LabEvent),
+    ) {
+        let is_out = self.strikes.get(index).is_some_and(|it| it.is_out());
+        if !is_out || candidate.role == Role::Baseline {
+            return;
+        }
+        let left_out = LeftOut {
+            candidate: candidate.name.clone(),
+            cause,
+            sentence: sentence.to_owned(),
+            when: LeftOutWhen::Round(round),
+            rounds_done: self.collection.leave_out(index),
+        };
+        let (name, cause) = (&left_out.candidate, left_out.cause.label());
+        events(&LabEvent::Note(format!(
+            "{name} is left out, since it failed {FAILURES_MAX} times: {cause}"
+        )));
+        self.left_out.push(left_out);
     }
 
     /// Gives up rounds that were not asked for once they no longer fit, but never those a verdict needs.
@@ -600,6 +699,88 @@ mod tests {
         let words = "every run of round 7 failed; the first one: x, round 7: the disk is full";
         assert_eq!(fail(18), (Ok(()), words.to_owned(), 1));
         assert_eq!(fail(0), (Err(words.to_owned()), String::new(), 0));
+    }
+
+    /// One run of each candidate, of which those at `failed` crash.
+    fn crash(rounds: &mut Rounds, round: u32, failed: &[usize], course: &Course<'_>) {
+        for index in 0..course.candidates.len() {
+            let mut scored = ScoredRun::new(round, 0);
+            if failed.contains(&index) {
+                scored.measures.status = RoundStatus::Failed {
+                    reason: "it died".to_owned(),
+                    cause: Some(FailureCause::Crashed {
+                        signal: Some(11),
+                        exit_status: None,
+                        last_lines: Vec::new(),
+                    }),
+                };
+            }
+            rounds.note(index, scored, course, &mut |_| {}).unwrap();
+        }
+    }
+
+    /// Goal: a candidate that crashes twice, with a good round in between, is left out with its cause and not tried
+    /// again, and nothing waits for a verdict on it; failures of the machine count only in a row.
+    #[test]
+    fn who_crashes_twice_is_left_out() {
+        let (candidates, plan) = (candidates(&["x", "y"]), plan());
+        let course = course(&candidates, &plan);
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::create(directory.path()).unwrap();
+        let mut rounds = Rounds::new(&candidates, &plan, journal);
+        for (round, failed) in [(0, &[2][..]), (1, &[][..]), (2, &[2][..])] {
+            assert!(rounds.is_tried(2) && rounds.left_out.is_empty());
+            crash(&mut rounds, round, failed, &course);
+            rounds.end_without_others(&course, &mut |_| {}).unwrap();
+        }
+        assert!(!rounds.is_tried(2) && rounds.is_tried(3) && rounds.stopped.is_empty());
+        let [left_out] = &rounds.left_out[..] else {
+            panic!("{:?}", rounds.left_out)
+        };
+        assert_eq!(left_out.label(), "crashed (SIGSEGV) in round 3");
+        assert_eq!(
+            (left_out.candidate.as_str(), left_out.rounds_done),
+            ("x", 1)
+        );
+        let names: Vec<String> = rounds
+            .collection
+            .so_far()
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(names, ["glibc", "glibc (again)", "y"]);
+        let mut of_machine = Strikes::default();
+        for failure in [Some(FailureCause::Other), None, Some(FailureCause::Other)] {
+            of_machine.add(failure.as_ref());
+            assert!(!of_machine.is_out());
+        }
+        of_machine.add(Some(&FailureCause::Other));
+        assert!(of_machine.is_out());
+    }
+
+    /// Goal: when all others are left out that is the answer, with their causes; when the baseline is, the rounds end, with
+    /// what it measured before if it did.
+    #[test]
+    fn nobody_is_compared_with_nobody() {
+        let (candidates, plan) = (candidates(&["x"]), plan());
+        let course = course(&candidates, &plan);
+        let end = |failed: [&[usize]; 3]| {
+            let directory = tempfile::tempdir().unwrap();
+            let journal = Journal::create(directory.path()).unwrap();
+            let mut rounds = Rounds::new(&candidates, &plan, journal);
+            for (round, failed) in (0..).zip(failed) {
+                crash(&mut rounds, round, failed, &course);
+            }
+            let end = rounds.end_without_others(&course, &mut |_| {});
+            (end.map_err(|error| error.to_string()), rounds.stopped)
+        };
+        let words = "nothing to compare with glibc: x in round 2: it died";
+        assert_eq!(end([&[2], &[2], &[]]).0, Err(words.to_owned()));
+        let words = "glibc: round 3: it died";
+        assert_eq!(end([&[0], &[0], &[0]]).0, Err(words.to_owned()));
+        let stopped = "stopped because the baseline failed: round 3: it died";
+        assert_eq!(end([&[], &[0], &[0]]), (Ok(()), stopped.to_owned()));
+        assert_eq!(end([&[], &[], &[]]), (Ok(()), String::new()));
     }
 
     /// Goal: a look ends the rounds when the answer is there and not before, whatever is asked of it;

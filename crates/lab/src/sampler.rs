@@ -1,29 +1,33 @@
-//! The memory of a target over time, twenty times a second while phases run.
+//! The memory of a target over time, up to twenty times a second while phases run.
 //!
-//! On the path: `scored` starts it once the target serves and stops it before the target is stopped.
-//! It reads the cheap `statm` of the processes it knows, and looks for new ones every second, which
-//! takes a walk over `/proc`; exact figures (PSS, peak) are read by `scored` at the edges of phases,
-//! when nothing is being timed.
+//! On the path: `scored` and `generation` start it once the target serves and stop it before the target is stopped.
+//! Each sample is the quantity that the table shows, read from `smaps_rollup` of every process, so that the curve and the
+//! table cannot contradict each other: cheaper figures (resident less shared pages of `statm`) count what a pre-fork
+//! server's workers share once for each of them. A look costs about 1 ms for 100 MB, so the pause after it grows with
+//! what it took: samples of a large server are fewer, never different. Where `smaps_rollup` cannot be read the samples
+//! are of RSS alone.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millpond_measure::process::{ProcessTree, resident_bytes};
-use millpond_measure::series::Series;
+use millpond_measure::process::ProcessTree;
+use millpond_measure::record::MemorySeries;
 
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often those are looked for that were started since.
-const SAMPLES_PER_SEARCH: usize = 20;
+/// Looks, and searches for processes, each take at most this part of the time. No clock that is scored runs meanwhile.
+const TIME_SHARE: u32 = 20;
 
 /// A running sampler; dropping it ends its thread at its next sample.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     began: Instant,
     progress: Arc<Progress>,
-    thread: Option<JoinHandle<Series>>,
+    thread: Option<JoinHandle<MemorySeries>>,
 }
 
 /// What its thread and its owner tell each other.
@@ -31,15 +35,23 @@ pub(crate) struct Sampler {
 struct Progress {
     is_ended: AtomicBool,
     samples: AtomicUsize,
+    searches: AtomicUsize,
 }
 
 impl Sampler {
-    /// Begins to sample the sum over all members of `tree`.
-    pub(crate) fn start(tree: ProcessTree) -> Self {
+    /// Begins to sample the sum over all members of `tree`. `procs`: a file that lists them, which spares a walk
+    /// over all processes of the machine.
+    pub(crate) fn start(tree: ProcessTree, procs: Option<PathBuf>) -> Self {
         let progress = Arc::<Progress>::default();
         let told = Arc::clone(&progress);
         let began = Instant::now();
-        let thread = thread::spawn(move || sample(&told, &tree, began));
+        let members = Members {
+            tree,
+            procs,
+            pids: Vec::new(),
+            next_search: began,
+        };
+        let thread = thread::spawn(move || sample(&told, members, began));
         Self {
             began,
             progress,
@@ -53,10 +65,10 @@ impl Sampler {
     }
 
     /// Ends it and returns what it saw.
-    pub(crate) fn finish(mut self) -> Series {
+    pub(crate) fn finish(mut self) -> MemorySeries {
         self.progress.is_ended.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else {
-            return Series::default();
+            return MemorySeries::default();
         };
         thread.thread().unpark();
         thread.join().unwrap_or_default()
@@ -69,24 +81,52 @@ impl Drop for Sampler {
     }
 }
 
-fn sample(progress: &Progress, tree: &ProcessTree, began: Instant) -> Series {
-    let mut series = Series::default();
-    let mut pids = Vec::new();
+/// The processes of the target: those that were found last. What a server shares with a worker that is not among them
+/// would be missing by half, so they are looked for as often as that is cheap.
+#[derive(Debug)]
+struct Members {
+    tree: ProcessTree,
+    procs: Option<PathBuf>,
+    pids: Vec<u32>,
+    next_search: Instant,
+}
+
+impl Members {
+    fn search(&mut self, progress: &Progress) {
+        let began = Instant::now();
+        let listed = self.procs.as_ref().and_then(|file| {
+            let text = fs::read_to_string(file).ok()?;
+            let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+            (!pids.is_empty()).then_some(pids)
+        });
+        self.pids = listed.unwrap_or_else(|| self.tree.members());
+        self.next_search = Instant::now() + began.elapsed() * TIME_SHARE;
+        progress.searches.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn sample(progress: &Progress, mut members: Members, began: Instant) -> MemorySeries {
+    let mut series = MemorySeries::default();
     while !progress.is_ended.load(Ordering::Relaxed) {
-        if series.points.len() % SAMPLES_PER_SEARCH == 0 {
-            pids = tree.members();
+        if Instant::now() >= members.next_search {
+            members.search(progress);
         }
-        let known: Vec<u64> = pids
-            .iter()
-            .filter_map(|&pid| resident_bytes(pid).ok())
-            .collect();
-        if known.is_empty() {
-            break;
+        let looked = Instant::now();
+        let Some((memory, count)) = members.tree.memory_of(&members.pids) else {
+            // All that were known have ended: others may have taken their place.
+            members.search(progress);
+            if members.tree.memory_of(&members.pids).is_none() {
+                break;
+            }
+            continue;
+        };
+        if count < members.pids.len() {
+            members.next_search = looked;
         }
         let at_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        series.push(at_ns, known.iter().sum::<u64>() as f64);
+        series.push(at_ns, memory.rss_bytes, memory.private_bytes());
         progress.samples.fetch_add(1, Ordering::Relaxed);
-        thread::park_timeout(INTERVAL);
+        thread::park_timeout(INTERVAL.max(looked.elapsed() * TIME_SHARE));
     }
     series
 }
@@ -96,11 +136,10 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
-    /// Until it has taken so many samples more.
-    fn wait_for_samples(sampler: &Sampler, more: usize) {
-        let samples = || sampler.progress.samples.load(Ordering::Relaxed);
-        let until = samples() + more;
-        while samples() < until {
+    /// Until `count` has grown by so many.
+    fn wait_for(count: &AtomicUsize, more: usize) {
+        let until = count.load(Ordering::Relaxed) + more;
+        while count.load(Ordering::Relaxed) < until {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -108,23 +147,17 @@ mod tests {
     /// Goal: samples come while it runs, in order; a process that is gone ends it.
     #[test]
     fn samples_follow_a_process() {
-        let sampler = Sampler::start(ProcessTree::new(std::process::id()));
-        wait_for_samples(&sampler, 3);
+        let sampler = Sampler::start(ProcessTree::new(std::process::id()), None);
+        wait_for(&sampler.progress.samples, 3);
         let series = sampler.finish();
-        assert!(series.points.len() >= 3);
-        assert!(
-            series
-                .points
-                .windows(2)
-                .all(|pair| pair[0].at_ns < pair[1].at_ns)
-        );
-        assert!(series.points.iter().all(|point| point.value > 0.0));
-        assert!(
-            Sampler::start(ProcessTree::new(u32::MAX - 1))
-                .finish()
-                .points
-                .is_empty()
-        );
+        for series in [&series.rss, series.best()] {
+            assert!(series.points.len() >= 3);
+            let mut pairs = series.points.windows(2);
+            assert!(pairs.all(|pair| pair[0].at_ns < pair[1].at_ns));
+            assert!(series.points.iter().all(|point| point.value > 0.0));
+        }
+        let gone = Sampler::start(ProcessTree::new(u32::MAX - 1), None);
+        assert!(gone.finish().rss.points.is_empty());
     }
 
     /// Workers that a server started later were never seen: the picture of its memory showed its parent's.
@@ -139,19 +172,25 @@ mod tests {
             .spawn()
             .unwrap();
         let tree = ProcessTree::new(shell.id());
-        let sampler = Sampler::start(tree);
-        wait_for_samples(&sampler, 1);
+        let sampler = Sampler::start(tree.clone(), None);
+        wait_for(&sampler.progress.samples, 1);
         drop(shell.stdin.take());
-        while tree.resident_bytes().unwrap() < LEAST_BYTES {
+        let rss_bytes = || {
+            tree.memory_of(&tree.members())
+                .map_or(0, |(it, _)| it.rss_bytes)
+        };
+        while rss_bytes() < LEAST_BYTES {
             thread::sleep(INTERVAL);
         }
-        wait_for_samples(&sampler, SAMPLES_PER_SEARCH + 1);
+        // The first one may have begun before.
+        wait_for(&sampler.progress.searches, 2);
+        wait_for(&sampler.progress.samples, 1);
         for pid in tree.members() {
             // The end of one may have ended another by now.
             let _ = Command::new("/bin/kill").arg(pid.to_string()).status();
         }
         shell.wait().unwrap();
-        let points = sampler.finish().points;
+        let points = sampler.finish().rss.points;
         let is_seen = points.iter().any(|point| point.value > LEAST_BYTES as f64);
         assert!(is_seen, "{points:?}");
     }

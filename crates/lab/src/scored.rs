@@ -10,15 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millpond_measure::histogram::LatencyHistogram;
-use millpond_measure::record::{Measure, MemoryCourse, Operation, RoundMeasures};
-use millpond_measure::series::Series;
+use millpond_measure::record::{Measure, MemoryCourse, MemorySeries, Operation, RoundMeasures};
 
 use crate::edge::Edge;
 use crate::error::RunError;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
+use crate::memory_course::EdgeMemory;
 use crate::phase_marks::PhaseMarks;
-use crate::sampler::Sampler;
 use crate::session::{Session, Workshop};
 use crate::weather::{Weather, WeatherSum};
 
@@ -35,7 +34,7 @@ pub(crate) struct RunLatency {
 pub(crate) struct ScoredRun {
     pub(crate) measures: RoundMeasures,
     pub(crate) latencies: Vec<RunLatency>,
-    pub(crate) memory: Series,
+    pub(crate) memory: MemorySeries,
     pub(crate) start_duration: Duration,
     pub(crate) stop_duration: Option<Duration>,
 }
@@ -49,7 +48,7 @@ impl ScoredRun {
                 ..RoundMeasures::default()
             },
             latencies: Vec::new(),
-            memory: Series::default(),
+            memory: MemorySeries::default(),
             start_duration: Duration::ZERO,
             stop_duration: None,
         }
@@ -83,17 +82,19 @@ fn try_run(
     let label = format!("round{}", scored.measures.round + 1);
     let mut session = Session::start(workshop, candidate, &label, None, stop)?;
     scored.start_duration = session.start_duration;
-    let sampler = Sampler::start(session.tree);
+    let sampler = session.sampler();
     let mut stage = Stage {
         workshop,
         session: &mut session,
         stop,
         marks: PhaseMarks::new(sampler.began()),
+        edges: EdgeMemory::default(),
     };
     let result = stage.load(command, &mut scored.measures);
     let result = result.and_then(|()| stage.rest(idle, &mut scored.measures));
-    let phases = stage.marks.finish();
-    scored.memory = sampler.finish();
+    let (phases, mut edges) = (stage.marks.finish(), stage.edges);
+    scored.memory = edges.finish(sampler);
+    edges.note(&scored.memory, &phases, &mut scored.measures);
     scored.measures.memory_course = MemoryCourse::thinned(&scored.memory);
     if let Some(course) = &mut scored.measures.memory_course {
         course.phases = phases;
@@ -109,6 +110,7 @@ struct Stage<'a> {
     session: &'a mut Session,
     stop: &'a AtomicBool,
     marks: PhaseMarks,
+    edges: EdgeMemory,
 }
 
 impl Stage<'_> {
@@ -124,6 +126,7 @@ impl Stage<'_> {
             command.warm_up(self.workshop, self.session, self.stop)?;
         }
         let before = Edge::read(self.session)?;
+        self.edges.add(&before);
         self.marks.enter("load");
         let mut sum = WeatherSum::default();
         let is_raised = self.workshop.driver.placement.is_raised;
@@ -132,6 +135,7 @@ impl Stage<'_> {
         weather.add_to(&mut sum);
         sum.note("load", measures);
         let after = Edge::read(self.session)?;
+        self.edges.add(&after);
         for &(quantity, value) in &load.values {
             measures.set(Measure::of(operation, quantity), value);
         }
@@ -150,7 +154,9 @@ impl Stage<'_> {
     fn rest(&mut self, idle: Duration, measures: &mut RoundMeasures) -> Result<(), RunError> {
         self.marks.enter("idle");
         sleep_unless_stopped(idle, self.stop)?;
-        Edge::read(self.session)?.note_idle_memory(measures);
+        let edge = Edge::read(self.session)?;
+        self.edges.add(&edge);
+        edge.note_idle_memory(measures);
         Ok(())
     }
 }

@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use millpond_load::ConnectFailure;
 use millpond_measure::counters::{CountFrom, CounterSet};
-use millpond_measure::process::ProcessTree;
+use millpond_measure::process::{self, ProcessTree};
 use millpond_measure::record::Coexistence;
 
+use crate::answers::{Answers, FailedRequests};
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
@@ -23,15 +25,19 @@ use crate::drive::Driver;
 use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
 use crate::launch::LaunchSpec;
+use crate::limits;
+use crate::listen_backlog;
 use crate::load_command::LoadCommand;
 use crate::matrix::Candidate;
+use crate::memory_group::{MemoryGroup, MemoryGroupRoot};
 use crate::options::SubjectOptions;
 use crate::output_directory::OutputDirectory;
 use crate::port;
 use crate::presence::{self, Presence, PresenceError};
 use crate::process_tree;
 use crate::reserve::Reserve;
-use crate::subject::{Launcher, StopReport, Subject};
+use crate::sampler::Sampler;
+use crate::subject::{LastWords, Launcher, StopReport, Subject};
 use crate::target::{Target, with_port};
 use crate::trace::{PATH_VARIABLE, Trace};
 
@@ -78,6 +84,8 @@ pub(crate) struct Workshop {
     pub(crate) load_command: Option<LoadCommand>,
     /// Where control groups can be made; none if there is no such place.
     pub(crate) cgroups: Option<CgroupRoot>,
+    /// Where those can be made that count memory, if the others do not.
+    pub(crate) memory_groups: Option<MemoryGroupRoot>,
     pub(crate) ready_bound: Duration,
     pub(crate) out: OutputDirectory,
     pub(crate) data: DataPlace,
@@ -148,7 +156,9 @@ impl Workshop {
         let mut environment: Vec<(OsString, OsString)> =
             vec![(PADDING_VARIABLE.into(), padding.into())];
         let port = address.port().to_string();
-        let given = self.options.environment.iter();
+        // Later ones replace earlier ones: what the user says replaces the shell's, a candidate's own both.
+        environment.extend(options.inherited.kept());
+        let given = options.environment.iter();
         environment.extend(given.map(|(name, value)| (name.clone(), with_port(value, &port))));
         if self.coexistence == Coexistence::PortVariable {
             environment.push((PORT_VARIABLE.into(), port.into()));
@@ -158,10 +168,11 @@ impl Workshop {
             environment.push((front.variable.into(), front.file.into()));
         }
         preload.extend(candidate.allocator.library.clone());
-        let settings = candidate.allocator.environment.iter();
-        environment.extend(settings.map(|(name, value)| (name.into(), value.into())));
+        preload.extend(options.inherited.preload());
+        environment.extend(own_variables(candidate, address));
         LaunchSpec {
             preload,
+            unset: options.inherited.dropped(),
             cpus: match self.is_unpinned {
                 true => Vec::new(),
                 false => placement.server.clone(),
@@ -171,7 +182,7 @@ impl Workshop {
             log: self
                 .logs()
                 .join(format!("{}-{label}.log", file_name(&candidate.name))),
-            command: self.driver.target.command(
+            command: candidate.target(&self.driver.target).command(
                 &self.launcher.program,
                 address,
                 data,
@@ -196,9 +207,18 @@ pub(crate) struct Session {
     pub(crate) presence: Presence,
     /// From the word to begin until the first good answer.
     pub(crate) start_duration: Duration,
+    /// What became of its requests so far.
+    answers: Answers,
+    /// The share of them that may fail.
+    errors_allowed: f64,
+    connections: usize,
+    /// Where they go, for sentences.
+    url: String,
+    title: String,
     stop_grace: Duration,
     // After `subject`, so that nothing is in it any more when it is removed.
     pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) memory_group: Option<MemoryGroup>,
     // After `subject`, so that it is removed when nothing writes to it any more.
     _data: DataDirectory,
 }
@@ -251,56 +271,53 @@ impl Session {
         if endpoint.within(|| probe.address_taken())? {
             return Err(RunError::AddressTaken { address });
         }
-        let data = DataDirectory::create(
-            workshop
-                .data
-                .path()
-                .join(format!("{}-{label}", file_name(&candidate.name))),
-        )?;
+        let name = format!("{}-{label}", file_name(&candidate.name));
+        let data = DataDirectory::create(workshop.data.path().join(&name))?;
         let mut spec = workshop.spec(candidate, label, address, &data.path, front);
         spec.command
             .splice(..0, emulator.unwrap_or_default().iter().cloned());
         let patience = emulator.map_or(1, |_| EMULATED_PATIENCE);
-        let name = format!("{}-{label}", file_name(&candidate.name));
         // Without one, the processes are summed up one by one.
-        let cgroup = workshop
-            .cgroups
-            .as_ref()
-            .and_then(|root| root.create(&name).ok());
-        spec.cgroup = cgroup.as_ref().map(Cgroup::procs);
-        let title = workshop.driver.target.short_name();
+        let cgroups = workshop.cgroups.as_ref();
+        let cgroup = cgroups.and_then(|root| root.create(&name).ok());
+        let memory_groups = workshop.memory_groups.as_ref();
+        let memory_group = memory_groups.and_then(|root| root.create(&name).ok());
+        spec.cgroups.extend(cgroup.as_ref().map(Cgroup::procs));
+        let procs = memory_group.as_ref().map(MemoryGroup::procs);
+        spec.cgroups.extend(procs);
+        let title = candidate.target(&workshop.driver.target).short_name();
         let prepare = || Subject::prepare(&workshop.launcher, &spec, &title);
         let mut subject = endpoint.within(prepare)??;
         let pid = u32::try_from(subject.pid()).unwrap_or(0);
         let counters = CounterSet::attach(pid, CountFrom::Exec);
-        let began = Instant::now();
-        subject.go()?;
-        let check = workshop.options.ready.check(probe);
-        let bound = workshop.ready_bound * patience;
-        endpoint.within(|| subject.wait_ready(check.as_ref(), bound, stop))??;
-        let start_duration = began.elapsed();
-        let tree = process_tree::tree_of(subject.pid());
-        if let Some(pid) = process_tree::other_listener(&tree, address) {
-            return Err(RunError::SharedAddress { address, pid });
-        }
-        let presence = prove_while_alive(&mut subject, |subject| {
-            let serving = subject.serving(address.port());
-            if emulator.is_some() {
-                let proved = presence::prove_emulated(&serving, &candidate.allocator);
-                return proved.map(|()| Presence::default());
-            }
-            let front = front.map(|front| front.object);
-            presence::prove_behind(&serving, &candidate.allocator, front)
-        })?;
+        let start = Start {
+            workshop,
+            endpoint: &endpoint,
+            candidate,
+            variables: own_variables(candidate, address),
+            front: front.map(|front| front.object),
+            is_emulated: emulator.is_some(),
+            ready_bound: workshop.ready_bound * patience,
+            stop,
+        };
+        let started = start.until_proved(&mut subject);
+        let (presence, start_duration) =
+            started.map_err(|error| or_killed(error, cgroup.as_ref(), &title, subject.log()))?;
         Ok(Self {
+            url: workshop.driver.target.url(address),
             subject,
             endpoint,
-            tree: ProcessTree::new(pid),
+            tree: ProcessTree::new(pid).with_data(process::DataDirectory::in_memory(&data.path)),
             counters,
             presence,
             start_duration,
+            answers: Answers::default(),
+            errors_allowed: workshop.driver.errors_allowed,
+            connections: workshop.driver.connections,
+            title,
             stop_grace: workshop.options.stop_grace * patience,
             cgroup,
+            memory_group,
             _data: data,
         })
     }
@@ -311,25 +328,145 @@ impl Session {
         group.unwrap_or_else(|| self.tree.members())
     }
 
-    /// Prefers the target's own end as the reason of a failure that it probably caused.
-    pub(crate) fn explain<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
-        match result {
-            Err(RunError::Interrupted) => Err(RunError::Interrupted),
-            Err(error) => {
-                self.subject.ensure_alive()?;
-                Err(error)
-            }
-            Ok(value) => {
-                self.subject.ensure_alive()?;
-                Ok(value)
-            }
+    /// Begins to sample its memory.
+    pub(crate) fn sampler(&self) -> Sampler {
+        let procs = self.cgroup.as_ref().map(Cgroup::procs);
+        Sampler::start(self.tree.clone(), procs)
+    }
+
+    /// Takes in what became of the requests of a phase. An error if too many have failed so far, or if the target does
+    /// not answer any more.
+    pub(crate) fn account<T: AsRef<Answers>>(
+        &mut self,
+        phase: Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let judged = match phase {
+            Ok(phase) => self.judge(phase.as_ref()).map(|()| phase),
+            // It answered before, and now does not even accept connections.
+            Err(RunError::Unreachable {
+                cause: ConnectFailure::TimedOut { timeout_ns },
+                ..
+            }) if self.answers.right > 0 => Err(self.hung(Duration::from_nanos(timeout_ns))),
+            Err(error) => Err(error),
+        };
+        self.explain(judged)
+    }
+
+    fn judge(&mut self, phase: &Answers) -> Result<(), RunError> {
+        self.answers.add(phase);
+        if let Some(silence) = phase.silence {
+            return Err(self.hung(silence));
         }
+        if !self.answers.are_too_bad(phase, self.errors_allowed) {
+            return Ok(());
+        }
+        let mut failed = FailedRequests::of(
+            &self.answers,
+            &self.url,
+            self.connections,
+            self.errors_allowed,
+        );
+        if failed.has_unanswered() {
+            let port = self.endpoint.address.port();
+            let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
+            failed.backlog = backlog.ok().flatten();
+        }
+        Err(RunError::FailedRequests(Box::new(failed)))
+    }
+
+    fn hung(&self, silence: Duration) -> RunError {
+        RunError::Hung {
+            title: self.title.clone(),
+            answered: self.answers.right,
+            silence,
+            last_words: Box::new(LastWords::read(self.subject.log())),
+        }
+    }
+
+    /// Prefers the target's own end as the reason of a failure that it probably caused, and the kernel's reason for
+    /// that end.
+    pub(crate) fn explain<T>(&mut self, result: Result<T, RunError>) -> Result<T, RunError> {
+        if let Err(RunError::Interrupted) = result {
+            return result;
+        }
+        let end = self.subject.ensure_alive();
+        let result = end.map_err(RunError::from).and(result);
+        let log = self.subject.log();
+        result.map_err(|error| or_killed(error, self.cgroup.as_ref(), &self.title, log))
     }
 
     /// Ends it.
     pub(crate) fn stop(self) -> Result<StopReport, RunError> {
         Ok(self.subject.stop(self.stop_grace)?)
     }
+}
+
+/// The kernel's reason in the place of `error`, if it killed a process of the target for want of memory.
+fn or_killed(error: RunError, cgroup: Option<&Cgroup>, title: &str, log: &Path) -> RunError {
+    let killed = cgroup.and_then(Cgroup::killed_for_memory).unwrap_or(0);
+    if killed == 0 || matches!(error, RunError::Interrupted) {
+        return error;
+    }
+    RunError::KilledForMemory {
+        title: title.to_owned(),
+        killed,
+        limit_bytes: limits::memory_bytes(),
+        last_words: Box::new(LastWords::read(log)),
+    }
+}
+
+/// A target on its way from its first instruction to the proof of its allocator.
+struct Start<'a> {
+    workshop: &'a Workshop,
+    endpoint: &'a Endpoint,
+    candidate: &'a Candidate,
+    /// What it alone is started with.
+    variables: Vec<(OsString, OsString)>,
+    /// What is preloaded in front of the allocator.
+    front: Option<&'a Path>,
+    is_emulated: bool,
+    ready_bound: Duration,
+    stop: &'a AtomicBool,
+}
+
+impl Start<'_> {
+    /// Lets it go, waits until it serves, and proves its allocator. What was proved, and how long it took to serve.
+    fn until_proved(&self, subject: &mut Subject) -> Result<(Presence, Duration), RunError> {
+        let address = self.endpoint.address;
+        let began = Instant::now();
+        subject.go()?;
+        let probe = self.workshop.driver.target.probe(address);
+        let check = self.workshop.options.ready.check(probe);
+        let wait = || subject.wait_ready(check.as_ref(), self.ready_bound, self.stop);
+        self.endpoint.within(wait)??;
+        let start_duration = began.elapsed();
+        let tree = process_tree::tree_of(subject.pid());
+        if let Some(pid) = process_tree::other_listener(&tree, address) {
+            return Err(RunError::SharedAddress { address, pid });
+        }
+        let presence = prove_while_alive(subject, |subject| {
+            let serving = subject.serving(address.port());
+            let allocator = &self.candidate.allocator;
+            let proved = if self.is_emulated {
+                presence::prove_emulated(&serving, allocator)?;
+                Presence::default()
+            } else {
+                presence::prove_behind(&serving, allocator, self.front)?
+            };
+            presence::prove_variables(&serving, &self.variables)?;
+            Ok(proved)
+        })?;
+        Ok((presence, start_duration))
+    }
+}
+
+/// What a candidate alone is started with, at `address`: what it changes, and its allocator's settings.
+fn own_variables(candidate: &Candidate, address: SocketAddr) -> Vec<(OsString, OsString)> {
+    let port = address.port().to_string();
+    let variables = candidate.variables().into_iter();
+    variables
+        .map(|(name, value)| (name, with_port(&value, &port)))
+        .collect()
 }
 
 /// How often the processes are listed anew when all that were listed have ended.

@@ -21,7 +21,7 @@ use millpond_measure::record::{
 
 use crate::core_distance::CoreDistance;
 use crate::cpu_speed::system_call_ns;
-use crate::drive::{Driver, Pace, SliceLoad};
+use crate::drive::{Driver, Pace, SliceLoad, SliceRecord};
 use crate::edge::{Edge, MachineUse};
 use crate::error::RunError;
 use crate::placement::Placement;
@@ -45,6 +45,8 @@ const STATE_CHANGE_MIN: f64 = 0.08;
 pub(crate) struct Slice {
     /// Right answers in the window.
     pub(crate) requests: u64,
+    /// Requests that failed; they are in no other figure.
+    errors: u64,
     pub(crate) requests_per_s: f64,
     /// Of the server, in the window; `None` if it was read too late.
     pub(crate) costs: Option<Costs>,
@@ -130,11 +132,11 @@ pub(crate) fn run(
         threads_at_start: Cell::new(None),
         threads_at_end: Cell::new(None),
     };
-    let record = driver.slice(&endpoint, load, target_threads, &reader, stop);
+    let phase = driver.slice(&endpoint, load, target_threads, &reader, stop);
     let edges = (reader.began.get(), reader.ended.get());
     let threads = (reader.threads_at_start.take(), reader.threads_at_end.take());
     let session = reader.session.into_inner();
-    let record = session.explain(record)?;
+    let SliceRecord { record, answers } = session.account(phase)?;
     let state_after = CpuState::now(&driver.placement);
     machine_use.add(&before, &Edge::read_quickly(session, &pids), 0);
     let (Some(began), Some(ended)) = edges else {
@@ -159,6 +161,7 @@ pub(crate) fn run(
             is_disturbed: has_met_others,
         });
     };
+    slice.errors = answers.failed.total();
     slice.waited_share = waited.div_duration_f64(load.window) / cpus as f64;
     slice.is_disturbed = is_late
         || slice.left_out_share > LEFT_OUT_SHARE_MAX
@@ -175,6 +178,7 @@ impl Slice {
     pub(crate) fn example() -> Self {
         Self {
             requests: 1,
+            errors: 0,
             requests_per_s: 1.0,
             costs: None,
             response: LatencyHistogram::new(),
@@ -207,6 +211,7 @@ impl Slice {
         let answers = clocks.response.count() + clocks.left_out;
         Some(Self {
             requests,
+            errors: 0,
             left_out_share: clocks.left_out as f64 / answers.max(1) as f64,
             requests_per_s: requests as f64 / window.as_secs_f64(),
             costs: (costs.over >= window.mul_f64(READ_SHARE_MIN))
@@ -393,8 +398,13 @@ impl Slices {
         columns
     }
 
-    /// Counts the answers of slices at the constant rate.
+    /// Counts the answers of the slices, and what failed beside them.
     pub(crate) fn count_requests(&self, measures: &mut RoundMeasures) {
         measures.requests += self.requests();
+        measures.errors += self
+            .by_cycle
+            .values()
+            .map(|slice| slice.errors)
+            .sum::<u64>();
     }
 }

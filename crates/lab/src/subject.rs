@@ -8,6 +8,7 @@
 //! Absent on purpose: knowledge of allocators (see `allocator`, `presence`) and of HTTP beyond the
 //! first status line (see `probe`).
 
+mod exit;
 mod last_words;
 
 use std::ffi::OsString;
@@ -26,6 +27,7 @@ use crate::probe::NotReady;
 use crate::process_tree;
 use crate::readiness::ReadyCheck;
 
+pub use exit::Exit;
 pub use last_words::LastWords;
 
 /// Bound on the launcher's own answers; it does nothing slow.
@@ -59,8 +61,8 @@ pub enum SubjectError {
         title: String,
         /// `ended before it served` or `died while it was measured`.
         when: &'static str,
-        /// `exit status 1` or `killed by signal 9`.
-        exit: String,
+        /// How.
+        exit: Exit,
         /// The end of its output.
         last_words: Box<LastWords>,
     },
@@ -117,7 +119,7 @@ impl Launcher {
 #[derive(Debug)]
 enum News {
     Started(i32),
-    Exited(String),
+    Exited(Exit),
     Left(i32),
     Stopped { forced: bool },
 }
@@ -140,7 +142,7 @@ pub struct Subject {
     supervisor: Child,
     orders: Option<ChildStdin>,
     news: Receiver<News>,
-    exited: Option<String>,
+    exited: Option<Exit>,
     left: Option<i32>,
 }
 
@@ -257,10 +259,10 @@ impl Subject {
         self.check("died while it was measured")
     }
 
-    /// How its first process ended (`exit status 0`); `None` while it runs.
-    pub(crate) fn ended(&mut self) -> Option<&str> {
+    /// How its first process ended; `None` while it runs.
+    pub(crate) fn ended(&mut self) -> Option<Exit> {
         self.hear(Duration::ZERO);
-        self.exited.as_deref()
+        self.exited
     }
 
     /// CPU time of everything that this target did and that has ended.
@@ -355,9 +357,7 @@ impl Subject {
                 Ok(News::Started(_) | News::Stopped { .. }) => {}
                 Err(RecvTimeoutError::Timeout) => return,
                 Err(RecvTimeoutError::Disconnected) => {
-                    if self.exited.is_none() {
-                        self.exited = Some("its supervisor is gone".to_owned());
-                    }
+                    self.exited = self.exited.or(Some(Exit::Unknown));
                     return;
                 }
             }
@@ -365,14 +365,14 @@ impl Subject {
     }
 
     fn check(&mut self, when: &'static str) -> Result<(), SubjectError> {
-        let Some(exit) = self.exited.clone() else {
+        let Some(exit) = self.exited else {
             return Ok(());
         };
         // Whether it left others behind is said right after.
         self.hear(EXIT_NEWS * 4);
         // A program that puts itself into the background ends well; one that fails while children
         // of it still run has died.
-        if let Some(pid) = self.left.filter(|_| exit == EXIT_WELL) {
+        if let Some(pid) = self.left.filter(|_| exit.is_well()) {
             return Err(SubjectError::LeftForeground {
                 title: self.title.clone(),
                 pid,
@@ -412,23 +412,12 @@ fn listen(stdout: ChildStdout) -> Receiver<News> {
     receiver
 }
 
-/// How a first process ends that has done its work, or handed it over to a background one.
-pub(crate) const EXIT_WELL: &str = "exit status 0";
-
 fn parse_news(line: &str) -> Option<News> {
     let (word, rest) = line.split_once(' ')?;
     match word {
         "pid" => Some(News::Started(rest.parse().ok()?)),
         "left" => Some(News::Left(rest.split(' ').next()?.parse().ok()?)),
-        "exited" => {
-            let (kind, number) = rest.split_once(' ')?;
-            let kind = if kind == "code" {
-                "exit status"
-            } else {
-                "killed by signal"
-            };
-            Some(News::Exited(format!("{kind} {number}")))
-        }
+        "exited" => Some(News::Exited(Exit::parse(rest)?)),
         "stopped" => Some(News::Stopped {
             forced: rest == "by force",
         }),
@@ -456,7 +445,7 @@ mod tests {
         let Some(News::Exited(exit)) = parse_news("exited signal 9") else {
             panic!("no exit")
         };
-        assert_eq!(exit, "killed by signal 9");
+        assert_eq!(exit, Exit::Signal(9));
         assert!(parse_news("pid x").is_none());
         assert!(parse_news("").is_none());
     }
@@ -469,5 +458,11 @@ mod tests {
         assert!(LastWords::read(&log).to_string().contains("wrote nothing"));
         fs::write(&log, "1\n2\n\n3\n4\n5\n6\n\n").unwrap();
         assert_eq!(LastWords::read(&log).lines, ["2", "3", "4", "5", "6"]);
+        // A log of requests may have grown to gigabytes.
+        let long = format!("{}\nCannot allocate memory\n", "x".repeat(200_000));
+        fs::write(&log, long).unwrap();
+        let last = LastWords::read(&log);
+        assert!(last.lines[0].len() == 500 && last.lines.len() == 2);
+        assert!(last.mention(&["cannot allocate"]) && !last.mention(&["killed"]));
     }
 }

@@ -206,6 +206,14 @@ impl Target {
         }
     }
 
+    /// Where its requests go, for sentences: as the user wrote it.
+    pub(crate) fn url(&self, address: SocketAddr) -> String {
+        match self {
+            Self::Entity { .. } => format!("http://{address}/v0/entity"),
+            Self::Command { url, .. } => url.text.clone(),
+        }
+    }
+
     /// The Host field of requests to it at `address`.
     #[must_use]
     pub fn host(&self, address: SocketAddr) -> String {

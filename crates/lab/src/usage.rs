@@ -31,7 +31,7 @@ const HARDWARE: [(Quantity, CounterKind); 8] = [
 /// Sums since the target's start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    at: Instant,
+    pub(crate) at: Instant,
     pub(crate) process: ProcessSample,
     pub(crate) counters: CounterValues,
     pub(crate) cgroup: CgroupSample,
@@ -51,8 +51,12 @@ impl Usage {
     /// The same with a sample of the processes that somebody took.
     pub(crate) fn with_sample(session: &mut Session, process: ProcessSample) -> Self {
         let group = session.cgroup.as_ref();
+        let mut cgroup = group.map(Cgroup::sample).unwrap_or_default();
+        if let Some(memory) = &session.memory_group {
+            cgroup.memory_peak_bytes = cgroup.memory_peak_bytes.or(memory.peak_bytes());
+        }
         Self {
-            cgroup: group.map(Cgroup::sample).unwrap_or_default(),
+            cgroup,
             process,
             counters: session.counters.read(),
             at: Instant::now(),

@@ -423,12 +423,7 @@ fn count_phase(errors: &mut LoadErrors, phase: Phase) {
 
 /// Adds counts of failures.
 pub(crate) fn add_errors(sum: &mut LoadErrors, part: &LoadErrors) {
-    sum.connect += part.connect;
-    sum.read += part.read;
-    sum.write += part.write;
-    sum.timeout += part.timeout;
-    sum.status += part.status;
-    sum.validation += part.validation;
+    *sum = sum.plus(part);
 }
 
 #[cfg(test)]

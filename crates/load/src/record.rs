@@ -21,7 +21,8 @@ pub enum Ended {
     Complete,
     /// The stop flag was raised; the record holds what was measured until then.
     Interrupted,
-    /// A condition of [`crate::AbortRule`] came true; the record holds what was measured until then.
+    /// A condition of [`crate::AbortRule`] came true, or the observer had seen enough; the record holds what was measured
+    /// until then.
     Aborted,
     /// No connection could be opened any more; the record holds what was measured until then.
     TargetGone,

@@ -70,6 +70,10 @@ pub trait Observer {
     fn connections_held(&self) {}
     /// About four times a second.
     fn progress(&self, _now: &Progress) {}
+    /// Asked after each progress: true ends the run at once, with what was measured until then.
+    fn has_seen_enough(&self) -> bool {
+        false
+    }
     /// Once for every second, in order, within some 30 ms of its end; warm-up included.
     fn second(&self, _second: &Second<'_>) {}
     /// The run is over, but threads are not: their script does not come back. `record` is all there

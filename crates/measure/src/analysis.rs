@@ -75,7 +75,10 @@ pub fn analyse_by(candidates: &[CandidateRounds], design: Design) -> Analysis {
     let mut warnings = trust::warnings_of_runs(&field);
     let mut details = Vec::new();
     for measure in field.measures() {
-        let comparisons = field.compare(&[measure]);
+        let comparisons = match measure.quantity.is_judged() {
+            true => field.compare(&[measure]),
+            false => Vec::new(),
+        };
         warnings.extend(trust::self_difference_warning(
             &field,
             &measure.label(),

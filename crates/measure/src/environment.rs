@@ -9,6 +9,38 @@ use serde::{Deserialize, Serialize};
 
 const VIRTUAL_MACHINE: &str = "virtual machine";
 
+/// Variables of the shell that change what an allocator does.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InheritedVariables {
+    /// Settings of allocators and what was preloaded, as `NAME=VALUE`.
+    pub allocator: Vec<String>,
+    /// Whether every candidate ran with them; else none did.
+    pub kept: bool,
+    /// Switches of a runtime's own heap (`PYTHONMALLOC`), as `NAME=VALUE`; every candidate ran with them.
+    pub runtime: Vec<String>,
+}
+
+impl InheritedVariables {
+    /// One line: what there was, and who ran with it. `None` if there was nothing.
+    #[must_use]
+    pub fn describe(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if !self.allocator.is_empty() {
+            let list = self.allocator.join(" ");
+            parts.push(match self.kept {
+                true => format!("{list} (part of every candidate)"),
+                false => format!("{list} (dropped)"),
+            });
+        }
+        if !self.runtime.is_empty() {
+            let list = self.runtime.join(" ");
+            parts.push(format!("{list} (part of every candidate)"));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
 /// What is known of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,6 +73,13 @@ pub struct Environment {
     pub perf_event_paranoid: Option<i32>,
     /// Load average over one minute when the measurement began.
     pub load_average: Option<f64>,
+    /// Size of a page of memory.
+    pub page_bytes: Option<u64>,
+    /// The C library whose malloc is the baseline, and its version; `None`: nobody said.
+    pub c_library: Option<String>,
+    /// Variables of the shell that change allocators; `None`: nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inherited_variables: Option<InheritedVariables>,
 }
 
 impl Environment {
@@ -71,7 +110,16 @@ impl Environment {
                 .and_then(|text| text.parse().ok()),
             load_average: read("/proc/loadavg")
                 .and_then(|text| text.split(' ').next()?.parse().ok()),
+            page_bytes: Some(rustix::param::page_size() as u64),
+            c_library: None,
+            inherited_variables: None,
         }
+    }
+
+    /// `4 KiB`, if it is known.
+    #[must_use]
+    pub fn page_size(&self) -> Option<String> {
+        self.page_bytes.map(|bytes| format!("{} KiB", bytes / 1024))
     }
 
     /// Whether this is a virtual machine, as far as visible.
@@ -115,6 +163,14 @@ impl Environment {
             ),
             ("transparent huge pages", text(&self.transparent_huge_pages)),
         ];
+        lines.extend(self.page_size().map(|size| ("page size", size)));
+        if let Some(version) = &self.c_library {
+            lines.push(("C library", version.clone()));
+        }
+        let inherited = self.inherited_variables.as_ref();
+        if let Some(found) = inherited.and_then(InheritedVariables::describe) {
+            lines.push(("allocator variables of the shell", found));
+        }
         if let Some(awake) = self.idle_cpus_awake {
             let state = match awake {
                 true => "kept awake",
@@ -195,6 +251,33 @@ mod tests {
                 .is_some_and(|bytes| bytes > 16 << 20)
         );
         assert!(environment.lines().len() >= 7);
+        assert!(environment.page_bytes.is_some_and(|bytes| bytes >= 4096));
+    }
+
+    /// Goal: a reader sees which variables of the shell there were and whether candidates had them.
+    #[test]
+    fn inherited_variables_are_told() {
+        let mut found = InheritedVariables::default();
+        assert_eq!(found.describe(), None);
+        found.allocator = vec!["MALLOC_ARENA_MAX=1".to_owned()];
+        let told = |found: &InheritedVariables| found.describe().unwrap_or_default();
+        assert_eq!(told(&found), "MALLOC_ARENA_MAX=1 (dropped)");
+        found.kept = true;
+        found.runtime = vec!["PYTHONMALLOC=malloc".to_owned()];
+        assert_eq!(
+            told(&found),
+            "MALLOC_ARENA_MAX=1 (part of every candidate); PYTHONMALLOC=malloc (part of every candidate)"
+        );
+        let environment = Environment {
+            inherited_variables: Some(found),
+            ..Environment::default()
+        };
+        let lines = environment.lines();
+        assert!(
+            lines
+                .iter()
+                .any(|(name, _)| *name == "allocator variables of the shell")
+        );
     }
 
     #[test]

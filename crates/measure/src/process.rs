@@ -4,9 +4,10 @@
 //! for proof that the allocator is in place. A process may vanish at any moment, also between two
 //! files of the same sample; that is [`ProcessError::Gone`], never a wrong number.
 //!
-//! Absent on purpose: any caching. Each call reads `/proc` anew (about 1 ms with exact memory).
+//! Absent on purpose: any caching. Each call reads `/proc` anew (about 1 ms for 100 MB with exact memory).
 
 mod layout;
+mod memory;
 mod parse;
 mod tree;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use layout::{Mapping, layout, pages_in_use};
+pub use memory::{DataDirectory, MemorySample};
 pub use tree::{ProcessTree, TreeSample};
 
 /// Why a process could not be read.
@@ -49,17 +51,15 @@ pub enum ProcessError {
 /// One look at one process. Sums since its start, except for memory and threads.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// Resident memory, exact where the kernel lets us read `smaps_rollup`.
-    pub rss_bytes: u64,
-    /// Resident memory with shared pages divided by their users; `None` without permission.
-    pub pss_bytes: Option<u64>,
-    /// Pages that belong to this process alone; `None` without permission.
-    pub private_bytes: Option<u64>,
-    /// Memory without a file behind it, such as heaps and stacks, shared pages divided by their
-    /// users; `None` without permission.
-    pub anonymous_bytes: Option<u64>,
-    /// Of the memory without a file: what lies in transparent huge pages; `None` without permission.
-    pub huge_page_bytes: Option<u64>,
+    /// What it holds.
+    pub memory: MemorySample,
+    /// Resident pages of mapped files; of several processes, of the one that has most. Files that only one program maps
+    /// count in full here, where PSS divides them by all processes of the machine that map them.
+    #[serde(default)]
+    pub largest_file_rss_bytes: u64,
+    /// Its mappings, of which the kernel allows a process so many (`vm.max_map_count`); `None` without permission.
+    #[serde(default)]
+    pub mappings: Option<u64>,
     /// Most resident memory ever.
     pub peak_rss_bytes: u64,
     /// Page faults answered without a disk.
@@ -87,14 +87,14 @@ impl ProcessSample {
     /// # Errors
     /// [`ProcessError`]; a zombie counts as gone.
     pub fn read(pid: u32) -> Result<Self, ProcessError> {
-        Self::read_with(pid, &read_stat(pid)?)
+        Self::read_with(pid, &read_stat(pid)?, None)
     }
 
     /// The same with the faults and the CPU time of its children that have ended and were waited for, and
     /// of theirs: in a sum over a tree they would be lost, and the sum would shrink.
-    fn read_with_ended(pid: u32) -> Result<Self, ProcessError> {
+    fn read_with_ended(pid: u32, data: Option<&DataDirectory>) -> Result<Self, ProcessError> {
         let stat = read_stat(pid)?;
-        let own = Self::read_with(pid, &stat)?;
+        let own = Self::read_with(pid, &stat, data)?;
         let ended = stat.ended;
         Ok(Self {
             minor_faults: own.minor_faults + ended.minor_faults,
@@ -105,20 +105,26 @@ impl ProcessSample {
         })
     }
 
-    fn read_with(pid: u32, stat: &parse::Stat) -> Result<Self, ProcessError> {
+    fn read_with(
+        pid: u32,
+        stat: &parse::Stat,
+        data: Option<&DataDirectory>,
+    ) -> Result<Self, ProcessError> {
         if matches!(stat.state, 'Z' | 'X') {
             return Err(ProcessError::Gone { pid });
         }
         let status = read_file(pid, &format!("/proc/{pid}/status"))?;
-        let memory = memory(pid, &status)?;
-        let rss_bytes = memory.rss_bytes;
+        let memory = MemorySample::read(pid, data)?;
         let (voluntary_switches, involuntary_switches) = switches(pid, &status);
         Ok(Self {
+            memory,
+            largest_file_rss_bytes: parse::kilobytes(&status, "RssFile").unwrap_or(0),
+            mappings: mappings(pid),
             migrations: migrations(pid),
             // A kernel without VmHWM still had the present pages at its peak.
             peak_rss_bytes: parse::kilobytes(&status, "VmHWM")
                 .unwrap_or(0)
-                .max(rss_bytes),
+                .max(memory.rss_bytes),
             minor_faults: stat.minor_faults,
             major_faults: stat.major_faults,
             user_cpu_ns: ticks_to_ns(stat.user_ticks),
@@ -126,18 +132,15 @@ impl ProcessSample {
             voluntary_switches,
             involuntary_switches,
             threads: stat.threads,
-            ..memory
         })
     }
 
-    /// One line for people on memory that cannot be read; `None` if all of it can.
+    /// Pages of mapped files, at least: the shares of all processes together, or what the process that has most
+    /// maps of them, whichever is more. `None` where the kernel does not tell.
     #[must_use]
-    pub fn missing_line(&self) -> Option<String> {
-        self.pss_bytes.is_none().then(|| {
-            "smaps_rollup of the server cannot be read: PSS, USS, huge pages and fragmentation are \
-             not measured; run as root or as the server's user"
-                .to_owned()
-        })
+    pub fn file_bytes(&self) -> Option<u64> {
+        let shares = self.memory.file_bytes?;
+        Some(shares.max(self.largest_file_rss_bytes))
     }
 
     /// CPU time in user mode and kernel together.
@@ -147,16 +150,16 @@ impl ProcessSample {
     }
 
     /// Both processes together. Peaks add up too, though they need not have been at the same
-    /// moment: an upper bound. PSS, private memory and the like are known only if known of both.
+    /// moment: an upper bound. What is known of one only is known of neither.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let both = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(a, b)| a + b);
         Self {
-            rss_bytes: self.rss_bytes + other.rss_bytes,
-            pss_bytes: both(self.pss_bytes, other.pss_bytes),
-            private_bytes: both(self.private_bytes, other.private_bytes),
-            anonymous_bytes: both(self.anonymous_bytes, other.anonymous_bytes),
-            huge_page_bytes: both(self.huge_page_bytes, other.huge_page_bytes),
+            memory: self.memory.plus(&other.memory),
+            largest_file_rss_bytes: self
+                .largest_file_rss_bytes
+                .max(other.largest_file_rss_bytes),
+            mappings: both(self.mappings, other.mappings),
             migrations: both(self.migrations, other.migrations),
             peak_rss_bytes: self.peak_rss_bytes + other.peak_rss_bytes,
             minor_faults: self.minor_faults + other.minor_faults,
@@ -192,8 +195,8 @@ impl ProcessSample {
     }
 }
 
-/// Resident memory alone, cheaply (0.1 ms): for sampling it many times a second. May lag by the
-/// kernel's per-CPU batches.
+/// Resident memory alone, cheaply (0.1 ms), of any process, also one that may not be looked into. May lag by
+/// the kernel's per-CPU batches.
 ///
 /// # Errors
 /// [`ProcessError`].
@@ -271,34 +274,10 @@ fn read_file(pid: u32, path: &str) -> Result<String, ProcessError> {
         })
 }
 
-/// A sample with memory alone: exact from `smaps_rollup`, else RSS from `status`.
-fn memory(pid: u32, status: &str) -> Result<ProcessSample, ProcessError> {
-    // A process without memory is one that is ending right now; 0 would be a wrong number.
-    let rss_bytes = parse::kilobytes(status, "VmRSS").ok_or(ProcessError::Gone { pid })?;
-    let coarse = ProcessSample {
-        rss_bytes,
-        ..ProcessSample::default()
-    };
-    let text = match read_file(pid, &format!("/proc/{pid}/smaps_rollup")) {
-        Ok(text) => text,
-        Err(ProcessError::Refused { .. }) => return Ok(coarse),
-        // Kernels before 4.14 have no such file, for nobody.
-        Err(_) if !fs::exists("/proc/self/smaps_rollup").unwrap_or(false) => {
-            return Ok(coarse);
-        }
-        Err(error) => return Err(error),
-    };
-    let field = |name| parse::kilobytes(&text, name);
-    let private = field("Private_Clean").zip(field("Private_Dirty"));
-    Ok(ProcessSample {
-        rss_bytes: field("Rss").ok_or(ProcessError::Gone { pid })?,
-        pss_bytes: field("Pss"),
-        private_bytes: private.map(|(clean, dirty)| clean + dirty),
-        // Kernels before 5.9 do not divide it.
-        anonymous_bytes: field("Pss_Anon").or_else(|| field("Anonymous")),
-        huge_page_bytes: field("AnonHugePages"),
-        ..ProcessSample::default()
-    })
+/// How many lines `maps` has, counted without looking at them; 0.5 us each.
+fn mappings(pid: u32) -> Option<u64> {
+    let bytes = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(bytes.iter().filter(|&&byte| byte == b'\n').count() as u64)
 }
 
 /// Moves between CPUs of all living threads; `None` if the kernel was built without that file.

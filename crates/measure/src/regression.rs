@@ -41,7 +41,15 @@ pub const EARLIER: &str = "the earlier record";
 const QUESTIONS: [(&str, &[Quantity]); 4] = [
     ("throughput", &[Quantity::Throughput]),
     ("latency", &[Quantity::ResponseP99, Quantity::ResponseP50]),
-    ("memory", &[Quantity::RssAfterWork, Quantity::PeakRss]),
+    (
+        "memory",
+        // What both records have: earlier ones have RSS alone.
+        &[
+            Quantity::MemoryAfterWork,
+            Quantity::RssAfterWork,
+            Quantity::PeakRss,
+        ],
+    ),
     (
         "work",
         &[
@@ -311,7 +319,10 @@ fn in_earlier(reason: &str) -> String {
 const fn survives_a_session(quantity: Quantity) -> bool {
     matches!(
         quantity,
-        Quantity::RssAfterWork
+        Quantity::MemoryAfterWork
+            | Quantity::MemoryAfterIdle
+            | Quantity::PeakMemory
+            | Quantity::RssAfterWork
             | Quantity::PeakRss
             | Quantity::CgroupPeak
             | Quantity::RssAfterIdle

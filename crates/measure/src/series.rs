@@ -30,6 +30,49 @@ impl Series {
         }
     }
 
+    /// The value at a moment on the lines between samples, outside of them that of the nearest; `None` without any.
+    #[must_use]
+    pub fn value_at(&self, at_ns: u64) -> Option<f64> {
+        let later = self.points.partition_point(|point| point.at_ns < at_ns);
+        let after = self.points.get(later);
+        let before = later
+            .checked_sub(1)
+            .and_then(|index| self.points.get(index));
+        match (before, after) {
+            (Some(before), Some(after)) => {
+                let length_ns = (after.at_ns - before.at_ns) as f64;
+                let share = (at_ns - before.at_ns) as f64 / length_ns;
+                Some(before.value + (after.value - before.value) * share)
+            }
+            (one, other) => one.or(other).map(|point| point.value),
+        }
+    }
+
+    /// The mean over a stretch of time, on the lines between samples; `None` without any.
+    #[must_use]
+    pub fn mean_between(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
+        let mut last = (from_ns, self.value_at(from_ns)?);
+        let end = (to_ns, self.value_at(to_ns)?);
+        let is_within = |point: &&SeriesPoint| point.at_ns > from_ns && point.at_ns < to_ns;
+        let within = self.points.iter().filter(is_within);
+        let within = within.map(|point| (point.at_ns, point.value));
+        let mut area = 0.0;
+        for next in within.chain([end]) {
+            area += f64::midpoint(last.1, next.1) * next.0.saturating_sub(last.0) as f64;
+            last = next;
+        }
+        let length_ns = to_ns
+            .checked_sub(from_ns)
+            .filter(|&length_ns| length_ns > 0)?;
+        Some(area / length_ns as f64)
+    }
+
+    /// The largest value.
+    #[must_use]
+    pub fn largest(&self) -> Option<f64> {
+        self.points.iter().map(|point| point.value).reduce(f64::max)
+    }
+
     /// Figures of the values alone.
     #[must_use]
     pub fn summary(&self) -> SampleSummary {
@@ -103,5 +146,23 @@ mod tests {
         );
         assert!((summary.stdev - 4.082_482_9).abs() < 1e-6);
         assert_eq!(summary.within_stdev_share, 0.75);
+    }
+
+    /// Goal: a mean is over time, not over samples, and of the stretch that was asked for.
+    #[test]
+    fn means_are_over_time() {
+        let mut series = Series::default();
+        for (at_ns, value) in [(0, 900.0), (10, 1.0), (20, 1.0), (100, 3.0), (200, 900.0)] {
+            series.push(at_ns, value);
+        }
+        // 10 of 1, and 80 of 2 on average.
+        assert_eq!(series.mean_between(10, 100), Some(170.0 / 90.0));
+        // On the line from 1 to 3.
+        assert_eq!(series.mean_between(40, 80), Some(2.0));
+        assert_eq!(series.mean_between(300, 400), Some(900.0));
+        assert_eq!(series.mean_between(40, 40), None);
+        assert_eq!(series.value_at(60), Some(2.0));
+        assert_eq!(series.largest(), Some(900.0));
+        assert_eq!(Series::default().mean_between(0, 1), None);
     }
 }

@@ -646,6 +646,7 @@ mod tests {
         let mut failed = round(1, &[(0, 1e4, 1.0, 1.0)]);
         failed.status = RoundStatus::Failed {
             reason: "it died".to_owned(),
+            cause: None,
         };
         let before = vec![candidate(
             Role::Baseline,

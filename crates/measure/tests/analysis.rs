@@ -102,6 +102,7 @@ fn failed_runs() {
     let mut all = nine();
     let failed = || RoundStatus::Failed {
         reason: "the server died".to_owned(),
+        cause: None,
     };
     all[3]
         .rounds
@@ -194,6 +195,7 @@ fn who_was_not_judged_is_left_out_by_name() {
         round.measures.clear();
         round.status = RoundStatus::Failed {
             reason: "the server died".to_owned(),
+            cause: None,
         };
     }
     let same = analyse(&all);
@@ -343,7 +345,7 @@ fn flags_touch_what_they_can_have_changed() {
             of_measure(THROUGHPUT),
             of_measure(Measure::of(Operation::Get, Quantity::Throughput)),
             of_measure(Measure::of(Operation::Put, Quantity::ResponseP99)),
-            of_measure(Measure::whole(Quantity::RssAfterWork)),
+            of_measure(Measure::whole(Quantity::MemoryAfterWork)),
         ]
     };
     assert_eq!(

@@ -41,29 +41,30 @@ fn own_memory_is_seen() {
     let after = ProcessSample::read(pid).unwrap();
     let quick = resident_bytes(pid).unwrap();
     assert!(block.contains(&1));
-    let grown = after.rss_bytes - before.rss_bytes;
+    let grown = after.memory.rss_bytes - before.memory.rss_bytes;
     // Other tests of this file run in the same process.
     assert!((28 << 20..48 << 20).contains(&grown), "{grown}");
-    assert!(after.peak_rss_bytes >= after.rss_bytes);
+    assert!(after.peak_rss_bytes >= after.memory.rss_bytes);
     assert!(
-        quick.abs_diff(after.rss_bytes) < 16 << 20,
+        quick.abs_diff(after.memory.rss_bytes) < 16 << 20,
         "{quick} against {}",
-        after.rss_bytes
+        after.memory.rss_bytes
     );
-    if let (Some(pss), Some(private)) = (after.pss_bytes, after.private_bytes) {
-        assert!(private <= pss && pss <= after.rss_bytes, "{after:?}");
+    let memory = after.memory;
+    if let (Some(pss), Some(uss)) = (memory.pss_bytes, memory.uss_bytes) {
+        assert!(uss <= pss && pss <= memory.rss_bytes, "{after:?}");
     }
-    if let (Some(before), Some(anonymous)) = (before.anonymous_bytes, after.anonymous_bytes) {
+    if let (Some(before), Some(anonymous)) = (before.memory.anonymous_bytes, memory.anonymous_bytes)
+    {
         assert!(
             (28 << 20..48 << 20).contains(&(anonymous - before)),
             "{after:?}"
         );
         assert!(
-            after
+            memory
                 .huge_page_bytes
-                .is_none_or(|huge| huge <= after.rss_bytes)
+                .is_none_or(|huge| huge <= memory.rss_bytes)
         );
-        assert_eq!(after.missing_line(), None);
     }
     // A 32 MiB block may be backed by huge pages: then there are few faults, but some.
     assert!(after.since(&before).minor_faults > 0);
@@ -97,7 +98,7 @@ fn huge_pages_are_seen() {
     drop(child.stdin.take());
     child.wait().unwrap();
     assert_eq!(line, "ready\n");
-    let Some(huge_bytes) = sample.unwrap().huge_page_bytes else {
+    let Some(huge_bytes) = sample.unwrap().memory.huge_page_bytes else {
         eprintln!("skipped: smaps_rollup cannot be read");
         return;
     };
@@ -133,7 +134,7 @@ fn cpu_time_is_seen() {
     };
     let delta = after.since(&before);
     assert!(delta.cpu_ns() > 0);
-    assert_eq!(delta.rss_bytes, after.rss_bytes);
+    assert_eq!(delta.memory, after.memory);
 }
 
 /// Goal: a worker process counts, is listed after the root, and leaves when it ends.
@@ -147,10 +148,11 @@ fn workers_belong_to_the_tree() {
     assert!(members.len() >= 2, "{members:?}");
     let sample = tree.sample().unwrap();
     let own = ProcessSample::read(root).unwrap();
-    assert!(sample.total.rss_bytes > own.rss_bytes);
+    assert!(sample.total.memory.rss_bytes > own.memory.rss_bytes);
     assert!(sample.total.threads >= 2);
     assert!(sample.processes.contains_key(&root));
-    assert!(tree.resident_bytes().unwrap() > 0);
+    let (memory, count) = tree.memory_of(&members).unwrap();
+    assert!(memory.rss_bytes > 0 && count == members.len());
     finish(child);
     // The worker was killed by the shell's trap; the kernel takes it away in its own time.
     let error = loop {
@@ -160,7 +162,7 @@ fn workers_belong_to_the_tree() {
         }
     };
     assert!(matches!(error, ProcessError::Gone { pid } if pid == root));
-    assert!(tree.resident_bytes().is_err());
+    assert_eq!(tree.memory_of(&members), None);
 }
 
 /// Goal: what a worker did is not lost when it ends. A server with a process for each connection once had
@@ -209,7 +211,7 @@ fn the_dead_are_gone() {
     // Not waited for yet: it becomes a zombie as soon as it ends.
     loop {
         match ProcessSample::read(pid) {
-            Ok(sample) => assert!(sample.rss_bytes > 0),
+            Ok(sample) => assert!(sample.memory.rss_bytes > 0),
             Err(ProcessError::Gone { pid: gone }) => {
                 assert_eq!(gone, pid);
                 break;
@@ -236,9 +238,12 @@ fn vanishing_workers_are_survived() {
     let tree = ProcessTree::new(child.id());
     for _ in 0..200 {
         let sample = tree.sample().unwrap();
-        assert!(sample.total.rss_bytes > 0);
+        assert!(sample.total.memory.rss_bytes > 0);
         assert!(
-            sample.processes.values().all(|one| one.rss_bytes > 0),
+            sample
+                .processes
+                .values()
+                .all(|one| one.memory.rss_bytes > 0),
             "{sample:?}"
         );
     }

@@ -370,7 +370,14 @@ fn not_trusted() {
             .sentence
             .starts_with("Use mimalloc for CPU per request (0.77x [")
     );
-    without(&mut all, &[Quantity::RssAfterWork, Quantity::PeakRss]);
+    without(
+        &mut all,
+        &[
+            Quantity::MemoryAfterWork,
+            Quantity::RssAfterWork,
+            Quantity::PeakRss,
+        ],
+    );
     let found = advice(&all);
     assert_eq!(found.advice, Advice::NotTrusted, "{found:?}");
     assert!(found.sentence.contains("other programs used the CPUs"));

@@ -81,7 +81,7 @@ fn planted_changes_are_found() {
     for (question, quantity, factor) in [
         ("throughput", Quantity::Throughput, 0.94),
         ("latency", Quantity::ResponseP99, 1.30),
-        ("memory", Quantity::RssAfterWork, 1.10),
+        ("memory", Quantity::MemoryAfterWork, 1.10),
         ("work", Quantity::Instructions, 1.03),
     ] {
         let earlier = session(&plans, 10, 11);
@@ -139,12 +139,53 @@ fn drift_cancels_and_is_told() {
     );
 
     let mut now = session(&plans, 10, 23);
-    scale(&mut now, |_| true, Quantity::RssAfterWork, 1.2);
+    scale(&mut now, |_| true, Quantity::MemoryAfterWork, 1.2);
     let found = by_ratio(&now, &earlier);
     assert_eq!(
         verdict(&found, "memory", "glibc with pools"),
         Verdict::Worse
     );
+}
+
+/// As a version wrote it that knew RSS alone.
+fn without_private_memory(record: &mut ComparisonRecord) {
+    let is_new = |measure: &Measure| {
+        matches!(
+            measure.quantity,
+            Quantity::MemoryAfterWork
+                | Quantity::MemoryAfterIdle
+                | Quantity::PeakMemory
+                | Quantity::MeanMemory
+        )
+    };
+    for candidate in &mut record.candidates {
+        for round in &mut candidate.rounds {
+            round.measures.retain(|measure, _| !is_new(measure));
+        }
+    }
+    record.analyse();
+}
+
+/// Goal: an earlier record that knows RSS alone is compared by RSS, which both have, and is still answered and shown; it
+/// is said that its answer is of RSS.
+#[test]
+fn a_record_with_rss_alone_is_compared() {
+    let plans = nine_plans();
+    let name = "mimalloc with pools";
+    let (mut earlier, mut now) = (session(&plans, 10, 11), session(&plans, 10, 12));
+    without_private_memory(&mut earlier);
+    now.analyse();
+    scale(&mut now, |one| one == name, Quantity::RssAfterWork, 1.10);
+    let found = by_ratio(&now, &earlier);
+    assert_eq!(verdict(&found, "memory", name), Verdict::Worse);
+    let mut questions = found.questions.iter();
+    let memory = questions.find(|one| one.name == "memory").unwrap();
+    assert_eq!(memory.measures, [Measure::whole(Quantity::RssAfterWork)]);
+    let of_old = &earlier.analysis.verdicts.memory;
+    let of_new = &now.analysis.verdicts.memory;
+    assert!(of_old.sentence.starts_with("Memory (RSS): "), "{of_old:?}");
+    assert!(of_new.sentence.starts_with("Memory: "), "{of_new:?}");
+    assert_eq!(of_old.best, of_new.best);
 }
 
 /// Goal: what may not be believed convicts nobody: a disturbed session, and one whose baseline differs
@@ -159,7 +200,7 @@ fn a_session_in_trouble_convicts_nobody() {
     scale(
         &mut disturbed,
         |one| one == name,
-        Quantity::RssAfterWork,
+        Quantity::MemoryAfterWork,
         1.2,
     );
     for candidate in &mut disturbed.candidates {

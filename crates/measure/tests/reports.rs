@@ -4,7 +4,8 @@
 mod synthetic;
 
 use millpond_measure::record::{
-    ComparisonRecord, FORMAT_VERSION, LoadReport, NoiseFlag, NoiseKind, PoolSetting,
+    ComparisonRecord, FORMAT_VERSION, FailureCause, LeftOut, LeftOutWhen, LoadReport, Measure,
+    NoiseFlag, NoiseKind, PoolSetting, Quantity,
 };
 use millpond_measure::report::{html, terminal};
 use synthetic::{Plan, nine_plans, record};
@@ -148,6 +149,96 @@ fn terminal_text_answers_first_and_fits() {
     assert!(empty.contains("0 rounds of 0 candidates"), "{empty}");
 }
 
+/// Goal: memory after the work, and what is left of it after idle, stand in the printed table, under every candidate;
+/// of an old record it is RSS. What is not judged has a row in the page and no verdict.
+#[test]
+fn memory_is_in_the_tables() {
+    let mut record = sample();
+    // The second lines of the heads, of every table that is printed.
+    let heads = |record: &ComparisonRecord| -> Vec<String> {
+        let text = terminal::render(record, &terminal::TerminalOptions::default());
+        let lines = text.lines().filter(|line| line.starts_with("candidate "));
+        let words = lines.flat_map(str::split_whitespace).map(str::to_owned);
+        words.filter(|word| word != "candidate").collect()
+    };
+    let has = |record: &ComparisonRecord, head: &str| heads(record).iter().any(|one| one == head);
+    assert!(has(&record, "memory") && has(&record, "idle"));
+    let mut long = record.clone();
+    for candidate in &mut long.candidates {
+        candidate.name += " and with a setting that has a long name";
+    }
+    long.analyse();
+    assert!(has(&long, "memory") && has(&long, "idle"));
+    let page = html::render(&record);
+    assert!(page.contains("<figcaption>Memory over time"));
+    assert!(page.contains("memory after idle</th>"));
+    let (_, row) = page.split_once(">file-backed</th>").unwrap();
+    let (row, _) = row.split_once("</tr>").unwrap();
+    assert!(row.contains("MiB") && !row.contains("class=\"v-"), "{row}");
+    for round in record.candidates.iter_mut().flat_map(|one| &mut one.rounds) {
+        let old = Measure::whole;
+        for quantity in [
+            Quantity::MemoryAfterWork,
+            Quantity::MemoryAfterIdle,
+            Quantity::PeakMemory,
+        ] {
+            round.measures.remove(&old(quantity));
+        }
+        let rss = round.get(old(Quantity::RssAfterWork)).unwrap();
+        round.set(old(Quantity::RssAfterIdle), rss);
+        round.memory_course.as_mut().unwrap().memory_bytes.clear();
+    }
+    record.analyse();
+    assert!(has(&record, "RSS") && has(&record, "idle") && !has(&record, "memory"));
+    let page = html::render(&record);
+    for caption in ["Resident memory over time", "Resident memory <span"] {
+        assert!(
+            page.contains(&format!("<figcaption>{caption}")),
+            "{caption}"
+        );
+    }
+}
+
+/// Goal: a candidate that failed is a row of the table on a terminal and on the page, with its cause in the place of
+/// figures and what is known of it; a record without such a one does not mention any.
+#[test]
+fn a_candidate_that_failed_is_a_row() {
+    let mut record = sample();
+    let options = terminal::TerminalOptions::default();
+    assert!(!terminal::render(&record, &options).contains("Left out"));
+    assert!(!html::render(&record).contains("Left out"));
+    record.left_out.push(LeftOut {
+        candidate: "broken".to_owned(),
+        cause: FailureCause::Crashed {
+            signal: Some(11),
+            exit_status: None,
+            last_lines: vec!["free(): <invalid> pointer".to_owned()],
+        },
+        sentence: "server died; its last words were: free(): <invalid> pointer".to_owned(),
+        when: LeftOutWhen::Round(2),
+        rounds_done: 1,
+    });
+    let text = terminal::render(&record, &options);
+    let row = text.lines().find(|line| line.starts_with("broken "));
+    let cause = row.map(|row| row.trim_start_matches("broken").trim());
+    assert_eq!(cause, Some("crashed (SIGSEGV) in round 2"), "{text}");
+    let sentence = "- broken, crashed (SIGSEGV) in round 2: server died; its last words";
+    assert!(text.contains(sentence), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    let page = html::render(&record);
+    for part in [
+        "broken</th>",
+        "crashed (SIGSEGV)</td>",
+        "in round 2</td>",
+        "&lt;invalid&gt;",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
 /// Goal: the page fetches nothing and runs nothing, holds the record whole, and shows every
 /// candidate; its tags are balanced.
 #[test]
@@ -255,7 +346,7 @@ fn a_large_page_stays_below_two_megabytes() {
     let has_graphs = page.contains("Bytes asked for of glibc with pools");
     assert!(has_graphs != page.contains("no room left to show them"));
     for part in [
-        "Resident memory over time",
+        "Memory over time",
         "Sizes asked for",
         "How long blocks lived",
         "PUT throughput round by round",
@@ -337,6 +428,46 @@ fn the_page_says_how_sure_it_is() {
     assert!(page.contains(&said.replace(" %", "\u{a0}%")), "{said}");
 }
 
+/// Goal: what changes an allocator beside its name stands in both reports: the machine, the variables of the
+/// shell, and of each candidate its version, command and variables. Old records do not have it, and are shown.
+#[test]
+fn what_candidates_are_is_shown() {
+    use millpond_measure::environment::InheritedVariables;
+    let mut record = sample();
+    let old = terminal::render(&record, &terminal::TerminalOptions::default());
+    assert!(
+        !old.contains("Candidates: ") && !old.contains("On 2 CPUs"),
+        "{old}"
+    );
+    record.environment.page_bytes = Some(16_384);
+    record.environment.c_library = Some("2.36 (Debian)".to_owned());
+    record.environment.inherited_variables = Some(InheritedVariables {
+        allocator: vec!["MALLOC_ARENA_MAX=1".to_owned()],
+        ..InheritedVariables::default()
+    });
+    record.candidates[2].allocator_version = Some("5.3.0-1 (libjemalloc2)".to_owned());
+    record.candidates[3].command = ["./server-musl", "8080"].map(str::to_owned).to_vec();
+    record.candidates[4].environment = vec!["PYTHONMALLOC=malloc".to_owned()];
+    let parts = [
+        "16 KiB",
+        "2.36 (Debian)",
+        "MALLOC_ARENA_MAX=1 (dropped)",
+        "./server-musl 8080",
+        "PYTHONMALLOC=malloc",
+    ];
+    let text = terminal::render(&record, &terminal::TerminalOptions::default());
+    let text = text.replace("\n  ", " ");
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let named = format!("{}: 5.3.0-1 (libjemalloc2)", record.candidates[2].name);
+    assert!(text.contains(&named), "{text}");
+    let page = html::render(&record).replace('\u{a0}', " ");
+    for part in parts {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
 /// Goal: a value whose hardware counter was shared is marked as one, with what the mark means.
 #[test]
 fn scaled_values_are_marked() {
@@ -384,9 +515,7 @@ fn flame_graphs_are_part_of_the_page() {
 #[test]
 fn memory_over_time_has_its_phases() {
     let page = html::render(&sample());
-    let (_, rest) = page
-        .split_once("<figcaption>Resident memory over time")
-        .unwrap();
+    let (_, rest) = page.split_once("<figcaption>Memory over time").unwrap();
     let figure = rest.split("</figure>").next().unwrap();
     assert!(figure.contains("bands: the phases of glibc with pools"));
     for phase in ["put throughput", "idle", "get latency"] {

@@ -3,11 +3,12 @@
 mod schema_check;
 mod synthetic;
 
+use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
-    BlockCheck, CandidateRounds, ComparisonRecord, LoadConnectionSet, LoadConnectionSets,
-    LoadConnectionsOpen, LoadHistograms, LoadRateWindow, LoadReport, LookSettings,
-    MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns, RoundStatus, SliceColumns,
-    SteadyState,
+    BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, LeftOut, LeftOutWhen,
+    LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadRateWindow,
+    LoadReport, LookSettings, MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns,
+    RoundStatus, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -73,6 +74,49 @@ fn add_blocks(candidate: &mut CandidateRounds) {
     });
 }
 
+/// A candidate of each cause.
+fn left_out() -> Vec<LeftOut> {
+    let causes = [
+        FailureCause::Hung {
+            after_requests: 200_000,
+            silent_ns: 10_000_000_000,
+        },
+        FailureCause::KilledForMemory {
+            limit_bytes: Some(1 << 30),
+            is_counted: true,
+        },
+        FailureCause::RefusedSettings {
+            last_lines: Vec::new(),
+        },
+        FailureCause::NoAddressSpace {
+            limit_bytes: None,
+            last_lines: Vec::new(),
+        },
+        FailureCause::FailedRequests {
+            failed: 14,
+            requests: 140,
+            statuses: [("500".to_owned(), 12)].into(),
+            timeouts: 2,
+            connects: 0,
+        },
+        FailureCause::WrongAnswers,
+        FailureCause::NotInUse,
+        FailureCause::NeverServed { waited_ns: 20 },
+        FailureCause::Other,
+    ];
+    let entry = |(round, cause): (u32, FailureCause)| LeftOut {
+        candidate: format!("candidate {round}"),
+        cause,
+        sentence: "it failed".to_owned(),
+        when: match round {
+            0 => LeftOutWhen::TriedOut,
+            _ => LeftOutWhen::Round(round),
+        },
+        rounds_done: round,
+    };
+    (0..).zip(causes).map(entry).collect()
+}
+
 /// Goal: whole, interrupted, disturbed and empty records are valid, and have no field that the
 /// schema does not describe.
 #[test]
@@ -83,7 +127,14 @@ fn what_is_written_is_described() {
     disturbed.interrupted = true;
     disturbed.candidates[1].rounds[2].status = RoundStatus::Failed {
         reason: "it died".to_owned(),
+        cause: Some(FailureCause::Crashed {
+            signal: Some(11),
+            exit_status: None,
+            last_lines: vec!["ouch".to_owned()],
+        }),
     };
+    disturbed.left_out = left_out();
+    disturbed.settings.errors_allowed = Some(0.001);
     disturbed.candidates[2].rounds[2].status = RoundStatus::Interrupted;
     for round in &mut disturbed.candidates[3].rounds {
         round.noise.push(NoiseFlag {
@@ -119,6 +170,16 @@ fn what_is_written_is_described() {
         .settings
         .warm_up_requests
         .insert("put".to_owned(), 900);
+    disturbed.environment.page_bytes = Some(4096);
+    disturbed.environment.c_library = Some("2.36".to_owned());
+    disturbed.environment.inherited_variables = Some(InheritedVariables {
+        allocator: vec!["MALLOC_ARENA_MAX=1".to_owned()],
+        ..InheritedVariables::default()
+    });
+    let candidate = &mut disturbed.candidates[2];
+    candidate.allocator_version = Some("5.3.0".to_owned());
+    candidate.environment = vec!["A=1".to_owned()];
+    candidate.command = vec!["server".to_owned()];
     add_blocks(&mut disturbed.candidates[5]);
     disturbed.analyse();
     assert_eq!(problems(&disturbed), [""; 0]);

@@ -271,6 +271,7 @@ fn open_verdicts_are_named() {
     for round in &mut enough[2].rounds {
         round.status = millpond_measure::record::RoundStatus::Failed {
             reason: "it died".to_owned(),
+            cause: None,
         };
     }
     assert_eq!(open_verdicts(&enough, looks), []);

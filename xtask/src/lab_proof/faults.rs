@@ -12,7 +12,7 @@
 //! The truth of each fault follows from what was planted ([`Truth`]), never from estimates of the lab.
 
 use super::record::Comparison;
-use super::{CPU, EMULATED, HEAP_CALLS, INSTRUCTIONS, P99, PLANTED, RSS, THROUGHPUT};
+use super::{CPU, EMULATED, HEAP_CALLS, INSTRUCTIONS, MEMORY, P99, PLANTED, THROUGHPUT};
 use std::fmt;
 
 /// Additional instructions, as a share of all of a request's. It takes hardware counters to see them.
@@ -29,8 +29,8 @@ const STALL_US: f64 = 20_000.0;
 const STALL_AFTER_S: f64 = 0.04;
 /// How much longer the planted sleep is: so much more p99, as it is a little less than the sleep.
 const P99_SHARE: f64 = 0.08;
-/// How much more is resident.
-const RSS_SHARE: f64 = 0.03;
+/// How much more memory is kept.
+const MEMORY_SHARE: f64 = 0.03;
 /// What a kernel gives memory in.
 const PAGE_BYTES: f64 = 4096.0;
 
@@ -151,7 +151,7 @@ impl Scene {
             retain_bytes: 0.0,
         };
         let (work, instructions) = working(scout, allocations, baseline.instructions, ns)?;
-        let memory = retaining(scout.baseline(RSS)?, RSS_SHARE);
+        let memory = retaining(scout.baseline(MEMORY)?, MEMORY_SHARE);
         let planted = Settings {
             instructions: baseline.instructions + instructions,
             stall_us: (STALL_US * (1.0 + P99_SHARE)).round(),
@@ -186,7 +186,7 @@ impl Scene {
 
     /// Memory alone, so large that nothing hides it, beside a plain server.
     pub(crate) fn of_memory(scout: &Comparison, share: f64) -> Result<Self, String> {
-        let memory = retaining(scout.baseline(RSS)?, share);
+        let memory = retaining(scout.baseline(MEMORY)?, share);
         Ok(Self {
             baseline: Settings::default(),
             planted: Settings {
@@ -285,11 +285,11 @@ fn working(
 }
 
 /// The fault in memory, and its bytes.
-fn retaining(rss_bytes: f64, share: f64) -> (Fault, f64) {
-    let added_bytes = (rss_bytes * share / PAGE_BYTES).round() * PAGE_BYTES;
+fn retaining(memory_bytes: f64, share: f64) -> (Fault, f64) {
+    let added_bytes = (memory_bytes * share / PAGE_BYTES).round() * PAGE_BYTES;
     let fault = Fault {
-        measure: RSS,
-        planted: format!("{:.0} KiB more RSS", added_bytes / 1024.0),
+        measure: MEMORY,
+        planted: format!("{:.0} KiB more memory", added_bytes / 1024.0),
         truth: Truth::Added(added_bytes),
     };
     (fault, added_bytes)
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn faults_are_sized_by_the_plain_server() {
         let plain =
-            json!({HEAP_CALLS: 2.0, THROUGHPUT: 100_000.0, CPU: 8_000.0, RSS: 20_000_000.0});
+            json!({HEAP_CALLS: 2.0, THROUGHPUT: 100_000.0, CPU: 8_000.0, MEMORY: 20_000_000.0});
         let scene = Scene::sized(&scout(&plain), 0.125).unwrap();
         let (base, planted) = (scene.baseline, scene.planted);
         // 4 us of a request are 32,000 instructions, in whole turns in each of two allocations; 3 % of 12 us are 2,880.
@@ -327,7 +327,7 @@ mod tests {
             (0.0, 0.0)
         );
         let measures: Vec<_> = scene.faults.iter().map(|fault| fault.measure).collect();
-        assert_eq!(measures, [CPU, P99, RSS, THROUGHPUT]);
+        assert_eq!(measures, [CPU, P99, MEMORY, THROUGHPUT]);
         assert_eq!(
             scene.allocators("/x.so"),
             "base=/x.so:PLANT_INSTRUCTIONS=16002,PLANT_STALL_EVERY=8000,PLANT_STALL_US=20000,planted=/x.so:\
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn counters_come_first_and_a_server_without_calls_is_refused() {
         let counted = json!({HEAP_CALLS: 1.0, THROUGHPUT: 1_000.0, CPU: 8_000.0, INSTRUCTIONS: 10_000.0,
-            RSS: 20_000_000.0});
+            MEMORY: 20_000_000.0});
         let scene = Scene::sized(&scout(&counted), 0.125).unwrap();
         assert_eq!(scene.faults[0].measure, INSTRUCTIONS);
         let added = scene.planted.instructions - scene.baseline.instructions;
@@ -353,9 +353,9 @@ mod tests {
         assert_eq!((base, planted), (3.0, 78.0));
         assert_eq!(work.faults[0].truth, Truth::Added(300.0));
         assert!(Scene::of_work(&scout(&json!({HEAP_CALLS: 4.0}))).is_err());
-        let silent = json!({HEAP_CALLS: 0.0, THROUGHPUT: 1.0, CPU: 1.0, RSS: 1.0});
+        let silent = json!({HEAP_CALLS: 0.0, THROUGHPUT: 1.0, CPU: 1.0, MEMORY: 1.0});
         assert!(Scene::sized(&scout(&silent), 0.125).is_err());
-        let memory = Scene::of_memory(&scout(&json!({RSS: 10_000_000.0})), 0.3).unwrap();
+        let memory = Scene::of_memory(&scout(&json!({MEMORY: 10_000_000.0})), 0.3).unwrap();
         assert_eq!(
             memory.allocators("/x.so"),
             "glibc,planted=/x.so:PLANT_RETAIN_BYTES=2998272"

@@ -4,7 +4,7 @@
 
 use super::faults::Scene;
 use super::record::Comparison;
-use super::{CPU, P99, RSS, THROUGHPUT};
+use super::{CPU, MEMORY, P99, THROUGHPUT};
 use crate::bench::{Bench, nginx, perf};
 use std::process::Command;
 
@@ -42,7 +42,7 @@ impl Scope {
     /// Where the baseline's double must not differ.
     pub(super) fn measures(self, scene: &Scene) -> Vec<&'static str> {
         match self {
-            Self::All => vec![THROUGHPUT, P99, CPU, RSS],
+            Self::All => vec![THROUGHPUT, P99, CPU, MEMORY],
             Self::Instructions => scene.faults.iter().map(|fault| fault.measure).collect(),
         }
     }

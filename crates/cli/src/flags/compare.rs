@@ -11,7 +11,7 @@ use super::subject_target::{SubjectTarget, launcher};
 use super::{command_line, interrupt_flag, parse_count, parse_duration_ns};
 use crate::output::{self, Exit, Failure, JsonFile, Progress, whole_seconds};
 use clap::{Args, value_parser};
-use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target};
+use millpond_lab::{CompareConfig, CompareOutcome, Earlier, LabEvent, Target, Variant};
 use millpond_measure::record::{MarginError, Margins, PoolSetting};
 use millpond_measure::report::terminal::{self, TerminalOptions};
 use preset::Preset;
@@ -19,6 +19,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where most requests fail, the others say nothing of the server.
+const ERRORS_ALLOWED_PERCENT_MAX: f64 = 50.0;
 /// More emulated counts decide nothing that these do not.
 const COUNTS_MAX: i64 = 1_000;
 /// Eleven candidates in the time of seven have too few slices for each.
@@ -34,7 +36,8 @@ const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
 #[command(after_help = "Examples:
   millpond compare
   millpond compare --time-budget 15m
-  millpond compare --rounds 20 --idle 12s
+  millpond compare --idle 12s \\
+    --allocators glibc,jemalloc,jemalloc:background_thread=true
   millpond compare --run-for 10m --rounds 6 --allocators glibc,jemalloc
   millpond compare --margin 2%,p99=10%
   millpond compare --allocators glibc,jemalloc --pools off
@@ -43,6 +46,11 @@ const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
   millpond compare --preset everscale --one-process --preset-share 1
   millpond compare --profile --time-budget 10m
   millpond compare --allocators glibc,glibc:arena_max=2,jemalloc:narenas=2
+  millpond compare --allocators glibc,mimalloc3@3.4.3=/opt/libmimalloc.so
+  millpond compare --allocators glibc --candidate py=env:PYTHONMALLOC=malloc \\
+    -- python3 -m http.server --bind 127.0.0.1 {port}
+  millpond compare --allocators glibc \\
+    --candidate 'musl=command:./server-musl {port}' -- ./server {port}
   millpond compare --url http://127.0.0.1:8081/ -- \\
     nginx -c /etc/nginx/mine.conf -g 'daemon off;'
   millpond compare -- python3 -m http.server --bind 127.0.0.1 {port}
@@ -53,9 +61,13 @@ const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
     -- redis-server --port 7777 --save ''
 
 An allocator is one that `millpond allocators` lists; all of these: all; or your
-own: NAME=/path/to/library.so. With settings it is another candidate:
-jemalloc:narenas=2,dirty_decay_ms=0 or glibc:arena_max=2. A library that cannot
-be proved to be in use in the processes that serve is refused.
+own: NAME=/path/to/library.so or NAME@VERSION=/path. With settings it is another
+candidate: jemalloc:narenas=2,dirty_decay_ms=0 or glibc:arena_max=2. A library
+that cannot be proved to be in use in the processes that serve is refused.
+
+Variables of the shell that change allocators (MALLOC_*, GLIBC_TUNABLES,
+MIMALLOC_*, TCMALLOC_*, LD_PRELOAD and the like) reach no candidate, unless
+--keep-env is given; a line says which there were.
 
 Candidates live together and are measured in turns, on fresh connections. For
 that a server of yours needs a port for each: put {port} where the
@@ -74,6 +86,13 @@ pub(crate) struct CompareFlags {
     /// mempool, as far as they are installed]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     allocators: Option<Vec<String>>,
+    /// A candidate that is no allocator: the server with more variables, NAME=env:VARIABLE=VALUE[,...], or
+    /// another command in its place, NAME=command:PROGRAM ARGUMENTS, with {port} as in the server's; repeatable
+    #[arg(long, value_name = "NAME=HOW", value_parser = Variant::parse)]
+    candidate: Vec<Variant>,
+    /// Run each --candidate under every allocator too
+    #[arg(long, requires = "candidate")]
+    cross: bool,
     /// Memory pools of our own server: on, off, or both, with every allocator [default: off with every
     /// allocator, and on with the baseline's]
     #[arg(long, value_name = "on,off", value_delimiter = ',', value_parser = parse_setting)]
@@ -96,10 +115,15 @@ pub(crate) struct CompareFlags {
     /// Connections of the load generator
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "64")]
     connections: u64,
+    /// The share of requests that may fail before a candidate does: fewer are counted, and in no other figure
+    #[arg(long, value_name = "PERCENT", value_parser = parse_errors_allowed, default_value = "0.1%",
+        conflicts_with = "load_cmd")]
+    errors_allowed: f64,
     /// Requests per second while latency is measured [default: 0.4 of what the slowest can do]
     #[arg(long, value_name = "N", value_parser = parse_count, conflicts_with = "baseline")]
     rate: Option<u64>,
-    /// Between the work and the second look at memory; jemalloc takes 10s to give back what it can
+    /// Between the work and the second look at memory; jemalloc gives back by itself, after 10s, only with
+    /// background_thread=true
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "250ms")]
     idle: u64,
     #[command(flatten)]
@@ -148,6 +172,16 @@ pub(super) fn parse_setting(text: &str) -> Result<PoolSetting, String> {
         "off" => Ok(PoolSetting::Off),
         _ => Err("write on, off or on,off".to_owned()),
     }
+}
+
+/// `0.1%`, or `0.1`: always a percentage, as margins are.
+fn parse_errors_allowed(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    let percent: Option<f64> = number.parse().ok();
+    percent
+        .filter(|percent| (0.0..=ERRORS_ALLOWED_PERCENT_MAX).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "write a percentage from 0% to 50%, as in 0.1%".to_owned())
 }
 
 fn parse_margins(text: &str) -> Result<Margins, String> {
@@ -201,6 +235,8 @@ impl CompareFlags {
         let target = self.target()?;
         let mut config = CompareConfig::new(target, launcher()?);
         config.allocators.clone_from(&self.allocators);
+        config.variants.clone_from(&self.candidate);
+        config.is_crossed = self.cross;
         config.options = self.subject.options(self.load.port.is_none())?;
         if let Some(within) = self.subject.ready_within {
             config.ready_bound = Duration::from_nanos(within);
@@ -222,6 +258,7 @@ impl CompareFlags {
             None => config.time_budget,
         };
         config.connections = self.connections as usize;
+        config.errors_allowed = self.errors_allowed;
         config.rate_per_s = self.rate.map(|rate| rate as f64);
         config.idle = Duration::from_nanos(self.idle);
         config.lengths = self.lengths.lengths();
@@ -372,6 +409,7 @@ mod tests {
         let library = CompareConfig::new(Target::Entity { extra: Vec::new() }, config.launcher);
         assert_eq!(config.time_budget, library.time_budget);
         assert_eq!(config.connections, library.connections);
+        assert_eq!(config.errors_allowed, library.errors_allowed);
         assert_eq!(config.out, library.out);
         assert_eq!(config.idle, library.idle);
         assert!(
@@ -402,6 +440,19 @@ mod tests {
         for wrong in ["0%", "p95=3%", "much"] {
             let told = parse(&["--margin", wrong]).unwrap_err();
             assert!(told.contains("as in 5%, p99=15% or counts=1%"), "{told}");
+        }
+    }
+
+    /// Goal: the share of requests that may fail is a percentage, none may be wanted, and most cannot.
+    #[test]
+    fn errors_allowed_are_a_percentage() {
+        let of =
+            |text: &str| config(&["--errors-allowed", text]).map(|config| config.errors_allowed);
+        assert_eq!((of("2%"), of("0"), of("50%")), (Ok(0.02), Ok(0.0), Ok(0.5)));
+        for wrong in ["51%", "few", "-1%", "nan"] {
+            let word = format!("--errors-allowed={wrong}");
+            let told = parse(&[&word]).unwrap_err();
+            assert!(told.contains("as in 0.1%"), "{told}");
         }
     }
 
@@ -528,6 +579,47 @@ mod tests {
         assert_eq!(path.path, "/a");
         let fixed = url(&["--url", "http://127.0.0.1:81/", "--", "x", "{port}"]);
         assert_eq!(fixed.address.port(), 81);
+    }
+
+    /// Goal: candidates that are no allocators reach the configuration, as does what becomes of the shell's
+    /// variables; what is none is refused with how to write one.
+    #[test]
+    fn candidates_of_other_kinds_are_taken() {
+        let words = [
+            "--allocators",
+            "glibc",
+            "--candidate",
+            "py=env:PYTHONMALLOC=malloc",
+            "--candidate",
+            "other=command:python3 other.py {port}",
+            "--cross",
+            "--keep-env",
+            "--",
+            "python3",
+            "server.py",
+            "{port}",
+        ];
+        let config = config(&words).unwrap();
+        let names: Vec<&str> = config
+            .variants
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(names, ["py", "other"]);
+        assert!(config.is_crossed);
+        assert_eq!(
+            config.options.inherited,
+            millpond_lab::Inherited::of_this_process(true)
+        );
+        let usual = super::tests::config(&[]).unwrap();
+        assert!(usual.variants.is_empty() && !usual.is_crossed);
+        assert_eq!(
+            usual.options.inherited,
+            millpond_lab::Inherited::of_this_process(false)
+        );
+        let told = parse(&["--candidate", "py"]).unwrap_err();
+        assert!(told.contains("NAME=env:VARIABLE=VALUE"), "{told}");
+        assert!(parse(&["--cross"]).unwrap_err().contains("--candidate"));
     }
 
     /// Goal: contradictions are refused with what to write in their place.

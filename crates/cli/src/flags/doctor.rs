@@ -2,32 +2,68 @@
 
 use crate::output::{self, Exit, Failure, JsonFile};
 use clap::Args;
-use millpond_lab::doctor::{Attempts, Finding, Machine, Section, State, examine};
+use millpond_lab::doctor::{
+    Attempts, Facts, Finding, Machine, Section, State, examine, examine_deployment, examine_program,
+};
 use millpond_measure::environment::Environment;
 use millpond_measure::report::lines::wrapped;
 use millpond_measure::units::format_bytes;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 /// Say what this machine allows, and how to allow the rest
 ///
 /// Looks at io_uring and epoll, limits, counters, frequencies, memory, allocators and the programs that
-/// other commands use. Changes nothing. Exit status 0 if everything essential is there, 1 if not.
+/// other commands use; and at what means something for the allocator that is to run here. Changes nothing. Exit
+/// status 0 if everything essential is there, 1 if not.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   millpond doctor
   millpond doctor --json doctor.json
+  millpond doctor --print-facts > facts.txt     on the machine where the winner will run
+  millpond doctor --deploy facts.txt            here: what its page size, kernel and limits mean for it
   docker run --rm IMAGE millpond doctor     what a container allows")]
 pub(crate) struct DoctorFlags {
     /// Write the findings to FILE as well
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
     json: Option<JsonFile>,
+    /// Say what FILE, written by --print-facts on another machine, means for an allocator that is to run there
+    #[arg(long, value_name = "FILE", conflicts_with = "print_facts")]
+    deploy: Option<PathBuf>,
+    /// Say, too, whether FILE, a program, takes a preloaded allocator
+    #[arg(long, value_name = "FILE", conflicts_with = "print_facts")]
+    program: Option<PathBuf>,
+    /// Print what --deploy reads, and nothing else
+    #[arg(long, conflicts_with = "json")]
+    print_facts: bool,
 }
+
+/// Longer files of facts are none.
+const FACTS_BYTES_MAX: u64 = 64 * 1024;
 
 impl DoctorFlags {
     pub(super) fn run(self) -> Result<Exit, Failure> {
+        let machine = Machine::this();
+        if self.print_facts {
+            output::print(Facts::of(&machine).to_text())?;
+            return Ok(Exit::Success);
+        }
         let environment = Environment::capture();
-        let findings = examine(&Machine::this(), &Attempts::make());
-        output::print(page(&environment, &findings))?;
+        let mut findings = match &self.deploy {
+            Some(file) => examine_deployment(&facts_in(file)?, Some(&Facts::of(&machine))),
+            None => examine(&machine, &Attempts::make()),
+        };
+        if let Some(program) = &self.program {
+            let failed = |error| Failure::failed(format!("{}: {error}", program.display()));
+            findings.push(examine_program(program).map_err(failed)?);
+        }
+        let title = match &self.deploy {
+            Some(file) => format!("The machine of {}, for a winner from here", file.display()),
+            None => title(&environment),
+        };
+        output::print(page(&title, &findings))?;
         if let Some(file) = &self.json {
             let record = serde_json::json!({
                 "version": env!("CARGO_PKG_VERSION"),
@@ -44,6 +80,15 @@ impl DoctorFlags {
     }
 }
 
+fn facts_in(file: &Path) -> Result<Facts, Failure> {
+    let failed = |reason: String| Failure::failed(format!("{}: {reason}", file.display()));
+    let mut text = String::new();
+    let read =
+        File::open(file).and_then(|file| file.take(FACTS_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(|error| failed(error.to_string()))?;
+    Facts::parse(&text).map_err(failed)
+}
+
 fn has_missing(findings: &[Finding]) -> bool {
     findings.iter().any(|one| one.state == State::Missing)
 }
@@ -53,9 +98,12 @@ const WIDTH: usize = 80;
 /// Mark and name, with blanks: where sentences begin.
 const INDENT: usize = 2 + 8 + 16;
 
-fn page(environment: &Environment, findings: &[Finding]) -> String {
-    let mut text = wrapped(&title(environment), WIDTH, "");
+fn page(title: &str, findings: &[Finding]) -> String {
+    let mut text = wrapped(title, WIDTH, "");
     for section in Section::ALL {
+        if !findings.iter().any(|one| one.section == section) {
+            continue;
+        }
         // A String takes any text.
         let _ = write!(text, "\n{}\n", section.title());
         for finding in findings.iter().filter(|one| one.section == section) {
@@ -147,7 +195,7 @@ mod tests {
         let remedy =
             "a command that is so long that it needs more than what is left of one line too";
         let findings = [finding(State::Ok, None), finding(State::Weak, Some(remedy))];
-        let text = page(&Environment::capture(), &findings);
+        let text = page("millpond", &findings);
         assert!(
             text.lines().all(|line| line.chars().count() <= WIDTH),
             "{text}"

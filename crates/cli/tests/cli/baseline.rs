@@ -17,7 +17,7 @@ pub(crate) fn with_a_regression() -> (ComparisonRecord, ComparisonRecord) {
     let mut after = before.clone();
     for round in &mut after.candidates[7].rounds {
         for (measure, value) in &mut round.measures {
-            if measure.quantity == Quantity::RssAfterWork {
+            if measure.quantity == Quantity::MemoryAfterWork {
                 *value *= 1.2;
             }
         }
@@ -41,18 +41,14 @@ fn a_regression_is_status_three() {
     let checked = directory.path().join("checked.json").display().to_string();
     let finished = report(&now, &earlier, &["--json", &checked]);
     assert_eq!(finished.code(), 3, "{finished:?}");
-    let words =
-        "Regression: mimalloc with pools: RSS after work 20 % higher than the earlier record";
+    let words = "Regression: mimalloc with pools: memory 20 % higher than the earlier record";
     assert!(
         finished.stdout.contains("Against the earlier record (2026"),
         "{finished:?}"
     );
     assert!(unwrapped(&finished.stdout).contains(words), "{finished:?}");
     let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
-    assert!(
-        page.contains("Against the earlier record")
-            && page.contains("RSS after work, now over then")
-    );
+    assert!(page.contains("Against the earlier record") && page.contains("memory, now over then"));
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&checked).unwrap()).unwrap();
     assert_eq!(json["regression"]["regressed"], true);

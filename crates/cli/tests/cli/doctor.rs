@@ -14,6 +14,8 @@ fn this_machine_is_fit() {
         "Serving",
         "Measuring",
         "Comparing",
+        "Running the winner",
+        "page size",
         "io_uring",
         "open files",
         "Everything essential",
@@ -58,4 +60,45 @@ fn what_is_missing_is_status_one() {
             assert!(finished.stdout.contains(part), "{part}: {finished:?}");
         }
     }
+}
+
+/// Goal: what one machine prints another one reads: the page has what it means for an allocator, and nothing of this
+/// machine's own; a file of something else is refused with what writes it.
+#[test]
+fn the_machine_of_the_winner_is_told_by_its_facts() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("facts.txt");
+    let finished = run(&mut millpond(&["doctor", "--print-facts"]));
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    assert!(finished.stdout.contains("page_bytes="), "{finished:?}");
+    let facts = finished
+        .stdout
+        .replace("page_bytes=4096", "page_bytes=65536");
+    std::fs::write(&file, facts).unwrap();
+    let own = env!("CARGO_BIN_EXE_millpond");
+    let deploy = || run(millpond(&["doctor", "--program", own, "--deploy"]).arg(&file));
+    let finished = deploy();
+    assert_eq!(finished.code(), 0, "{finished:?}");
+    let text = finished
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for part in [
+        "Running the winner",
+        "64 KiB",
+        "--with-lg-page=16",
+        "(this machine: page_bytes 4096)",
+        "takes a preloaded allocator",
+    ] {
+        assert!(text.contains(part), "{part}: {finished:?}");
+    }
+    assert!(!finished.stdout.contains("Serving"), "{finished:?}");
+    std::fs::write(&file, "nothing of the kind\n").unwrap();
+    let finished = deploy();
+    assert_eq!(finished.code(), 1, "{finished:?}");
+    assert!(
+        finished.sentence().contains("--print-facts"),
+        "{finished:?}"
+    );
 }

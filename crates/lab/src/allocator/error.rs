@@ -46,6 +46,24 @@ pub enum AllocatorError {
         /// The end of the sentence.
         reason: String,
     },
+    /// A setting without its allocator.
+    #[error("allocator {word}: this is a setting; write it behind its allocator, {right}")]
+    Spelling {
+        /// As given.
+        word: String,
+        /// How it is written.
+        right: String,
+    },
+    /// Another version than the one that was named.
+    #[error("allocator {name}: this is version {found}, not the one in its name: {remedy}")]
+    OtherVersion {
+        /// As given.
+        name: String,
+        /// The version that is there.
+        found: String,
+        /// The end of the sentence.
+        remedy: String,
+    },
     /// Not KEY=VALUE.
     #[error(
         "allocator {word}: \"{part}\" is no setting; settings are written \

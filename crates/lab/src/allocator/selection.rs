@@ -5,9 +5,10 @@
 //! taken is answered with what there is and how to get more.
 //! Absent on purpose: looking for libraries.
 
+use super::known::Known;
 use super::{
-    ALL, Allocator, AllocatorError, GLIBC, NATIVE, NOT_TO_BE_HAD, discover, known, remedy, tuning,
-    user,
+    ALL, Allocator, AllocatorError, GLIBC, NATIVE, NOT_TO_BE_HAD, base_name, discover, known,
+    remedy, spelling, tuning, user, version, without_settings,
 };
 use std::fmt::Write as _;
 
@@ -19,7 +20,7 @@ pub fn select(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
         None => Ok(selected),
         Some(tuned) => Err(AllocatorError::NoSettingsHere {
             word: tuned.name.clone(),
-            name: base_name(&tuned.name).to_owned(),
+            name: without_settings(&tuned.name).to_owned(),
         }),
     }
 }
@@ -51,13 +52,17 @@ pub fn select_with_settings(wanted: &[String]) -> Result<Vec<Allocator>, Allocat
 }
 
 /// Puts settings that a list was split at back to their allocator: `KEY=VALUE` behind a word with
-/// settings belongs to it, unless the value is a path, which makes it a library of the user's.
+/// settings belongs to it, unless the value is a path, which makes it a library of the user's. So does
+/// `KEY:VALUE` whose key is no allocator.
 fn regroup(words: &[String]) -> Vec<String> {
     let mut grouped: Vec<String> = Vec::with_capacity(words.len());
     for word in words.iter().map(|word| word.trim()) {
-        let is_setting = word
-            .split_once('=')
-            .is_some_and(|(key, value)| !key.contains(':') && !value.contains('/'));
+        let is_setting = match word.split_once('=') {
+            Some((key, value)) => !key.contains(':') && !value.contains('/'),
+            None => word
+                .split_once(':')
+                .is_some_and(|(key, _)| known::find(base_name(key)).is_none()),
+        };
         match grouped.last_mut() {
             Some(last) if is_setting && last.contains(':') => {
                 last.push(',');
@@ -69,12 +74,13 @@ fn regroup(words: &[String]) -> Vec<String> {
     grouped
 }
 
-/// The allocator's name without its settings.
-fn base_name(name: &str) -> &str {
-    name.split(':').next().unwrap_or(name)
-}
-
 fn resolve(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
+    if let Some(right) = spelling::misplaced(word) {
+        return Err(AllocatorError::Spelling {
+            word: word.to_owned(),
+            right,
+        });
+    }
     // Whichever comes first: `mine=/a.so:X=1` is a library, `jemalloc:narenas=2` has settings.
     match word.find(['=', ':']).map(|at| word.split_at(at)) {
         Some((name, rest)) if rest.starts_with('=') => user::resolve(word, name, &rest[1..]),
@@ -89,6 +95,9 @@ fn named(word: &str, found: &[Allocator]) -> Result<Allocator, AllocatorError> {
     }
     if let Some(allocator) = found.iter().find(|allocator| allocator.name == word) {
         return Ok(allocator.clone());
+    }
+    if let Some(allocator) = found.iter().find(|one| one.name == base_name(word)) {
+        return of_version(word, allocator);
     }
     let (name, found) = (word.to_owned(), names(found));
     if let Some(remedy) = remedy(word) {
@@ -116,26 +125,56 @@ fn tuned(
     found: &[Allocator],
 ) -> Result<Allocator, AllocatorError> {
     let mut allocator = named(name, found)?;
-    let parsed = tuning::parse(settings).map_err(|part| AllocatorError::NoSetting {
-        word: word.to_owned(),
-        part,
-    })?;
-    let Some(known) = known::find(&allocator.name) else {
+    let Some(known) = allocator.family.and_then(known::find) else {
         return Err(AllocatorError::Unknown {
             name: name.to_owned(),
             found: names(found),
         });
     };
-    tuning::ask(known, allocator.library.as_deref(), &parsed).map_err(|reason| {
-        AllocatorError::Setting {
-            word: word.to_owned(),
-            name: allocator.name.clone(),
-            reason,
-        }
-    })?;
-    allocator.environment = tuning::environment(known.dialect, &parsed);
-    allocator.name = format!("{}:{settings}", allocator.name);
+    give_settings(&mut allocator, known, word, settings)?;
     Ok(allocator)
+}
+
+/// Gives an allocator of a known family its settings, once it has said that it takes them. `word` is what the
+/// user wrote.
+pub(super) fn give_settings(
+    allocator: &mut Allocator,
+    known: &Known,
+    word: &str,
+    settings: &str,
+) -> Result<(), AllocatorError> {
+    let parsed = spelling::settings(known.dialect, settings);
+    let parsed = parsed.map_err(|part| AllocatorError::NoSetting {
+        word: word.to_owned(),
+        part,
+    })?;
+    let refused = |reason| AllocatorError::Setting {
+        word: word.to_owned(),
+        name: known.name.to_owned(),
+        reason,
+    };
+    tuning::ask(known, allocator.library.as_deref(), &parsed).map_err(refused)?;
+    allocator.environment = tuning::environment(known.dialect, &parsed);
+    allocator.name = format!("{}:{}", allocator.name, spelling::canonical(&parsed));
+    allocator.settings = parsed;
+    Ok(())
+}
+
+/// The allocator that is here under the name `word`, which says a version, if it is of that.
+fn of_version(word: &str, here: &Allocator) -> Result<Allocator, AllocatorError> {
+    let wanted = word.split_once('@').map_or("", |(_, version)| version);
+    let found = here.version().unwrap_or_else(|| "unknown".to_owned());
+    if !wanted.is_empty() && found.starts_with(wanted) && version::is_of(&found, wanted) {
+        return Ok(Allocator {
+            name: word.to_owned(),
+            ..here.clone()
+        });
+    }
+    Err(AllocatorError::OtherVersion {
+        name: word.to_owned(),
+        found,
+        remedy: format!("another one is given as {word}=/PATH/TO/LIBRARY.so"),
+    })
 }
 
 fn names(found: &[Allocator]) -> String {
@@ -155,6 +194,7 @@ fn names(found: &[Allocator]) -> String {
 mod tests {
     use super::*;
     use crate::allocator::MEMPOOL;
+    use crate::embedded;
     use std::fs;
 
     fn select_one(word: &str) -> Result<Allocator, AllocatorError> {
@@ -218,11 +258,6 @@ mod tests {
             selected[1].environment,
             [("GLIBC_TUNABLES".to_owned(), tunables.to_owned())]
         );
-        let refused = |word: &str| {
-            select_with_settings(&[word.to_owned()])
-                .unwrap_err()
-                .to_string()
-        };
         assert!(refused("glibc:arena_min=1").contains("has no tunable"));
         assert!(refused("glibc:arena_max").contains("is no setting"));
         assert!(refused("frobnicator:x=1").contains("unknown allocator"));
@@ -230,19 +265,115 @@ mod tests {
         assert!(sentence.contains("here it is glibc alone"), "{sentence}");
     }
 
-    /// Goal: a library of the user's takes variables as they stand.
+    fn refused(word: &str) -> String {
+        let error = select_with_settings(&[word.to_owned()]).unwrap_err();
+        error.to_string()
+    }
+
+    /// Goal: a library of the user's of a known family takes its settings in any spelling, checked; a setting
+    /// that means nothing to it is refused, and was once measured under its name.
     #[test]
-    fn a_users_library_takes_variables() {
+    fn a_users_library_of_a_known_family_is_asked() {
         let mempool = select_one(MEMPOOL).unwrap();
         let library = mempool.library.as_ref().unwrap().display().to_string();
-        let word = format!("mine={library}:MEMPOOL_STATS=1");
-        let mine = select_with_settings(&[word, "OTHER=2".to_owned()]).unwrap();
-        assert_eq!(mine[0].name, "mine:MEMPOOL_STATS=1,OTHER=2");
-        assert_eq!(mine[0].library, mempool.library);
+        for settings in ["checks=1", "MEMPOOL_CHECKS=1"] {
+            let word = format!("mine={library}:{settings}");
+            let mine = select_with_settings(&[word, "STATS=1".to_owned()]).unwrap();
+            assert_eq!(mine[0].name, "mine:checks=1,stats=1");
+            assert_eq!(mine[0].library, mempool.library);
+            let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            assert_eq!(
+                mine[0].environment,
+                [pair("MEMPOOL_CHECKS", "1"), pair("MEMPOOL_STATS", "1")]
+            );
+        }
+        let told = refused(&format!("mine={library}:nonsense_setting=7"));
+        assert!(told.contains("MEMPOOL_NONSENSE_SETTING"), "{told}");
+        let mut asked = 0;
+        for name in ["jemalloc", "mimalloc", "tcmalloc"] {
+            let Ok(here) = select_one(name) else { continue };
+            let library = here.library.unwrap().display().to_string();
+            let told = refused(&format!("mine={library}:nonsense_setting=7"));
+            assert!(told.to_lowercase().contains("nonsense_setting"), "{told}");
+            assert!(told.contains(&format!(": {name} ")), "{told}");
+            asked += 1;
+        }
+        if asked == 0 {
+            eprintln!("skipped: no allocator is installed; scripts/setup installs them");
+        }
+    }
+
+    /// Goal: a library of no known family takes variables as they stand, and nothing else.
+    #[test]
+    fn a_users_library_of_no_known_family_takes_variables() {
+        let directory = tempfile::tempdir().unwrap();
+        let object = embedded::TRACE.write_into(directory.path()).unwrap();
+        let library = fs::canonicalize(object).unwrap();
+        let word = format!("mine={}:A_B=1", library.display());
+        let mine = select_with_settings(&[word, "OTHER2=2".to_owned()]).unwrap();
+        assert_eq!(mine[0].name, "mine:A_B=1,OTHER2=2");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(mine[0].environment, [pair("A_B", "1"), pair("OTHER2", "2")]);
+        let told = refused(&format!("mine={}:nonsense_setting=7", library.display()));
+        assert!(told.contains("takes only variables"), "{told}");
+    }
+
+    /// Goal: a version is part of the name, so that two of one family stay two, and is not believed against
+    /// what the object says.
+    #[test]
+    fn versions_are_part_of_names() {
+        let mempool = select_one(MEMPOOL).unwrap();
+        let library = mempool.library.as_ref().unwrap().display().to_string();
+        let words = ["mempool@1.0", "mempool@2.0"].map(|name| format!("{name}={library}"));
+        let names: Vec<String> = select(&words)
+            .unwrap()
+            .into_iter()
+            .map(|it| it.name)
+            .collect();
+        assert_eq!(names, ["mempool@1.0", "mempool@2.0"]);
+        let here = env!("CARGO_PKG_VERSION");
         assert_eq!(
-            mine[0].environment,
-            [pair("MEMPOOL_STATS", "1"), pair("OTHER", "2")]
+            select_one(&format!("mempool@{here}")).unwrap().name,
+            format!("mempool@{here}")
+        );
+        let told = select_one("mempool@99.1").unwrap_err().to_string();
+        assert!(
+            told.contains(here) && told.contains("mempool@99.1=/PATH"),
+            "{told}"
+        );
+        let Ok(jemalloc) = select_one("jemalloc") else {
+            eprintln!("skipped: jemalloc is not installed; scripts/setup installs it");
+            return;
+        };
+        let library = jemalloc.library.unwrap().display().to_string();
+        let told = refused(&format!("jemalloc@9.9.9={library}"));
+        assert!(told.contains("not the one in its name"), "{told}");
+    }
+
+    /// Goal: what people paste is understood behind an allocator, and otherwise answered with the right spelling.
+    #[test]
+    fn pasted_settings_are_understood_or_answered() {
+        let words = ["glibc", "glibc:MALLOC_ARENA_MAX=2"].map(str::to_owned);
+        let selected = select_with_settings(&words).unwrap();
+        assert_eq!(selected[1].name, "glibc:arena_max=2");
+        let twice = ["glibc:arena_max=2", "glibc:glibc.malloc.arena_max=2"].map(str::to_owned);
+        assert!(matches!(
+            select_with_settings(&twice),
+            Err(AllocatorError::Twice { .. })
+        ));
+        assert!(
+            refused("MALLOC_ARENA_MAX=2")
+                .contains("write it behind its allocator, glibc:arena_max=2")
+        );
+        assert!(refused("narenas:2").contains("jemalloc:narenas=2"));
+        let split = "jemalloc:MALLOC_CONF=narenas:2,dirty_decay_ms:0,tcmalloc:release_rate=1";
+        let split: Vec<String> = split.split(',').map(str::to_owned).collect();
+        assert_eq!(
+            regroup(&split),
+            [
+                "jemalloc:MALLOC_CONF=narenas:2,dirty_decay_ms:0",
+                "tcmalloc:release_rate=1"
+            ]
         );
     }
 

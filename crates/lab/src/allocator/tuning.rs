@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::known::{Dialect, Known};
 use crate::elf::Elf;
+use crate::inherited;
 
 /// A program that is on every system, does nothing, and calls malloc.
 const SHELL: &str = "/bin/sh";
@@ -27,7 +28,7 @@ pub(super) type Setting = (String, String);
 /// A variable and its value.
 pub(super) type Variable = (String, String);
 
-/// Splits `KEY=VALUE,KEY=VALUE`; `Err` is the part that is none.
+/// Splits `KEY=VALUE,KEY=VALUE` as it stands; `Err` is the part that is none.
 pub(super) fn parse(text: &str) -> Result<Vec<Setting>, String> {
     text.split(',')
         .map(|part| match part.split_once('=') {
@@ -146,7 +147,7 @@ fn ask_mimalloc(
 }
 
 /// The name in `mimalloc: option 'purge_delay': 10 ms`.
-fn mimalloc_option(line: &str) -> Option<&str> {
+pub(super) fn mimalloc_option(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("option '")?;
     Some(rest.split_once('\'')?.0)
 }
@@ -217,7 +218,7 @@ fn ask_glibc(environment: &[Variable], settings: &[Setting]) -> Result<(), Strin
         .flatten()
         .and_then(|elf| elf.interpreter())
         .ok_or_else(|| format!("cannot be asked: {SHELL} has no dynamic linker"))?;
-    let mut command = Command::new(interpreter);
+    let mut command = program(&interpreter);
     command
         .arg("--list-tunables")
         .stdout(Stdio::piped())
@@ -247,7 +248,7 @@ fn ask_glibc(environment: &[Variable], settings: &[Setting]) -> Result<(), Strin
 }
 
 /// `0x10` or `16`.
-fn number(text: &str) -> Option<u64> {
+pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
@@ -255,8 +256,8 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// What the library writes to stderr in a program that does nothing.
-fn words_of(library: &Path, environment: &[Variable]) -> Result<String, String> {
-    let mut command = Command::new(SHELL);
+pub(super) fn words_of(library: &Path, environment: &[Variable]) -> Result<String, String> {
+    let mut command = program(Path::new(SHELL));
     command
         .args(["-c", ":"])
         .env("LD_PRELOAD", library)
@@ -273,9 +274,16 @@ fn words_of(library: &Path, environment: &[Variable]) -> Result<String, String> 
 /// Where a child writes what it is asked for.
 type Output = fn(&mut std::process::Child) -> Option<Box<dyn Read + Send>>;
 
-/// Runs `command` with nothing but `environment` beside what is set already, and returns what it
-/// wrote where `output` says; an error if it does not end well.
-fn answer(
+/// A program without what the shell says to allocators.
+pub(super) fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
+    inherited::remove_from(&mut command);
+    command
+}
+
+/// Runs `command` with `environment` beside what it has already, and returns what it wrote where
+/// `output` says; an error if it does not end well.
+pub(super) fn answer(
     command: &mut Command,
     environment: &[Variable],
     output: Output,
@@ -290,9 +298,6 @@ fn answer_within(
     output: Output,
 ) -> Result<String, String> {
     let failed = |error: io::Error| format!("cannot be asked: {error}");
-    for name in ["MALLOC_CONF", "GLIBC_TUNABLES", "SCUDO_OPTIONS"] {
-        command.env_remove(name);
-    }
     let pairs = environment.iter().map(|(name, value)| (name, value));
     let mut child = command
         .envs(pairs)

@@ -1,11 +1,14 @@
 //! Which version of an allocator an object is, as exactly as it can be told without running it.
 //!
 //! In this order: what was written beside an object that we built, what the system's package
-//! manager says of the file, and the digits of its name.
+//! manager says of the file, what some allocators have of it in the object, and the digits of its name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use regex::bytes::Regex;
 
 use super::built;
 
@@ -13,7 +16,43 @@ use super::built;
 pub(super) fn of_library(library: &Path) -> Option<String> {
     built::version(library)
         .or_else(|| of_package(library))
+        .or_else(|| of_contents(library))
         .or_else(|| of_name(library))
+}
+
+/// The version that the object itself tells, or who built or packed it: not its name, which says at most the
+/// version of its interface.
+pub(super) fn told_by(library: &Path) -> Option<String> {
+    built::version(library)
+        .or_else(|| of_contents(library))
+        .or_else(|| of_package(library))
+}
+
+/// True if `told` begins with the numbers of `wanted`: `5.3.0-1 (libjemalloc2)` is `5.3` and `5.3.0`.
+pub(super) fn is_of(told: &str, wanted: &str) -> bool {
+    let end = told.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let digits = told.get(..end.unwrap_or(told.len())).unwrap_or_default();
+    // What is no number (a commit, a date) is the user's to know.
+    let is_number = wanted
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if digits.is_empty() || !is_number {
+        return true;
+    }
+    let rest = digits.strip_prefix(wanted);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// What jemalloc and gperftools have of it in their objects: `5.3.0-0-g54eaed1d...`, `gperftools 2.10`.
+fn of_contents(library: &Path) -> Option<String> {
+    static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
+    const VERSION: &str = r"(?-u)(?:\x00|^)([0-9]+\.[0-9]+\.[0-9]+)-[0-9]+-g[0-9a-f]{8,40}\x00|\x00gperftools ([0-9.]+)\x00";
+    // It is a constant, so it compiles always or never.
+    let pattern = PATTERN.get_or_init(|| Regex::new(VERSION).ok()).as_ref()?;
+    let bytes = fs::read(library).ok()?;
+    let found = pattern.captures(&bytes)?;
+    let version = found.get(1).or_else(|| found.get(2))?;
+    Some(String::from_utf8_lossy(version.as_bytes()).into_owned())
 }
 
 /// `libtcmalloc_minimal.so.4.5.10`: what follows `.so.` is the version, as far as it goes.
@@ -97,6 +136,42 @@ mod tests {
             Some("2.36 (Debian GLIBC 2.36-9+deb12u13)")
         );
         assert_eq!(parse_banner("no banner"), None);
+    }
+
+    /// Goal: a version is compared by its numbers, part by part, as far as the user wrote them.
+    #[test]
+    fn versions_are_compared_by_numbers() {
+        for (told, wanted) in [
+            ("5.3.0-1 (libjemalloc2)", "5.3.0"),
+            ("5.3.0-1 (libjemalloc2)", "5.3"),
+            ("2.0.9+ds-2", "2.0.9"),
+            ("3.4.3", "3.4.3"),
+            ("3.4.3", "nightly"),
+            ("unknown", "1.2"),
+        ] {
+            assert!(is_of(told, wanted), "{told} {wanted}");
+        }
+        for (told, wanted) in [("5.3.1", "5.3.0"), ("5.30.0", "5.3"), ("3.3.2", "3.4.3")] {
+            assert!(!is_of(told, wanted), "{told} {wanted}");
+        }
+    }
+
+    /// Goal: an object that has its version in it says it under any name.
+    #[test]
+    fn some_objects_have_their_version_in_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.so");
+        for (contents, version) in [
+            (
+                &b"\x7fELF\x00\xff5.3.1\x005.3.0-0-g54eaed1d8b56b1aa\x00"[..],
+                Some("5.3.0"),
+            ),
+            (b"a\x00gperftools 2.10\x00", Some("2.10")),
+            (b"a\x005.3.0-0\x00", None),
+        ] {
+            fs::write(&path, contents).unwrap();
+            assert_eq!(of_contents(&path).as_deref(), version);
+        }
     }
 
     /// Goal: the C library of this very process is found and tells its version.

@@ -55,7 +55,7 @@ impl Machine {
     }
 
     /// A line of `/proc/self/limits`.
-    fn limit(&self, name: &str) -> Option<Limit> {
+    pub(super) fn limit(&self, name: &str) -> Option<Limit> {
         let limits = self.text("proc/self/limits")?;
         let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
         let mut words = line.split_whitespace().map(|word| match word {

@@ -63,10 +63,15 @@ fn exact_memory(machine: &Machine) -> Option<Finding> {
     // Without /proc there is nothing to say; every kernel has the other file.
     machine.text("proc/self/limits")?;
     Some(match machine.text("proc/self/smaps_rollup") {
-        Some(_) => ok(
+        Some(text) if text.contains("Pss_Anon:") => ok(
             "memory counts",
             "exact, shared pages told apart (smaps_rollup)",
         ),
+        Some(_) => weak(
+            "memory counts",
+            "RSS only: this kernel does not tell a program's memory from its mapped files",
+        )
+        .remedy("Linux 5.3 or newer"),
         None => weak(
             "memory counts",
             "RSS only: this kernel shows no smaps_rollup",
@@ -332,8 +337,10 @@ mod tests {
         assert_eq!(one_cpu(&machine), None);
         machine.cpus = 1;
         assert_eq!(one_cpu(&machine).unwrap().state, State::Weak);
-        let (_root, machine) =
-            planted(&[("proc/self/limits", "x"), ("proc/self/smaps_rollup", "y")]);
+        let (_root, machine) = planted(&[
+            ("proc/self/limits", "x"),
+            ("proc/self/smaps_rollup", "Pss_Anon: 4 kB"),
+        ]);
         assert_eq!(exact_memory(&machine).unwrap().state, State::Ok);
     }
 }

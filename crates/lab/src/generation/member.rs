@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millpond_measure::record::{CoursePhase, MemoryCourse, RoundMeasures};
-use millpond_measure::series::Series;
+use millpond_measure::record::{CoursePhase, MemoryCourse, MemorySeries, RoundMeasures};
 
 use super::Step;
 use crate::core_distance::CoreDistance;
@@ -12,7 +11,9 @@ use crate::drive::Pace;
 use crate::edge::MachineUse;
 use crate::error::RunError;
 use crate::freezer;
+use crate::memory_course::EdgeMemory;
 use crate::rounds::nanoseconds;
+use crate::sampler::Sampler;
 use crate::scored::ScoredRun;
 use crate::session::Session;
 use crate::slice::Slices;
@@ -23,7 +24,8 @@ use crate::weather::WeatherSum;
 pub(super) struct Parts {
     /// Of the memory phase.
     pub(super) block: RoundMeasures,
-    pub(super) memory: Series,
+    pub(super) memory: MemorySeries,
+    pub(super) edges: EdgeMemory,
     pub(super) phases: Vec<CoursePhase>,
     /// Bytes per request, by operation.
     pub(super) growth: BTreeMap<String, f64>,
@@ -59,11 +61,11 @@ impl Parts {
     }
 
     /// The course of memory goes on as if nobody else had had a turn.
-    pub(super) fn add_idle(&mut self, idle: &Series, length: Duration) {
-        let from_ns = self.memory.points.last().map_or(0, |point| point.at_ns);
-        for point in &idle.points {
-            self.memory.push(from_ns + point.at_ns, point.value);
-        }
+    pub(super) fn add_idle(&mut self, sampler: Sampler, length: Duration) {
+        let worked_ns = self.phases.last().map_or(0, |phase| phase.to_ns);
+        let from_ns = self.memory.end_ns().max(worked_ns);
+        let idle = self.edges.finish(sampler);
+        self.memory.append(&idle, from_ns);
         self.phases.push(CoursePhase {
             name: "idle".to_owned(),
             from_ns,
@@ -178,7 +180,9 @@ impl Member {
         measures.scaled.extend(block.scaled);
         measures.noise.extend(block.noise);
         measures.growth = std::mem::take(&mut self.parts.growth);
-        measures.memory_course = MemoryCourse::thinned(&self.scored.memory);
+        let (series, phases) = (&self.scored.memory, &self.parts.phases);
+        self.parts.edges.note(series, phases, measures);
+        measures.memory_course = MemoryCourse::thinned(series);
         if let Some(course) = &mut measures.memory_course {
             course.phases = std::mem::take(&mut self.parts.phases);
         }

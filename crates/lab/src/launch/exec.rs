@@ -61,7 +61,7 @@ fn become_user(user: &Identity) -> io::Result<()> {
 
 /// Returns `Ok` only when told nothing to do: the supervisor went away before the word came.
 fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
-    if let Some(procs) = &spec.cgroup {
+    for procs in &spec.cgroups {
         fs::write(procs, std::process::id().to_string())?;
     }
     let output = match &spec.output {
@@ -104,8 +104,11 @@ fn become_target(spec: &LaunchSpec, parent: u32, log: &File) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(output)
         .stderr(log.try_clone()?);
+    for name in &spec.unset {
+        command.env_remove(name);
+    }
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
-    // Whatever the lab's user preloads into the lab must not reach a target: every candidate gets
+    // Whatever the lab's user preloads into the lab reaches a target only by the list: every candidate gets
     // exactly its own allocator.
     command.env_remove("LD_PRELOAD");
     if !spec.preload.is_empty() {

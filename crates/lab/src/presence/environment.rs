@@ -5,7 +5,9 @@
 //! does. Then the variables that the program still has count, or those of its parent: a worker that
 //! was forked has its parent's heap.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use super::image::Image;
 use super::interposition::is_c_library;
@@ -20,8 +22,8 @@ const VARIABLES_MAX: u64 = 4096;
 const VARIABLE_BYTES_MAX: usize = 8192;
 
 /// True if process `pid`, or the one it was forked from, was started with `name` set to `value`.
-pub(super) fn was_given(pid: i32, name: &str, value: &str) -> bool {
-    let wanted = format!("{name}={value}").into_bytes();
+pub(super) fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
+    let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
     let mut pid = pid;
     for _ in 0..PARENTS_MAX {
         let given = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -92,13 +94,15 @@ mod tests {
         while !has_begun() {
             std::thread::yield_now();
         }
+        let given =
+            |pid, name: &str, value: &str| was_given(pid, OsStr::new(name), OsStr::new(value));
         let found = [
-            was_given(pid, "MILLPOND_TEST", "a=1"),
-            was_given(pid, "MILLPOND_TEST", "a=2"),
-            was_given(pid, "MILLPOND", "a=1"),
+            given(pid, "MILLPOND_TEST", "a=1"),
+            given(pid, "MILLPOND_TEST", "a=2"),
+            given(pid, "MILLPOND", "a=1"),
         ];
         let own = i32::try_from(std::process::id()).unwrap();
-        let (now, before) = (present(own), was_given(own, "MILLPOND_TEST", "a=1"));
+        let (now, before) = (present(own), given(own, "MILLPOND_TEST", "a=1"));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found, [true, false, false]);

@@ -256,7 +256,7 @@ fn phase(
     let phase = workshop
         .driver
         .run(&session.endpoint, operation, keys, load, stop);
-    session.explain(phase).map(|_| ())
+    session.account(phase).map(|_| ())
 }
 
 /// As many requests of each operation as the slowest candidate answers in `duration`.

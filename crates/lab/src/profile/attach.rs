@@ -16,7 +16,8 @@ use super::outcome::{self, Circumstances, Gathered};
 use super::perf::{Perf, program_of};
 use super::{ProfileConfig, ProfileOutcome, Unwind};
 use crate::allocator::{Allocator, GLIBC};
-use crate::drive::{Driver, Load};
+use crate::answers::FailedRequests;
+use crate::drive::{ANSWER_TIMEOUT, Driver, ERRORS_ALLOWED_DEFAULT, Load, SILENCE_MIN_DEFAULT};
 use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
@@ -70,7 +71,7 @@ pub fn profile_process(
     let (unwind, why) = config.unwind.choose(&program_of(config.pid));
     let failed = |reason: RunError| LabError::Baseline {
         candidate: title.clone(),
-        reason,
+        reason: reason.to_string(),
     };
     let began = SystemTime::now().duration_since(UNIX_EPOCH);
     events(&LabEvent::Note(format!("sampling {title}")));
@@ -141,6 +142,9 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
         value_bytes: 0,
         placement: SubjectOptions::default().placement(),
         target,
+        errors_allowed: ERRORS_ALLOWED_DEFAULT,
+        answer_timeout: ANSWER_TIMEOUT,
+        silence_min: SILENCE_MIN_DEFAULT,
     };
     let load = Load::Burst {
         duration: config.duration,
@@ -148,6 +152,16 @@ fn meanwhile(config: &ProcessConfig, stop: &AtomicBool) -> Result<(), RunError> 
     let operation = millpond_measure::record::Operation::Request;
     let endpoint = Endpoint::here(url.address);
     match driver.run(&endpoint, operation, 1, load, stop) {
+        Ok(phase)
+            if phase
+                .answers
+                .are_too_bad(&phase.answers, ERRORS_ALLOWED_DEFAULT) =>
+        {
+            let (url, connections) = (&url.text, config.connections);
+            let failed =
+                FailedRequests::of(&phase.answers, url, connections, ERRORS_ALLOWED_DEFAULT);
+            Err(RunError::FailedRequests(Box::new(failed)))
+        }
         Ok(_) | Err(RunError::Interrupted) => Ok(()),
         Err(error) => Err(error),
     }

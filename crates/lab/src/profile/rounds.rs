@@ -17,7 +17,7 @@ use crate::coexistence;
 use crate::core_distance::CoreDistance;
 use crate::data_place::DataPlace;
 use crate::disturbances::Disturbances;
-use crate::drive::{Driver, Load};
+use crate::drive::{ANSWER_TIMEOUT, Driver, ERRORS_ALLOWED_DEFAULT, Load, SILENCE_MIN_DEFAULT};
 use crate::error::{LabError, RunError};
 use crate::event::LabEvent;
 use crate::matrix::{self, Candidate};
@@ -58,7 +58,7 @@ impl<'a> Studio<'a> {
     fn new(config: &'a ProfileConfig, stop: &'a AtomicBool) -> Result<Self, LabError> {
         config.check()?;
         let candidates = candidates(&config.chosen_allocators()?, config);
-        let mut notes = Vec::new();
+        let mut notes = config.options.inherited.lines();
         let instruments = Instruments::find(config, &mut notes);
         if instruments.arms().is_empty() {
             return Err(LabError::Setting(notes.join("; ")));
@@ -72,11 +72,16 @@ impl<'a> Studio<'a> {
                 connections: config.connections,
                 value_bytes: config.value_bytes,
                 placement: config.options.placement(),
+                errors_allowed: ERRORS_ALLOWED_DEFAULT,
+                answer_timeout: ANSWER_TIMEOUT,
+                silence_min: SILENCE_MIN_DEFAULT,
             },
             launcher: config.launcher.clone(),
             options: config.options.clone(),
             load_command: config.load_command.clone(),
             cgroups: CgroupRoot::find().ok(),
+            // No memory is scored here.
+            memory_groups: None,
             ready_bound: config.ready_bound,
             data: DataPlace::on_disk(out.clone(), None)?,
             out,
@@ -235,6 +240,7 @@ fn candidates(allocators: &[Allocator], config: &ProfileConfig) -> Vec<Candidate
             allocator: allocator.clone(),
             pools,
             role,
+            variant: None,
         });
         role = Role::Candidate;
     }

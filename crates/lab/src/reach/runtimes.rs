@@ -5,7 +5,7 @@ use std::path::Path;
 
 use millpond_measure::record::Holder;
 
-use crate::allocator::name_of_library;
+use crate::allocator::{family_by_symbol, name_of_library};
 use crate::elf::Elf;
 
 /// How files of runtimes begin, and whose heap they have.
@@ -28,24 +28,6 @@ const RUNTIMES: &[(&str, &str)] = &[
     ("libluajit", "LuaJIT (Lua heap)"),
 ];
 
-/// A symbol that only this allocator has, under its own name or one that builds give it.
-const ALLOCATORS: &[(&str, &str)] = &[
-    ("mallctl", "jemalloc"),
-    ("je_mallctl", "jemalloc"),
-    ("_rjem_mallctl", "jemalloc"),
-    ("mi_version", "mimalloc"),
-    ("mi_malloc", "mimalloc"),
-    ("tc_version", "tcmalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-    ("rpmalloc", "rpmalloc"),
-];
-
-/// The allocator that is a part of the object, if its symbols say so; a stripped one says nothing.
-pub(crate) fn allocator_inside(elf: &Elf) -> Option<&'static str> {
-    let found = ALLOCATORS.iter().find(|(symbol, _)| elf.contains(symbol));
-    found.map(|&(_, name)| name)
-}
-
 /// Who holds what the code of `file` maps.
 pub(super) fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
     let name = file
@@ -64,7 +46,9 @@ pub(super) fn holder_of(file: &Path, elf: Option<&Elf>) -> Holder {
             name: runtime.to_owned(),
         };
     }
-    match elf.and_then(allocator_inside) {
+    // A stripped object says nothing.
+    let inside = elf.and_then(|elf| family_by_symbol(|symbol| elf.contains(symbol)));
+    match inside {
         Some(allocator) => Holder::Embedded {
             name: allocator.to_owned(),
             object: name,

@@ -128,6 +128,36 @@ fn memory_is_complete(candidate: &CandidateRounds) {
     assert!(uss <= pss && pss <= rss, "{uss} {pss} {rss}");
     assert!(whole(Quantity::PssAfterIdle).expect("as PSS") > 0.0);
     assert!(whole(Quantity::HugePages).expect("as PSS") <= rss);
+    private_memory_is_complete(candidate);
+}
+
+/// No more than PSS, and a peak that is above all that was read of a run.
+fn private_memory_is_complete(candidate: &CandidateRounds) {
+    for run in &candidate.rounds {
+        let of = |quantity| run.get(Measure::whole(quantity)).expect("as PSS");
+        let (memory, files) = (of(Quantity::MemoryAfterWork), of(Quantity::FileMemory));
+        let pss = of(Quantity::PssAfterWork);
+        assert!(memory <= 1.01 * pss && files > 0.0, "{run:?}");
+        let idle = of(Quantity::MemoryAfterIdle);
+        let (peak, mean) = (of(Quantity::PeakMemory), of(Quantity::MeanMemory));
+        assert!(peak >= memory && peak >= idle && peak >= mean, "{run:?}");
+        let course = run.memory_course.as_ref().expect("sampled");
+        assert!(course.is_private(), "{course:?}");
+        assert!(
+            course
+                .memory_bytes
+                .iter()
+                .all(|&bytes| bytes as f64 <= peak)
+        );
+        let peak_rss = of(Quantity::PeakRss);
+        assert!(
+            course
+                .rss_bytes
+                .iter()
+                .all(|&bytes| bytes as f64 <= peak_rss)
+        );
+        assert!(of(Quantity::Mappings) > 10.0);
+    }
 }
 
 fn written_files_agree(outcome: &CompareOutcome, events: &[LabEvent], directory: &Path) {

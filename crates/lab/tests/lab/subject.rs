@@ -205,7 +205,7 @@ fn death_is_noticed() {
         }
     });
     assert!(
-        sentence.contains("died while it was measured (killed by signal 9)"),
+        sentence.contains("died while it was measured (killed by signal 9, SIGKILL)"),
         "{sentence}"
     );
 }

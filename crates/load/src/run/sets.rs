@@ -297,6 +297,10 @@ impl Observer for SetObserver<'_> {
         });
     }
 
+    fn has_seen_enough(&self) -> bool {
+        self.whole.has_seen_enough()
+    }
+
     fn second(&self, second: &Second<'_>) {
         let figures = LoadSecond {
             second: self.seconds + second.figures.second,

@@ -126,6 +126,10 @@ impl<'run, 'scope> Watch<'run, 'scope> {
             }
             if let Some(news) = reporter.due(self.shared, schedule, now_ns) {
                 self.observer.progress(&news);
+                if self.observer.has_seen_enough() {
+                    ended = Ended::Aborted;
+                    break;
+                }
             }
             timeline.collect(schedule.start_ns(), &mut |second| {
                 self.observer.second(second);

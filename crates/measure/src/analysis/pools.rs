@@ -19,6 +19,7 @@ pub(super) fn effects(field: &Field<'_>) -> Vec<PoolsEffect> {
     let details: Vec<(Measure, Vec<Comparison>)> = field
         .measures()
         .into_iter()
+        .filter(|measure| measure.quantity.is_judged())
         .map(|measure| (measure, compare_couples(field, &couples, &[measure])))
         .collect();
     couples

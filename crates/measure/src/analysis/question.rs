@@ -48,7 +48,12 @@ pub(super) const LATENCY: Question = Question {
 pub(super) const MEMORY: Question = Question {
     title: "Memory",
     achievement: "needs the least",
-    quantities: &[Quantity::RssAfterWork, Quantity::PeakRss],
+    quantities: &[
+        Quantity::MemoryAfterWork,
+        // Of records from before there was the other, and where the server may not be looked into.
+        Quantity::RssAfterWork,
+        Quantity::PeakRss,
+    ],
     substitutes: &[],
     absence: "",
 };
@@ -100,6 +105,12 @@ pub(super) fn answer(field: &Field<'_>, question: &Question) -> QuestionVerdict 
         "gives the lowest median (too few requests for a p99)"
     } else {
         question.achievement
+    };
+    // RSS is another question's answer, so it is named.
+    let title = match measures[0].quantity {
+        Quantity::RssAfterWork => "Memory (RSS)",
+        Quantity::PeakRss => "Memory (peak RSS)",
+        _ => title,
     };
     if let Some(reason) = distrust(field, &comparisons) {
         let substitute = substitute_sentence(field, question.substitutes);

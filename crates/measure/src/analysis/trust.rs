@@ -54,7 +54,7 @@ pub(super) fn trouble(
 
 fn failure(round: &RoundMeasures) -> Option<&str> {
     match &round.status {
-        RoundStatus::Failed { reason } => Some(reason),
+        RoundStatus::Failed { reason, .. } => Some(reason),
         RoundStatus::Done | RoundStatus::Interrupted => None,
     }
 }
@@ -311,7 +311,10 @@ pub(super) fn warnings_of_runs(field: &Field<'_>) -> Vec<String> {
         let errors: u64 = candidate.rounds.iter().map(|round| round.errors).sum();
         let requests: u64 = candidate.rounds.iter().map(|round| round.requests).sum();
         if errors > 0 {
-            warnings.push(format!("{name}: {errors} of {requests} requests failed"));
+            let all = errors + requests;
+            warnings.push(format!(
+                "{name}: {errors} of {all} requests failed; they are in no other figure"
+            ));
         }
     }
     let rounds: Vec<&RoundMeasures> = field.all().flat_map(|one| &one.rounds).collect();

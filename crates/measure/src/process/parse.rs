@@ -1,8 +1,12 @@
 //! The kernel's text formats (proc_pid_stat(5), proc_pid_status(5), proc_pid_maps(5)).
 
+/// Of the flags in `/proc/PID/stat`: the process is ending, and its memory can no longer be read.
+const PF_EXITING: u64 = 0x4;
+
 /// The fields used of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Stat {
+    /// As the kernel writes it; `X` (dead) also for a process that is on its way there.
     pub(super) state: char,
     pub(super) parent: u32,
     pub(super) process_group: u32,
@@ -33,8 +37,10 @@ impl Stat {
             .collect();
         // Field 3 of the manual page (state) is the first after the name.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let is_exiting = number(9)? & PF_EXITING != 0;
+        let state = fields.first()?.chars().next()?;
         Some(Self {
-            state: fields.first()?.chars().next()?,
+            state: if is_exiting { 'X' } else { state },
             parent: number(4)? as u32,
             process_group: number(5)? as u32,
             minor_faults: number(10)?,
@@ -76,17 +82,44 @@ fn line_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
+/// What a line of `/proc/PID/maps` maps: a path, `[heap]`, or nothing.
+fn mapped(line: &str) -> &str {
+    // address perms offset dev inode path; the path is the rest of the line, blanks included.
+    let mut rest = line;
+    for _ in 0..5 {
+        rest = rest.trim_start();
+        rest = &rest[rest.find(' ').unwrap_or(rest.len())..];
+    }
+    rest.trim_start()
+}
+
+/// From the text of `smaps`: resident bytes, shared ones divided by their users, of the mappings of files that
+/// `is_meant` is true of, without what a private mapping has copied of them.
+pub(super) fn bytes_of_files(text: &str, is_meant: impl Fn(&str) -> bool) -> u64 {
+    let mut sum = 0_u64;
+    // Of the mapping whose lines these are, if it is meant.
+    let mut pss: Option<u64> = None;
+    for line in text.lines() {
+        let first = line.split_ascii_whitespace().next().unwrap_or_default();
+        if !first.ends_with(':') {
+            sum += pss.unwrap_or(0);
+            pss = is_meant(mapped(line)).then_some(0);
+        } else if pss.is_some() {
+            if let Some(bytes) = kilobytes(line, "Pss") {
+                pss = Some(bytes);
+            } else if let Some(copied) = kilobytes(line, "Anonymous") {
+                pss = pss.map(|bytes| bytes.saturating_sub(copied));
+            }
+        }
+    }
+    sum + pss.unwrap_or(0)
+}
+
 /// Paths in the sixth column of `/proc/PID/maps` that are files, each once.
 pub(super) fn mapped_files(text: &str) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for line in text.lines() {
-        // address perms offset dev inode path; the path is the rest of the line, blanks included.
-        let mut rest = line;
-        for _ in 0..5 {
-            rest = rest.trim_start();
-            rest = &rest[rest.find(' ').unwrap_or(rest.len())..];
-        }
-        let path = rest.trim_start();
+        let path = mapped(line);
         if path.starts_with('/') && !files.iter().any(|known| known == path) {
             files.push(path.to_owned());
         }
@@ -123,6 +156,9 @@ mod tests {
             threads: 3,
         };
         assert_eq!(stat, expected);
+        // PF_EXITING: there is nothing to read of it, though it is no zombie yet.
+        let ending = STAT.replace(" 4194304 ", " 4194308 ");
+        assert_eq!(Stat::parse(&ending).map(|stat| stat.state), Some('X'));
         assert_eq!(Stat::parse(""), None);
         assert_eq!(Stat::parse("1 (x) S 1 2"), None);
     }
@@ -157,6 +193,22 @@ mod tests {
         );
     }
 
+    /// Goal: of mapped files only those that are meant count, by their share, without private copies.
+    #[test]
+    fn smaps_lines() {
+        let text = "5500-5600 rw-s 00000000 00:1a 12   /dev/shm/data/a b\n\
+                    Size:  400 kB\nRss:  300 kB\nPss:  150 kB\nAnonymous:  0 kB\nVmFlags: rd wr sh\n\
+                    5600-5700 rw-s 00000000 00:1a 13   /dev/shm/other\n\
+                    Rss:  70 kB\nPss:  70 kB\nAnonymous:  0 kB\n\
+                    5700-5800 rw-p 00000000 00:00 0 \n\
+                    Pss:  900 kB\nAnonymous:  900 kB\n\
+                    5800-5900 rw-p 00000000 00:1a 14   /dev/shm/data/c (deleted)\n\
+                    Pss:  50 kB\nAnonymous:  20 kB\n";
+        let bytes = bytes_of_files(text, |file| file.starts_with("/dev/shm/data/"));
+        assert_eq!(bytes, (150 + 30) * 1024);
+        assert_eq!(bytes_of_files(text, |_| false), 0);
+    }
+
     proptest! {
         /// Goal: no text makes a parser fail otherwise than by saying so.
         #[test]
@@ -164,6 +216,7 @@ mod tests {
             let _ = Stat::parse(&text);
             let _ = kilobytes(&text, "Rss");
             let _ = mapped_files(&text);
+            let _ = bytes_of_files(&text, |_| true);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::parse::Stat;
-use super::{ProcessError, ProcessSample, read_file};
+use super::{DataDirectory, MemorySample, ProcessError, ProcessSample, read_file, read_stat};
 
 /// A process that replaces itself by another program has no memory to read for a moment, longer on
 /// a busy machine: looked at so often before it counts as gone.
@@ -20,9 +20,10 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_millis(1);
 ///
 /// The group matters because a worker whose parent died is no longer a descendant; the lab starts
 /// each target as leader of its own group.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProcessTree {
     root: u32,
+    data: Option<DataDirectory>,
 }
 
 /// One look at a tree.
@@ -38,7 +39,13 @@ impl ProcessTree {
     /// The tree under (and with) `root`.
     #[must_use]
     pub const fn new(root: u32) -> Self {
-        Self { root }
+        Self { root, data: None }
+    }
+
+    /// The same with data that lie in memory, which its processes may map: files, in all that is read of them.
+    #[must_use]
+    pub fn with_data(self, data: Option<DataDirectory>) -> Self {
+        Self { data, ..self }
     }
 
     /// The ids of all living members, the root first if it lives; empty if all are gone.
@@ -50,14 +57,14 @@ impl ProcessTree {
     /// Reads all members. One that vanishes in between is left out.
     ///
     /// # Errors
-    /// [`ProcessError::Gone`] if none is left, or if the kernel refuses one.
+    /// [`ProcessError::Gone`] if none is left, or if the kernel refuses one that lives.
     pub fn sample(&self) -> Result<TreeSample, ProcessError> {
         for _ in 0..ATTEMPTS {
             let members = self.members();
             if members.is_empty() {
                 break;
             }
-            if let Some(sample) = read_all(&members)? {
+            if let Some(sample) = self.read_all(&members)? {
                 return Ok(sample);
             }
             thread::sleep(ATTEMPT_INTERVAL);
@@ -65,40 +72,43 @@ impl ProcessTree {
         Err(ProcessError::Gone { pid: self.root })
     }
 
-    /// Resident memory of all members, cheaply.
-    ///
-    /// # Errors
-    /// [`ProcessError::Gone`] if none is left.
-    pub fn resident_bytes(&self) -> Result<u64, ProcessError> {
-        let members = self.members();
-        let known: Vec<u64> = members
-            .iter()
-            .filter_map(|&pid| super::resident_bytes(pid).ok())
-            .collect();
-        if known.is_empty() {
-            return Err(ProcessError::Gone { pid: self.root });
+    /// Memory of these members, those left out that have vanished, and how many were read; `None` if none was.
+    #[must_use]
+    pub fn memory_of(&self, members: &[u32]) -> Option<(MemorySample, usize)> {
+        let mut found: Option<(MemorySample, usize)> = None;
+        for &pid in members {
+            // Of one that the kernel refuses not even RSS is known: the edges of the phase say so.
+            if let Ok(one) = MemorySample::read(pid, self.data.as_ref()) {
+                found = Some(found.map_or((one, 1), |(sum, count)| (sum.plus(&one), count + 1)));
+            }
         }
-        Ok(known.iter().sum())
+        found
+    }
+
+    /// Reads `members`; `None` if none of them can be read now.
+    fn read_all(&self, members: &[u32]) -> Result<Option<TreeSample>, ProcessError> {
+        let mut processes = BTreeMap::new();
+        for &pid in members {
+            match ProcessSample::read_with_ended(pid, self.data.as_ref()) {
+                Ok(one) => {
+                    processes.insert(pid, one);
+                }
+                Err(ProcessError::Gone { .. }) => {}
+                // What the kernel says of a process that is just ending depends on how far that is.
+                Err(_) if !is_alive(pid) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let total = processes
+            .values()
+            .copied()
+            .reduce(|sum, one| sum.plus(&one));
+        Ok(total.map(|total| TreeSample { total, processes }))
     }
 }
 
-/// Reads `members`; `None` if none of them can be read now.
-fn read_all(members: &[u32]) -> Result<Option<TreeSample>, ProcessError> {
-    let mut processes = BTreeMap::new();
-    for &pid in members {
-        match ProcessSample::read_with_ended(pid) {
-            Ok(one) => {
-                processes.insert(pid, one);
-            }
-            Err(ProcessError::Gone { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let total = processes
-        .values()
-        .copied()
-        .reduce(|sum, one| sum.plus(&one));
-    Ok(total.map(|total| TreeSample { total, processes }))
+fn is_alive(pid: u32) -> bool {
+    read_stat(pid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
 /// Every process with its parent and group. A process that ends meanwhile is left out.

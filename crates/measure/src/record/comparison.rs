@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CandidateRounds, FORMAT_VERSION, FlameGraph, Margins, Measure, MemoryGrowth, Reach,
+    CandidateRounds, FORMAT_VERSION, FlameGraph, LeftOut, Margins, Measure, MemoryGrowth, Reach,
     Recommendation, Regression, Role,
 };
 use crate::analysis::Design;
@@ -113,6 +113,9 @@ pub struct Settings {
     pub value_bytes: Option<u64>,
     /// Number of different keys.
     pub keys: Option<u64>,
+    /// The share of requests that may fail before a run does; absent in records of earlier versions, where it was 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors_allowed: Option<f64>,
     /// CPUs of server and generator, e.g. `server 0; generator 1`.
     pub placement: Option<String>,
     /// How copies of the server lived at the same time.
@@ -283,6 +286,9 @@ pub struct ComparisonRecord {
     pub counters: String,
     /// The candidates with their rounds.
     pub candidates: Vec<CandidateRounds>,
+    /// Candidates that failed and are not compared, with the cause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// With `--profile`: where the time and the memory of some candidates went, the baseline first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flame_graphs: Vec<FlameGraph>,

@@ -34,6 +34,19 @@ impl LoadErrors {
     pub const fn total(&self) -> u64 {
         self.connect + self.read + self.write + self.timeout + self.status + self.validation
     }
+
+    /// Those of both.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            connect: self.connect + other.connect,
+            read: self.read + other.read,
+            write: self.write + other.write,
+            timeout: self.timeout + other.timeout,
+            status: self.status + other.status,
+            validation: self.validation + other.validation,
+        }
+    }
 }
 
 /// Whether the generator believes its own figures.

@@ -160,6 +160,18 @@ quantities! {
     ServiceP50 = "service_p50_ns", "service p50", Nanoseconds, LowerIsBetter, Usual, wall true;
     /// 99th percentile of the time from the actual send.
     ServiceP99 = "service_p99_ns", "service p99", Nanoseconds, LowerIsBetter, P99, wall true;
+    /// What the program keeps in memory by itself after the fixed amount of work, connections open: anonymous and
+    /// swapped pages, shared memory, huge pages of the pool; each shared page counted once, no mapped files.
+    MemoryAfterWork = "memory_after_work_bytes", "memory", Bytes, LowerIsBetter, Usual, wall false;
+    /// The same some idle seconds after the work.
+    MemoryAfterIdle = "memory_after_idle_bytes", "memory after idle", Bytes, LowerIsBetter, Usual, wall false;
+    /// The most of it in any sample or reading of the run.
+    PeakMemory = "peak_memory_bytes", "peak memory", Bytes, LowerIsBetter, Usual, wall false;
+    /// Its mean over the time of the work.
+    MeanMemory = "mean_memory_bytes", "mean memory", Bytes, LowerIsBetter, Usual, wall false;
+    /// Pages of mapped files after the work, at least: the shares of all processes, or what one of them maps. The kernel
+    /// takes them back when it needs them, and no allocator changes them.
+    FileMemory = "file_backed_after_work_bytes", "file-backed", Bytes, LowerIsBetter, Usual, wall false;
     /// Resident memory after the fixed amount of work.
     RssAfterWork = "rss_after_work_bytes", "RSS after work", Bytes, LowerIsBetter, Usual, wall false;
     /// The same of a process that may use all CPUs, where the server is otherwise bound to some of them.
@@ -180,6 +192,11 @@ quantities! {
     /// costs stands in RSS.
     HugePages = "huge_pages_after_work_bytes", "huge pages", Bytes, HigherIsBetter, Usual,
         wall false;
+    /// Memory given back with `MADV_FREE` that the kernel has not taken yet, after the work: it is in the program's
+    /// memory until another program needs it.
+    LazyFree = "lazy_free_after_work_bytes", "lazily freed", Bytes, LowerIsBetter, Usual, wall false;
+    /// Mappings of all processes after the work; the kernel allows each process `vm.max_map_count` of them.
+    Mappings = "mappings_after_work_count", "mappings", Count, LowerIsBetter, Usual, wall false;
     /// Bytes that the program has asked for and not given back, after the work: an estimate from
     /// sampled blocks.
     LiveBytes = "live_after_work_bytes", "live after work", Bytes, LowerIsBetter, Usual, wall false;
@@ -245,9 +262,21 @@ quantities! {
     HeapBytes = "heap_bytes_per_request", "heap bytes/req", Bytes, LowerIsBetter, Counts, wall false;
 }
 
+impl Quantity {
+    /// Whether more or less of it is better or worse for whoever reads the report. What is not judged is shown, and
+    /// compared with nothing.
+    #[must_use]
+    pub const fn is_judged(self) -> bool {
+        !matches!(
+            self,
+            Self::FileMemory | Self::HugePages | Self::LazyFree | Self::Mappings
+        )
+    }
+}
+
 /// A quantity, of one operation or of the whole run (memory).
 ///
-/// In JSON it is a key: `put.throughput_per_s`, `rss_after_work_bytes`.
+/// In JSON it is a key: `put.throughput_per_s`, `memory_after_work_bytes`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Measure {
     /// What.
@@ -373,7 +402,12 @@ mod tests {
                 Unit::PerSecond => assert!(key.ends_with("_per_s"), "{key}"),
                 Unit::Nanoseconds => assert!(key.ends_with("_ns"), "{key}"),
                 Unit::Bytes => assert!(key.contains("_bytes"), "{key}"),
-                Unit::Count => assert!(key.ends_with("_per_request"), "{key}"),
+                Unit::Count => {
+                    assert!(
+                        key.ends_with("_per_request") || key.ends_with("_count"),
+                        "{key}"
+                    );
+                }
                 Unit::Ratio => assert!(key.ends_with("_ratio"), "{key}"),
                 Unit::Custom(_) => unreachable!("{key} is ours"),
             }

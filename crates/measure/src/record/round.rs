@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BlockCheck, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, Reach, SliceColumns,
+    BlockCheck, FailureCause, HeapProfile, Measure, MemoryCourse, Operation, PacedColumns, Reach,
+    SliceColumns,
 };
 use crate::histogram::{LatencySummary, SpectrumPoint};
 
@@ -58,6 +59,9 @@ pub enum RoundStatus {
     Failed {
         /// One sentence.
         reason: String,
+        /// The same for programs; absent in records of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<FailureCause>,
     },
     /// Ctrl-C in the middle of this run; what was measured before is used.
     Interrupted,
@@ -149,10 +153,10 @@ pub struct RoundMeasures {
     pub requests: u64,
     /// Requests that failed in any way.
     pub errors: u64,
-    /// Resident memory over time, if it was sampled.
+    /// Memory over time, if it was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_course: Option<MemoryCourse>,
-    /// Slope of resident memory over the memory phase, in bytes per request, per operation (`get`); absent if the
+    /// Slope of memory over the memory phase, in bytes per request, per operation (`get`); absent if the
     /// phase was too short.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub growth: BTreeMap<String, f64>,
@@ -258,6 +262,17 @@ pub struct CandidateRounds {
     pub role: Role,
     /// The preloaded library; `None` for the C library's own malloc.
     pub library: Option<Library>,
+    /// The version of its allocator as far as known, the C library's for its own malloc; `None` in old
+    /// records and of a command of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator_version: Option<String>,
+    /// Variables that this candidate alone was started with, as `NAME=VALUE`: settings of its allocator,
+    /// or what the user gave it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// The command of this candidate alone, in the place of the server's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// One entry per round begun, in order of rounds.
     pub rounds: Vec<RoundMeasures>,
     /// Merged curves for the plot.
@@ -290,6 +305,20 @@ impl CandidateRounds {
             ""
         };
         format!("{allocator}{pools}{again}")
+    }
+
+    /// What it is beside its name: the version of its allocator, its command, its variables. Empty if
+    /// nothing is known.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut parts: Vec<String> = self.allocator_version.iter().cloned().collect();
+        if !self.command.is_empty() {
+            parts.push(format!("runs {}", self.command.join(" ")));
+        }
+        if !self.environment.is_empty() {
+            parts.push(format!("with {}", self.environment.join(" ")));
+        }
+        parts.join(", ")
     }
 
     /// The value of one round.

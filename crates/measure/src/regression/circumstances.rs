@@ -216,9 +216,37 @@ pub(super) fn warnings(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Ve
             ),
         ]
     };
+    let known = known_facts(now).into_iter().zip(known_facts(earlier));
+    let known = known.filter_map(|((what, now), (_, earlier))| Some((what, now?, earlier?)));
     let pairs = facts(now).into_iter().zip(facts(earlier));
     pairs
-        .filter(|((_, now), (_, earlier))| now != earlier)
-        .map(|((what, now), (_, earlier))| format!("{what} was {earlier}, and is {now}"))
+        .map(|((what, now), (_, earlier))| (what, now, earlier))
+        .chain(known)
+        .filter(|(_, now, earlier)| now != earlier)
+        .map(|(what, now, earlier)| format!("{what} was {earlier}, and is {now}"))
         .collect()
+}
+
+/// What old records do not have: it differs only where both say it.
+fn known_facts(record: &ComparisonRecord) -> [(&'static str, Option<String>); 3] {
+    let machine = &record.environment;
+    let inherited = machine.inherited_variables.as_ref();
+    [
+        (
+            "the size of a page",
+            machine.page_bytes.map(|it| it.to_string()),
+        ),
+        ("the C library", machine.c_library.clone()),
+        (
+            "what candidates inherit from the shell",
+            inherited.map(|it| {
+                let allocator = it.allocator.iter().filter(|_| it.kept);
+                let all: Vec<&str> = allocator.chain(&it.runtime).map(String::as_str).collect();
+                match all.is_empty() {
+                    true => "nothing".to_owned(),
+                    false => all.join(" "),
+                }
+            }),
+        ),
+    ]
 }

@@ -6,6 +6,7 @@
 use super::colour::Colour;
 use super::lines::wrapped;
 use super::{MARKS, cpus_line, find, least_confidence, mark};
+use crate::environment::InheritedVariables;
 use crate::record::{
     CandidateRounds, ComparisonRecord, Measure, Operation, Quantity, Reach, Regression, Role, Unit,
 };
@@ -64,24 +65,17 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
             text += &wrapped(&format!("  ({shown})"), width, "   ");
         }
     }
-    if !record.analysis.pools_effect.is_empty() {
-        text += "\nWhat memory pools change (pools on against pools off):\n";
-        for effect in &record.analysis.pools_effect {
-            text += &wrapped(&format!("  {}", effect.sentence), width, "    ");
-        }
-    }
-    if !record.analysis.growth.is_empty() {
-        text += "\nWhat memory does while work goes on:\n";
-        for growth in &record.analysis.growth {
-            text += &wrapped(&format!("  {}", growth.sentence), width, "    ");
-        }
-    }
-    if !record.analysis.unpinned.is_empty() {
-        text += "\nMemory without pinning:\n";
-        for unpinned in &record.analysis.unpinned {
-            text += &wrapped(&format!("  {}", unpinned.sentence), width, "    ");
-        }
-    }
+    let analysis = &record.analysis;
+    let effects = analysis.pools_effect.iter().map(|one| &one.sentence);
+    text += &section(
+        "What memory pools change (pools on against pools off)",
+        effects,
+        width,
+    );
+    let growth = analysis.growth.iter().map(|one| &one.sentence);
+    text += &section("What memory does while work goes on", growth, width);
+    let unpinned = analysis.unpinned.iter().map(|one| &one.sentence);
+    text += &section("Memory without pinning", unpinned, width);
     if let Some(regression) = &record.regression {
         text += &against_earlier(regression, width);
     }
@@ -90,9 +84,13 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
         text += &wrapped(&record.analysis.self_check, width, "  ");
     }
     text += &wrapped(&circumstances(record), width, "  ");
+    for line in [machine(record), identities(record)].into_iter().flatten() {
+        text += &wrapped(&line, width, "  ");
+    }
     text.push('\n');
     text += &table(record, width, options.colour);
     text += &wrapped(&legend(record), width, "  ");
+    text += &left_out(record, width);
     if !record.analysis.warnings.is_empty() {
         text += "\nWarnings:\n";
         for warning in &record.analysis.warnings {
@@ -103,6 +101,17 @@ pub fn render(record: &ComparisonRecord, options: &TerminalOptions) -> String {
         text += &format!("\nReport: {path}\n");
     }
     text
+}
+
+/// Sentences under a title; nothing if there are none.
+fn section<'a>(title: &str, sentences: impl Iterator<Item = &'a String>, width: usize) -> String {
+    let lines: String = sentences
+        .map(|sentence| wrapped(&format!("  {sentence}"), width, "    "))
+        .collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n{title}:\n{lines}"),
+    }
 }
 
 /// What became of each candidate since the earlier record.
@@ -164,6 +173,37 @@ fn circumstances(record: &ComparisonRecord) -> String {
     text + "."
 }
 
+/// What of the machine changes what allocators do. `None` of old records, which do not have it.
+fn machine(record: &ComparisonRecord) -> Option<String> {
+    let machine = &record.environment;
+    let page = machine.page_size()?;
+    let huge = machine.transparent_huge_pages.as_deref();
+    let mut text = format!(
+        "On {} CPUs; pages of {page}, transparent huge pages: {}",
+        machine.cpus,
+        huge.unwrap_or("unknown")
+    );
+    if let Some(version) = &machine.c_library {
+        text += &format!("; C library {version}");
+    }
+    let inherited = machine.inherited_variables.as_ref();
+    if let Some(found) = inherited.and_then(InheritedVariables::describe) {
+        text += &format!("; of the shell: {found}");
+    }
+    Some(text + ".")
+}
+
+/// What each candidate is beside its name; two of one family are told apart here.
+fn identities(record: &ComparisonRecord) -> Option<String> {
+    let once = |one: &&CandidateRounds| one.role != Role::BaselineAgain;
+    let candidates = record.candidates.iter().filter(once);
+    let parts: Vec<String> = candidates
+        .filter(|one| !one.describe().is_empty())
+        .map(|one| format!("{}: {}", one.name, one.describe()))
+        .collect();
+    (!parts.is_empty()).then(|| format!("Candidates: {}.", parts.join("; ")))
+}
+
 fn legend(record: &ComparisonRecord) -> String {
     let baseline = record
         .candidates
@@ -180,11 +220,32 @@ fn legend(record: &ComparisonRecord) -> String {
     {
         text += ". \"(again)\" is the baseline run twice: a difference there is a false alarm";
     }
+    let memory = Measure::whole(Quantity::MemoryAfterWork);
+    if record
+        .candidates
+        .iter()
+        .any(|one| one.median(memory).is_some())
+    {
+        text += ". Memory is what the processes keep by themselves, shared pages once, mapped files apart";
+    }
     let is_scaled = |one: &CandidateRounds| one.rounds.iter().any(|round| !round.scaled.is_empty());
     if record.candidates.iter().any(is_scaled) {
         text += ". ~ is scaled: the hardware counter took turns with others";
     }
     text + "."
+}
+
+/// Why candidates have no figures.
+fn left_out(record: &ComparisonRecord, width: usize) -> String {
+    let mut text = String::new();
+    for one in &record.left_out {
+        if text.is_empty() {
+            text += "\nLeft out:\n";
+        }
+        let sentence = format!("- {}, {}: {}", one.candidate, one.label(), one.sentence);
+        text += &wrapped(&sentence, width, "  ");
+    }
+    text
 }
 
 /// A column: its measure and its two header lines.
@@ -210,31 +271,67 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
         .iter()
         .map(|one| one.name.as_str())
         .collect();
+    let left_out = record.left_out.iter().map(|one| one.candidate.as_str());
     let name_width = names
         .iter()
+        .copied()
+        .chain(left_out)
         .map(|name| name.chars().count())
         .max()
         .unwrap_or(0)
         .max(9);
-    let mut columns: Vec<Column> = Vec::new();
-    let mut used = name_width;
+    // What is beside each other in one table, with its width; a second one only for what must not be missing.
+    let mut blocks: Vec<(usize, Vec<Column>)> = vec![(name_width, Vec::new())];
     // All operations of a quantity or none: half a comparison misleads.
     for group in interesting(record).chunk_by(|a, b| a.quantity == b.quantity) {
+        let is_needed = group
+            .iter()
+            .any(|measure| NEEDED.contains(&measure.quantity));
         let group: Vec<Column> = group
             .iter()
             .map(|&measure| column(record, measure))
             .collect();
         let more: usize = group.iter().map(|column| column.width() + 2).sum();
-        if used + more <= width || columns.is_empty() {
-            used += more;
-            columns.extend(group);
+        let has_room = |(used, columns): &&mut (usize, Vec<Column>)| {
+            *used + more <= width || columns.is_empty()
+        };
+        match blocks.iter_mut().find(has_room) {
+            Some((used, columns)) => {
+                *used += more;
+                columns.extend(group);
+            }
+            None if is_needed => blocks.push((name_width + more, group)),
+            None => {}
         }
     }
+    let blocks = blocks.iter();
+    let mut texts: Vec<String> = blocks
+        .map(|(_, columns)| block(&names, name_width, columns, colour))
+        .collect();
+    if let Some(first) = texts.first_mut() {
+        for one in &record.left_out {
+            let row = format!("{:<name_width$}  {}", one.candidate, one.label());
+            first.extend(row.chars().take(width));
+            first.push('\n');
+        }
+    }
+    texts.join("\n")
+}
+
+/// These have a column however long the names of candidates are.
+const NEEDED: [Quantity; 4] = [
+    Quantity::MemoryAfterWork,
+    Quantity::MemoryAfterIdle,
+    Quantity::RssAfterWork,
+    Quantity::RssAfterIdle,
+];
+
+fn block(names: &[&str], name_width: usize, columns: &[Column], colour: bool) -> String {
     let mut text = String::new();
     for line in 0..2 {
         let first = if line == 1 { "candidate" } else { "" };
         let mut row = format!("{first:<name_width$}");
-        for column in &columns {
+        for column in columns {
             row += &format!("  {:>width$}", column.head[line], width = column.width());
         }
         text += row.trim_end();
@@ -242,7 +339,7 @@ fn table(record: &ComparisonRecord, width: usize, colour: bool) -> String {
     }
     for (index, name) in names.iter().enumerate() {
         text += &format!("{name:<name_width$}");
-        for column in &columns {
+        for column in columns {
             let (value, verdict) = &column.cells[index];
             let mark = verdict.as_ref().map_or(' ', mark);
             let cell = format!(
@@ -299,8 +396,18 @@ fn interesting(record: &ComparisonRecord) -> Vec<Measure> {
     let custom = |measure: &Measure| matches!(measure.quantity, Quantity::Custom(_));
     let details = record.analysis.details.iter().map(|detail| detail.measure);
     measures.extend(details.filter(custom));
-    measures.extend(per_operation(Quantity::RssAfterWork));
-    measures.extend(per_operation(Quantity::PeakRss));
+    let [after_work, after_idle, peak] = [
+        [Quantity::MemoryAfterWork, Quantity::RssAfterWork],
+        [Quantity::MemoryAfterIdle, Quantity::RssAfterIdle],
+        [Quantity::PeakMemory, Quantity::PeakRss],
+    ]
+    .map(|of_kind| {
+        let mut of_kind = of_kind.into_iter().map(per_operation);
+        of_kind.find(|one| !one.is_empty()).unwrap_or_default()
+    });
+    measures.extend(after_work);
+    measures.extend(after_idle);
+    measures.extend(peak);
     let work = [
         Quantity::Instructions,
         Quantity::EmulatedInstructions,
@@ -373,8 +480,9 @@ fn heads(measure: Measure) -> [String; 2] {
         Quantity::Throughput => "req/s",
         Quantity::ResponseP50 => "p50",
         Quantity::ResponseP99 => "p99",
-        Quantity::RssAfterWork => "RSS",
-        Quantity::PeakRss => "RSS",
+        Quantity::MemoryAfterWork | Quantity::PeakMemory => "memory",
+        Quantity::RssAfterWork | Quantity::PeakRss => "RSS",
+        Quantity::MemoryAfterIdle | Quantity::RssAfterIdle => "idle",
         Quantity::Instructions | Quantity::EmulatedInstructions => "instr/req",
         Quantity::CpuTime => "CPU/req",
         Quantity::HeapCalls => "heap/req",
@@ -382,7 +490,10 @@ fn heads(measure: Measure) -> [String; 2] {
         other => other.label(),
     };
     let first = match (measure.operation, measure.quantity) {
-        (Some(Operation::Request) | None, Quantity::PeakRss) => "peak",
+        (Some(Operation::Request) | None, Quantity::PeakRss | Quantity::PeakMemory) => "peak",
+        (Some(Operation::Request) | None, Quantity::MemoryAfterIdle | Quantity::RssAfterIdle) => {
+            "after"
+        }
         (Some(Operation::Request) | None, Quantity::EmulatedInstructions) => "emulated",
         (Some(Operation::Request) | None, _) => "",
         (Some(operation), _) => operation.label(),

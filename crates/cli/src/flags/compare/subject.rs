@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use millpond_lab::identity::Identity;
 use millpond_lab::launch::StopSignal;
 use millpond_lab::readiness::Ready;
-use millpond_lab::{IdleCpus, SubjectOptions};
+use millpond_lab::{IdleCpus, Inherited, SubjectOptions};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +26,10 @@ pub(in crate::flags) struct SubjectFlags {
     /// A variable for its environment; repeatable
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "command")]
     environment: Vec<(OsString, OsString)>,
+    /// Keep the shell's variables that change allocators (MALLOC_*, GLIBC_TUNABLES, MIMALLOC_*, TCMALLOC_*,
+    /// LD_PRELOAD and the like) for every candidate [default: no candidate gets them]
+    #[arg(long)]
+    keep_env: bool,
     /// The directory it starts in
     #[arg(long, value_name = "DIR", requires = "command")]
     workdir: Option<PathBuf>,
@@ -78,6 +82,7 @@ impl SubjectFlags {
         };
         Ok(SubjectOptions {
             environment: self.environment.clone(),
+            inherited: Inherited::of_this_process(self.keep_env),
             directory: self.workdir.clone(),
             user: self.user.clone(),
             ready,

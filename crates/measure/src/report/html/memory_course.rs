@@ -1,4 +1,4 @@
-//! Resident memory over time, all candidates on one clock: zero is the moment in which each server began
+//! Memory over time, all candidates on one clock: zero is the moment in which each server began
 //! to serve. Runs do the same work, so a faster one is through it earlier; what it is at is marked.
 
 use super::Look;
@@ -37,7 +37,11 @@ pub(super) fn plot(record: &ComparisonRecord, looks: &[Look]) -> String {
         numbers.push(format!("{name}: at most {peak}, at the end {end}"));
     }
     let numbers = numbers.join("; ");
-    let title = "Resident memory over time";
+    let is_private = courses.iter().all(|(_, _, course)| course.is_private());
+    let title = match is_private {
+        true => "Memory over time",
+        false => "Resident memory over time",
+    };
     let mut hint =
         "since each server began to serve; of each candidate the run whose memory after work \
                     is nearest to its median"
@@ -122,7 +126,10 @@ fn draw_bands(svg: &mut Svg, course: &MemoryCourse, x: &Scale, area: &Legend) {
 
 /// The run that is nearest to the candidate's median.
 fn typical(candidate: &CandidateRounds) -> Option<&MemoryCourse> {
-    let after_work = Measure::whole(Quantity::RssAfterWork);
+    let known = [Quantity::MemoryAfterWork, Quantity::RssAfterWork].map(Measure::whole);
+    let after_work = known
+        .into_iter()
+        .find(|measure| candidate.median(*measure).is_some())?;
     let median = candidate.median(after_work)?;
     let runs = candidate.rounds.iter().filter_map(|run| {
         let distance = (run.get(after_work)? - median).abs();

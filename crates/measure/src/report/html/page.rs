@@ -6,8 +6,8 @@ use super::{
     prose, regression, rounds, table,
 };
 use crate::record::{
-    CandidateRounds, ComparisonRecord, Measure, Operation, PoolsEffect, Quantity, QuestionVerdict,
-    Reach, Role,
+    CandidateRounds, ComparisonRecord, LeftOut, Measure, Operation, PoolsEffect, Quantity,
+    QuestionVerdict, Reach, Role,
 };
 use crate::report::{cpus_line, least_confidence};
 use crate::statistics::{Comparison, Direction, Looks};
@@ -28,6 +28,7 @@ pub fn render(record: &ComparisonRecord) -> String {
         reach(record),
         recommendation(record),
         answers(record),
+        left_out(record),
         pools_answer(record),
         regression::answer(record),
         self_check(record),
@@ -50,15 +51,21 @@ pub fn render(record: &ComparisonRecord) -> String {
         ),
         ("The heap", heap::section(record, &looks)),
     ];
-    let after = [
-        ("Every measure", every_measure(record, &looks)),
+    let mut after = [
+        ("Every measure", every_measure(record)),
         ("Slices and uninterrupted blocks", blocks::section(record)),
         ("How to read this", how_to_read(record)),
         ("Where and how it was measured", circumstances(record)),
     ];
     let mut page = Page::new(&title, &head(record), &lead);
     let all = before.iter().chain(&after);
-    let spent = page.len_with(record) + all.map(|(_, body)| body.len()).sum::<usize>();
+    let mut spent = page.len_with(record) + all.map(|(_, body)| body.len()).sum::<usize>();
+    // They say what the table says: of many candidates they are left out.
+    let plots = measure_plots(record, &looks);
+    if spent + plots.len() <= PAGE_BYTES_MAX {
+        spent += plots.len();
+        after[0].1 += &plots;
+    }
     let flames = flames::section(record, PAGE_BYTES_MAX.saturating_sub(spent));
     let flames = [("Where time and memory went", flames)];
     for (title, body) in before.into_iter().chain(flames).chain(after) {
@@ -288,6 +295,26 @@ fn warnings(record: &ComparisonRecord) -> String {
     text + "</ul></div>\n"
 }
 
+/// Candidates that failed, with the cause in the place of figures.
+fn left_out(record: &ComparisonRecord) -> String {
+    if record.left_out.is_empty() {
+        return String::new();
+    }
+    let row = |one: &LeftOut| {
+        format!(
+            "<tr><th scope=\"row\">{}</th><td class=\"why\">{}</td><td>{}</td>\
+             <td class=\"why\">{}</td></tr>",
+            escape(&one.candidate),
+            escape(&one.cause.label()),
+            escape(&one.when.label()),
+            prose(&one.sentence)
+        )
+    };
+    let rows: String = record.left_out.iter().map(row).collect();
+    let head = ["candidate", "cause", "when", "what is known"];
+    table::with_head("Left out: these failed and are not compared", &head, &rows)
+}
+
 fn look_of(record: &ComparisonRecord, looks: &[Look], name: &str) -> Look {
     let place = record
         .candidates
@@ -405,26 +432,33 @@ fn throughput_rounds(record: &ComparisonRecord, looks: &[Look]) -> String {
         .concat()
 }
 
-fn every_measure(record: &ComparisonRecord, looks: &[Look]) -> String {
+fn every_measure(record: &ComparisonRecord) -> String {
     if record.analysis.details.is_empty() {
         return String::new();
     }
-    let mut plots = String::new();
-    for detail in &record.analysis.details {
-        let direction = detail.measure.quantity.direction();
-        let title = detail.measure.label();
-        let rows = rows_of(record, looks, &detail.comparisons);
-        let against = baseline_of(&detail.comparisons);
-        plots += &forest::repeated(
-            &title,
-            against,
-            &rows,
-            direction == Direction::HigherIsBetter,
-        );
+    table::all_measures(record)
+}
+
+/// The same, drawn.
+fn measure_plots(record: &ComparisonRecord, looks: &[Look]) -> String {
+    let compared = record.analysis.details.iter();
+    let plots: String = compared
+        .filter(|detail| !detail.comparisons.is_empty())
+        .map(|detail| {
+            let direction = detail.measure.quantity.direction();
+            forest::repeated(
+                &detail.measure.label(),
+                baseline_of(&detail.comparisons),
+                &rows_of(record, looks, &detail.comparisons),
+                direction == Direction::HigherIsBetter,
+            )
+        })
+        .collect();
+    if plots.is_empty() {
+        return String::new();
     }
     format!(
-        "{}<details class=\"desk\"><summary>The same as plots, one per measure</summary>{plots}</details>",
-        table::all_measures(record)
+        "<details class=\"desk\"><summary>The same as plots, one per measure</summary>{plots}</details>"
     )
 }
 
@@ -448,7 +482,8 @@ fn how_to_read(record: &ComparisonRecord) -> String {
          what.</li></ul><p>A candidate marked (again) is the baseline run a second time. It has to \
          show no difference; where it does, no difference of that measure is believed. Latency \
          runs from the <i>intended</i> start of each request at the same rate for all, so a stall \
-         is not hidden by waiting for it. Memory is compared after the same number of requests. A \
+         is not hidden by waiting for it. Memory is compared after the same number of requests: what the \
+         processes keep by themselves, each shared page once; mapped files are a row without a verdict. A \
          value marked ~ is scaled: its hardware counter took turns with others.</p>",
         escape(baseline),
         prose(&format_confidence(looks.confidence())),
@@ -518,6 +553,14 @@ fn circumstances(record: &ComparisonRecord) -> String {
         add(
             &format!("library of {}", candidate.name),
             library_line(candidate),
+        );
+        add(
+            &format!("command of {}", candidate.name),
+            candidate.command.join(" "),
+        );
+        add(
+            &format!("variables of {}", candidate.name),
+            candidate.environment.join(" "),
         );
     }
     format!(

@@ -21,7 +21,7 @@ fn group_of(quantity: Quantity) -> usize {
     match (quantity, quantity.unit()) {
         (Quantity::Custom(_), _) => 3,
         (Quantity::HeapCalls | Quantity::HeapBytes, _) => 2,
-        (_, Unit::Bytes | Unit::Ratio) => 1,
+        (Quantity::Mappings, _) | (_, Unit::Bytes | Unit::Ratio) => 1,
         (_, Unit::Count) => 2,
         (Quantity::CpuTime | Quantity::UserCpu | Quantity::SystemCpu, _) => 2,
         _ => 0,

@@ -1,0 +1,267 @@
+//! Variables of the shell that change what an allocator does, and what becomes of them in a target.
+//!
+//! A target inherits the environment that the lab was started in. With `MALLOC_ARENA_MAX=1` in it every
+//! candidate would be measured with that setting, under the name of one without. So settings of allocators
+//! are dropped, and said; `--keep-env` makes them part of every candidate, and of the record. Variables that
+//! the user gives to the target (`--env`, a command that begins with `env`) are the user's word and stay.
+//!
+//! On the path: `options` holds one, `session` builds each target's environment by it, `allocator` asks
+//! libraries about their settings without them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use millpond_measure::environment::InheritedVariables;
+
+/// What is preloaded into every program that the shell starts.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// How the variables of an allocator are named.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    Is(&'static str),
+    Begins(&'static str),
+    Ends(&'static str),
+}
+
+/// Settings of allocators, with who reads them.
+const ALLOCATOR: &[(Name, &str)] = &[
+    (Name::Is(PRELOAD), "the dynamic linker"),
+    (Name::Is("GLIBC_TUNABLES"), "glibc"),
+    // MALLOC_ARENA_MAX, MALLOC_TRIM_THRESHOLD_ and the like; MALLOC_CONF of jemalloc; MALLOC_OPTIONS of BSD's.
+    (Name::Begins("MALLOC_"), "glibc, jemalloc"),
+    // Where calls have a prefix, so has the variable: JE_MALLOC_CONF, _RJEM_MALLOC_CONF.
+    (Name::Ends("MALLOC_CONF"), "jemalloc"),
+    (Name::Begins("MIMALLOC_"), "mimalloc"),
+    (Name::Begins("TCMALLOC_"), "tcmalloc"),
+    (Name::Is("MALLOCSTATS"), "gperftools"),
+    (Name::Is("HEAPPROFILE"), "gperftools"),
+    (Name::Begins("HEAP_PROFILE_"), "gperftools"),
+    (Name::Is("HEAPCHECK"), "gperftools"),
+    (Name::Begins("HEAP_CHECK_"), "gperftools"),
+    (Name::Begins("PERFTOOLS_"), "gperftools"),
+    (Name::Is("BORG_EXPERIMENTS"), "Google's tcmalloc"),
+    (Name::Is("BORG_DISABLE_EXPERIMENTS"), "Google's tcmalloc"),
+    (Name::Begins("SCUDO_"), "scudo"),
+    (Name::Begins("RPMALLOC_"), "rpmalloc"),
+    (Name::Begins("TBB_MALLOC_"), "tbb"),
+    (Name::Begins("MEMPOOL_"), "mempool"),
+    // Puts glibc's heap on huge pages.
+    (Name::Begins("HUGETLB_"), "libhugetlbfs"),
+];
+
+/// Switches between a runtime's own heap and malloc: they decide what reaches an allocator at all. They are
+/// kept, since they are settings of the server, and said.
+const RUNTIME: &[&str] = &[
+    "PYTHONMALLOC",
+    "USE_ZEND_ALLOC",
+    "USE_ZEND_ALLOC_HUGE_PAGES",
+    "G_SLICE",
+    "GLIBCXX_FORCE_NEW",
+];
+
+fn is_allocators(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    ALLOCATOR.iter().any(|(pattern, _)| match pattern {
+        Name::Is(whole) => name == whole.as_bytes(),
+        Name::Begins(start) => name.starts_with(start.as_bytes()),
+        Name::Ends(end) => name.ends_with(end.as_bytes()),
+    })
+}
+
+/// A variable and its value.
+type Variable = (OsString, OsString);
+
+/// What was found in the environment of the shell.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Inherited {
+    allocator: Vec<Variable>,
+    runtime: Vec<Variable>,
+    is_kept: bool,
+}
+
+impl Inherited {
+    /// Of the environment that this process was started in; `is_kept`: targets get settings of allocators.
+    #[must_use]
+    pub fn of_this_process(is_kept: bool) -> Self {
+        Self::of(std::env::vars_os(), is_kept)
+    }
+
+    /// Of these variables.
+    #[must_use]
+    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>, is_kept: bool) -> Self {
+        let mut found = Self {
+            is_kept,
+            ..Self::default()
+        };
+        // An empty one sets nothing.
+        for (name, value) in variables.into_iter().filter(|(_, value)| !value.is_empty()) {
+            if is_allocators(&name) {
+                found.allocator.push((name, value));
+            } else if RUNTIME.iter().any(|switch| name == *switch) {
+                found.runtime.push((name, value));
+            }
+        }
+        found.allocator.sort();
+        found.runtime.sort();
+        found
+    }
+
+    /// Names of the variables that no target gets.
+    pub(crate) fn dropped(&self) -> Vec<OsString> {
+        let names = self.allocator.iter().map(|(name, _)| name.clone());
+        match self.is_kept {
+            true => Vec::new(),
+            false => names.collect(),
+        }
+    }
+
+    /// What every target gets beside its own settings, which come after these.
+    pub(crate) fn kept(&self) -> Vec<Variable> {
+        let allocator = self.allocator.iter().filter(|_| self.is_kept);
+        let all = allocator.chain(&self.runtime);
+        all.filter(|(name, _)| name != PRELOAD).cloned().collect()
+    }
+
+    /// The shared objects that every target gets behind its own.
+    pub(crate) fn preload(&self) -> Vec<PathBuf> {
+        let mut kept = self.allocator.iter().filter(|_| self.is_kept);
+        let value = kept
+            .find(|(name, _)| name == PRELOAD)
+            .map(|(_, value)| value);
+        let separators = |byte: &u8| [b':', b' '].contains(byte);
+        let objects = value
+            .into_iter()
+            .flat_map(|value| value.as_bytes().split(separators));
+        objects
+            .filter(|object| !object.is_empty())
+            .map(|object| PathBuf::from(OsStr::from_bytes(object)))
+            .collect()
+    }
+
+    /// One sentence for each kind of variable that was found.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let shown = self.record();
+        let mut lines = Vec::new();
+        let verb = |variables: &[String]| if variables.len() == 1 { "is" } else { "are" };
+        if !shown.allocator.is_empty() {
+            let list = shown.allocator.join(" ");
+            let verb = verb(&shown.allocator);
+            lines.push(match self.is_kept {
+                true => format!(
+                    "{list} of the shell {verb} part of every candidate (--keep-env), unless the candidate's own \
+                     settings replace the variable"
+                ),
+                false => format!(
+                    "{list} of the shell {verb} dropped: settings of allocators reach a candidate by its name \
+                     (--allocators jemalloc:narenas=2) or by --env; --keep-env makes what the shell has part of \
+                     every candidate"
+                ),
+            });
+        }
+        if !shown.runtime.is_empty() {
+            let list = shown.runtime.join(" ");
+            let verb = verb(&shown.runtime);
+            lines.push(format!(
+                "{list} of the shell {verb} part of every candidate: it decides whether a runtime's heap is malloc's"
+            ));
+        }
+        lines
+    }
+
+    /// For the record.
+    pub(crate) fn record(&self) -> InheritedVariables {
+        let texts = |variables: &[Variable]| {
+            let text = |(name, value): &Variable| format!("{}={}", name.display(), value.display());
+            variables.iter().map(text).collect()
+        };
+        InheritedVariables {
+            allocator: texts(&self.allocator),
+            kept: self.is_kept,
+            runtime: texts(&self.runtime),
+        }
+    }
+}
+
+/// Takes every variable of an allocator from `command`: what is asked of a library is its own answer.
+pub(crate) fn remove_from(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if is_allocators(&name) {
+            command.env_remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(names: &[&str]) -> Vec<Variable> {
+        names.iter().map(|name| (name.into(), "1".into())).collect()
+    }
+
+    /// Goal: every allocator's variables are known for what they are, prefixed builds of jemalloc among
+    /// them, and others are left alone.
+    #[test]
+    fn variables_of_allocators_are_known() {
+        for name in [
+            "LD_PRELOAD",
+            "GLIBC_TUNABLES",
+            "MALLOC_ARENA_MAX",
+            "MALLOC_TRIM_THRESHOLD_",
+            "MALLOC_CONF",
+            "JE_MALLOC_CONF",
+            "_RJEM_MALLOC_CONF",
+            "MIMALLOC_PURGE_DELAY",
+            "TCMALLOC_RELEASE_RATE",
+            "HEAPPROFILE",
+            "SCUDO_OPTIONS",
+            "RPMALLOC_ENABLE",
+            "TBB_MALLOC_USE_HUGE_PAGES",
+            "MEMPOOL_CHECKS",
+        ] {
+            assert!(is_allocators(name.as_ref()), "{name}");
+        }
+        for name in [
+            "PATH",
+            "LD_LIBRARY_PATH",
+            "MALLOC",
+            "MY_MALLOC_ARENA_MAX",
+            "PYTHONMALLOC",
+        ] {
+            assert!(!is_allocators(name.as_ref()), "{name}");
+        }
+    }
+
+    /// Goal: without the user's word nothing of an allocator's is kept, with it all is, what is preloaded as
+    /// objects; both are said, and so are switches of a runtime, which stay either way.
+    #[test]
+    fn what_is_dropped_and_what_is_kept_is_told() {
+        let names = ["PATH", "MALLOC_CONF", "MALLOC_ARENA_MAX", "PYTHONMALLOC"];
+        let dropped = Inherited::of(shell(&names), false);
+        assert_eq!(dropped.dropped(), ["MALLOC_ARENA_MAX", "MALLOC_CONF"]);
+        assert_eq!(dropped.kept(), shell(&["PYTHONMALLOC"]));
+        assert!(dropped.preload().is_empty());
+        let lines = dropped.lines();
+        assert!(lines[0].starts_with("MALLOC_ARENA_MAX=1 MALLOC_CONF=1 of the shell are dropped"));
+        assert!(lines[1].starts_with("PYTHONMALLOC=1 of the shell is part of every candidate"));
+        let mut variables = shell(&names);
+        variables.push((PRELOAD.into(), "/a.so: /b.so".into()));
+        let kept = Inherited::of(variables, true);
+        assert!(kept.dropped().is_empty());
+        assert_eq!(
+            kept.kept(),
+            shell(&["MALLOC_ARENA_MAX", "MALLOC_CONF", "PYTHONMALLOC"])
+        );
+        assert_eq!(
+            kept.preload(),
+            [PathBuf::from("/a.so"), PathBuf::from("/b.so")]
+        );
+        assert!(kept.lines()[0].contains("part of every candidate (--keep-env)"));
+        assert!(kept.record().kept && kept.record().allocator.len() == 3);
+        let empty = Inherited::of([("MALLOC_CONF".into(), OsString::new())], false);
+        assert!(empty.lines().is_empty() && empty.record().describe().is_none());
+    }
+}

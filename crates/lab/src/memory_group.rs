@@ -1,0 +1,142 @@
+//! A control group of version 1 for a target, which counts memory where version 2 does not have the controller.
+//!
+//! On the path: `session` makes one for each run; the target joins it before it begins, and `usage` reads the most that
+//! it held at any moment: of all its processes, those that have ended included. Groups are made below the lab's own,
+//! whose limits go on to hold.
+//! Absent on purpose: limits, and every other controller; what is frozen is frozen by `cgroup`, or by signals.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::cgroup::remove;
+
+/// Where groups of targets can be made.
+#[derive(Debug)]
+pub(crate) struct MemoryGroupRoot {
+    directory: PathBuf,
+}
+
+impl MemoryGroupRoot {
+    /// Looks for a place; `None` where this user can make none.
+    pub(crate) fn find() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let (mount, path) = place(&mounts, &own)?;
+        let own = Path::new(&mount).join(path.trim_start_matches('/'));
+        // In a container the path may be one of the host, and the mount its own group.
+        let parent = if own.is_dir() { own } else { mount.into() };
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let directory = parent.join(format!("millpond-{}-{number}", std::process::id()));
+        fs::create_dir(&directory).ok()?;
+        let root = Self { directory };
+        // Dropped, it removes what it made.
+        peak_bytes(&root.directory).map(|_| root)
+    }
+
+    /// A new group.
+    pub(crate) fn create(&self, name: &str) -> io::Result<MemoryGroup> {
+        let directory = self.directory.join(name);
+        fs::create_dir(&directory)?;
+        Ok(MemoryGroup { directory })
+    }
+}
+
+impl Drop for MemoryGroupRoot {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+/// The group of one run; removed when dropped, once its processes are gone.
+#[derive(Debug)]
+pub(crate) struct MemoryGroup {
+    directory: PathBuf,
+}
+
+impl MemoryGroup {
+    /// What a process writes its id to, to be in it.
+    pub(crate) fn procs(&self) -> PathBuf {
+        self.directory.join("cgroup.procs")
+    }
+
+    /// Most memory at any moment, page cache and kernel memory included.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        peak_bytes(&self.directory)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+fn peak_bytes(directory: &Path) -> Option<u64> {
+    let text = fs::read_to_string(directory.join("memory.max_usage_in_bytes")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The mount of the memory controller of version 1, and this process's group in it.
+fn place(mounts: &str, own: &str) -> Option<(String, String)> {
+    let has = |list: &str, name: &str| list.split(',').any(|word| word == name);
+    let mount = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let mount = fields.nth(1)?;
+        let is_version_1 = fields.next()? == "cgroup";
+        let options = fields.next()?;
+        // A new group of cpusets admits nobody before it has CPUs.
+        (is_version_1 && has(options, "memory") && !has(options, "cpuset"))
+            .then(|| mount.to_owned())
+    })?;
+    let path = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        let path = fields.next()?;
+        has(controllers, "memory").then(|| path.to_owned())
+    })?;
+    Some((mount, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the hierarchy of memory is found among the others, and none where there is none, or only one that cannot
+    /// be joined.
+    #[test]
+    fn version_1_is_found() {
+        let mounts = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
+                      cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let own = "5:cpuset:/b\n4:memory:/a/b:c\n0::/user.slice/x.scope\n";
+        let expected = ("/sys/fs/cgroup/memory".to_owned(), "/a/b:c".to_owned());
+        assert_eq!(place(mounts, own), Some(expected));
+        assert_eq!(place("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", own), None);
+        let joint = "cgroup /sys/fs/cgroup/all cgroup rw,cpuset,memory 0 0\n";
+        assert_eq!(place(joint, own), None);
+        assert_eq!(place(mounts, "0::/x\n"), None);
+    }
+
+    /// Goal: what a process held is still told after it has ended, and the group goes.
+    #[test]
+    fn ended_processes_are_in_the_peak() {
+        let Some(root) = MemoryGroupRoot::find() else {
+            eprintln!("skipped: no group of version 1 that counts memory can be made");
+            return;
+        };
+        let group = root.create("test").unwrap();
+        let script = "echo $$ > \"$0\"; head -c 64M /dev/zero | tail | wc -c";
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", script]).arg(group.procs());
+        assert_eq!(shell.output().unwrap().stdout.trim_ascii_end(), b"67108864");
+        let peak_bytes = group.peak_bytes().unwrap();
+        assert!((48 << 20..256 << 20).contains(&peak_bytes), "{peak_bytes}");
+        let (directory, above) = (group.directory.clone(), root.directory.clone());
+        drop(group);
+        drop(root);
+        assert!(!directory.exists() && !above.exists());
+    }
+}

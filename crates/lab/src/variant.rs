@@ -1,0 +1,263 @@
+//! A candidate that is no allocator: the server in another environment (`py=env:PYTHONMALLOC=malloc`), or
+//! another command in the server's place (`musl=command:./server-musl {port}`).
+//!
+//! On the path: `config` holds those that the user gave, `matrix` makes candidates of them, `session` starts
+//! them. Nothing of an allocator is proved of a variant that is not crossed with one; that its variables
+//! arrived is.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::config::on_path;
+use crate::error::LabError;
+use crate::target::Target;
+
+/// How one is written.
+const FORM: &str =
+    "write NAME=env:VARIABLE=VALUE[,VARIABLE=VALUE...] or NAME=command:PROGRAM ARGUMENTS";
+/// Names and values of a candidate stand in every table; longer ones are mistakes.
+const NAME_BYTES_MAX: usize = 100;
+
+/// What a candidate changes beside the allocator.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Variant {
+    /// The user's name for it.
+    pub name: String,
+    /// What it changes.
+    pub change: Change,
+}
+
+/// What is not as it is in the other candidates.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// More variables.
+    Environment(Vec<(OsString, OsString)>),
+    /// Other words in the place of the server's command.
+    Command(Vec<OsString>),
+}
+
+impl Variant {
+    /// Reads `NAME=env:...` or `NAME=command:...`; the error is a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('=').ok_or(FORM)?;
+        let name = name.trim();
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(format!(
+                "the name needs 1 to {NAME_BYTES_MAX} letters: {FORM}"
+            ));
+        }
+        if name.contains(['/', ':', ',']) || name.chars().any(char::is_control) {
+            return Err(format!(
+                "the name {name:?} may not have / : or , in it: {FORM}"
+            ));
+        }
+        let change = match rest.split_once(':') {
+            Some(("env", variables)) => Change::Environment(parse_variables(variables)?),
+            Some(("command", line)) => Change::Command(parse_command(line)?),
+            _ => return Err(FORM.to_owned()),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            change,
+        })
+    }
+
+    /// The variables that it adds.
+    pub(crate) fn variables(&self) -> &[(OsString, OsString)] {
+        match &self.change {
+            Change::Environment(variables) => variables,
+            Change::Command(_) => &[],
+        }
+    }
+
+    /// The command that it runs, if that is its own.
+    pub(crate) fn command(&self) -> Option<&[OsString]> {
+        match &self.change {
+            Change::Environment(_) => None,
+            Change::Command(words) => Some(words),
+        }
+    }
+
+    /// The server that it starts in the place of `target`.
+    pub(crate) fn target(&self, target: &Target) -> Target {
+        match (&self.change, target) {
+            (Change::Command(words), Target::Command { url, .. }) => Target::Command {
+                words: words.clone(),
+                url: url.clone(),
+            },
+            _ => target.clone(),
+        }
+    }
+
+    /// Refuses what cannot be started where `target` is; `environment` is what all candidates get.
+    pub(crate) fn check(
+        &self,
+        target: &Target,
+        environment: &[(OsString, OsString)],
+    ) -> Result<(), LabError> {
+        let refuse = |what: &str| {
+            let name = &self.name;
+            Err(LabError::Setting(format!("--candidate {name}: {what}")))
+        };
+        let Some(words) = self.command() else {
+            return Ok(());
+        };
+        if matches!(target, Target::Entity { .. }) {
+            return refuse(
+                "a command takes the place of a server of yours: give that after --, with --url",
+            );
+        }
+        if target.takes_its_port(environment) && !self.target(target).takes_its_port(environment) {
+            return refuse(
+                "its command has no {port}, and the server's has: put it where the command takes its port",
+            );
+        }
+        match words.first() {
+            Some(program) if on_path(Path::new(program)).is_none() => {
+                refuse(&format!("the command {} was not found", program.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `A=1,B=2`; a part that sets nothing goes on with the value before it: `MALLOC_CONF=narenas:2,thp:never`.
+fn parse_variables(text: &str) -> Result<Vec<(OsString, OsString)>, String> {
+    let mut variables: Vec<(String, String)> = Vec::new();
+    for part in text.split(',') {
+        match (part.split_once('='), variables.last_mut()) {
+            (Some(("", _)), _) | (None, None) => {
+                return Err(format!("{part:?} is no VARIABLE=VALUE: {FORM}"));
+            }
+            (Some((name, value)), _) => variables.push((name.to_owned(), value.to_owned())),
+            (None, Some((_, value))) => {
+                value.push(',');
+                value.push_str(part);
+            }
+        }
+    }
+    if variables.iter().any(|(name, _)| name == "LD_PRELOAD") {
+        return Err(
+            "LD_PRELOAD is what makes an allocator a candidate: write --allocators \
+             NAME=/path/to/library.so"
+                .to_owned(),
+        );
+    }
+    let variables = variables.into_iter();
+    Ok(variables
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect())
+}
+
+fn parse_command(line: &str) -> Result<Vec<OsString>, String> {
+    let words = shell_words(line)?;
+    if words.is_empty() {
+        return Err(format!("there is no command: {FORM}"));
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+/// Words as a shell splits them: blanks, quotes and backslashes, and nothing else of a shell.
+fn shell_words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(end), _) if letter == end => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let next = letters.next().ok_or("the command ends in a backslash")?;
+                // Between double quotes it is itself before what needs no backslash.
+                if quote.is_some() && !['"', '\\', '$', '`'].contains(&next) {
+                    word.get_or_insert_default().push('\\');
+                }
+                word.get_or_insert_default().push(next);
+            }
+            (None, letter) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    if let Some(quote) = quote {
+        return Err(format!("the command has a {quote} without its second one"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Url;
+
+    /// Goal: both forms are read as they are meant: lists of variables with commas in their values, and
+    /// commands with quotes.
+    #[test]
+    fn variants_are_read() {
+        let py = Variant::parse("py=env:PYTHONMALLOC=malloc,MALLOC_CONF=narenas:2,thp:never,E=")
+            .unwrap();
+        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+        assert_eq!(py.name, "py");
+        assert_eq!(
+            py.variables(),
+            [
+                pair("PYTHONMALLOC", "malloc"),
+                pair("MALLOC_CONF", "narenas:2,thp:never"),
+                pair("E", "")
+            ]
+        );
+        let musl =
+            Variant::parse("musl=command:./server --name 'a b' \"it's \\\"x\\\"\" '' {port}")
+                .unwrap();
+        let words = ["./server", "--name", "a b", "it's \"x\"", "", "{port}"];
+        assert_eq!(musl.command().unwrap(), words.map(OsString::from));
+    }
+
+    /// Goal: what is none is refused with how to write one.
+    #[test]
+    fn wrong_variants_are_named() {
+        for (text, part) in [
+            ("py", "write NAME=env:"),
+            ("py=PYTHONMALLOC=malloc", "write NAME=env:"),
+            ("=env:A=1", "the name needs"),
+            ("a/b=env:A=1", "may not have"),
+            ("py=env:", "no VARIABLE=VALUE"),
+            ("py=env:=1", "no VARIABLE=VALUE"),
+            ("py=env:LD_PRELOAD=/x.so", "--allocators NAME="),
+            ("x=command:", "no command"),
+            ("x=command:a 'b", "without its second"),
+            ("x=command:a \\", "backslash"),
+        ] {
+            let sentence = Variant::parse(text).unwrap_err();
+            assert!(sentence.contains(part), "{text}: {sentence}");
+        }
+    }
+
+    /// Goal: a command that cannot take the place of the server's is refused before anything is started.
+    #[test]
+    fn commands_that_cannot_be_started_are_refused() {
+        let url = Url::parse("http://127.0.0.1:1/").unwrap();
+        let words = vec!["sh".into(), "{port}".into()];
+        let server = Target::Command { words, url };
+        let refused = |text: &str, target: &Target| {
+            let variant = Variant::parse(text).unwrap();
+            variant
+                .check(target, &[])
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(refused("x=command:sh -p {port}", &server), None);
+        assert_eq!(refused("x=env:A=1", &server), None);
+        let told = refused("x=command:sh -p 8080", &server).unwrap();
+        assert!(told.contains("has no {port}"), "{told}");
+        let told = refused("x=command:/nowhere/x {port}", &server).unwrap();
+        assert!(told.contains("/nowhere/x was not found"), "{told}");
+        let own = Target::Entity { extra: Vec::new() };
+        let told = refused("x=command:sh", &own).unwrap();
+        assert!(told.contains("a server of yours"), "{told}");
+    }
+}
