@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   millpond doctor
   millpond doctor --json doctor.json
-  millpond doctor --print-facts > facts.txt     on the machine where the winner will run
-  millpond doctor --deploy facts.txt            here: what its page size, kernel and limits mean for it
-  docker run --rm IMAGE millpond doctor     what a container allows")]
+  millpond doctor --print-facts > facts.txt   where the winner will run
+  millpond doctor --deploy facts.txt          here: what these facts mean for it
+  docker run --rm IMAGE millpond doctor       what a container allows")]
 pub(crate) struct DoctorFlags {
     /// Write the findings to FILE as well
     #[arg(long, value_name = "FILE", value_parser = JsonFile::parse)]
