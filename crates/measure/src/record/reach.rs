@@ -267,7 +267,8 @@ impl Reach {
             format_bytes(total as f64),
             share(malloc)
         );
-        if let Some(live) = self.live_bytes {
+        // An estimate from samples may exceed what there is.
+        if let Some(live) = self.live_bytes.map(|live| live.min(malloc)) {
             let most = malloc.saturating_sub(live);
             sentence += &format!(
                 "; {} of it is in use, so no allocator can save more than {} ({})",
@@ -334,6 +335,8 @@ mod tests {
             ]
         );
         assert!(!server.is_elsewhere());
+        let full = reach(14.0, &[(Holder::Malloc, 4)], Some(5 * MIB)).sentences();
+        assert!(full[1].contains("4.00 MiB of it is in use"), "{full:?}");
     }
 
     /// A server with an allocator of its own was "proved" to run under every candidate, and called worse under some.
