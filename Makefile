@@ -6,7 +6,7 @@
 #   make verify    the slow tier, before a release: an hour; names its parts and prints one line for each
 #   make build     the release binary
 #   make bench     the figures of benches/, measured on this machine
-#   make allocators  builds those that Debian lacks (mimalloc 2 and 3, snmalloc, rpmalloc,
+#   make allocators  builds those that Debian lacks (jemalloc 5.3.1, mimalloc 2 and 3, snmalloc, rpmalloc,
 #                  hardened), for make compare to find
 #   make help      this text
 #

@@ -63,7 +63,7 @@ check       the fast tier (`make test`): format, lints, dependencies, tests on b
 verify      the slow tier (`make verify`): the parts below, one line each, or only those that are named
 mutants     39 deliberate mistakes, or those named: does the fast tier catch each of them? Works on a copy
 busy        all tests so many times (10) beside two busy threads for each CPU: none may fail
-allocators  builds the allocators that the distribution does not have (mimalloc2, mimalloc3,
+allocators  builds the allocators that the distribution does not have (jemalloc531, mimalloc2, mimalloc3,
             snmalloc, rpmalloc, hardened) from their crates, for millpond compare to find
             --only: this one alone
 bench       measures the figures in benches/README.md on this machine, with the release build

@@ -37,6 +37,14 @@ pub(crate) fn describe(
 fn version(from: VersionSource, source: Source<'_>) -> Result<String, String> {
     let (file, name) = match from {
         VersionSource::Crate => return Ok(source.version.to_owned()),
+        VersionSource::BuildMetadata => {
+            return build_metadata(source.version).ok_or_else(|| {
+                format!(
+                    "{} does not name the version of its sources",
+                    source.version
+                )
+            });
+        }
         VersionSource::Definition { file, name } => (file, Some(name)),
         VersionSource::FirstLine { file } => (file, None),
     };
@@ -55,6 +63,13 @@ fn version(from: VersionSource, source: Source<'_>) -> Result<String, String> {
                 path.display()
             )
         })
+}
+
+/// `5.3.1` of `0.7.1+5.3.1-0-g81034ce`.
+fn build_metadata(version: &str) -> Option<String> {
+    let (_, metadata) = version.split_once('+')?;
+    let found = metadata.split('-').next()?;
+    found.contains('.').then(|| found.to_owned())
 }
 
 /// `#define NAME 30302` as `3.3.2`.
@@ -85,6 +100,9 @@ mod tests {
             Some("3.3.2")
         );
         assert_eq!(definition(header, "MI_VERSION"), None);
+        let metadata = build_metadata("0.7.1+5.3.1-0-g81034ce1f1");
+        assert_eq!(metadata.as_deref(), Some("5.3.1"));
+        assert_eq!(build_metadata("0.7.1"), None);
     }
 
     /// Goal: a file that says something else is an error, not a version.

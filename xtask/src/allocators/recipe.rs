@@ -21,6 +21,8 @@ pub(crate) enum VersionSource {
     },
     /// The first line of a file of the crate.
     FirstLine { file: &'static str },
+    /// What stands between `+` and `-` in the crate's version.
+    BuildMetadata,
 }
 
 /// How one allocator is made.
@@ -39,6 +41,14 @@ pub(crate) struct Recipe {
 
 /// Every allocator that is built here.
 pub(crate) const ALL: &[Recipe] = &[
+    Recipe {
+        name: "jemalloc531",
+        source: "tikv-jemalloc-sys",
+        language: Language::C,
+        // Behind the crate's own number, as in 0.7.1+5.3.1-0-g81034ce.
+        version: VersionSource::BuildMetadata,
+        flags: &[],
+    },
     Recipe {
         name: "mimalloc2",
         source: "libmimalloc-sys",

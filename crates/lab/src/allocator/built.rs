@@ -15,7 +15,14 @@ use serde::Deserialize;
 use super::user::can_be_malloc;
 
 /// What is looked for, in the order of reports.
-pub(super) const NAMES: &[&str] = &["mimalloc2", "mimalloc3", "snmalloc", "rpmalloc", "hardened"];
+pub(super) const NAMES: &[&str] = &[
+    "jemalloc531",
+    "mimalloc2",
+    "mimalloc3",
+    "snmalloc",
+    "rpmalloc",
+    "hardened",
+];
 
 /// The variable that names a directory with more.
 pub const DIRECTORY_VARIABLE: &str = "MILLPOND_ALLOCATORS";

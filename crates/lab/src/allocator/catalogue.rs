@@ -49,7 +49,7 @@ fn entry(known: &Known, found: &[Allocator]) -> CatalogueEntry {
         settings: known.settings,
         variable: match known.dialect {
             Dialect::Glibc => "GLIBC_TUNABLES",
-            Dialect::Jemalloc => "MALLOC_CONF",
+            Dialect::Jemalloc(variable) => variable,
             Dialect::Scudo => "SCUDO_OPTIONS",
             Dialect::Mimalloc => "MIMALLOC_*",
             Dialect::Variables("TCMALLOC_") => "TCMALLOC_*",

@@ -51,7 +51,7 @@ impl Allocator {
         let found = match known.dialect {
             _ if self.settings.is_empty() => Vec::new(),
             Dialect::Glibc => glibc(&probe, &self.settings),
-            Dialect::Jemalloc => jemalloc(&probe, &self.settings),
+            Dialect::Jemalloc(_) => jemalloc(&probe, &self.settings),
             Dialect::Mimalloc => mimalloc(&probe, &self.settings),
             _ => Vec::new(),
         };
@@ -209,7 +209,7 @@ fn hugetlb(value: u64) -> Option<String> {
 fn jemalloc<'a>(probe: &Probe<'_>, settings: &'a [Setting]) -> Vec<(&'a Setting, String)> {
     let mut environment = probe.allocator.environment.clone();
     for (name, conf) in &mut environment {
-        if name == "MALLOC_CONF" {
+        if name.ends_with("MALLOC_CONF") {
             conf.push_str(",stats_print:true");
         }
     }

@@ -11,8 +11,8 @@ use super::{BUILD, GLIBC, MEMPOOL};
 pub(super) enum Dialect {
     /// `GLIBC_TUNABLES=glibc.malloc.KEY=VALUE:...`
     Glibc,
-    /// `MALLOC_CONF=KEY:VALUE,...`
-    Jemalloc,
+    /// `VARIABLE=KEY:VALUE,...`, of which the variable is `MALLOC_CONF`, behind the prefix of a build's functions.
+    Jemalloc(&'static str),
     /// `SCUDO_OPTIONS=KEY=VALUE:...`
     Scudo,
     /// `MIMALLOC_KEY=VALUE`, each option of which it lists when asked.
@@ -50,6 +50,7 @@ const fn built(name: &'static str, dialect: Dialect, settings: &'static str) -> 
     }
 }
 
+const JEMALLOC_SETTINGS: &str = "narenas, dirty_decay_ms, muzzy_decay_ms, background_thread, thp";
 const MIMALLOC3_SETTINGS: &str = "purge_delay, arena_eager_commit, allow_large_os_pages";
 
 /// In the order of reports.
@@ -64,9 +65,14 @@ pub(super) const KNOWN: &[Known] = &[
         sonames: &["libjemalloc.so.2"],
         patterns: &[],
         package: Some("libjemalloc2"),
-        dialect: Dialect::Jemalloc,
-        settings: "narenas, dirty_decay_ms, muzzy_decay_ms, background_thread, thp",
+        dialect: Dialect::Jemalloc("MALLOC_CONF"),
+        settings: JEMALLOC_SETTINGS,
     },
+    built(
+        "jemalloc531",
+        Dialect::Jemalloc("_RJEM_MALLOC_CONF"),
+        JEMALLOC_SETTINGS,
+    ),
     Known {
         name: "tcmalloc",
         // The full library adds a heap profiler; malloc itself is the same.

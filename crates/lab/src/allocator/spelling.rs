@@ -42,7 +42,7 @@ fn unwrapped(dialect: Dialect, part: &str) -> Vec<&str> {
         return vec![part];
     };
     match dialect {
-        Dialect::Jemalloc if name.ends_with("MALLOC_CONF") => vec![value],
+        Dialect::Jemalloc(_) if name.ends_with("MALLOC_CONF") => vec![value],
         Dialect::Glibc if name == "GLIBC_TUNABLES" => value.split(':').collect(),
         Dialect::Glibc if name.starts_with("glibc.") => {
             // Several of them, as they stand in the variable.
@@ -67,7 +67,7 @@ fn plain_key(dialect: Dialect, key: &str) -> String {
                 None => key.to_owned(),
             }
         }
-        Dialect::Jemalloc => without("opt.").unwrap_or(key).to_owned(),
+        Dialect::Jemalloc(_) => without("opt.").unwrap_or(key).to_owned(),
         Dialect::Mimalloc => {
             let rest = without("MIMALLOC_").or_else(|| without("mi_option_"));
             rest.unwrap_or(key).to_lowercase()
@@ -123,26 +123,30 @@ mod tests {
         let read = |dialect, text: &str| settings(dialect, text).map(|found| canonical(&found));
         let cases = [
             (
-                Dialect::Jemalloc,
+                Dialect::Jemalloc("MALLOC_CONF"),
                 "narenas=2,dirty_decay_ms=0",
                 "narenas=2,dirty_decay_ms=0",
             ),
             (
-                Dialect::Jemalloc,
+                Dialect::Jemalloc("MALLOC_CONF"),
                 "narenas:2,dirty_decay_ms:0",
                 "narenas=2,dirty_decay_ms=0",
             ),
             (
-                Dialect::Jemalloc,
+                Dialect::Jemalloc("MALLOC_CONF"),
                 "MALLOC_CONF=narenas:2,thp:never",
                 "narenas=2,thp=never",
             ),
             (
-                Dialect::Jemalloc,
+                Dialect::Jemalloc("MALLOC_CONF"),
                 "_RJEM_MALLOC_CONF=narenas:2",
                 "narenas=2",
             ),
-            (Dialect::Jemalloc, "opt.narenas:2", "narenas=2"),
+            (
+                Dialect::Jemalloc("MALLOC_CONF"),
+                "opt.narenas:2",
+                "narenas=2",
+            ),
             (Dialect::Glibc, "arena_max=2", "arena_max=2"),
             (
                 Dialect::Glibc,
@@ -188,7 +192,10 @@ mod tests {
         }
         assert_eq!(read(Dialect::Glibc, "a=1,b"), Err("b".to_owned()));
         assert_eq!(read(Dialect::Glibc, "=1"), Err("=1".to_owned()));
-        assert_eq!(read(Dialect::Jemalloc, "MALLOC_CONF="), Err(String::new()));
+        assert_eq!(
+            read(Dialect::Jemalloc("MALLOC_CONF"), "MALLOC_CONF="),
+            Err(String::new())
+        );
     }
 
     /// Goal: a setting without its allocator is answered with where it belongs; names of allocators and of

@@ -50,7 +50,9 @@ pub(super) fn environment(dialect: Dialect, settings: &[Setting]) -> Vec<Variabl
         Dialect::Glibc => joined("GLIBC_TUNABLES", ":", &|(key, value)| {
             format!("{}={value}", tunable(key))
         }),
-        Dialect::Jemalloc => joined("MALLOC_CONF", ",", &|(key, value)| format!("{key}:{value}")),
+        Dialect::Jemalloc(variable) => {
+            joined(variable, ",", &|(key, value)| format!("{key}:{value}"))
+        }
         Dialect::Scudo => joined("SCUDO_OPTIONS", ":", &|(key, value)| {
             format!("{key}={value}")
         }),
@@ -89,7 +91,7 @@ pub(super) fn ask(
         (Dialect::Variables(_), Some(library)) => look_for_names(library, &environment)
             .and_then(|()| words_of(library, &environment))
             .map(drop),
-        (Dialect::Jemalloc, Some(library)) => ask_jemalloc(library, settings),
+        (Dialect::Jemalloc(variable), Some(library)) => ask_jemalloc(library, variable, settings),
         (Dialect::Mimalloc, Some(library)) => ask_mimalloc(library, environment, settings),
         (Dialect::Scudo, Some(library)) => ask_scudo(library, &environment),
         (_, None) => Err("is not here".to_owned()),
@@ -97,12 +99,12 @@ pub(super) fn ask(
     answer.map_err(|reason| format!("{reason} (often used: {})", known.settings))
 }
 
-fn ask_jemalloc(library: &Path, settings: &[Setting]) -> Result<(), String> {
+fn ask_jemalloc(library: &Path, variable: &str, settings: &[Setting]) -> Result<(), String> {
     let mut conf = String::from("confirm_conf:true");
     for (key, value) in settings {
         let _ = write!(conf, ",{key}:{value}");
     }
-    let said = words_of(library, &[("MALLOC_CONF".to_owned(), conf)])?;
+    let said = words_of(library, &[(variable.to_owned(), conf)])?;
     for (key, value) in settings {
         let taken = format!("Set conf value: {key}:{value}");
         if said.lines().any(|line| line.ends_with(&taken)) {
@@ -362,7 +364,10 @@ mod tests {
             list.join(" ")
         };
         assert_eq!(
-            variables(Dialect::Jemalloc, "narenas=2,dirty_decay_ms=0"),
+            variables(
+                Dialect::Jemalloc("MALLOC_CONF"),
+                "narenas=2,dirty_decay_ms=0"
+            ),
             "MALLOC_CONF=narenas:2,dirty_decay_ms:0"
         );
         assert_eq!(
