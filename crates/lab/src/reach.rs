@@ -9,6 +9,7 @@ mod regions;
 mod runtimes;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use millpond_measure::process::{self, Mapping};
@@ -121,7 +122,7 @@ impl<'a> Process<'a> {
         let mut callers: Vec<u64> = noted.iter().map(|one| one.caller).collect();
         callers.dedup();
         match callers.as_slice() {
-            [] => vec![(self.of_nameless(index), bytes)],
+            [] => vec![(self.of_nameless(index, mapping.start..mapping.end), bytes)],
             [caller] if is_whole => vec![(objects.holder(&self.image, *caller), bytes)],
             _ => self.divided(index, bytes, objects),
         }
@@ -137,34 +138,45 @@ impl<'a> Process<'a> {
         let all = pages(mapping.start, mapping.end).max(1) as f64;
         let share = |pages: u64| (bytes as f64 * pages as f64 / all) as u64;
         let mut parts = Vec::new();
-        let mut noted_pages = 0;
+        let mut from = mapping.start;
         for region in self.regions.within(mapping.start..mapping.end) {
-            let in_use = pages(region.start.max(mapping.start), region.end.min(mapping.end));
-            noted_pages += in_use;
-            parts.push((objects.holder(&self.image, region.caller), share(in_use)));
+            let (start, end) = (region.start.max(mapping.start), region.end.min(mapping.end));
+            if from < start {
+                parts.push((
+                    self.of_nameless(index, from..start),
+                    share(pages(from, start)),
+                ));
+            }
+            parts.push((
+                objects.holder(&self.image, region.caller),
+                share(pages(start, end)),
+            ));
+            from = end;
         }
-        let rest = bytes.saturating_sub(share(noted_pages));
-        parts.push((self.of_nameless(index), rest));
+        if from < mapping.end {
+            let rest = from..mapping.end;
+            parts.push((
+                self.of_nameless(index, rest),
+                share(pages(from, mapping.end)),
+            ));
+        }
         parts
     }
 
-    /// Memory that no noted call mapped: the C library's own, or a system call's.
-    fn of_nameless(&self, index: usize) -> Holder {
-        let Some(mapping) = self.mappings.get(index) else {
-            return Holder::Unknown;
-        };
+    /// Memory that no noted call mapped, in `range` of the mapping at `index`: the C library's own, or a system call's.
+    fn of_nameless(&self, index: usize, range: Range<u64>) -> Holder {
         let before = index.checked_sub(1).and_then(|at| self.mappings.get(at));
-        let before = before.filter(|before| before.end == mapping.start);
+        let before = before.filter(|before| before.end == range.start);
         if before.is_some_and(|before| before.has_file() && before.is_writable) {
             return Holder::Variables;
         }
         let has_block = {
-            let from = self.blocks.partition_point(|&block| block < mapping.start);
+            let from = self.blocks.partition_point(|&block| block < range.start);
             self.blocks
                 .get(from)
-                .is_some_and(|&block| block < mapping.end)
+                .is_some_and(|&block| block < range.end)
         };
-        if has_block || mapping.start.is_multiple_of(ARENA_BYTES) {
+        if has_block || range.start.is_multiple_of(ARENA_BYTES) {
             return Holder::Malloc;
         }
         let is_guard = |before: &Mapping| {
@@ -175,7 +187,7 @@ impl<'a> Process<'a> {
         if before.is_some_and(is_guard) {
             return Holder::Stacks;
         }
-        if mapping.end - mapping.start >= BLOCKLESS_BYTES {
+        if range.end - range.start >= BLOCKLESS_BYTES {
             return Holder::Unknown;
         }
         Holder::Malloc
