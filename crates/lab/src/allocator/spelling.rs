@@ -117,36 +117,30 @@ fn reader_of_key(key: &str) -> Option<&'static Known> {
 mod tests {
     use super::*;
 
+    const JEMALLOC: Dialect = Dialect::Jemalloc("MALLOC_CONF");
+
     /// Goal: what manuals and scripts have becomes the same settings as the short spelling, for every family.
     #[test]
     fn pasted_spellings_are_understood() {
         let read = |dialect, text: &str| settings(dialect, text).map(|found| canonical(&found));
         let cases = [
             (
-                Dialect::Jemalloc("MALLOC_CONF"),
+                JEMALLOC,
                 "narenas=2,dirty_decay_ms=0",
                 "narenas=2,dirty_decay_ms=0",
             ),
             (
-                Dialect::Jemalloc("MALLOC_CONF"),
+                JEMALLOC,
                 "narenas:2,dirty_decay_ms:0",
                 "narenas=2,dirty_decay_ms=0",
             ),
             (
-                Dialect::Jemalloc("MALLOC_CONF"),
+                JEMALLOC,
                 "MALLOC_CONF=narenas:2,thp:never",
                 "narenas=2,thp=never",
             ),
-            (
-                Dialect::Jemalloc("MALLOC_CONF"),
-                "_RJEM_MALLOC_CONF=narenas:2",
-                "narenas=2",
-            ),
-            (
-                Dialect::Jemalloc("MALLOC_CONF"),
-                "opt.narenas:2",
-                "narenas=2",
-            ),
+            (JEMALLOC, "_RJEM_MALLOC_CONF=narenas:2", "narenas=2"),
+            (JEMALLOC, "opt.narenas:2", "narenas=2"),
             (Dialect::Glibc, "arena_max=2", "arena_max=2"),
             (
                 Dialect::Glibc,
@@ -192,10 +186,7 @@ mod tests {
         }
         assert_eq!(read(Dialect::Glibc, "a=1,b"), Err("b".to_owned()));
         assert_eq!(read(Dialect::Glibc, "=1"), Err("=1".to_owned()));
-        assert_eq!(
-            read(Dialect::Jemalloc("MALLOC_CONF"), "MALLOC_CONF="),
-            Err(String::new())
-        );
+        assert_eq!(read(JEMALLOC, "MALLOC_CONF="), Err(String::new()));
     }
 
     /// Goal: a setting without its allocator is answered with where it belongs; names of allocators and of
