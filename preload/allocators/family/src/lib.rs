@@ -16,6 +16,7 @@ pub use core::ffi::{c_int, c_void};
 unsafe extern "C" {
     fn abort() -> !;
     fn __errno_location() -> *mut c_int;
+    fn getpagesize() -> c_int;
 }
 
 /// An argument is not acceptable.
@@ -27,6 +28,18 @@ pub const ENOMEM: c_int = 12;
 pub fn set_errno(code: c_int) {
     // SAFETY: the C library returns the calling thread's own, always valid.
     unsafe { *__errno_location() = code }
+}
+
+/// The answer of a function that cannot give what was asked for.
+pub fn out_of_memory() -> *mut c_void {
+    set_errno(ENOMEM);
+    core::ptr::null_mut()
+}
+
+/// The size of a page of memory.
+pub fn page_bytes() -> usize {
+    // SAFETY: takes nothing, and never fails.
+    usize::try_from(unsafe { getpagesize() }).unwrap_or(4096)
 }
 
 #[panic_handler]

@@ -3,12 +3,10 @@
 //! The prefix is also that of its variable: `_RJEM_MALLOC_CONF`.
 #![no_std]
 
-use core::ptr;
-
 // For its C library; the bindings are not enough.
 use tikv_jemalloc_sys as _;
 
-use family::{ENOMEM, c_int, c_void, set_errno};
+use family::{c_int, c_void, out_of_memory, page_bytes};
 
 unsafe extern "C" {
     fn _rjem_malloc(size: usize) -> *mut c_void;
@@ -22,31 +20,19 @@ unsafe extern "C" {
     fn _rjem_malloc_usable_size(block: *const c_void) -> usize;
 }
 
-unsafe extern "C" {
-    fn getpagesize() -> c_int;
-}
-
 unsafe fn reallocarray_checked(block: *mut c_void, count: usize, size: usize) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: the block is null or jemalloc's, by the contract of reallocarray.
         Some(total) => unsafe { _rjem_realloc(block, total) },
-        None => {
-            set_errno(ENOMEM);
-            ptr::null_mut()
-        }
+        None => out_of_memory(),
     }
 }
 
 unsafe fn pvalloc_whole_pages(size: usize) -> *mut c_void {
-    // SAFETY: takes nothing, and never fails.
-    let page_bytes = usize::try_from(unsafe { getpagesize() }).unwrap_or(4096);
-    match size.checked_next_multiple_of(page_bytes) {
+    match size.checked_next_multiple_of(page_bytes()) {
         // SAFETY: valloc takes any size.
         Some(whole_pages) => unsafe { _rjem_valloc(whole_pages) },
-        None => {
-            set_errno(ENOMEM);
-            ptr::null_mut()
-        }
+        None => out_of_memory(),
     }
 }
 

@@ -12,7 +12,7 @@
 
 use core::ptr;
 
-use family::{EINVAL, ENOMEM, c_int, c_void, set_errno};
+use family::{EINVAL, ENOMEM, c_int, c_void, out_of_memory, page_bytes, set_errno};
 
 // Not through the crate's bindings, which would bring Rust's standard library along: cargo tells the
 // linker where the crate's build script left the archive.
@@ -32,19 +32,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-unsafe extern "C" {
-    fn getpagesize() -> c_int;
-}
-
 type Start = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// More can never be had, and near the top of the range rpmalloc's own sums would overflow.
 const SIZE_MAX: usize = isize::MAX as usize;
-
-fn out_of_memory() -> *mut c_void {
-    set_errno(ENOMEM);
-    ptr::null_mut()
-}
 
 #[inline(always)]
 unsafe fn malloc_checked(size: usize) -> *mut c_void {
@@ -105,11 +96,6 @@ unsafe fn posix_memalign_checked(slot: *mut *mut c_void, alignment: usize, size:
     // SAFETY: the caller's slot, which the contract wants valid.
     unsafe { *slot = block };
     0
-}
-
-fn page_bytes() -> usize {
-    // SAFETY: takes nothing, and never fails.
-    usize::try_from(unsafe { getpagesize() }).unwrap_or(4096)
 }
 
 unsafe fn valloc_checked(size: usize) -> *mut c_void {
