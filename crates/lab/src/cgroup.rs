@@ -16,10 +16,64 @@ use std::time::Duration;
 const REMOVE_TRIES: u32 = 50;
 const REMOVE_INTERVAL: Duration = Duration::from_millis(2);
 
+/// The directory of a group of ours, of either version; removed when dropped, once its processes are gone.
+#[derive(Debug)]
+pub(crate) struct GroupDirectory {
+    pub(crate) path: PathBuf,
+}
+
+impl GroupDirectory {
+    /// A new one below `parent`, under a name that no other has.
+    pub(crate) fn create_below(parent: &Path) -> io::Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        Self::create(parent.join(format!("millpond-{}-{number}", std::process::id())))
+    }
+
+    /// A group in this one.
+    pub(crate) fn create_child(&self, name: &str) -> io::Result<Self> {
+        Self::create(self.path.join(name))
+    }
+
+    fn create(path: PathBuf) -> io::Result<Self> {
+        fs::create_dir(&path)?;
+        Ok(Self { path })
+    }
+
+    /// What a process writes its id to, to be in it.
+    pub(crate) fn procs(&self) -> PathBuf {
+        self.path.join("cgroup.procs")
+    }
+
+    /// One of its files.
+    pub(crate) fn read(&self, file: &str) -> io::Result<String> {
+        fs::read_to_string(self.path.join(file))
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        fs::write(self.path.join(file), text)
+    }
+}
+
+impl Drop for GroupDirectory {
+    fn drop(&mut self) {
+        // A process that was collected may be in its group for another moment.
+        for _ in 0..REMOVE_TRIES {
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    thread::sleep(REMOVE_INTERVAL);
+                }
+                // An empty group that stays behind harms nobody.
+                _ => return,
+            }
+        }
+    }
+}
+
 /// Where groups of targets can be made.
 #[derive(Debug)]
 pub(crate) struct CgroupRoot {
-    directory: PathBuf,
+    directory: GroupDirectory,
     has_memory: bool,
 }
 
@@ -50,16 +104,12 @@ impl CgroupRoot {
         } else {
             own.parent().unwrap_or(&own)
         };
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let directory = parent.join(format!("millpond-{}-{number}", std::process::id()));
-        fs::create_dir(&directory).map_err(|error| {
+        let directory = GroupDirectory::create_below(parent).map_err(|error| {
             format!("no cgroup can be made below {}: {error}", parent.display())
         })?;
         // If the memory controller cannot be handed on, the group counts CPU time all the same.
-        let _ = fs::write(directory.join("cgroup.subtree_control"), "+memory");
-        let controllers =
-            fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
+        let _ = directory.write("cgroup.subtree_control", "+memory");
+        let controllers = directory.read("cgroup.subtree_control").unwrap_or_default();
         Ok(Self {
             directory,
             has_memory: controllers.split_whitespace().any(|name| name == "memory"),
@@ -81,82 +131,57 @@ impl CgroupRoot {
 
     /// A new group.
     pub(crate) fn create(&self, name: &str) -> io::Result<Cgroup> {
-        let directory = self.directory.join(name);
-        fs::create_dir(&directory)?;
-        Ok(Cgroup { directory })
+        self.directory
+            .create_child(name)
+            .map(|directory| Cgroup { directory })
     }
 }
 
-impl Drop for CgroupRoot {
-    fn drop(&mut self) {
-        remove(&self.directory);
-    }
-}
-
-/// The group of one run; removed when dropped, once its processes are gone.
+/// The group of one run.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
-    directory: PathBuf,
+    directory: GroupDirectory,
 }
 
 impl Cgroup {
     /// What a process writes its id to, to be in it.
     pub(crate) fn procs(&self) -> PathBuf {
-        self.directory.join("cgroup.procs")
+        self.directory.procs()
     }
 
     /// Its processes.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
-        let text = fs::read_to_string(self.procs())?;
+        let text = self.directory.read("cgroup.procs")?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// Asks the kernel to stop its processes, or to let them run; [`Self::is_frozen`] says when it has.
     pub(crate) fn set_frozen(&self, is_frozen: bool) -> io::Result<()> {
         let word = if is_frozen { "1" } else { "0" };
-        fs::write(self.directory.join("cgroup.freeze"), word)
+        self.directory.write("cgroup.freeze", word)
     }
 
     /// Whether all of its processes stand still.
     pub(crate) fn is_frozen(&self) -> io::Result<bool> {
-        let events = fs::read_to_string(self.directory.join("cgroup.events"))?;
+        let events = self.directory.read("cgroup.events")?;
         Ok(events.lines().any(|line| line == "frozen 1"))
     }
 
     /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.
     pub(crate) fn killed_for_memory(&self) -> Option<u64> {
-        let events = fs::read_to_string(self.directory.join("memory.events")).ok()?;
+        let events = self.directory.read("memory.events").ok()?;
         killed(&events)
     }
 
     /// Reads its accounts. What is not counted is absent.
     pub(crate) fn sample(&self) -> CgroupSample {
-        let read = |file: &str| fs::read_to_string(self.directory.join(file)).ok();
+        let read = |file: &str| self.directory.read(file).ok();
         let cpu = read("cpu.stat").unwrap_or_default();
         CgroupSample {
             cpu_ns: nanoseconds(&cpu, "usage_usec"),
             user_cpu_ns: nanoseconds(&cpu, "user_usec"),
             system_cpu_ns: nanoseconds(&cpu, "system_usec"),
             memory_peak_bytes: read("memory.peak").and_then(|text| text.trim().parse().ok()),
-        }
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        remove(&self.directory);
-    }
-}
-
-/// A process that was collected may be in its group for another moment.
-pub(crate) fn remove(directory: &Path) {
-    for _ in 0..REMOVE_TRIES {
-        match fs::remove_dir(directory) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                thread::sleep(REMOVE_INTERVAL);
-            }
-            // An empty group that stays behind harms nobody.
-            _ => return,
         }
     }
 }
@@ -242,7 +267,7 @@ mod tests {
                 .cpu_ns
                 .is_some_and(|cpu_ns| cpu_ns > 1_000_000)
         );
-        let (directory, above) = (group.directory.clone(), root.directory.clone());
+        let (directory, above) = (group.directory.path.clone(), root.directory.path.clone());
         drop(group);
         drop(root);
         assert!(!directory.exists() && !above.exists());

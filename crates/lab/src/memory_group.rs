@@ -1,21 +1,20 @@
 //! A control group of version 1 for a target, which counts memory where version 2 does not have the controller.
 //!
-//! On the path: `session` makes one for each run; the target joins it before it begins, and `usage` reads the most that
+//! `session` makes one for each run; the target joins it before it begins, and `usage` reads the most that
 //! it held at any moment: of all its processes, those that have ended included. Groups are made below the lab's own,
 //! whose limits go on to hold.
-//! Absent on purpose: limits, and every other controller; what is frozen is frozen by `cgroup`, or by signals.
+//! It sets no limits and uses no other controller; `cgroup`, or signals, freeze processes.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::cgroup::remove;
+use crate::cgroup::GroupDirectory;
 
 /// Where groups of targets can be made.
 #[derive(Debug)]
 pub(crate) struct MemoryGroupRoot {
-    directory: PathBuf,
+    directory: GroupDirectory,
 }
 
 impl MemoryGroupRoot {
@@ -27,39 +26,28 @@ impl MemoryGroupRoot {
         let own = Path::new(&mount).join(path.trim_start_matches('/'));
         // In a container the path may be one of the host, and the mount its own group.
         let parent = if own.is_dir() { own } else { mount.into() };
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let directory = parent.join(format!("millpond-{}-{number}", std::process::id()));
-        fs::create_dir(&directory).ok()?;
-        let root = Self { directory };
-        // Dropped, it removes what it made.
-        peak_bytes(&root.directory).map(|_| root)
+        let directory = GroupDirectory::create_below(&parent).ok()?;
+        peak_bytes(&directory).map(|_| Self { directory })
     }
 
     /// A new group.
     pub(crate) fn create(&self, name: &str) -> io::Result<MemoryGroup> {
-        let directory = self.directory.join(name);
-        fs::create_dir(&directory)?;
-        Ok(MemoryGroup { directory })
+        self.directory
+            .create_child(name)
+            .map(|directory| MemoryGroup { directory })
     }
 }
 
-impl Drop for MemoryGroupRoot {
-    fn drop(&mut self) {
-        remove(&self.directory);
-    }
-}
-
-/// The group of one run; removed when dropped, once its processes are gone.
+/// The group of one run.
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
-    directory: PathBuf,
+    directory: GroupDirectory,
 }
 
 impl MemoryGroup {
     /// What a process writes its id to, to be in it.
     pub(crate) fn procs(&self) -> PathBuf {
-        self.directory.join("cgroup.procs")
+        self.directory.procs()
     }
 
     /// Most memory at any moment, page cache and kernel memory included.
@@ -68,14 +56,8 @@ impl MemoryGroup {
     }
 }
 
-impl Drop for MemoryGroup {
-    fn drop(&mut self) {
-        remove(&self.directory);
-    }
-}
-
-fn peak_bytes(directory: &Path) -> Option<u64> {
-    let text = fs::read_to_string(directory.join("memory.max_usage_in_bytes")).ok()?;
+fn peak_bytes(directory: &GroupDirectory) -> Option<u64> {
+    let text = directory.read("memory.max_usage_in_bytes").ok()?;
     text.trim().parse().ok()
 }
 
@@ -134,7 +116,7 @@ mod tests {
         assert_eq!(shell.output().unwrap().stdout.trim_ascii_end(), b"67108864");
         let peak_bytes = group.peak_bytes().unwrap();
         assert!((48 << 20..256 << 20).contains(&peak_bytes), "{peak_bytes}");
-        let (directory, above) = (group.directory.clone(), root.directory.clone());
+        let (directory, above) = (group.directory.path.clone(), root.directory.path.clone());
         drop(group);
         drop(root);
         assert!(!directory.exists() && !above.exists());
