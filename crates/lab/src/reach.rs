@@ -42,8 +42,8 @@ pub fn add_holders(reach: &mut Reach, pids: &[u32], heap: &HeapReading, trace: &
             if one.is_ours(mapping) {
                 continue;
             }
-            if mapping.has_file() && !mapping.is_shared {
-                reach.file_bytes += mapping.pss_bytes.saturating_sub(mapping.private_bytes());
+            if !mapping.is_shared {
+                reach.file_bytes += mapping.file_bytes();
             }
             for (holder, bytes) in one.holders(index, &mut objects) {
                 *sums.entry(holder).or_default() += bytes;

@@ -4,7 +4,7 @@
 //! for proof that the allocator is in place. A process may vanish at any moment, also between two
 //! files of the same sample; that is [`ProcessError::Gone`], never a wrong number.
 //!
-//! Absent on purpose: any caching. Each call reads `/proc` anew (about 1 ms for 100 MB with exact memory).
+//! Nothing is cached: each call reads `/proc` anew (about 1 ms for 100 MB with exact memory).
 
 mod layout;
 mod memory;

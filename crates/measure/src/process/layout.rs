@@ -50,6 +50,15 @@ impl Mapping {
         }
     }
 
+    /// Resident pages of its file, shared ones divided by their users, without what a private mapping has copied of them.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        match self.has_file() {
+            true => self.pss_bytes.saturating_sub(self.anonymous_bytes),
+            false => 0,
+        }
+    }
+
     /// Whether it is a file, or a part of one, in memory.
     #[must_use]
     pub fn has_file(&self) -> bool {
@@ -138,6 +147,7 @@ fn parse_head(line: &str) -> Option<Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const SMAPS: &str = "\
 55a0-55b0 rw-p 00001000 fe:00 11                         /usr/bin/my prog
@@ -177,6 +187,31 @@ Pss:                  40 kB
         assert!(found[0].has_file() && found[0].is_writable);
         assert!(!found[1].is_accessible && found[1].is_nameless());
         assert!(found[2].is_nameless() && found[3].is_shared);
+    }
+
+    /// Goal: of mapped files only those that are meant count, by their share, without private copies.
+    #[test]
+    fn smaps_lines() {
+        let text = "5500-5600 rw-s 00000000 00:1a 12   /dev/shm/data/a b\n\
+                    Size:  400 kB\nRss:  300 kB\nPss:  150 kB\nAnonymous:  0 kB\nVmFlags: rd wr sh\n\
+                    5600-5700 rw-s 00000000 00:1a 13   /dev/shm/other\n\
+                    Rss:  70 kB\nPss:  70 kB\nAnonymous:  0 kB\n\
+                    5700-5800 rw-p 00000000 00:00 0 \n\
+                    Pss:  900 kB\nAnonymous:  900 kB\n\
+                    5800-5900 rw-p 00000000 00:1a 14   /dev/shm/data/c (deleted)\n\
+                    Pss:  50 kB\nAnonymous:  20 kB\n";
+        let of_data = parse_smaps(text).into_iter();
+        let of_data = of_data.filter(|one| one.name.starts_with("/dev/shm/data/"));
+        let bytes: u64 = of_data.map(|one| one.file_bytes()).sum();
+        assert_eq!(bytes, (150 + 30) * 1024);
+    }
+
+    proptest! {
+        /// Goal: no text makes the parser fail.
+        #[test]
+        fn any_text_is_survived(text in "\\PC{0,200}") {
+            let _ = parse_smaps(&text);
+        }
     }
 
     /// Goal: of memory that was reserved the pages that were written are in use.

@@ -6,8 +6,8 @@
 //! huge pages it took from the kernel's pool. [`MemorySample::private_bytes`] is their sum; shared pages are divided by
 //! their users, so that a sum over a tree counts each once.
 //!
-//! Files on tmpfs are shared memory to the kernel. Those of a [`DataDirectory`] are told apart by their mappings.
-//! Absent on purpose: page tables, kernel memory, and the page cache of files that are read and not mapped.
+//! Files on tmpfs are shared memory to the kernel. Those of a [`DataDirectory`] are found by their mappings.
+//! Page tables, kernel memory, and the page cache of files that are read and not mapped are in no figure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProcessError, parse, read_file, resident_bytes};
+use super::{Mapping, ProcessError, layout, parse, read_file, resident_bytes};
 
 /// `TMPFS_MAGIC` of statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -70,7 +70,7 @@ pub struct MemorySample {
 }
 
 impl MemorySample {
-    /// Reads that of one process; `data` is told apart from shared memory.
+    /// Reads that of one process; files of `data` do not count as shared memory.
     ///
     /// # Errors
     /// [`ProcessError::Gone`], or what makes even `statm` unreadable.
@@ -85,12 +85,13 @@ impl MemorySample {
             Err(error) => return Err(error),
         };
         let sample = Self::parse(&text).ok_or(ProcessError::Gone { pid })?;
-        // A look at every mapping costs as much again: only where there is something to tell apart.
+        // A look at every mapping costs as much again: only where shared memory may be data.
         let Some(data) = data.filter(|_| sample.shared_bytes.is_some_and(|bytes| bytes > 0)) else {
             return Ok(sample);
         };
-        let mappings = read_file(pid, &format!("/proc/{pid}/smaps"))?;
-        Ok(sample.without_data(parse::bytes_of_files(&mappings, |file| data.holds(file))))
+        let mappings = layout(pid)?;
+        let of_data = mappings.iter().filter(|one| data.holds(&one.name));
+        Ok(sample.without_data(of_data.map(Mapping::file_bytes).sum()))
     }
 
     fn resident_only(pid: u32) -> Result<Self, ProcessError> {

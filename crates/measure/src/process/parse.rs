@@ -93,28 +93,6 @@ fn mapped(line: &str) -> &str {
     rest.trim_start()
 }
 
-/// From the text of `smaps`: resident bytes, shared ones divided by their users, of the mappings of files that
-/// `is_meant` is true of, without what a private mapping has copied of them.
-pub(super) fn bytes_of_files(text: &str, is_meant: impl Fn(&str) -> bool) -> u64 {
-    let mut sum = 0_u64;
-    // Of the mapping whose lines these are, if it is meant.
-    let mut pss: Option<u64> = None;
-    for line in text.lines() {
-        let first = line.split_ascii_whitespace().next().unwrap_or_default();
-        if !first.ends_with(':') {
-            sum += pss.unwrap_or(0);
-            pss = is_meant(mapped(line)).then_some(0);
-        } else if pss.is_some() {
-            if let Some(bytes) = kilobytes(line, "Pss") {
-                pss = Some(bytes);
-            } else if let Some(copied) = kilobytes(line, "Anonymous") {
-                pss = pss.map(|bytes| bytes.saturating_sub(copied));
-            }
-        }
-    }
-    sum + pss.unwrap_or(0)
-}
-
 /// Paths in the sixth column of `/proc/PID/maps` that are files, each once.
 pub(super) fn mapped_files(text: &str) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
@@ -193,22 +171,6 @@ mod tests {
         );
     }
 
-    /// Goal: of mapped files only those that are meant count, by their share, without private copies.
-    #[test]
-    fn smaps_lines() {
-        let text = "5500-5600 rw-s 00000000 00:1a 12   /dev/shm/data/a b\n\
-                    Size:  400 kB\nRss:  300 kB\nPss:  150 kB\nAnonymous:  0 kB\nVmFlags: rd wr sh\n\
-                    5600-5700 rw-s 00000000 00:1a 13   /dev/shm/other\n\
-                    Rss:  70 kB\nPss:  70 kB\nAnonymous:  0 kB\n\
-                    5700-5800 rw-p 00000000 00:00 0 \n\
-                    Pss:  900 kB\nAnonymous:  900 kB\n\
-                    5800-5900 rw-p 00000000 00:1a 14   /dev/shm/data/c (deleted)\n\
-                    Pss:  50 kB\nAnonymous:  20 kB\n";
-        let bytes = bytes_of_files(text, |file| file.starts_with("/dev/shm/data/"));
-        assert_eq!(bytes, (150 + 30) * 1024);
-        assert_eq!(bytes_of_files(text, |_| false), 0);
-    }
-
     proptest! {
         /// Goal: no text makes a parser fail otherwise than by saying so.
         #[test]
@@ -216,7 +178,6 @@ mod tests {
             let _ = Stat::parse(&text);
             let _ = kilobytes(&text, "Rss");
             let _ = mapped_files(&text);
-            let _ = bytes_of_files(&text, |_| true);
         }
     }
 }
