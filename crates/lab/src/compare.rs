@@ -130,7 +130,6 @@ impl<'a> Lab<'a> {
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
             reserve: Reserve::default(),
-            is_unpinned: false,
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let lab = Self {

@@ -131,10 +131,8 @@ impl Generation<'_> {
         if !self.plan.has_unpinned || self.is_stopped() {
             return None;
         }
-        self.workshop.is_unpinned = true;
         let label = format!("{label}-unpinned");
-        let session = Session::start(self.workshop, candidate, &label, None, self.stop);
-        self.workshop.is_unpinned = false;
+        let session = Session::start_unpinned(self.workshop, candidate, &label, self.stop);
         let mut session = session.ok()?;
         let mut marks = PhaseMarks::new(Instant::now());
         let mut parts = Parts::default();

@@ -65,6 +65,17 @@ pub(crate) struct Front<'a> {
     pub(crate) file: &'a Path,
 }
 
+/// How a target is started, beside what its candidate says.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner<'a> {
+    /// What is preloaded in front of the allocator.
+    front: Option<Front<'a>>,
+    /// Words of an emulator, before the command's.
+    emulator: Option<&'a [OsString]>,
+    /// On all CPUs, whatever the server's are.
+    is_unpinned: bool,
+}
+
 impl<'a> From<&'a Trace> for Front<'a> {
     fn from(trace: &'a Trace) -> Self {
         Self {
@@ -98,8 +109,6 @@ pub(crate) struct Workshop {
     pub(crate) nearest: CoreDistance,
     /// Time for slices that are repeated.
     pub(crate) reserve: Reserve,
-    /// The next target may use all CPUs.
-    pub(crate) is_unpinned: bool,
 }
 
 impl Workshop {
@@ -147,7 +156,7 @@ impl Workshop {
         label: &str,
         address: SocketAddr,
         data: &Path,
-        front: Option<Front<'_>>,
+        manner: Manner<'_>,
     ) -> LaunchSpec {
         let placement = &self.driver.placement;
         let options = &self.options;
@@ -163,7 +172,7 @@ impl Workshop {
         if self.coexistence == Coexistence::PortVariable {
             environment.push((PORT_VARIABLE.into(), port.into()));
         }
-        if let Some(front) = front {
+        if let Some(front) = manner.front {
             preload.push(front.object.to_owned());
             environment.push((front.variable.into(), front.file.into()));
         }
@@ -173,7 +182,7 @@ impl Workshop {
         LaunchSpec {
             preload,
             unset: options.inherited.dropped(),
-            cpus: match self.is_unpinned {
+            cpus: match manner.is_unpinned {
                 true => Vec::new(),
                 false => placement.server.clone(),
             },
@@ -243,7 +252,25 @@ impl Session {
         front: Option<Front<'_>>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        Self::arrange(workshop, candidate, label, front, None, stop)
+        let manner = Manner {
+            front,
+            ..Manner::default()
+        };
+        Self::arrange(workshop, candidate, label, manner, stop)
+    }
+
+    /// The same on all CPUs.
+    pub(crate) fn start_unpinned(
+        workshop: &mut Workshop,
+        candidate: &Candidate,
+        label: &str,
+        stop: &AtomicBool,
+    ) -> Result<Self, RunError> {
+        let manner = Manner {
+            is_unpinned: true,
+            ..Manner::default()
+        };
+        Self::arrange(workshop, candidate, label, manner, stop)
     }
 
     /// The same under an emulator, whose words come before the command's. It takes its time.
@@ -254,17 +281,23 @@ impl Session {
         emulator: &[OsString],
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
-        Self::arrange(workshop, candidate, label, None, Some(emulator), stop)
+        let manner = Manner {
+            emulator: Some(emulator),
+            ..Manner::default()
+        };
+        Self::arrange(workshop, candidate, label, manner, stop)
     }
 
     fn arrange(
         workshop: &mut Workshop,
         candidate: &Candidate,
         label: &str,
-        front: Option<Front<'_>>,
-        emulator: Option<&[OsString]>,
+        manner: Manner<'_>,
         stop: &AtomicBool,
     ) -> Result<Self, RunError> {
+        let Manner {
+            front, emulator, ..
+        } = manner;
         let endpoint = workshop.endpoint()?;
         let address = endpoint.address;
         let probe = workshop.driver.target.probe(address);
@@ -273,7 +306,7 @@ impl Session {
         }
         let name = format!("{}-{label}", file_name(&candidate.name));
         let data = DataDirectory::create(workshop.data.path().join(&name))?;
-        let mut spec = workshop.spec(candidate, label, address, &data.path, front);
+        let mut spec = workshop.spec(candidate, label, address, &data.path, manner);
         spec.command
             .splice(..0, emulator.unwrap_or_default().iter().cloned());
         let patience = emulator.map_or(1, |_| EMULATED_PATIENCE);
@@ -401,7 +434,7 @@ impl Session {
     }
 }
 
-/// The kernel's reason in the place of `error`, if it killed a process of the target for want of memory.
+/// The kernel's reason instead of `error`, if it killed a process of the target for want of memory.
 fn or_killed(error: RunError, cgroup: Option<&Cgroup>, title: &str, log: &Path) -> RunError {
     let killed = cgroup.and_then(Cgroup::killed_for_memory).unwrap_or(0);
     if killed == 0 || matches!(error, RunError::Interrupted) {

@@ -89,7 +89,6 @@ impl<'a> Studio<'a> {
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
             reserve: Reserve::default(),
-            is_unpinned: false,
         };
         workshop.prepare()?;
         let awake = Awake::hold(config.options.idle_cpus, &Environment::capture())?;
