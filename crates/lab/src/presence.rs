@@ -186,8 +186,8 @@ fn each_living<T>(
     Ok(found)
 }
 
-/// The same in one process; `None` if it has ended. One that is about to end, or to replace itself by another program,
-/// has no memory to look at for a moment, and is alive all the same: it is looked at again before it is refused.
+/// The same in one process; `None` if it has ended, or is ending. One that replaces itself by another program has no memory
+/// to look at for a moment: it is looked at again before it is refused.
 fn look_again<T>(
     pid: i32,
     look: &mut impl FnMut(i32) -> Result<T, PresenceError>,
@@ -196,7 +196,7 @@ fn look_again<T>(
     loop {
         match look(pid) {
             Ok(one) => return Ok(Some(one)),
-            Err(_) if !process_tree::is_alive(pid) => return Ok(None),
+            Err(_) if !process_tree::is_running(pid) => return Ok(None),
             Err(error) if looks == LOOKS_MAX => return Err(error),
             Err(_) => thread::sleep(LOOK_INTERVAL),
         }
