@@ -33,6 +33,7 @@ pub use error::AllocatorError;
 pub(crate) use family::family_by_symbol;
 pub use family::name_of_library;
 pub use selection::{select, select_with_settings};
+pub(crate) use version::major_and_minor;
 
 /// An allocator a target can be given.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -201,7 +201,7 @@ impl Findings {
         let lacks = |pid: &&i32| allocator::has_background_thread(**pid) == Some(false);
         let lacking = pids.iter().filter(lacks).count();
         let is_wanted =
-            allocator.is_of("jemalloc") && allocator.setting("background_thread") == Some("true");
+            allocator.is_jemalloc() && allocator.setting("background_thread") == Some("true");
         if is_wanted && lacking > 0 {
             self.without_effect.push(format!(
                 "{}: background_thread=true has no effect in {lacking} of {} processes that serve: none of their \

@@ -102,7 +102,7 @@ impl Environment {
                 .or_else(|| read("/sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1")),
             idle_cpus_awake: None,
             transparent_huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
-                .and_then(|text| bracketed(&text)),
+                .and_then(|text| bracketed(&text).map(str::to_owned)),
             address_randomisation: read("/proc/sys/kernel/randomize_va_space")
                 .and_then(|text| text.parse().ok()),
             virtualisation: virtualisation(&cpu_info),
@@ -211,10 +211,11 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     Some(text.strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// `madvise` of `always [madvise] never`.
-fn bracketed(text: &str) -> Option<String> {
+/// The choice in force in a file of the kernel's: `madvise` of `always [madvise] never`.
+#[must_use]
+pub fn bracketed(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
-    Some(rest.split_once(']')?.0.to_owned())
+    Some(rest.split_once(']')?.0)
 }
 
 fn virtualisation(cpu_info: &str) -> Option<String> {
@@ -282,10 +283,7 @@ mod tests {
 
     #[test]
     fn picks_values_out_of_kernel_text() {
-        assert_eq!(
-            bracketed("always [madvise] never").as_deref(),
-            Some("madvise")
-        );
+        assert_eq!(bracketed("always [madvise] never"), Some("madvise"));
         assert_eq!(bracketed("nothing"), None);
         assert_eq!(
             memory_total("MemFree: 1 kB\nMemTotal:     1024 kB\n"),

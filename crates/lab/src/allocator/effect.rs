@@ -24,7 +24,7 @@ use crate::subject::Launcher;
 const MMAP_THRESHOLD_BYTES: u64 = 128 << 10;
 /// The size of a heap of an arena on 64 bit.
 const HEAP_BYTES: u64 = 64 << 20;
-/// A threshold nearer to the usual one is not told apart from it.
+/// A threshold nearer to the usual one is not probed: a block between both could lie on either side.
 const PROBED_DIFFERENCE_BYTES_MIN: u64 = 16 << 10;
 /// Larger blocks may be refused for want of address space.
 const PROBED_BYTES_MAX: u64 = 256 << 20;
@@ -36,7 +36,7 @@ const GLIBC_BOUNDS: &[(&str, u64, &str)] = &[
     ("mxfast", 160, "fast bins hold blocks of up to 128 bytes"),
 ];
 /// From this version on these bounds are others.
-const GLIBC_OTHER_BOUNDS: (u64, u64) = (2, 42);
+const GLIBC_OTHER_BOUNDS: (u32, u32) = (2, 42);
 
 impl Allocator {
     /// One sentence for each setting that is known to have no effect, with what holds instead.
@@ -69,9 +69,10 @@ impl Allocator {
             .map(|(_, value)| value.as_str())
     }
 
-    /// True for any member of this family.
-    pub(crate) fn is_of(&self, family: &str) -> bool {
-        self.family == Some(family)
+    /// True for jemalloc in any of its builds.
+    pub(crate) fn is_jemalloc(&self) -> bool {
+        let known = self.family.and_then(known::find);
+        known.is_some_and(|known| matches!(known.dialect, Dialect::Jemalloc(_)))
     }
 }
 
@@ -121,7 +122,7 @@ fn glibc<'a>(probe: &Probe<'_>, settings: &'a [Setting]) -> Vec<(&'a Setting, St
     settings.iter().filter_map(without).collect()
 }
 
-/// What holds in the place of a setting of the C library: the end of a sentence.
+/// What holds instead of a setting of the C library: the end of a sentence.
 fn glibc_holds(probe: &Probe<'_>, (key, value): &Setting) -> Option<String> {
     let value = number(value)?;
     match key.as_str() {
@@ -142,13 +143,10 @@ fn glibc_holds(probe: &Probe<'_>, (key, value): &Setting) -> Option<String> {
     }
 }
 
-fn is_older_than(bound: (u64, u64)) -> bool {
-    let version = version::of_c_library().unwrap_or_default();
-    let digits = version.split(' ').next().unwrap_or_default();
-    let mut parts = digits
-        .split('.')
-        .map(|part| part.parse().unwrap_or(u64::MAX));
-    (parts.next().unwrap_or(u64::MAX), parts.next().unwrap_or(0)) < bound
+fn is_older_than(bound: (u32, u32)) -> bool {
+    let version = version::of_c_library();
+    let version = version.as_deref().and_then(version::major_and_minor);
+    version.is_some_and(|version| version < bound)
 }
 
 /// A block between the usual threshold and the one that was set tells which of them is in force. C libraries
@@ -297,7 +295,7 @@ mod tests {
         assert!(is_same("4k", "4096") && !is_same("3", "2") && !is_same("always", "default"));
     }
 
-    /// Goal: bounds of old and new C libraries are told apart, and huge pages are judged by this kernel.
+    /// Goal: the version of the C library decides which bounds hold; background threads are found by their names.
     #[test]
     fn bounds_depend_on_the_version() {
         assert!(!is_older_than((2, 0)) && is_older_than((9, 0)));

@@ -1,6 +1,6 @@
 //! Which allocator an object is of: by its file name, or by a symbol that only this allocator has.
 //!
-//! On the path: `user` gives an object of the user's the rules of its family, so that its settings are checked
+//! `user` gives an object of the user's the rules of its family, so that its settings are checked
 //! as those of a known one; `presence` names the allocator that a program brings along.
 
 use std::path::Path;

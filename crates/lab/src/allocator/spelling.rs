@@ -1,6 +1,6 @@
 //! Settings as people paste them, in the one spelling that candidates are named by.
 //!
-//! On the path: `selection` and `user` read settings through this. `narenas:2`, `MALLOC_CONF=narenas:2`,
+//! `selection` and `user` read settings through this. `narenas:2`, `MALLOC_CONF=narenas:2`,
 //! `MALLOC_ARENA_MAX=2` and `glibc.malloc.arena_max=2` are what manuals and shell scripts have; the same
 //! setting has the same name here, so that it is not measured twice under two.
 

@@ -43,6 +43,12 @@ pub(super) fn is_of(told: &str, wanted: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
+/// `6.1` of `6.1.0-49-amd64`, and of anything else that begins with a version.
+pub(crate) fn major_and_minor(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split(|letter: char| !letter.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 /// What jemalloc and gperftools have of it in their objects: `5.3.0-0-g54eaed1d...`, `gperftools 2.10`.
 fn of_contents(library: &Path) -> Option<String> {
     static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();

@@ -3,15 +3,17 @@
 //! The facts are lines of text, `name=value`, so that a shell without this program can write them as well. They
 //! come from the machine that is examined, or from a file that was written on another one; then each is held
 //! against this machine, where the comparison ran.
-//! Absent on purpose: libraries that a program opens with `RTLD_DEEPBIND`. That is a flag of a call, which no file shows.
+//! Libraries that a program opens with `RTLD_DEEPBIND` are not examined: that is a flag of a call, which no file shows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
+use millpond_measure::environment::bracketed;
+
 use super::{Finding, Machine, Section};
-use crate::allocator::c_library_version;
+use crate::allocator::{c_library_version, major_and_minor};
 use crate::elf::Elf;
 use crate::suitability;
 
@@ -117,14 +119,11 @@ impl Facts {
     /// `madvise` of `always [madvise] never`.
     fn huge_pages(&self) -> Option<&str> {
         let text = self.text("huge_pages")?;
-        let chosen = text
-            .split_once('[')
-            .and_then(|(_, rest)| rest.split_once(']'));
-        Some(chosen.map_or(text, |(mode, _)| mode))
+        Some(bracketed(text).unwrap_or(text))
     }
 
     fn kernel(&self) -> Option<(u32, u32)> {
-        version(self.text("kernel")?)
+        major_and_minor(self.text("kernel")?)
     }
 
     fn is_musl(&self) -> bool {
@@ -138,8 +137,8 @@ impl Facts {
         // The banner begins with the version, the line of ldd ends with it.
         words
             .next()
-            .and_then(version)
-            .or_else(|| words.next_back().and_then(version))
+            .and_then(major_and_minor)
+            .or_else(|| words.next_back().and_then(major_and_minor))
     }
 }
 
@@ -161,12 +160,6 @@ fn c_library(machine: &Machine) -> Option<String> {
         true => Some("musl".to_owned()),
         false => c_library_version(),
     }
-}
-
-/// `6.1` of `6.1.0-49-amd64`.
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split(|letter: char| !letter.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// What the facts mean for an allocator that wins somewhere else; `here`: the machine of the comparison, if that is
@@ -206,7 +199,7 @@ pub fn examine_program(path: &Path) -> io::Result<Finding> {
     };
     if let Some(reason) = suitability::of_elf(&elf, path)? {
         let found = format!("{title} {reason}");
-        let remedy = "the allocator linked into the program in the place of a preloaded one";
+        let remedy = "the allocator linked into the program instead of a preloaded one";
         return Ok(weak(NAME, found).remedy(remedy));
     }
     let linker = elf.interpreter().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! What changes the numbers of `load`, `bench` and `compare`.
 
+use millpond_measure::environment::bracketed;
+
 use super::{Attempts, Finding, Machine, Section};
 
 /// Ports that connections which were just closed keep from being used again for a minute.
@@ -135,9 +137,7 @@ fn idle_cpus(machine: &Machine, attempts: &Attempts) -> Option<Finding> {
 fn huge_pages(machine: &Machine) -> Option<Finding> {
     const FILE: &str = "sys/kernel/mm/transparent_hugepage/enabled";
     let text = machine.text(FILE)?;
-    let (_, rest) = text.split_once('[')?;
-    let mode = rest.split_once(']')?.0;
-    Some(match mode {
+    Some(match bracketed(&text)? {
         "always" => weak(
             "huge pages",
             "always: the memory of allocators is counted in steps of 2 MiB, and the kernel moves it at \
