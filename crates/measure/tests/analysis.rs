@@ -590,6 +590,41 @@ fn pools_have_the_verdicts_of_the_table() {
     }
 }
 
+/// Goal: a candidate that needs another amount of memory where it may use all CPUs is named with both amounts and with how
+/// it compares there; those within the margin are not.
+#[test]
+fn memory_without_pinning_is_told_where_it_differs() {
+    let mut all = nine();
+    for (index, candidate) in all.iter_mut().enumerate() {
+        let factor = match index {
+            2 => 2.0,
+            _ => 1.01,
+        };
+        for round in &mut candidate.rounds {
+            let pinned = round
+                .get(Measure::whole(Quantity::MemoryAfterWork))
+                .unwrap();
+            round.set(Measure::whole(Quantity::UnpinnedMemory), factor * pinned);
+        }
+    }
+    let [found] = &analyse(&all).unpinned[..] else {
+        panic!("one differs")
+    };
+    assert_eq!(found.candidate, all[2].name);
+    assert!(
+        found.unpinned_bytes.abs_diff(2 * found.pinned_bytes) <= 1,
+        "{found:?}"
+    );
+    for part in [
+        "where it may use all CPUs, 2.00x",
+        "; against glibc with pools there",
+        "(worse).",
+    ] {
+        assert!(found.sentence.contains(part), "{part}: {}", found.sentence);
+    }
+    assert!(analyse(&nine()).unpinned.is_empty());
+}
+
 /// Goal: a record is judged by its own margins, each by that of its quantity, and the answer says which.
 #[test]
 fn a_record_has_its_own_margins() {

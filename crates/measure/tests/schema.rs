@@ -5,10 +5,10 @@ mod synthetic;
 
 use millpond_measure::environment::InheritedVariables;
 use millpond_measure::record::{
-    BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, LeftOut, LeftOutWhen,
-    LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms, LoadRateWindow,
-    LoadReport, LookSettings, MeasureComparisons, NoiseFlag, NoiseKind, Operation, PacedColumns,
-    RoundStatus, SliceColumns, SteadyState,
+    BlockCheck, CandidateRounds, ComparisonRecord, FailureCause, HeapUse, Held, Holder, LeftOut,
+    LeftOutWhen, LoadConnectionSet, LoadConnectionSets, LoadConnectionsOpen, LoadHistograms,
+    LoadRateWindow, LoadReport, LookSettings, Measure, MeasureComparisons, NoiseFlag, NoiseKind,
+    Operation, PacedColumns, Quantity, Reach, RoundStatus, SliceColumns, SteadyState,
 };
 use millpond_measure::regression::{self, RegressionRule};
 use millpond_measure::statistics::Estimate;
@@ -72,6 +72,33 @@ fn add_blocks(candidate: &mut CandidateRounds) {
         madvise_calls_in_blocks: Some(0.03),
         is_used: false,
     });
+}
+
+/// What malloc is to the baseline, and memory that is another without pins.
+fn add_reach(record: &mut ComparisonRecord) {
+    let holders = [
+        Holder::Malloc,
+        Holder::Embedded {
+            name: "mimalloc".to_owned(),
+            object: "server".to_owned(),
+        },
+        Holder::Runtime {
+            name: "V8".to_owned(),
+        },
+    ];
+    record.candidates[0].reach = Some(Reach {
+        per_request: [("put".to_owned(), HeapUse::default())].into(),
+        held: holders
+            .map(|holder| Held { holder, bytes: 1 })
+            .into_iter()
+            .collect(),
+        live_bytes: Some(1),
+        ..Reach::default()
+    });
+    let unpinned = Measure::whole(Quantity::UnpinnedMemory);
+    for round in record.candidates.iter_mut().flat_map(|one| &mut one.rounds) {
+        round.set(unpinned, 1e12);
+    }
 }
 
 /// A candidate of each cause.
@@ -181,7 +208,9 @@ fn what_is_written_is_described() {
     candidate.environment = vec!["A=1".to_owned()];
     candidate.command = vec!["server".to_owned()];
     add_blocks(&mut disturbed.candidates[5]);
+    add_reach(&mut disturbed);
     disturbed.analyse();
+    assert!(!disturbed.analysis.unpinned.is_empty());
     assert_eq!(problems(&disturbed), [""; 0]);
     let mut checked = whole.clone();
     let found = regression::check(&checked, &disturbed, RegressionRule::default());
