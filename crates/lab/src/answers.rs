@@ -1,6 +1,6 @@
 //! What became of the requests of a session, and whether more of them failed than are allowed.
 //!
-//! On the path: `drive` counts a phase and ends it early where it is hopeless; `session` adds up the phases of a
+//! `drive` counts a phase and ends it early if it cannot become a result; `session` adds up the phases of a
 //! process and judges them together. A failed request is never an answer: it is in no throughput and no latency.
 
 use std::collections::BTreeMap;

@@ -229,7 +229,7 @@ impl Driver {
         endpoint.within(|| self.watched(&config, observer, stop))?
     }
 
-    /// Runs `config` until it is over or hopeless.
+    /// Runs `config` until it is over, or cannot become a result any more.
     fn watched(
         &self,
         config: &LoadConfig,
@@ -397,8 +397,8 @@ impl Observer for Watch<'_> {
         }
         let is_silent = answers == before && since.elapsed() > self.patience + SWEEP;
         let failed = now.errors.total();
-        let is_hopeless = is_above(failed, failed + now.completed, self.errors_allowed);
-        self.has_seen_enough.set(is_silent || is_hopeless);
+        let fails_too_often = is_above(failed, failed + now.completed, self.errors_allowed);
+        self.has_seen_enough.set(is_silent || fails_too_often);
     }
 
     fn has_seen_enough(&self) -> bool {
@@ -440,7 +440,7 @@ mod tests {
 
     /// Goal: a phase ends early when failures are more than chance explains, and not because of one.
     #[test]
-    fn a_hopeless_phase_ends_early() {
+    fn a_phase_that_fails_ends_early() {
         let watch = Watch::new(&Unobserved, &config(Mode::ClosedLoop), 0.001);
         watch.progress(&progress(500, 1));
         assert!(!watch.has_seen_enough());

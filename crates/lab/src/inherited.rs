@@ -5,7 +5,7 @@
 //! are dropped, and said; `--keep-env` makes them part of every candidate, and of the record. Variables that
 //! the user gives to the target (`--env`, a command that begins with `env`) are the user's word and stay.
 //!
-//! On the path: `options` holds one, `session` builds each target's environment by it, `allocator` asks
+//! `options` holds one, `session` builds each target's environment by it, `allocator` asks
 //! libraries about their settings without them.
 
 use std::ffi::{OsStr, OsString};

@@ -141,7 +141,7 @@ pub fn add_variants(list: &mut Vec<Candidate>, variants: &[Variant], is_crossed:
     }
 }
 
-/// A name that two candidates have: their results could not be told apart.
+/// A name that two candidates have: nobody could say whose result is whose.
 #[must_use]
 pub fn name_given_twice(list: &[Candidate]) -> Option<&str> {
     let mut names = list.iter().enumerate();

@@ -1,7 +1,7 @@
 //! A candidate that is no allocator: the server in another environment (`py=env:PYTHONMALLOC=malloc`), or
-//! another command in the server's place (`musl=command:./server-musl {port}`).
+//! another command instead of the server's (`musl=command:./server-musl {port}`).
 //!
-//! On the path: `config` holds those that the user gave, `matrix` makes candidates of them, `session` starts
+//! `config` holds those that the user gave, `matrix` makes candidates of them, `session` starts
 //! them. Nothing of an allocator is proved of a variant that is not crossed with one; that its variables
 //! arrived is.
 
@@ -32,7 +32,7 @@ pub struct Variant {
 pub enum Change {
     /// More variables.
     Environment(Vec<(OsString, OsString)>),
-    /// Other words in the place of the server's command.
+    /// Other words instead of the server's command.
     Command(Vec<OsString>),
 }
 
@@ -78,7 +78,7 @@ impl Variant {
         }
     }
 
-    /// The server that it starts in the place of `target`.
+    /// The server that it starts instead of `target`.
     pub(crate) fn target(&self, target: &Target) -> Target {
         match (&self.change, target) {
             (Change::Command(words), Target::Command { url, .. }) => Target::Command {

@@ -199,7 +199,7 @@ fn memory_is_in_the_tables() {
     }
 }
 
-/// Goal: a candidate that failed is a row of the table on a terminal and on the page, with its cause in the place of
+/// Goal: a candidate that failed is a row of the table on a terminal and on the page, with its cause instead of
 /// figures and what is known of it; a record without such a one does not mention any.
 #[test]
 fn a_candidate_that_failed_is_a_row() {

@@ -222,7 +222,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// The cause in the place of figures: `crashed (SIGSEGV) in round 3`.
+    /// The cause, shown instead of figures: `crashed (SIGSEGV) in round 3`.
     #[must_use]
     pub fn label(&self) -> String {
         format!("{} {}", self.cause.label(), self.when.label())

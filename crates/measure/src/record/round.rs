@@ -270,7 +270,7 @@ pub struct CandidateRounds {
     /// or what the user gave it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
-    /// The command of this candidate alone, in the place of the server's.
+    /// The command of this candidate alone, run instead of the server's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// One entry per round begun, in order of rounds.

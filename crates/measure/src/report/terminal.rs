@@ -193,7 +193,7 @@ fn machine(record: &ComparisonRecord) -> Option<String> {
     Some(text + ".")
 }
 
-/// What each candidate is beside its name; two of one family are told apart here.
+/// What each candidate is beside its name; two of one family differ by it.
 fn identities(record: &ComparisonRecord) -> Option<String> {
     let once = |one: &&CandidateRounds| one.role != Role::BaselineAgain;
     let candidates = record.candidates.iter().filter(once);

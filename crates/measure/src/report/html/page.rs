@@ -295,7 +295,7 @@ fn warnings(record: &ComparisonRecord) -> String {
     text + "</ul></div>\n"
 }
 
-/// Candidates that failed, with the cause in the place of figures.
+/// Candidates that failed, with the cause instead of figures.
 fn left_out(record: &ComparisonRecord) -> String {
     if record.left_out.is_empty() {
         return String::new();
