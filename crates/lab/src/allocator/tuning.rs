@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn allocators_answer_for_their_settings() {
         let good = |name: &str| match name {
-            "jemalloc" => "narenas=2,dirty_decay_ms=0",
+            "jemalloc" | "jemalloc531" => "narenas=2,dirty_decay_ms=0",
             "tcmalloc" => "release_rate=10",
             "mempool" => "checks=1",
             "scudo" => "release_to_os_interval_ms=0",
