@@ -15,6 +15,7 @@ mod family;
 mod spelling;
 mod tuning;
 mod effect;
+mod cpu_count;
 mod version;
 mod catalogue;
 mod selection;
@@ -49,6 +50,8 @@ pub struct Allocator {
     settings: Vec<(String, String)>,
     /// The known allocator whose rules hold for it.
     family: Option<&'static str>,
+    /// True if `environment` has a setting that follows from a number of CPUs (`--as-cpus`) and not from the user.
+    is_sized_by_cpus: bool,
     /// Where `library` was written, if it is part of this program.
     written: Option<Arc<PrivateDirectory>>,
 }
@@ -62,6 +65,7 @@ impl Allocator {
             library: None,
             environment: Vec::new(),
             settings: Vec::new(),
+            is_sized_by_cpus: false,
             family: known::find(name).map(|known| known.name),
             written: None,
         }
@@ -76,15 +80,17 @@ impl Allocator {
             library: Some(library),
             environment: Vec::new(),
             settings: Vec::new(),
+            is_sized_by_cpus: false,
             family: known::find(name).map(|known| known.name),
             written: None,
         }
     }
 
-    /// True for what a target has by itself, with no settings of ours.
+    /// True for what a target has by itself, with no settings of the user's.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.library.is_none() && self.environment.is_empty()
+        let is_as_it_comes = self.environment.is_empty() || self.is_sized_by_cpus;
+        self.library.is_none() && self.settings.is_empty() && is_as_it_comes
     }
 
     /// The version, as exactly as it can be told without running it.
@@ -205,6 +211,7 @@ fn mempool() -> io::Result<Allocator> {
         library: Some(embedded::MEMPOOL.path_in(&directory.path)),
         environment: Vec::new(),
         settings: Vec::new(),
+        is_sized_by_cpus: false,
         family: Some(MEMPOOL),
         written: Some(directory),
     })

@@ -17,6 +17,7 @@ use millpond_measure::statistics::Looks;
 use millpond_measure::units::format_duration_ns;
 
 use crate::allocator;
+use crate::as_cpus;
 use crate::awake::Awake;
 use crate::cgroup::CgroupRoot;
 use crate::coexistence;
@@ -92,7 +93,11 @@ impl<'a> Lab<'a> {
         let (environment, awake) = capture(config)?;
         warnings.extend(config.options.inherited.lines());
         let allocators = config.chosen_allocators(&mut warnings)?;
-        let candidates = config.candidates(&allocators)?;
+        let mut candidates = config.candidates(&allocators)?;
+        if let Some(cpus) = config.as_cpus {
+            let given = config.options.given();
+            warnings.extend(as_cpus::apply(&mut candidates, cpus, &given));
+        }
         config.check_time(candidates.len())?;
         let out = OutputDirectory::claim(&config.out)?;
         let mut target = config.target.clone();
@@ -242,6 +247,13 @@ impl<'a> Lab<'a> {
             matrix::name_native(&mut self.candidates, native);
             let note = format!("the target brings its own allocator: the baseline is {native}");
             events(&LabEvent::Note(note));
+            if self.config.as_cpus.is_some() {
+                let note = format!(
+                    "--as-cpus does not reach {native}: it is sized by the CPUs that are here"
+                );
+                events(&LabEvent::Note(note.clone()));
+                self.warnings.push(note);
+            }
         }
         Ok(findings)
     }
@@ -545,6 +557,7 @@ impl<'a> Lab<'a> {
             // A load program of the user's counts its failures itself.
             errors_allowed: load.is_none().then_some(driver.errors_allowed),
             placement: Some(driver.placement.describe()),
+            as_cpus: self.config.as_cpus,
             coexistence: Some(self.workshop.coexistence),
             seed: self.seed,
             ..Settings::default()

@@ -50,6 +50,8 @@ pub struct CompareConfig {
     pub variants: Vec<Variant>,
     /// Whether each of them is run under every allocator too.
     pub is_crossed: bool,
+    /// Allocators that size themselves by the number of CPUs do so as on a machine of so many; `None`: of this one.
+    pub as_cpus: Option<u32>,
     /// How the user's server is started, asked and stopped.
     pub options: SubjectOptions,
     /// The user's own load program; `None`: our generator.
@@ -115,6 +117,7 @@ impl CompareConfig {
             allocators: None,
             variants: Vec::new(),
             is_crossed: false,
+            as_cpus: None,
             options: SubjectOptions::default(),
             load_command: None,
             pools: None,

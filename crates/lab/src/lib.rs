@@ -54,6 +54,7 @@ pub mod repeat;
 mod preflight;
 mod warm_up;
 mod lock;
+mod as_cpus;
 mod awake;
 mod session;
 mod endpoint;

@@ -106,6 +106,12 @@ impl SubjectOptions {
         }
     }
 
+    /// The variables that every target gets: of the shell, as far as they are kept, and of the user.
+    pub(crate) fn given(&self) -> Vec<(OsString, OsString)> {
+        let kept = self.inherited.kept().into_iter();
+        kept.chain(self.environment.iter().cloned()).collect()
+    }
+
     /// The CPUs of both sides, with the user's wishes.
     pub(crate) fn placement(&self) -> Placement {
         let mut placement = Placement::of_this_machine();

@@ -47,8 +47,10 @@ pub(crate) fn cpus_line(record: &ComparisonRecord) -> Option<String> {
     let cpus = record.environment.cpus;
     let placement = record.settings.placement.as_ref().filter(|_| cpus > 0)?;
     let plural = if cpus == 1 { "" } else { "s" };
+    let arenas = record.settings.as_cpus;
+    let arenas = arenas.map_or_else(String::new, |count| format!(", arenas as on {count}"));
     Some(format!(
-        "{cpus} CPU{plural} ({placement}): what contention on many more does to an allocator is not shown here"
+        "{cpus} CPU{plural} ({placement}){arenas}: what contention on many more does to an allocator is not shown here"
     ))
 }
 

@@ -108,6 +108,15 @@ pub(crate) const ALL: &[Recipe] = &[
         // `preload/allocators/hardened/src/lib.rs`); and a header that compilers before C23 need.
         flags: &["-O3", "-DH_MALLOC_PREFIX", "-include", "stdalign.h"],
     },
+    Recipe {
+        name: "tcmalloc_percpu",
+        source: "libtcmalloc-sys",
+        language: Language::Cpp,
+        // TCMalloc has no releases; the crate's number is all that tells its states apart.
+        version: VersionSource::Crate,
+        // As in its own release build: no assertions, no exceptions.
+        flags: &["-DNDEBUG", "-fno-exceptions"],
+    },
 ];
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ use std::time::Duration;
 const ERRORS_ALLOWED_PERCENT_MAX: f64 = 50.0;
 /// More emulated counts decide nothing that these do not.
 const COUNTS_MAX: i64 = 1_000;
+/// More CPUs than any machine has.
+const AS_CPUS_MAX: i64 = 65_536;
 /// Eleven candidates in the time of seven have too few slices for each.
 const TIME_BUDGET_OF_ALL: Duration = Duration::from_secs(600);
 
@@ -93,6 +95,10 @@ pub(crate) struct CompareFlags {
     /// Run each --candidate under every allocator too
     #[arg(long, requires = "candidate")]
     cross: bool,
+    /// Give allocators that size themselves by the number of CPUs (glibc, jemalloc) as many arenas as N CPUs would;
+    /// locks and TLBs of such a machine are not shown
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=AS_CPUS_MAX))]
+    as_cpus: Option<u32>,
     /// Memory pools of our own server: on, off, or both, with every allocator [default: off with every
     /// allocator, and on with the baseline's]
     #[arg(long, value_name = "on,off", value_delimiter = ',', value_parser = parse_setting)]
@@ -237,6 +243,7 @@ impl CompareFlags {
         config.allocators.clone_from(&self.allocators);
         config.variants.clone_from(&self.candidate);
         config.is_crossed = self.cross;
+        config.as_cpus = self.as_cpus;
         config.options = self.subject.options(self.load.port.is_none())?;
         if let Some(within) = self.subject.ready_within {
             config.ready_bound = Duration::from_nanos(within);

@@ -118,6 +118,9 @@ pub struct Settings {
     pub errors_allowed: Option<f64>,
     /// CPUs of server and generator, e.g. `server 0; generator 1`.
     pub placement: Option<String>,
+    /// Allocators that size themselves by the number of CPUs did so as on a machine of so many (`--as-cpus`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_cpus: Option<u32>,
     /// How copies of the server lived at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coexistence: Option<Coexistence>,

@@ -161,6 +161,7 @@ fn load(now: &ComparisonRecord, earlier: &ComparisonRecord) -> Result<(), Incomp
             ),
             ("the size of values", shown(settings.value_bytes.as_ref())),
             ("the placement", shown(settings.placement.as_ref())),
+            ("--as-cpus", shown(settings.as_cpus.as_ref())),
         ]
     };
     for ((what, now), (_, earlier)) in facts(now).into_iter().zip(facts(earlier)) {

@@ -1,0 +1,171 @@
+//! `--as-cpus N`: allocators that size themselves by the number of CPUs get the setting that N CPUs would give them.
+//!
+//! glibc's malloc makes up to 8 arenas per CPU (`malloc/arena.c`, NARENAS_FROM_NCORES on 64 bit), jemalloc 4 (`opt_narenas`
+//! in `src/jemalloc.c`); one CPU is 1 arena of jemalloc's. The other known allocators have a heap or a cache per thread,
+//! or a number that is compiled in, so there is nothing to set. Only what arenas change is seen then: memory, mostly.
+//! Locks that many CPUs contend for, cache lines that move between them and their TLBs are not.
+
+use std::ffi::{OsStr, OsString};
+
+use crate::matrix::Candidate;
+use crate::variant::Variant;
+use millpond_measure::record::Role;
+
+/// What a candidate sizes by CPUs, as it was settled.
+enum Outcome {
+    /// `arena_max=512`.
+    Set(String),
+    /// The user has decided it.
+    GivenBy(String),
+    /// Nothing depends on the number of CPUs.
+    Nothing,
+}
+
+/// Gives each candidate the settings of `cpus` CPUs, unless the user decided them, by a setting of the candidate or by a
+/// variable of `given`, which every candidate gets. Returns the sentences that say so.
+pub(crate) fn apply(
+    candidates: &mut [Candidate],
+    cpus: u32,
+    given: &[(OsString, OsString)],
+) -> Vec<String> {
+    let (mut set, mut kept, mut nothing) = (Vec::new(), Vec::new(), Vec::new());
+    for candidate in candidates {
+        let outcome = settle(candidate, cpus, given);
+        if candidate.role == Role::BaselineAgain {
+            continue;
+        }
+        let name = &candidate.name;
+        match outcome {
+            Outcome::Set(setting) => set.push(format!("{name} gets {setting}")),
+            Outcome::GivenBy(what) => kept.push(format!("{name} keeps {what}")),
+            Outcome::Nothing => nothing.push(name.clone()),
+        }
+    }
+    let mut lines = Vec::new();
+    set.append(&mut kept);
+    if !set.is_empty() {
+        lines.push(format!("--as-cpus {cpus}: {}", set.join("; ")));
+    }
+    if !nothing.is_empty() {
+        lines.push(format!(
+            "--as-cpus {cpus} changes nothing in {}: no setting of theirs follows from the number of CPUs",
+            nothing.join(", ")
+        ));
+    }
+    lines.push(format!(
+        "--as-cpus {cpus} shows what the arenas of {cpus} CPUs cost; waiting for locks, cache lines that move between \
+         CPUs and TLB misses on such a machine are not shown, and a runtime (JVM, Go, node) sees the CPUs that are here"
+    ));
+    lines
+}
+
+fn settle(candidate: &mut Candidate, cpus: u32, given: &[(OsString, OsString)]) -> Outcome {
+    let own = candidate.variant.iter().flat_map(Variant::variables);
+    let variables: Vec<&OsStr> = own.chain(given).map(|(name, _)| name.as_ref()).collect();
+    let Some(setting) = candidate.allocator.setting_for_cpus(cpus) else {
+        return Outcome::Nothing;
+    };
+    if let Some(value) = candidate.allocator.setting(setting.key) {
+        return Outcome::GivenBy(format!("{}={value}", setting.key));
+    }
+    if let Some(name) = setting
+        .read_from
+        .iter()
+        .find(|name| variables.contains(&OsStr::new(name)))
+    {
+        return Outcome::GivenBy((*name).to_owned());
+    }
+    let text = format!("{}={}", setting.key, setting.value);
+    candidate.allocator.add_cpu_setting(&setting);
+    Outcome::Set(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocator::{self, Allocator};
+    use crate::matrix;
+
+    fn pair(name: &str, value: &str) -> (OsString, OsString) {
+        (name.into(), value.into())
+    }
+
+    fn variables(candidate: &Candidate) -> Vec<(OsString, OsString)> {
+        candidate.variables()
+    }
+
+    fn candidates(allocators: &[Allocator], variants: &[&str]) -> Vec<Candidate> {
+        let mut list = matrix::candidates(allocators, &[]);
+        let variants: Vec<Variant> = variants
+            .iter()
+            .map(|text| Variant::parse(text).unwrap())
+            .collect();
+        matrix::add_variants(&mut list, &variants, false);
+        list
+    }
+
+    /// Goal: what follows from the number of CPUs is set in every candidate that has such a number, the server in
+    /// another environment included; names stay, and the baseline is still plain.
+    #[test]
+    fn arenas_are_those_of_so_many_cpus() {
+        let library = |name| Allocator::preloaded(name, format!("/lib/{name}.so").into());
+        let chosen = [
+            Allocator::native("glibc"),
+            library("jemalloc"),
+            library("mimalloc"),
+        ];
+        let mut list = candidates(&chosen, &["py=env:PYTHONMALLOC=malloc"]);
+        let lines = apply(&mut list, 64, &[]);
+        let arenas = pair("GLIBC_TUNABLES", "glibc.malloc.arena_max=512");
+        let python = pair("PYTHONMALLOC", "malloc");
+        let found: Vec<_> = list.iter().map(variables).collect();
+        assert_eq!(found[0], std::slice::from_ref(&arenas));
+        assert_eq!(found[1], found[0]);
+        assert_eq!(found[2], [pair("MALLOC_CONF", "narenas:256")]);
+        assert_eq!(found[3], []);
+        assert_eq!(found[4], [python, arenas]);
+        assert!(list[0].is_plain() && list[1].is_plain() && !list[2].is_plain());
+        assert_eq!(list[0].name, "glibc");
+        assert_eq!(
+            lines[0],
+            "--as-cpus 64: glibc gets arena_max=512; jemalloc gets narenas=256; py gets arena_max=512"
+        );
+        assert!(
+            lines[1].contains("nothing in mimalloc") && lines[2].contains("TLB"),
+            "{lines:?}"
+        );
+        let mut list = candidates(&chosen, &[]);
+        apply(&mut list, 1, &[]);
+        assert_eq!(list[2].variables(), [pair("MALLOC_CONF", "narenas:1")]);
+    }
+
+    /// Goal: what the user decided stays, whether by a setting, by a candidate's variable or by one for all; other
+    /// settings are kept beside ours.
+    #[test]
+    fn what_the_user_decided_stays() {
+        let words = ["glibc", "glibc:arena_max=2", "glibc:tcache_count=0"].map(str::to_owned);
+        let chosen = allocator::select_with_settings(&words).unwrap();
+        let mut list = candidates(&chosen, &["two=env:MALLOC_ARENA_MAX=2"]);
+        let lines = apply(&mut list, 64, &[]);
+        assert_eq!(
+            list[2].variables(),
+            [pair("GLIBC_TUNABLES", "glibc.malloc.arena_max=2")]
+        );
+        let both = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=512";
+        assert_eq!(list[3].variables(), [pair("GLIBC_TUNABLES", both)]);
+        assert_eq!(list[4].variables(), [pair("MALLOC_ARENA_MAX", "2")]);
+        assert!(
+            lines[0].contains("glibc:arena_max=2 keeps arena_max=2"),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains("two keeps MALLOC_ARENA_MAX"), "{lines:?}");
+        let mut list = candidates(&chosen[..1], &[]);
+        let lines = apply(
+            &mut list,
+            64,
+            &[pair("GLIBC_TUNABLES", "glibc.malloc.perturb=1")],
+        );
+        assert!(lines[0].contains("glibc keeps GLIBC_TUNABLES"), "{lines:?}");
+        assert_eq!(list[0].variables(), []);
+    }
+}
