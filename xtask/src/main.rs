@@ -64,7 +64,7 @@ verify      the slow tier (`make verify`): the parts below, one line each, or on
 mutants     39 deliberate mistakes, or those named: does the fast tier catch each of them? Works on a copy
 busy        all tests so many times (10) beside two busy threads for each CPU: none may fail
 allocators  builds the allocators that the distribution does not have (jemalloc531, mimalloc2, mimalloc3,
-            snmalloc, rpmalloc, hardened) from their crates, for millpond compare to find
+            snmalloc, rpmalloc, hardened, tcmalloc_percpu) from their crates, for millpond compare to find
             --only: this one alone
 bench       measures the figures in benches/README.md on this machine, with the release build
             --smoke: a moment of each with the development build, to see that they still run

@@ -3,6 +3,7 @@
 use crate::program::{MemoryKind, Program};
 use millpond_lab::allocator::{self, Allocator, AllocatorError};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The pools' name in reports.
@@ -32,6 +33,14 @@ impl Candidate {
             library: None,
             allocator: None,
         }
+    }
+
+    /// The variables that its allocator cannot do without.
+    pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
+        let variables = self.allocator.iter().flat_map(|it| &it.environment);
+        variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     }
 
     /// The same loop with nothing to allocate.

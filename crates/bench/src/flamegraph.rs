@@ -58,6 +58,7 @@ impl Stacks {
         &mut self,
         launcher: &Path,
         spec: &ChildSpec,
+        environment: &[(OsString, OsString)],
         title: &str,
         stop: &AtomicBool,
     ) -> Result<(), BenchError> {
@@ -79,6 +80,12 @@ impl Stacks {
             let mut variable = OsString::from("LD_PRELOAD=");
             variable.push(library);
             wrapper.extend(["env".into(), variable]);
+            for (name, value) in environment {
+                let mut variable = name.clone();
+                variable.push("=");
+                variable.push(value);
+                wrapper.push(variable);
+            }
         }
         let launch = Launch {
             program: launcher,

@@ -19,6 +19,7 @@ use crate::subject::{Launch, Preload, Subject};
 use fastrand::Rng;
 use millpond_lab::allocator::GLIBC;
 use millpond_measure::environment::Environment;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -232,7 +233,8 @@ impl<'a> Session<'a> {
                 runs: self.runs,
             });
             let spec = self.spec(runs.program, &candidate);
-            let launch = plain(&self.config.launcher);
+            let environment = candidate.environment();
+            let launch = plain(&self.config.launcher, &environment);
             let started = Subject::start(&launch, &spec).and_then(|mut subject| {
                 subject.until_idle(self.stop)?;
                 Ok(subject)
@@ -314,7 +316,8 @@ impl<'a> Session<'a> {
                 let mut spec = self.spec(program, candidate);
                 spec.idle_seconds = 0;
                 let title = format!("{};{}", candidate.name, program.name());
-                stacks.record(&self.config.launcher, &spec, &title, self.stop)?;
+                let launcher = &self.config.launcher;
+                stacks.record(launcher, &spec, &candidate.environment(), &title, self.stop)?;
             }
         }
         stacks.draw(path)?;
@@ -359,11 +362,11 @@ impl<'a> Session<'a> {
 }
 
 /// A child as it is measured: nothing before it and nothing around it.
-fn plain(program: &Path) -> Launch<'_> {
+fn plain<'a>(program: &'a Path, environment: &'a [(OsString, OsString)]) -> Launch<'a> {
     Launch {
         program,
         wrapper: &[],
         preload: Preload::Allocator,
-        environment: &[],
+        environment,
     }
 }

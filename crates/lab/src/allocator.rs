@@ -44,7 +44,8 @@ pub struct Allocator {
     /// What is preloaded; `None` for what the target has by itself. A file of ours is there as long
     /// as this value or a clone of it.
     pub library: Option<PathBuf>,
-    /// Its settings, as variables of the target's environment; empty for what it does by itself.
+    /// Its settings and what it cannot do without, as variables of the target's environment; empty for what it does
+    /// by itself.
     pub environment: Vec<(String, String)>,
     /// The same as `KEY` and `VALUE`; empty where no rules are known that they could be read by.
     settings: Vec<(String, String)>,
@@ -52,6 +53,8 @@ pub struct Allocator {
     family: Option<&'static str>,
     /// True if `environment` has a setting that follows from a number of CPUs (`--as-cpus`) and not from the user.
     is_sized_by_cpus: bool,
+    /// What a probe showed of it.
+    proved: Option<&'static str>,
     /// Where `library` was written, if it is part of this program.
     written: Option<Arc<PrivateDirectory>>,
 }
@@ -66,6 +69,7 @@ impl Allocator {
             environment: Vec::new(),
             settings: Vec::new(),
             is_sized_by_cpus: false,
+            proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
         }
@@ -75,12 +79,17 @@ impl Allocator {
     /// links.
     #[must_use]
     pub fn preloaded(name: &str, library: PathBuf) -> Self {
+        let known = known::find(base_name(name));
+        let needs = known.into_iter().flat_map(|known| known.needs);
         Self {
             name: name.to_owned(),
             library: Some(library),
-            environment: Vec::new(),
+            environment: needs
+                .map(|(variable, value)| ((*variable).to_owned(), (*value).to_owned()))
+                .collect(),
             settings: Vec::new(),
             is_sized_by_cpus: false,
+            proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
         }
@@ -93,9 +102,24 @@ impl Allocator {
         self.library.is_none() && self.settings.is_empty() && is_as_it_comes
     }
 
-    /// The version, as exactly as it can be told without running it.
+    /// The version, as exactly as it can be told without running it, and what a probe showed.
     #[must_use]
     pub fn version(&self) -> Option<String> {
+        let mut version = self.version_alone();
+        if let Some(version) = version
+            .as_mut()
+            .filter(|_| base_name(&self.name) == "tcmalloc")
+        {
+            // Two programs have that name.
+            *version = format!("gperftools {}", version.trim_start_matches("gperftools "));
+        }
+        match (version, self.proved) {
+            (Some(version), Some(fact)) => Some(format!("{version}, {fact}")),
+            (version, fact) => version.or(fact.map(str::to_owned)),
+        }
+    }
+
+    fn version_alone(&self) -> Option<String> {
         match &self.library {
             None => version::of_c_library(),
             // Ours, and part of this program.
@@ -212,6 +236,7 @@ fn mempool() -> io::Result<Allocator> {
         environment: Vec::new(),
         settings: Vec::new(),
         is_sized_by_cpus: false,
+        proved: None,
         family: Some(MEMPOOL),
         written: Some(directory),
     })

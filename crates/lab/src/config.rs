@@ -285,9 +285,20 @@ impl CompareConfig {
                     "--allocators needs at least one name".to_owned(),
                 ));
             }
-            let chosen = allocator::select_with_settings(names)?;
-            for one in &chosen {
+            let mut chosen = Vec::new();
+            for mut one in allocator::select_with_settings(names)? {
+                match one.prove_kind(&self.launcher) {
+                    Ok(()) => {}
+                    // Nobody asked for this one.
+                    Err(reason) if names.iter().any(|name| name == allocator::ALL) => {
+                        warnings.push(format!("not compared: {reason}"));
+                        continue;
+                    }
+                    Err(reason) => return Err(LabError::Setting(reason)),
+                }
                 warnings.extend(one.without_effect(&self.launcher));
+                warnings.extend(one.public_reports());
+                chosen.push(one);
             }
             return Ok(chosen);
         }

@@ -89,8 +89,11 @@ fn of_one(candidate: &CandidateRounds, operation: Operation) -> Option<MemoryGro
     );
     let sentence = match (low > 0.0, high < 0.0) {
         _ if !is_certain => format!(
-            "{name}: memory changes by {figures}; {} rounds are too few to be sure",
-            slopes.len()
+            "{name}: memory changes by {figures}; {} too few to be sure",
+            match slopes.len() {
+                1 => "1 round is".to_owned(),
+                rounds => format!("{rounds} rounds are"),
+            }
         ),
         (true, _) => format!("{name}: memory grows by {figures}"),
         (_, true) => format!("{name}: memory shrinks by {figures}"),

@@ -22,6 +22,7 @@ pub(super) const NAMES: &[&str] = &[
     "snmalloc",
     "rpmalloc",
     "hardened",
+    "tcmalloc_percpu",
 ];
 
 /// The variable that names a directory with more.

@@ -16,7 +16,7 @@ use millpond_measure::units::format_bytes;
 
 use super::known::Dialect;
 use super::tuning::{self, Setting, answer, mimalloc_option, number};
-use super::{Allocator, known, version};
+use super::{Allocator, base_name, known, version};
 use crate::launch::{PROBE_STAGE, Place, read_answer};
 use crate::subject::Launcher;
 
@@ -35,6 +35,8 @@ const GLIBC_BOUNDS: &[(&str, u64, &str)] = &[
     ("tcache_count", 65_535, "7 blocks of a size are cached"),
     ("mxfast", 160, "fast bins hold blocks of up to 128 bytes"),
 ];
+/// The versions of mimalloc that users report trouble with.
+const MIMALLOC_WITH_REPORTS: (u32, u32) = (3, 3);
 /// From this version on these bounds are others.
 const GLIBC_OTHER_BOUNDS: (u32, u32) = (2, 42);
 
@@ -59,6 +61,46 @@ impl Allocator {
             format!("{}: {key}={value} {holds}", self.name)
         };
         found.into_iter().map(sentence).collect()
+    }
+
+    /// What is publicly known of this version that a comparison of minutes may not show.
+    pub(crate) fn public_reports(&self) -> Option<String> {
+        let known = self.family.and_then(known::find)?;
+        let version = self.version()?;
+        let is_it = known.dialect == Dialect::Mimalloc
+            && version::major_and_minor(&version) == Some(MIMALLOC_WITH_REPORTS);
+        is_it.then(|| {
+            format!(
+                "{}: this is mimalloc {version}; of the versions 3.3 there are public reports of more memory (81 % \
+                 more than 3.1.5 in one server, github.com/microsoft/mimalloc/issues/1282) and of stalls with huge \
+                 pages: look at its memory over time before you deploy it",
+                self.name
+            )
+        })
+    }
+
+    /// Shows that it is what its name says, where its object alone does not, and notes that for the record. The error
+    /// is a sentence.
+    pub(crate) fn prove_kind(&mut self, launcher: &Launcher) -> Result<(), String> {
+        let known = known::find(base_name(&self.name));
+        let Some(proof) = known.and_then(|known| known.proof.as_ref()) else {
+            return Ok(());
+        };
+        let probe = Probe {
+            launcher,
+            allocator: self,
+        };
+        let mut environment = self.environment.clone();
+        environment.push((proof.variable.to_owned(), "1".to_owned()));
+        let said = probe.words(&environment).unwrap_or_default();
+        if !said.lines().any(|line| line == proof.line) {
+            return Err(format!(
+                "{} does not show here that it has its {}: {}",
+                self.name, proof.fact, proof.remedy
+            ));
+        }
+        self.proved = Some(proof.fact);
+        Ok(())
     }
 
     /// The value of one of its settings.
@@ -293,6 +335,27 @@ mod tests {
         assert_eq!(jemalloc_option(said, "lg_chunk"), None);
         assert!(is_same("2", "2") && is_same("true", "true") && is_same("-1", "-1"));
         assert!(is_same("4k", "4096") && !is_same("3", "2") && !is_same("always", "default"));
+    }
+
+    /// Goal: who chooses a version that others report trouble with is told so, whatever it is called; who chooses
+    /// another one is not.
+    #[test]
+    fn reports_of_others_are_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |name: &str, version: &str| {
+            let library = directory.path().join("libx.so");
+            let origin = format!("{{\"version\": \"{version}\"}}");
+            fs::write(library.with_extension("json"), origin).unwrap();
+            Allocator::preloaded(name, library).public_reports()
+        };
+        let said = of("mimalloc3", "3.3.2").unwrap();
+        assert!(
+            said.starts_with("mimalloc3: ") && said.contains("81 %"),
+            "{said}"
+        );
+        assert_eq!(of("mimalloc3", "3.4.1"), None);
+        assert_eq!(of("mimalloc2", "2.3.2"), None);
+        assert_eq!(of("rpmalloc", "3.3.2"), None);
     }
 
     /// Goal: the version of the C library decides which bounds hold; background threads are found by their names.

@@ -37,6 +37,22 @@ pub(super) struct Known {
     pub(super) dialect: Dialect,
     /// Settings that people change most, for help.
     pub(super) settings: &'static str,
+    /// Variables without which it would be another allocator.
+    pub(super) needs: &'static [(&'static str, &'static str)],
+    /// What a probe has to show before it is compared under its name.
+    pub(super) proof: Option<Proof>,
+}
+
+/// A line that an allocator writes to stderr at the end of a program, if it is asked to.
+#[derive(Debug)]
+pub(super) struct Proof {
+    /// Asks for it.
+    pub(super) variable: &'static str,
+    pub(super) line: &'static str,
+    /// What the line proves, for the record.
+    pub(super) fact: &'static str,
+    /// Why the line may be missing, and what to do.
+    pub(super) remedy: &'static str,
 }
 
 const fn built(name: &'static str, dialect: Dialect, settings: &'static str) -> Known {
@@ -47,6 +63,8 @@ const fn built(name: &'static str, dialect: Dialect, settings: &'static str) -> 
         package: None,
         dialect,
         settings,
+        needs: &[],
+        proof: None,
     }
 }
 
@@ -67,6 +85,8 @@ pub(super) const KNOWN: &[Known] = &[
         package: Some("libjemalloc2"),
         dialect: Dialect::Jemalloc("MALLOC_CONF"),
         settings: JEMALLOC_SETTINGS,
+        needs: &[],
+        proof: None,
     },
     built(
         "jemalloc531",
@@ -81,6 +101,8 @@ pub(super) const KNOWN: &[Known] = &[
         package: Some("libtcmalloc-minimal4"),
         dialect: Dialect::Variables("TCMALLOC_"),
         settings: "release_rate, max_total_thread_cache_bytes, aggressive_decommit",
+        needs: &[],
+        proof: None,
     },
     Known {
         name: "mimalloc",
@@ -89,6 +111,8 @@ pub(super) const KNOWN: &[Known] = &[
         package: Some("libmimalloc2.0"),
         dialect: Dialect::Mimalloc,
         settings: "decommit_delay, page_reset, large_os_pages",
+        needs: &[],
+        proof: None,
     },
     built(MEMPOOL, Dialect::Variables("MEMPOOL_"), "checks"),
     Known {
@@ -103,6 +127,8 @@ pub(super) const KNOWN: &[Known] = &[
         package: Some("libclang-rt-14-dev"),
         dialect: Dialect::Scudo,
         settings: "release_to_os_interval_ms, quarantine_size_kb",
+        needs: &[],
+        proof: None,
     },
     Known {
         name: "tbb",
@@ -111,6 +137,8 @@ pub(super) const KNOWN: &[Known] = &[
         package: Some("libtbbmalloc2"),
         dialect: Dialect::Variables("TBB_MALLOC_"),
         settings: "use_huge_pages, set_huge_size_threshold",
+        needs: &[],
+        proof: None,
     },
     built(
         "mimalloc2",
@@ -121,6 +149,18 @@ pub(super) const KNOWN: &[Known] = &[
     built("snmalloc", Dialect::None, ""),
     built("rpmalloc", Dialect::None, ""),
     built("hardened", Dialect::None, ""),
+    Known {
+        // The C library would take the kernel's restartable sequences, which the caches need for themselves.
+        needs: &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
+        proof: Some(Proof {
+            variable: "TCMALLOC_PERCPU_REPORT",
+            line: "tcmalloc: per-CPU caches active",
+            fact: "per-CPU caches active",
+            remedy: "it needs restartable sequences (rseq) of the kernel to itself, in a way that newer kernels may \
+                     refuse; without them it has caches per thread, as the allocator tcmalloc",
+        }),
+        ..built("tcmalloc_percpu", Dialect::None, "")
+    },
 ];
 
 /// Those of a comparison that names none.

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 /// [`select_with_settings`].
 pub fn select(wanted: &[String]) -> Result<Vec<Allocator>, AllocatorError> {
     let selected = select_with_settings(wanted)?;
-    match selected.iter().find(|one| !one.environment.is_empty()) {
+    match selected.iter().find(|one| one.name.contains(':')) {
         None => Ok(selected),
         Some(tuned) => Err(AllocatorError::NoSettingsHere {
             word: tuned.name.clone(),
@@ -163,7 +163,7 @@ pub(super) fn give_settings(
 /// The allocator that is here under the name `word`, which says a version, if it is of that.
 fn of_version(word: &str, here: &Allocator) -> Result<Allocator, AllocatorError> {
     let wanted = word.split_once('@').map_or("", |(_, version)| version);
-    let found = here.version().unwrap_or_else(|| "unknown".to_owned());
+    let found = here.version_alone().unwrap_or_else(|| "unknown".to_owned());
     if !wanted.is_empty() && found.starts_with(wanted) && version::is_of(&found, wanted) {
         return Ok(Allocator {
             name: word.to_owned(),

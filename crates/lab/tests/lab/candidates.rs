@@ -330,6 +330,68 @@ fn background_threads_are_looked_for_in_those_that_serve() {
     assert!(told.contains("in 1 of 2 processes that serve"), "{told}");
 }
 
+/// Goal: with --as-cpus the server is started with the arenas of so many CPUs, the record says so, and what it does
+/// not show is a note.
+#[test]
+fn arenas_of_a_larger_machine_arrive_in_the_server() {
+    if !has_program("python3") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(directory.path(), &["glibc", MEMPOOL]);
+    config.as_cpus = Some(64);
+    let notes = notes(
+        &config,
+        |event| matches!(event, LabEvent::Planned { .. }),
+        false,
+    );
+    let has = |start: &str| notes.iter().any(|line| line.starts_with(start));
+    assert!(has("--as-cpus 64: glibc gets arena_max=512"), "{notes:?}");
+    assert!(has("--as-cpus 64 changes nothing in mempool"), "{notes:?}");
+    assert!(has("--as-cpus 64 shows what"), "{notes:?}");
+    let said = log(directory.path(), "glibc-preflight.log");
+    assert!(
+        said.contains("GLIBC_TUNABLES=glibc.malloc.arena_max=512\n"),
+        "{said}"
+    );
+}
+
+/// Goal: Google's tcmalloc is compared under its name only where it shows its caches per CPU, and is started with what
+/// they need; an object that does not show them is refused.
+#[test]
+fn caches_per_cpu_are_proved() {
+    let directory = tempfile::tempdir().unwrap();
+    let object = allocator::select(&[MEMPOOL.to_owned()]).unwrap().remove(0);
+    let word = format!(
+        "tcmalloc_percpu={}",
+        object.library.as_ref().unwrap().display()
+    );
+    let config_of = |words: &[&str]| config(directory.path(), words);
+    let refused = compare(
+        &config_of(&["glibc", &word]),
+        &mut |_| {},
+        &AtomicBool::new(true),
+    );
+    let sentence = refused.unwrap_err().to_string();
+    assert!(
+        sentence.contains("does not show here that it has its per-CPU caches"),
+        "{sentence}"
+    );
+    if !is_here("tcmalloc_percpu") {
+        return;
+    }
+    let config = config_of(&["glibc", "tcmalloc_percpu"]);
+    let stop = AtomicBool::new(false);
+    let outcome = compare(&config, &mut |_| {}, &stop).unwrap();
+    let candidate = named(&outcome.record, "tcmalloc_percpu");
+    let version = candidate.allocator_version.as_deref().unwrap_or_default();
+    assert!(version.ends_with(", per-CPU caches active"), "{version}");
+    assert_eq!(
+        candidate.environment,
+        ["GLIBC_TUNABLES=glibc.pthread.rseq=0"]
+    );
+}
+
 fn is_here(name: &str) -> bool {
     let found = allocator::discover().iter().any(|one| one.name == name);
     if !found {

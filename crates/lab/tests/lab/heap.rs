@@ -10,7 +10,7 @@ use millpond_lab::subject::Subject;
 use millpond_lab::trace::{HeapReading, PATH_VARIABLE, Trace};
 use millpond_measure::record::{HeapProfile, SizeClass};
 
-use crate::common::{eventually, spec, start};
+use crate::common::{eventually, put_under, spec, start};
 
 /// Finer than usual, so that little is left to chance.
 const MEAN_BYTES: u64 = 2048;
@@ -45,7 +45,7 @@ pub(crate) fn traced(
     // What an earlier one printed is not this one's.
     let _ = fs::remove_file(&spec.log);
     spec.preload.push(trace.object().to_owned());
-    spec.preload.extend(allocator.library.clone());
+    put_under(&mut spec, allocator);
     let variable = (PATH_VARIABLE.into(), trace.counters().into());
     spec.environment.push(variable);
     (start(&spec), trace)

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::common::{
-    eventually, free_address, has_program, preloadable, probe, python_server, redis_server, spec,
-    start,
+    eventually, free_address, has_program, preloadable, probe, put_under, python_server,
+    redis_server, spec, start,
 };
 use millpond_lab::allocator::{self, Allocator};
 use millpond_lab::presence::{Presence, PresenceError, prove};
@@ -43,7 +43,7 @@ fn python_under(directory: &Path, allocator: &Allocator, wrapper: &[&str]) -> (S
         .chain(command.iter().map(String::as_str))
         .collect();
     let mut spec = spec(directory, &words);
-    spec.preload.extend(allocator.library.clone());
+    put_under(&mut spec, allocator);
     let mut subject = start(&spec);
     subject
         .wait_ready(&probe(address), BOUND, &RUNNING)
@@ -102,7 +102,7 @@ fn static_and_own_malloc_programs_are_caught() {
     };
     let reason = |program: &str| {
         let mut spec = spec(directory.path(), &[program]);
-        spec.preload.extend(allocator.library.clone());
+        put_under(&mut spec, &allocator);
         let subject = start(&spec);
         let exe = format!("/proc/{}/exe", subject.pid());
         let started = || fs::read_link(&exe).is_ok_and(|target| target == Path::new(program));
@@ -151,7 +151,7 @@ fn an_object_that_calls_elsewhere_is_caught() {
     let program = compile_c(directory.path(), "program", program, &[]);
     let result = |words: &[&str]| {
         let mut spec = spec(directory.path(), words);
-        spec.preload.extend(allocator.library.clone());
+        put_under(&mut spec, &allocator);
         let subject = start(&spec);
         eventually("the plugin", || {
             fs::read_to_string(&spec.log).is_ok_and(|text| text.contains("up"))
@@ -181,7 +181,7 @@ fn a_program_at_a_fixed_address_is_proved() {
     let flags = ["-no-pie", "-fno-pic"];
     let program = compile_c(directory.path(), "fixed", program, &flags);
     let mut spec = spec(directory.path(), &[&program]);
-    spec.preload.extend(allocator.library.clone());
+    put_under(&mut spec, &allocator);
     let subject = start(&spec);
     eventually("the program's main", || {
         fs::read_to_string(&spec.log).is_ok_and(|text| text.contains("up"))
@@ -300,7 +300,7 @@ fn heap_calls_are_exact() {
             let trace = Trace::create(directory.path()).expect("trace");
             let mut spec = spec(directory.path(), &[&program, rounds]);
             spec.preload.push(trace.object().to_owned());
-            spec.preload.extend(allocator.library.clone());
+            put_under(&mut spec, &allocator);
             let variable = (
                 millpond_lab::trace::PATH_VARIABLE.into(),
                 trace.counters().into(),
@@ -351,7 +351,7 @@ fn cpp_allocations_do_not_pass_by() {
             let trace = Trace::create(directory.path()).expect("trace");
             let mut spec = spec(directory.path(), &[program.to_str().expect("path"), rounds]);
             spec.preload.push(trace.object().to_owned());
-            spec.preload.extend(allocator.library.clone());
+            put_under(&mut spec, &allocator);
             let variable = (
                 millpond_lab::trace::PATH_VARIABLE.into(),
                 trace.counters().into(),
