@@ -176,7 +176,7 @@ impl<'a> Process<'a> {
                 .get(from)
                 .is_some_and(|&block| block < range.end)
         };
-        if has_block || range.start.is_multiple_of(ARENA_BYTES) {
+        if has_block {
             return Holder::Malloc;
         }
         let is_guard = |before: &Mapping| {
@@ -184,8 +184,21 @@ impl<'a> Process<'a> {
                 && !before.is_accessible
                 && before.end - before.start <= GUARD_BYTES_MAX
         };
+        // An arena of the C library's begins at a multiple of its size, and what it does not use yet is inaccessible. A
+        // stack may begin there by chance.
+        let is_arena = range.start.is_multiple_of(ARENA_BYTES);
+        let after = self.mappings.get(index + 1);
+        let has_rest = after.is_some_and(|after| {
+            after.start == range.end && after.is_nameless() && !after.is_accessible
+        });
+        if is_arena && has_rest {
+            return Holder::Malloc;
+        }
         if before.is_some_and(is_guard) {
             return Holder::Stacks;
+        }
+        if is_arena {
+            return Holder::Malloc;
         }
         if range.end - range.start >= BLOCKLESS_BYTES {
             return Holder::Unknown;
