@@ -118,6 +118,14 @@ impl FailedRequests {
         self.kinds.connect + self.kinds.read + self.kinds.write + self.kinds.timeout > 0
     }
 
+    /// Whether more connections come at once than may wait at the server: no allocator is the reason then.
+    pub(crate) fn is_of_backlog(&self) -> bool {
+        let is_small = self
+            .backlog
+            .is_some_and(|backlog| (backlog as usize) < self.connections);
+        is_small && self.has_unanswered()
+    }
+
     /// The same for the record.
     pub(crate) fn cause(&self) -> FailureCause {
         let statuses = self.statuses.iter();

@@ -197,8 +197,8 @@ fn place(mounts: &str, own: &str) -> Option<(String, String)> {
     Some((mount, path.to_owned()))
 }
 
-/// The number in `memory.events`.
-fn killed(events: &str) -> Option<u64> {
+/// The number in `memory.events`, and in `memory.oom_control` of version 1.
+pub(crate) fn killed(events: &str) -> Option<u64> {
     let mut lines = events.lines();
     let count = lines.find_map(|line| line.strip_prefix("oom_kill "))?;
     count.trim().parse().ok()

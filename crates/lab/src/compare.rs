@@ -3,6 +3,7 @@
 //! On the path: `cli` calls `compare` with what the user asked and shows the events and the outcome.
 //! Ctrl-C arrives as a flag: the run in hand ends at once, what was measured is analysed as usual.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -49,6 +50,8 @@ use crate::target::Target;
 
 /// How far beyond its budget a comparison may drift before it gives up rounds.
 const BUDGET_TOLERANCE: f64 = 1.05;
+/// The fewest rounds that can give a verdict may take so many times the budget; with more the user is asked.
+const OVER_BUDGET_MAX: u32 = 3;
 /// The part of the time budget that finding every candidate's steady state may take.
 const STEADYING_SHARE: u32 = 20;
 /// An idle time from which on every allocator here has shown what it gives back.
@@ -135,6 +138,7 @@ impl<'a> Lab<'a> {
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
             reserve: Reserve::default(),
+            address_space_bytes: Cell::new(None),
         };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let lab = Self {
@@ -184,6 +188,7 @@ impl<'a> Lab<'a> {
             repeat::take_over(&mut plan, self.config.target.operations(), work);
         }
         let count = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        self.refuse_far_too_long(&plan, count, &findings)?;
         events(&LabEvent::Planned {
             rounds: plan.rounds,
             runs: plan.rounds * count,
@@ -199,6 +204,7 @@ impl<'a> Lab<'a> {
             is_fixed: self.config.rounds.is_some(),
             margins: self.config.margins,
             fill_until: self.fill_until(),
+            has_small_backlog: findings.small_backlog.is_some(),
             deadline: self.end_after(self.config.time_budget.mul_f64(BUDGET_TOLERANCE)),
             stop: self.stop,
         };
@@ -229,6 +235,30 @@ impl<'a> Lab<'a> {
         Ok(outcome)
     }
 
+    /// A comparison drifts a little beyond its budget where a verdict takes it, not by a multiple.
+    fn refuse_far_too_long(
+        &self,
+        plan: &Plan,
+        candidates: u32,
+        findings: &Findings,
+    ) -> Result<(), LabError> {
+        let needed = self.began.elapsed() + plan.duration(candidates);
+        let is_given = self.config.rounds.is_some()
+            || self.config.earlier.is_some()
+            || self.config.work.is_some();
+        if is_given || needed <= self.config.time_budget * OVER_BUDGET_MAX {
+            return Ok(());
+        }
+        Err(LabError::FarTooLong {
+            needed,
+            budget: self.config.time_budget,
+            rounds: plan.rounds,
+            candidates,
+            connections: self.config.connections,
+            backlog: findings.small_backlog,
+        })
+    }
+
     /// How candidates live at the same time, and what trying each of them out found.
     fn try_out(&mut self, events: &mut dyn FnMut(&LabEvent)) -> Result<Findings, LabError> {
         let coexistence = self.find_coexistence()?;
@@ -243,6 +273,19 @@ impl<'a> Lab<'a> {
         self.settle_coexistence(coexistence, &findings, events);
         let without_effect = findings.without_effect.iter().cloned();
         without_effect.for_each(|line| events(&LabEvent::Note(line)));
+        if let Some(backlog) = findings
+            .small_backlog
+            .filter(|_| self.config.load_command.is_none())
+        {
+            let note = format!(
+                "the server lets {backlog} connections wait to be accepted (its listen backlog), and {} come at once: \
+                 some may be answered only after a second or more, or never; --connections {backlog} shows what it does \
+                 without that",
+                self.config.connections
+            );
+            events(&LabEvent::Note(note.clone()));
+            self.warnings.push(note);
+        }
         if let Some(native) = &findings.native {
             matrix::name_native(&mut self.candidates, native);
             let note = format!("the target brings its own allocator: the baseline is {native}");

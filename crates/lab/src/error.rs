@@ -8,25 +8,14 @@ use std::time::Duration;
 use millpond_load::ConnectFailure;
 use millpond_measure::record::{FailureCause, RoundStatus};
 use millpond_measure::regression::Incomparable;
-use millpond_measure::units::format_bytes;
+use millpond_measure::units::{format_bytes, format_duration_ns};
 
 use crate::allocator::AllocatorError;
 use crate::answers::FailedRequests;
 use crate::limits;
 use crate::presence::PresenceError;
-use crate::subject::{Exit, LastWords, SubjectError};
+use crate::subject::{Exit, LastWords, SIGKILL, SubjectError};
 
-/// What a log says when the kernel gives no more memory: the C library, C++, Rust, and the allocators.
-const WORDS_OF_NO_MEMORY: [&str; 8] = [
-    "cannot allocate memory",
-    "out of memory",
-    "bad_alloc",
-    "memory allocation of",
-    "memoryerror",
-    "mmap failed",
-    "map failure",
-    "unable to allocate",
-];
 /// What jemalloc says of a setting that it does not know.
 const WORDS_OF_SETTINGS: [&str; 3] = ["invalid conf", "abort_conf", "malformed conf"];
 
@@ -62,6 +51,28 @@ pub enum LabError {
     /// Nothing of the server's heap gets to malloc.
     #[error("{0}")]
     OutOfReach(String),
+    /// Even the fewest rounds take a multiple of the time budget.
+    #[error(
+        "{rounds} rounds of {candidates} candidates, the fewest that can give a verdict, take {} in all, and the time \
+         budget is {}: {}",
+        format_duration_ns(needed.as_nanos() as f64),
+        format_duration_ns(budget.as_nanos() as f64),
+        remedies_of_time(*needed, *connections, *backlog)
+    )]
+    FarTooLong {
+        /// What it would take.
+        needed: Duration,
+        /// What it may take.
+        budget: Duration,
+        /// The fewest rounds.
+        rounds: u32,
+        /// In each.
+        candidates: u32,
+        /// Of the load.
+        connections: usize,
+        /// How many connections may wait at the server, if those are fewer.
+        backlog: Option<u32>,
+    },
     /// Every candidate of a round failed, and nothing was measured before it.
     #[error("every run of round {round} failed; the first one: {first}")]
     RoundFailed {
@@ -208,6 +219,45 @@ pub enum RunError {
         /// The end of its output.
         last_words: Box<LastWords>,
     },
+    /// It ended, and its output says that it got no more memory.
+    #[error(
+        "{reason}{}",
+        limit_bytes.map(|bytes| format!(
+            "; its address space is limited to {} (ulimit -v)", format_bytes(bytes as f64)
+        )).unwrap_or_default()
+    )]
+    NoAddressSpace {
+        /// What ended.
+        reason: String,
+        /// The limit of its address space; `None`: there is none that could be seen.
+        limit_bytes: Option<u64>,
+        /// The end of its output.
+        last_lines: Vec<String>,
+    },
+    /// The C library's malloc and the preloaded one met in it.
+    #[error(
+        "{reason}; the C library's free got memory of the preloaded allocator: an object that the program opens with \
+         RTLD_DEEPBIND, as PHP opens its extensions, calls the C library past everything that is preloaded. It would \
+         do so in production too: run it without such objects (php -n) or built into it, or build the allocator in"
+    )]
+    TwoAllocators {
+        /// What ended.
+        reason: String,
+        /// How.
+        exit: Exit,
+        /// The end of its output.
+        last_lines: Vec<String>,
+    },
+    /// SIGKILL, and the kernel counts nothing killed for want of memory.
+    #[error(
+        "{reason}; the kernel killed none of its processes for want of memory, so another program did"
+    )]
+    KilledByAnother {
+        /// What ended.
+        reason: String,
+        /// The end of its output.
+        last_lines: Vec<String>,
+    },
     /// A network of the target's own cannot be made or entered.
     #[error("no network namespace: {0}")]
     Network(io::Error),
@@ -261,9 +311,28 @@ impl RunError {
                 limit_bytes: *limit_bytes,
                 is_counted: true,
             },
+            Self::NoAddressSpace {
+                limit_bytes,
+                last_lines,
+                ..
+            } => FailureCause::NoAddressSpace {
+                limit_bytes: *limit_bytes,
+                last_lines: last_lines.clone(),
+            },
+            Self::TwoAllocators {
+                exit, last_lines, ..
+            } => crash(*exit, last_lines.clone()),
+            Self::KilledByAnother { last_lines, .. } => {
+                crash(Exit::Signal(SIGKILL), last_lines.clone())
+            }
             Self::Check(_) | Self::OtherAnswers { .. } => FailureCause::WrongAnswers,
             _ => FailureCause::Other,
         }
+    }
+
+    /// Whether the server lets fewer connections wait than come at once: every candidate may fail by that.
+    pub(crate) fn is_of_backlog(&self) -> bool {
+        matches!(self, Self::FailedRequests(failed) if failed.is_of_backlog())
     }
 
     /// Whether other programs are the likely reason, so that another try is fair.
@@ -300,40 +369,49 @@ impl From<RunError> for RoundStatus {
     }
 }
 
+/// How to be done sooner, or to wait for it.
+fn remedies_of_time(needed: Duration, connections: usize, backlog: Option<u32>) -> String {
+    let minutes = needed.as_secs().div_ceil(60);
+    let fewer = match backlog {
+        Some(backlog) => format!(
+            "fewer connections (--connections {backlog}: so many may wait at the server, and {connections} come at once)"
+        ),
+        None => format!(
+            "fewer connections (--connections, {connections} now), if they wait for the server"
+        ),
+    };
+    format!("{fewer}, fewer candidates (--allocators), or --time-budget {minutes}m")
+}
+
 /// What ended a target, as far as its end and its last words tell.
 fn cause_of_end(exit: Exit, last_words: &LastWords) -> FailureCause {
     let last_lines = last_words.lines.clone();
     if last_words.mention(&WORDS_OF_SETTINGS) {
         return FailureCause::RefusedSettings { last_lines };
     }
-    if last_words.mention(&WORDS_OF_NO_MEMORY) {
-        return FailureCause::NoAddressSpace {
-            limit_bytes: limits::address_space_bytes(),
-            last_lines,
-        };
-    }
     match exit {
-        // Nothing here sends that one to a target that is measured.
+        // Nothing here sends that one to a target that is measured, and the kernel counts nothing here.
         Exit::Signal(SIGKILL) => FailureCause::KilledForMemory {
             limit_bytes: limits::memory_bytes(),
             is_counted: false,
         },
-        Exit::Signal(number) => FailureCause::Crashed {
-            signal: Some(number),
-            exit_status: None,
-            last_lines,
-        },
-        Exit::Status(status) => FailureCause::Crashed {
-            signal: None,
-            exit_status: Some(status),
-            last_lines,
-        },
-        Exit::Unknown => FailureCause::Other,
+        exit => crash(exit, last_lines),
     }
 }
 
-/// Its number is the same everywhere.
-const SIGKILL: i32 = 9;
+/// An end that nobody asked for.
+fn crash(exit: Exit, last_lines: Vec<String>) -> FailureCause {
+    let (signal, exit_status) = match exit {
+        Exit::Signal(number) => (Some(number), None),
+        Exit::Status(status) => (None, Some(status)),
+        Exit::Unknown => return FailureCause::Other,
+    };
+    FailureCause::Crashed {
+        signal,
+        exit_status,
+        last_lines,
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -368,16 +446,6 @@ mod tests {
                 .label()
                 .starts_with("killed (SIGKILL), likely for memory")
         );
-        for line in [
-            "mimalloc: error: unable to allocate 64 MiB (Cannot allocate memory)",
-            "terminate called after throwing an instance of 'std::bad_alloc'",
-        ] {
-            let cause = of(Exit::Signal(6), &[line, "last"]);
-            assert!(
-                matches!(cause, FailureCause::NoAddressSpace { .. }),
-                "{cause:?}"
-            );
-        }
         let refused = of(
             Exit::Signal(6),
             &["<jemalloc>: Invalid conf pair: narenaz:1"],

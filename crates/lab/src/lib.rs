@@ -74,6 +74,7 @@ pub mod suitability;
 pub mod presence;
 mod rounds;
 mod scored;
+mod failure_evidence;
 mod generation;
 mod slice;
 mod freezer;

@@ -13,6 +13,19 @@ pub(crate) fn address_space_bytes() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
+/// The same of process `pid`, which may have set one for itself; `None` too if it has ended.
+pub(crate) fn address_space_bytes_of(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    address_space_in(&text)
+}
+
+/// The soft limit in `/proc/PID/limits`.
+fn address_space_in(limits: &str) -> Option<u64> {
+    let mut lines = limits.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// The lowest limit of memory of our control group and of those above it; `None`: there is none that can be seen.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -48,6 +61,22 @@ fn lowest(mount: &Path, group: &str, file: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the limit of a process is read where it has one.
+    #[test]
+    fn the_address_space_of_a_process_is_read() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units\n\
+                    Max address space         2048000000           unlimited            bytes\n";
+        assert_eq!(address_space_in(text), Some(2_048_000_000));
+        assert_eq!(
+            address_space_in("Max address space  unlimited  unlimited  bytes\n"),
+            None
+        );
+        assert_eq!(
+            address_space_bytes_of(std::process::id()),
+            address_space_bytes()
+        );
+    }
 
     /// Goal: the lowest limit on the way up counts, in both versions of control groups; `max` is none.
     #[test]

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::GroupDirectory;
+use crate::cgroup::{self, GroupDirectory};
 
 /// Where groups of targets can be made.
 #[derive(Debug)]
@@ -53,6 +53,12 @@ impl MemoryGroup {
     /// Most memory at any moment, page cache and kernel memory included.
     pub(crate) fn peak_bytes(&self) -> Option<u64> {
         peak_bytes(&self.directory)
+    }
+
+    /// How many of its processes the kernel killed for want of memory; `None` where it does not count them.
+    pub(crate) fn killed_for_memory(&self) -> Option<u64> {
+        let events = self.directory.read("memory.oom_control").ok()?;
+        cgroup::killed(&events)
     }
 }
 

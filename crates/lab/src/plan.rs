@@ -68,6 +68,8 @@ const WRITES_PACED: f64 = 16_000.0;
 const READS_PER_WRITE: u32 = 3;
 /// Memory on all CPUs is worth this share of the rounds, and none of what a round decides.
 const ROUNDS_KEPT: f64 = 0.75;
+/// And this share of the slices of a round: the interval of throughput gets wider by the root of that at most.
+const CYCLES_KEPT: f64 = 0.75;
 /// Nobody waits for more rounds; a plan has to end.
 const ROUNDS_MAX: u32 = 1_000;
 /// The part of a run that the warm-up may take.
@@ -175,9 +177,9 @@ impl Plan {
         }
         let with = Self::of_slices(known, true);
         let is_cheap = f64::from(with.rounds) >= ROUNDS_KEPT * f64::from(plan.rounds);
-        let is_whole =
-            with.missed_floor == plan.missed_floor && with.over_budget == plan.over_budget;
-        let has_slices = with.paced >= plan.paced && with.cycles >= plan.cycles;
+        let is_whole = with.missed_floor == plan.missed_floor && !with.over_budget;
+        let kept = f64::from(with.cycles) / f64::from(plan.cycles.max(1));
+        let has_slices = with.paced >= plan.paced && kept >= CYCLES_KEPT;
         if is_cheap && is_whole && has_slices {
             with
         } else {

@@ -64,6 +64,8 @@ pub(crate) struct Findings {
     pub(crate) left_out: Vec<LeftOut>,
     /// Settings that were seen to have no effect, as sentences.
     pub(crate) without_effect: Vec<String>,
+    /// How many connections may wait at the server to be accepted, if more come at once.
+    pub(crate) small_backlog: Option<u32>,
     /// Requests until every candidate was steady, per operation in order.
     pub(crate) warm_up_requests: Vec<u64>,
     /// The most that a burst took beyond its length: connections, and the last answers.
@@ -116,7 +118,8 @@ pub(crate) fn run(
                 findings.take_in(&candidate.name, smoke);
             }
             Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
-            Err(reason) if candidate.role == Role::Baseline => {
+            // No allocator is to blame, and the next one may fail as well as this one.
+            Err(reason) if candidate.role == Role::Baseline || reason.is_of_backlog() => {
                 return Err(LabError::Baseline {
                     candidate: candidate.name.clone(),
                     reason: reason.to_string(),
@@ -326,6 +329,7 @@ fn note_server(
     findings: &mut Findings,
 ) -> Result<(), RunError> {
     findings.native.clone_from(&session.presence.native);
+    findings.small_backlog = session.small_backlog();
     let mut lines = session.counters.lines();
     findings.has_instructions = session.counters.has_instructions();
     let memory = session.tree.sample().ok();

@@ -53,6 +53,8 @@ pub(crate) struct Course<'a> {
     pub(crate) margins: Margins,
     /// Until when the time budget is filled with slices; `None` if the rounds are to be those of the plan.
     pub(crate) fill_until: Option<Instant>,
+    /// More connections come at once than may wait at the server.
+    pub(crate) has_small_backlog: bool,
     /// When rounds that were not asked for are given up.
     pub(crate) deadline: Instant,
     pub(crate) stop: &'a AtomicBool,
@@ -494,6 +496,15 @@ impl Rounds {
             self.failures
                 .push(format!("{name}, round {round}: {reason}"));
         }
+        let is_of_backlog =
+            course.has_small_backlog && matches!(cause, Some(FailureCause::FailedRequests { .. }));
+        // No allocator is to blame. Later on a whole round has to fail.
+        if let Some(reason) = failure.as_ref().filter(|_| is_of_backlog && round == 0) {
+            return Err(LabError::RoundFailed {
+                round: 1,
+                first: reason.clone(),
+            });
+        }
         let is_done = scored.measures.status == RoundStatus::Done;
         self.runs_done += u32::from(is_done);
         self.collection
@@ -642,6 +653,7 @@ mod tests {
             is_fixed: false,
             margins: Margins::default(),
             fill_until: None,
+            has_small_backlog: false,
             deadline: Instant::now(),
             stop: &RUNNING,
         }

@@ -4,6 +4,7 @@
 //! process, its own empty data directory, its own port, and an environment of random size, since
 //! where the stack begins alone can move a program's speed by several percent.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,6 +25,7 @@ use crate::disturbances::Disturbances;
 use crate::drive::Driver;
 use crate::endpoint::Endpoint;
 use crate::error::{LabError, RunError};
+use crate::failure_evidence::Evidence;
 use crate::launch::LaunchSpec;
 use crate::limits;
 use crate::listen_backlog;
@@ -109,6 +111,8 @@ pub(crate) struct Workshop {
     pub(crate) nearest: CoreDistance,
     /// Time for slices that are repeated.
     pub(crate) reserve: Reserve,
+    /// The address space that a target's processes may have, once one served.
+    pub(crate) address_space_bytes: Cell<Option<u64>>,
 }
 
 impl Workshop {
@@ -118,6 +122,21 @@ impl Workshop {
             self.out.fresh_folder(folder)?;
         }
         Ok(())
+    }
+
+    /// The limit of a target's address space: that of one which serves. One that failed before has the limit of an
+    /// earlier one, for their commands are the same; without any it is ours.
+    fn address_space_bytes(&self, serving: Option<&Presence>) -> Option<u64> {
+        let pids = serving.into_iter().flat_map(|presence| &presence.pids);
+        let mut limits = pids.filter_map(|&pid| {
+            let pid = u32::try_from(pid).ok()?;
+            limits::address_space_bytes_of(pid)
+        });
+        if let Some(bytes) = limits.next() {
+            self.address_space_bytes.set(Some(bytes));
+        }
+        let earlier = self.address_space_bytes.get();
+        earlier.or_else(limits::address_space_bytes)
     }
 
     pub(crate) fn logs(&self) -> PathBuf {
@@ -228,6 +247,10 @@ pub(crate) struct Session {
     // After `subject`, so that nothing is in it any more when it is removed.
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) memory_group: Option<MemoryGroup>,
+    /// The address space that it may have; `None`: as much as there is.
+    address_space_bytes: Option<u64>,
+    /// Whether an allocator is preloaded into it.
+    has_library: bool,
     // After `subject`, so that it is removed when nothing writes to it any more.
     _data: DataDirectory,
 }
@@ -334,8 +357,18 @@ impl Session {
             stop,
         };
         let started = start.until_proved(&mut subject);
-        let (presence, start_duration) =
-            started.map_err(|error| or_killed(error, cgroup.as_ref(), &title, subject.log()))?;
+        let address_space_bytes =
+            workshop.address_space_bytes(started.as_ref().ok().map(|(presence, _)| presence));
+        let has_library = candidate.allocator.library.is_some();
+        let evidence = Evidence {
+            cgroup: cgroup.as_ref(),
+            memory_group: memory_group.as_ref(),
+            title: &title,
+            log: subject.log(),
+            address_space_bytes,
+            has_library,
+        };
+        let (presence, start_duration) = started.map_err(|error| evidence.explain(error))?;
         Ok(Self {
             url: workshop.driver.target.url(address),
             subject,
@@ -351,6 +384,8 @@ impl Session {
             stop_grace: workshop.options.stop_grace * patience,
             cgroup,
             memory_group,
+            address_space_bytes,
+            has_library,
             _data: data,
         })
     }
@@ -407,6 +442,14 @@ impl Session {
         Err(RunError::FailedRequests(Box::new(failed)))
     }
 
+    /// How many connections may wait at the server to be accepted, if those are fewer than will come at once.
+    pub(crate) fn small_backlog(&self) -> Option<u32> {
+        let port = self.endpoint.address.port();
+        let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
+        let backlog = backlog.ok().flatten();
+        backlog.filter(|&backlog| (backlog as usize) < self.connections)
+    }
+
     fn hung(&self, silence: Duration) -> RunError {
         RunError::Hung {
             title: self.title.clone(),
@@ -424,27 +467,20 @@ impl Session {
         }
         let end = self.subject.ensure_alive();
         let result = end.map_err(RunError::from).and(result);
-        let log = self.subject.log();
-        result.map_err(|error| or_killed(error, self.cgroup.as_ref(), &self.title, log))
+        let evidence = Evidence {
+            cgroup: self.cgroup.as_ref(),
+            memory_group: self.memory_group.as_ref(),
+            title: &self.title,
+            log: self.subject.log(),
+            address_space_bytes: self.address_space_bytes,
+            has_library: self.has_library,
+        };
+        result.map_err(|error| evidence.explain(error))
     }
 
     /// Ends it.
     pub(crate) fn stop(self) -> Result<StopReport, RunError> {
         Ok(self.subject.stop(self.stop_grace)?)
-    }
-}
-
-/// The kernel's reason instead of `error`, if it killed a process of the target for want of memory.
-fn or_killed(error: RunError, cgroup: Option<&Cgroup>, title: &str, log: &Path) -> RunError {
-    let killed = cgroup.and_then(Cgroup::killed_for_memory).unwrap_or(0);
-    if killed == 0 || matches!(error, RunError::Interrupted) {
-        return error;
-    }
-    RunError::KilledForMemory {
-        title: title.to_owned(),
-        killed,
-        limit_bytes: limits::memory_bytes(),
-        last_words: Box::new(LastWords::read(log)),
     }
 }
 

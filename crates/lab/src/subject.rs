@@ -79,8 +79,8 @@ pub enum SubjectError {
     },
     /// It runs, but does not answer.
     #[error(
-        "{title} did not answer at {target} within {waited_s} s (last try: {last_try}); \
-         {last_words}"
+        "{title} was not ready at {target} within {waited_s} s (last try: {last_try}; any status below 500 will do, \
+         --ready names another sign, --ready-within a longer time); {last_words}"
     )]
     NeverReady {
         /// The command's short name.
@@ -98,6 +98,9 @@ pub enum SubjectError {
     #[error("interrupted")]
     Interrupted,
 }
+
+/// Its number is the same everywhere.
+pub(crate) const SIGKILL: i32 = 9;
 
 /// The program that has the `launch` subcommand: normally the running `millpond` itself.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ pub mod hlog;
 pub mod curve;
 pub mod junit;
 
-use crate::record::ComparisonRecord;
+use crate::record::{ComparisonRecord, Measure, Quantity};
 use crate::statistics::{Comparison, Verdict};
 
 /// One character that says what a comparison came to.
@@ -49,8 +49,18 @@ pub(crate) fn cpus_line(record: &ComparisonRecord) -> Option<String> {
     let plural = if cpus == 1 { "" } else { "s" };
     let arenas = record.settings.as_cpus;
     let arenas = arenas.map_or_else(String::new, |count| format!(", arenas as on {count}"));
+    let unpinned = Measure::whole(Quantity::UnpinnedMemory);
+    let is_bound = placement.starts_with("server");
+    let has_unpinned = record
+        .candidates
+        .iter()
+        .any(|one| one.median(unpinned).is_some());
+    let memory = match is_bound && !has_unpinned && record.settings.load_command.is_none() {
+        true => ", memory on all CPUs not measured",
+        false => "",
+    };
     Some(format!(
-        "{cpus} CPU{plural} ({placement}){arenas}: what contention on many more does to an allocator is not shown here"
+        "{cpus} CPU{plural} ({placement}){arenas}{memory}: what contention on many more does to an allocator is not shown here"
     ))
 }
 

@@ -590,38 +590,48 @@ fn pools_have_the_verdicts_of_the_table() {
     }
 }
 
-/// Goal: a candidate that needs another amount of memory where it may use all CPUs is named with both amounts and with how
-/// it compares there; those within the margin are not.
-#[test]
-fn memory_without_pinning_is_told_where_it_differs() {
+/// `nine` with memory on all CPUs: `factor` times the bound one, by candidate and round.
+fn nine_on_all_cpus(factor: impl Fn(usize, u32) -> f64) -> Vec<CandidateRounds> {
     let mut all = nine();
     for (index, candidate) in all.iter_mut().enumerate() {
-        let factor = match index {
-            2 => 2.0,
-            _ => 1.01,
-        };
         for round in &mut candidate.rounds {
             let pinned = round
                 .get(Measure::whole(Quantity::MemoryAfterWork))
-                .unwrap();
-            round.set(Measure::whole(Quantity::UnpinnedMemory), factor * pinned);
+                .expect("memory of every round");
+            let unpinned = factor(index, round.round) * pinned;
+            round.set(Measure::whole(Quantity::UnpinnedMemory), unpinned);
         }
     }
-    let [found] = &analyse(&all).unpinned[..] else {
-        panic!("one differs")
-    };
-    assert_eq!(found.candidate, all[2].name);
+    all
+}
+
+/// Medians of a noisy server differed by 13 %, and the report said so below "memory: not to be trusted".
+///
+/// Goal: where one candidate is proved to need another amount of memory on all CPUs, all are shown both ways with
+/// intervals; a difference of medians alone is none.
+#[test]
+fn memory_without_pinning_is_told_where_it_differs() {
+    let all = nine_on_all_cpus(|index, _| if index == 2 { 2.0 } else { 1.01 });
+    let found = analyse(&all).unpinned;
+    assert_eq!(found.len(), all.len() - 1, "all but the baseline again");
+    let one = found
+        .iter()
+        .find(|one| one.candidate == all[2].name)
+        .unwrap();
     assert!(
-        found.unpinned_bytes.abs_diff(2 * found.pinned_bytes) <= 1,
-        "{found:?}"
+        one.unpinned_bytes.abs_diff(2 * one.pinned_bytes) <= 1,
+        "{one:?}"
     );
     for part in [
-        "where it may use all CPUs, 2.00x",
+        "where it may use all CPUs, ",
+        "bound to the server's: 2.00x [2.00, 2.00] (more)",
         "; against glibc with pools there",
         "(worse).",
     ] {
-        assert!(found.sentence.contains(part), "{part}: {}", found.sentence);
+        assert!(one.sentence.contains(part), "{part}: {}", one.sentence);
     }
+    let noisy = nine_on_all_cpus(|_, round| [0.6, 1.3, 1.3, 1.4][round as usize % 4]);
+    assert_eq!(analyse(&noisy).unpinned, []);
     assert!(analyse(&nine()).unpinned.is_empty());
 }
 

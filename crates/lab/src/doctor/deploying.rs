@@ -14,6 +14,7 @@ use millpond_measure::environment::bracketed;
 
 use super::{Finding, Machine, Section};
 use crate::allocator::{c_library_version, major_and_minor};
+use crate::config::on_path;
 use crate::elf::Elf;
 use crate::suitability;
 
@@ -185,17 +186,18 @@ pub fn findings(facts: &Facts, here: Option<&Facts>) -> Vec<Finding> {
     .collect()
 }
 
-/// Whether the program at `path` takes a preloaded allocator, as far as its file tells.
+/// Whether the program at `path`, or of that name in `PATH`, takes a preloaded allocator, as far as its file tells.
 ///
 /// # Errors
 /// If the file cannot be read.
 pub fn examine_program(path: &Path) -> io::Result<Finding> {
     const NAME: &str = "program";
+    let found = on_path(path);
+    let path = found.as_deref().unwrap_or(path);
     let title = path.display();
     let Some(elf) = Elf::read(path)? else {
-        let found =
-            format!("{title} is a script, or of another machine: name the program that it starts");
-        return Ok(ok(NAME, found));
+        let found = format!("{title} is a script, or a program of another kind of machine");
+        return Ok(weak(NAME, found).remedy("name the program that it starts"));
     };
     if let Some(reason) = suitability::of_elf(&elf, path)? {
         let found = format!("{title} {reason}");
@@ -214,7 +216,11 @@ pub fn examine_program(path: &Path) -> io::Result<Finding> {
     }
     Ok(ok(
         NAME,
-        format!("{title} takes a preloaded allocator ({})", linker.display()),
+        format!(
+            "{title} takes a preloaded allocator ({}), unless it opens libraries with RTLD_DEEPBIND (PHP does its \
+             extensions), which no file shows",
+            linker.display()
+        ),
     ))
 }
 

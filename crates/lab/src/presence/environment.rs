@@ -21,6 +21,10 @@ const VARIABLES_MAX: u64 = 4096;
 /// More than the longest variable of ours.
 const VARIABLE_BYTES_MAX: usize = 8192;
 
+/// How the variable of the C library's tunables begins, and each of them.
+const TUNABLES: &[u8] = b"GLIBC_TUNABLES=";
+const TUNABLE: &[u8] = b"glibc.";
+
 /// True if process `pid`, or the one it was forked from, was started with `name` set to `value`.
 pub(super) fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
     let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
@@ -28,9 +32,7 @@ pub(super) fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
     for _ in 0..PARENTS_MAX {
         let given = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         if is_intact(&given) {
-            return given
-                .split(|&byte| byte == 0)
-                .any(|variable| variable == wanted);
+            return variables(&given).contains(&wanted);
         }
         // What a program has now may be less than it was given, never more that is ours.
         if present(pid).is_some_and(|variables| variables.contains(&wanted)) {
@@ -42,6 +44,22 @@ pub(super) fn was_given(pid: i32, name: &OsStr, value: &OsStr) -> bool {
         }
     }
     false
+}
+
+/// The variables of `/proc/PID/environ`. The dynamic linker writes zeros over the colons of `GLIBC_TUNABLES` there
+/// (C libraries before 2.39 do, in what the program was given), so parts that begin as tunables do belong to it.
+fn variables(environment: &[u8]) -> Vec<Vec<u8>> {
+    let mut list: Vec<Vec<u8>> = Vec::new();
+    for part in environment.split(|&byte| byte == 0) {
+        match list.last_mut() {
+            Some(last) if last.starts_with(TUNABLES) && part.starts_with(TUNABLE) => {
+                last.push(b':');
+                last.extend_from_slice(part);
+            }
+            _ => list.push(part.to_vec()),
+        }
+    }
+    list
 }
 
 /// Text, with variables in it: not zeros, and not a title.
@@ -75,6 +93,21 @@ fn present(pid: i32) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    /// Two settings of glibc could not be compared: the dynamic linker had put a zero between them.
+    ///
+    /// Goal: tunables are one variable, whatever stands between them, and no other one becomes a part of them.
+    #[test]
+    fn tunables_are_one_variable() {
+        let given = b"A=1\0GLIBC_TUNABLES=glibc.malloc.arena_max=2\0glibc.malloc.tcache_count=3\0B=glibc.x=1\0";
+        let list = variables(given);
+        let has = |text: &str| list.contains(&text.as_bytes().to_vec());
+        assert!(has(
+            "GLIBC_TUNABLES=glibc.malloc.arena_max=2:glibc.malloc.tcache_count=3"
+        ));
+        assert!(has("A=1") && has("B=glibc.x=1"));
+        assert!(!has("GLIBC_TUNABLES=glibc.malloc.arena_max=2"));
+    }
 
     /// Goal: a variable is found where it was given, with its value, and nowhere else.
     #[test]

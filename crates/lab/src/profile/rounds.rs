@@ -1,5 +1,6 @@
 //! The arms of a profile, run: the same work under every profiler and without one, round by round.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -89,6 +90,7 @@ impl<'a> Studio<'a> {
             disturbances: Disturbances::default(),
             nearest: CoreDistance::default(),
             reserve: Reserve::default(),
+            address_space_bytes: Cell::new(None),
         };
         workshop.prepare()?;
         let awake = Awake::hold(config.options.idle_cpus, &Environment::capture())?;

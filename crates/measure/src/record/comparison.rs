@@ -223,7 +223,7 @@ pub struct PoolsEffect {
     pub sentence: String,
 }
 
-/// Memory of a candidate that needs another amount of it where it may use all CPUs.
+/// Memory of a candidate bound to some CPUs and on all of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnpinnedMemory {
@@ -250,7 +250,8 @@ pub struct Analysis {
     /// How memory changes with work, per operation and candidate; empty if the memory phases were short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<MemoryGrowth>,
-    /// Candidates that need more or less memory where they may use all CPUs, by more than the margin.
+    /// Memory of every candidate on all CPUs beside that of the bound one; empty if none is proved to differ by more than
+    /// the margin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<UnpinnedMemory>,
     /// What to use for what and why, and when not to, in two sentences.

@@ -117,6 +117,10 @@ impl FailureCause {
             None => what.to_owned(),
         };
         match self {
+            // What the kernel does for want of memory has a cause of its own.
+            Self::Crashed {
+                signal: Some(9), ..
+            } => "killed (SIGKILL) by another program".to_owned(),
             Self::Crashed {
                 signal: Some(number),
                 ..

@@ -438,7 +438,10 @@ fn column(record: &ComparisonRecord, measure: Measure) -> Column {
         };
         (
             value,
-            find(comparisons, &candidate.name).map(|one| one.verdict.clone()),
+            // What was counted once has no verdict to wait for.
+            find(comparisons, &candidate.name)
+                .filter(|one| one.rounds != 1)
+                .map(|one| one.verdict.clone()),
         )
     };
     Column {

@@ -83,13 +83,17 @@ fn cell(candidate: &CandidateRounds, measure: Measure, comparison: Option<&Compa
             escape(&value)
         );
     };
-    let class = comparison.verdict.label().replace(' ', "-");
+    let label = match comparison.rounds {
+        1 => "counted once",
+        _ => comparison.verdict.label(),
+    };
+    let class = label.replace(' ', "-");
     format!(
         "<td{} title=\"{}\">{}<br><span class=\"v-{class}\">{}</span></td>",
         heat(comparison, measure.quantity.direction()),
         escape(&comparison.sentence),
         escape(&value),
-        escape(&relation(comparison.ratio, comparison.verdict.label()))
+        escape(&relation(comparison.ratio, label))
     )
 }
 
