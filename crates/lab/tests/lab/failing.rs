@@ -95,7 +95,7 @@ fn failing_candidates_are_rows_with_their_cause() {
     assert!(silent_ns > 1_000_000_000, "{hang:?}");
     let killed = of(left_out, "killed");
     assert!(
-        matches!(killed.cause, FailureCause::KilledForMemory { .. }),
+        killed.cause.label().starts_with("killed (SIGKILL)"),
         "{killed:?}"
     );
     let json: serde_json::Value =

@@ -120,7 +120,7 @@ impl FailureCause {
             // What the kernel does for want of memory has a cause of its own.
             Self::Crashed {
                 signal: Some(9), ..
-            } => "killed (SIGKILL) by another program".to_owned(),
+            } => "killed (SIGKILL), not for memory".to_owned(),
             Self::Crashed {
                 signal: Some(number),
                 ..

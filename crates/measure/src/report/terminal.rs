@@ -242,7 +242,9 @@ fn left_out(record: &ComparisonRecord, width: usize) -> String {
         if text.is_empty() {
             text += "\nLeft out:\n";
         }
-        let sentence = format!("- {}, {}: {}", one.candidate, one.label(), one.sentence);
+        // Last words have lines of their own, which end where this text is wrapped.
+        let words: Vec<&str> = one.sentence.split_whitespace().collect();
+        let sentence = format!("- {}, {}: {}", one.candidate, one.label(), words.join(" "));
         text += &wrapped(&sentence, width, "  ");
     }
     text
