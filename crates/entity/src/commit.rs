@@ -264,6 +264,25 @@ impl<S: Store> Committer<S> {
         }
     }
 
+    /// After a panic of this thread: as after a failed commit, nobody knows what is durable. A second one came out of
+    /// the refusing itself, and would come again for ever.
+    pub(crate) fn refuse_after_panic(&mut self) {
+        let is_second = self.counters.is_poisoned();
+        self.counters.poison();
+        self.unsynced_since = None;
+        let what = match is_second {
+            false => "writes are refused until a restart, reads go on",
+            true => "again, while it refused writes: the process ends",
+        };
+        log::write(
+            LogLevel::Error,
+            format_args!("the store's writer thread panicked: {what}"),
+        );
+        if is_second {
+            std::process::abort();
+        }
+    }
+
     fn poison(&mut self, error: &StoreError) {
         self.counters.poison();
         log::write(

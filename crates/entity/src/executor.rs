@@ -12,6 +12,7 @@
 //! ([`Overloaded`]) and answers 503. Of what may be in flight reads take no more than half: those of
 //! large values wait for clients that read slowly, and no write should wait for those.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -451,41 +452,66 @@ impl Outbox {
 }
 
 /// The writer thread: takes all that queued, commits it, answers, until the lane is closed.
-fn run_writer<S: Store>(shared: &Shared, mut committer: Committer<S>, batch_bytes_max: u64) {
-    let mut outbox = Outbox::new(shared);
-    let mut queued = Vec::new();
-    loop {
-        flush_remote_frees();
-        match shared
-            .writes
-            .take_all(&mut queued, committer.sync_deadline())
-        {
-            Taken::Work => {}
-            Taken::Deadline => {
-                committer.sync();
-                continue;
+fn run_writer<S: Store>(shared: &Shared, committer: Committer<S>, batch_bytes_max: u64) {
+    let mut writer = Writer {
+        shared,
+        committer,
+        batch_bytes_max,
+        outbox: Outbox::new(shared),
+        queued: Vec::new(),
+    };
+    // Whoever waits for an answer would wait for ever if the thread ended. The committer refuses everything after a
+    // panic, and touches the store no more: nobody knows what the panic left behind there.
+    while panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+        writer.committer.refuse_after_panic();
+    }
+}
+
+struct Writer<'a, S> {
+    shared: &'a Shared,
+    committer: Committer<S>,
+    batch_bytes_max: u64,
+    outbox: Outbox,
+    /// Taken from the lane and not answered.
+    queued: Vec<Job>,
+}
+
+impl<S: Store> Writer<'_, S> {
+    fn run(&mut self) {
+        loop {
+            self.commit_queued();
+            flush_remote_frees();
+            let deadline = self.committer.sync_deadline();
+            match self.shared.writes.take_all(&mut self.queued, deadline) {
+                Taken::Work => {}
+                Taken::Deadline => {
+                    self.committer.sync();
+                    continue;
+                }
+                Taken::Closed => break,
             }
-            Taken::Closed => break,
+            self.commit_queued();
+            // Under steady load the lane never runs into its deadline.
+            let deadline = self.committer.sync_deadline();
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.committer.sync();
+            }
         }
-        while !queued.is_empty() {
-            let batch_len = batch_len(&queued, batch_bytes_max);
-            let outcome = committer.commit(&mut queued[..batch_len]);
-            for job in queued.drain(..batch_len) {
+        self.committer.sync();
+    }
+
+    fn commit_queued(&mut self) {
+        while !self.queued.is_empty() {
+            let batch_len = batch_len(&self.queued, self.batch_bytes_max);
+            let outcome = self.committer.commit(&mut self.queued[..batch_len]);
+            for job in self.queued.drain(..batch_len) {
                 // What a job was refused for is known only if what it was judged by is durable.
                 let refusal = job.refusal.filter(|_| outcome == Outcome::Written);
-                outbox.push(job, refusal.unwrap_or(outcome));
+                self.outbox.push(job, refusal.unwrap_or(outcome));
             }
-            outbox.send(shared);
-        }
-        // Under steady load the lane never runs into its deadline.
-        if committer
-            .sync_deadline()
-            .is_some_and(|deadline| deadline <= Instant::now())
-        {
-            committer.sync();
+            self.outbox.send(self.shared);
         }
     }
-    committer.sync();
 }
 
 /// How many of the queued jobs the next batch takes.

@@ -9,9 +9,10 @@
 //! has them, but it has all of them in memory at a time, however long they are.
 
 use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
-use millpond_http::{BodyBudget, BodyHold};
+use millpond_http::{BodyBudget, BodyHold, LogLevel, log};
 use millpond_mempool::{BlockPool, Buffer, flush_remote_frees};
 
 use crate::commit::{Job, Outcome};
@@ -93,7 +94,7 @@ impl<S: Store> Reader<'_, S> {
     fn read(&mut self, mut job: Job) {
         // Behind those that wait, a large value waits too.
         let is_first = self.waiting.is_empty();
-        match self.try_read(&mut job, is_first) {
+        match self.try_read_or_fail(&mut job, is_first) {
             Ok(outcome) => self.outbox.push(job, outcome),
             Err(bytes) => self.waiting.push_back(Waiting {
                 job,
@@ -107,7 +108,7 @@ impl<S: Store> Reader<'_, S> {
     fn look_after_waiting(&mut self, now: Instant) {
         while let Some(mut first) = self.waiting.pop_front() {
             let outcome = match self.large.has_room_for(first.bytes) {
-                true => self.try_read(&mut first.job, true),
+                true => self.try_read_or_fail(&mut first.job, true),
                 false => Err(first.bytes),
             };
             match outcome {
@@ -121,6 +122,17 @@ impl<S: Store> Reader<'_, S> {
                 }
             }
         }
+    }
+
+    /// A panic fails the read and not the thread, whose other jobs would wait for ever.
+    fn try_read_or_fail(&self, job: &mut Job, may_be_large: bool) -> Result<Outcome, u64> {
+        let read = AssertUnwindSafe(|| self.try_read(job, may_be_large));
+        panic::catch_unwind(read).unwrap_or_else(|_| {
+            let sentence =
+                "a read thread of the store panicked: that read is answered 503, others go on";
+            log::write(LogLevel::Error, format_args!("{sentence}"));
+            Ok(Outcome::ReadFailed)
+        })
     }
 
     /// Reads into `job`; otherwise there is no room for a value of so many bytes.

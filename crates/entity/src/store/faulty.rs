@@ -27,6 +27,10 @@ pub struct Faults {
     pub cold: bool,
     /// Every read fails.
     pub failed_reads: bool,
+    /// The n-th commit (counted from 1) panics.
+    pub panicking_commit: Option<u64>,
+    /// Every read panics.
+    pub panicking_reads: bool,
     /// The n-th visit of each snapshot (counted from 1) fails, and all later ones.
     pub failed_visit: Option<u64>,
 }
@@ -92,6 +96,7 @@ impl<S: Engine> FaultyStore<S> {
     }
 
     fn read_fault(&self) -> Result<(), StoreError> {
+        assert!(!self.faults.panicking_reads, "planted panic");
         if self.faults.failed_reads {
             return Err(StoreError {
                 operation: "read",
@@ -186,6 +191,10 @@ impl<S: Store> Store for FaultyStore<S> {
         durability: Durability,
     ) -> Result<(), StoreError> {
         let commit_number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(
+            self.faults.panicking_commit != Some(commit_number),
+            "planted panic"
+        );
         while self.held.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -419,6 +419,11 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
             disk_full_after_commits: Some(2),
             ..Faults::default()
         },
+        // Writes waited for ever, and status said ready.
+        Faults {
+            panicking_commit: Some(3),
+            ..Faults::default()
+        },
     ] {
         let (directory, inner) = rocksdb();
         let store = Arc::new(FaultyStore::new(Arc::into_inner(inner).unwrap(), faults));
@@ -447,6 +452,26 @@ fn failed_commit_refuses_writes_and_keeps_reading() {
         assert_eq!(client.put(b"three", b"again"), 201);
         assert_eq!(client.get(b"three").body, b"again");
     }
+}
+
+/// Goal: a read that panics is answered 503, and so is the next one: the read thread goes on.
+#[test]
+fn a_panicking_read_ends_no_thread() {
+    let (_directory, inner) = rocksdb();
+    let faults = Faults {
+        panicking_reads: true,
+        cold: true,
+        ..Faults::default()
+    };
+    let store = FaultyStore::new(Arc::into_inner(inner).unwrap(), faults);
+    let server = TestServer::start(&Arc::new(store), |_, _| {});
+    let mut client = server.connect();
+    assert_eq!(client.put(b"one", b"1"), 201);
+    for _ in 0..20 {
+        assert_eq!(client.get(b"two").status, 503);
+    }
+    assert_eq!(client.put(b"three", b"3"), 201);
+    assert_eq!(client.metric("millpond_entity_poisoned "), 0);
 }
 
 /// Goal: a read the engine cannot do is 503, not 404, inline and on a read thread.
