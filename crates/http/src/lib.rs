@@ -80,7 +80,7 @@ pub use encode::encode_request;
 pub use error::{BodyError, ParseError};
 pub use files::{Files, FilesConfig, FilesError, Site};
 pub use head::{FieldSpan, Framing, HeadFields, RequestHead, ResponseHead, Version};
-pub use limits::{Limits, LimitsError};
+pub use limits::{LimitValues, Limits, LimitsError};
 pub use log::{LogFormat, LogLevel};
 pub use method::Method;
 pub use metrics::MetricsText;

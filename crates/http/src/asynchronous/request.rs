@@ -6,7 +6,7 @@ use super::shard::{AsyncShard, Sleep};
 use super::upstream::{UpstreamError, UpstreamId};
 use crate::head::Framing;
 use crate::head::{HeadFields, RequestHead};
-use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
+use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::parse_request_head;
 use crate::response::Response;
@@ -81,16 +81,9 @@ impl AsyncRequest {
     /// Value of the first field with this name. Looks through the head again: ask once.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
-        let limits = Limits {
-            request_line_bytes_max: HEAD_BYTES_CAPACITY,
-            head_bytes_max: HEAD_BYTES_CAPACITY,
-            fields_max: FIELDS_CAPACITY,
-            body_bytes_max: u64::MAX,
-            ..Limits::default()
-        };
         let mut fields = HeadFields::new();
         // It was accepted before, under limits that are no wider.
-        parse_request_head(&self.head_bytes, &limits, &mut fields).ok()?;
+        parse_request_head(&self.head_bytes, &Limits::OF_ACCEPTED_HEADS, &mut fields).ok()?;
         fields.value_of(&self.head_bytes, name.as_bytes())
     }
 

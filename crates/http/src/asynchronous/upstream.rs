@@ -13,7 +13,7 @@ use crate::client::{
 };
 use crate::encode::encode_request_lines;
 use crate::head::{Framing, HeadFields};
-use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
+use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
 use crate::status::StatusCode;
@@ -73,14 +73,9 @@ impl UpstreamReply {
 
 /// Value of the first field with this name in the head of an answer.
 pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
-    let limits = Limits {
-        head_bytes_max: HEAD_BYTES_CAPACITY,
-        fields_max: FIELDS_CAPACITY,
-        ..Limits::default()
-    };
     let mut fields = HeadFields::new();
     // It was accepted before, under limits that are no wider.
-    match parse_response_head(head, &limits, &mut fields) {
+    match parse_response_head(head, &Limits::OF_ACCEPTED_HEADS, &mut fields) {
         Ok(Parsed::Complete(_)) => fields.value_of(head, name.as_bytes()),
         _ => None,
     }

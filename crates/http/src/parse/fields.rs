@@ -148,12 +148,19 @@ fn field_line_stop(bytes: &[u8], at: usize, is_first_field: bool) -> Stop {
 /// Reads the fields of a trailer section: the joined [`crate::BodyStep::trailer`] parts of a body
 /// that is complete. `fields` is overwritten and speaks of `trailer`.
 ///
-/// The decoder has checked every line, so a fault means that something else was handed in.
+/// The decoder has checked every line, so a fault means that something else was handed in, or with other
+/// limits.
 pub fn parse_trailer_fields(
     trailer: &[u8],
     limits: &Limits,
     fields: &mut HeadFields,
 ) -> Result<(), ParseError> {
+    if trailer.len() > limits.trailer_bytes_max {
+        fields.clear();
+        return Err(ParseError::TrailerTooLong {
+            limit_bytes: limits.trailer_bytes_max,
+        });
+    }
     let text = Text::scalar(trailer);
     // What is found stays there even when no empty line ends it.
     match parse_fields(text, 0, limits, fields, |_fields, _line| Ok(())) {

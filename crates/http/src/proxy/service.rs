@@ -88,10 +88,7 @@ impl Proxy {
             start,
             ClientConfig {
                 pool: PoolConfig::default(),
-                limits: Limits {
-                    body_bytes_max: u64::MAX,
-                    ..limits
-                },
+                limits: limits.with_body_bytes_max(u64::MAX),
                 resolver: control.resolver.clone(),
                 tells_whole_answers: true,
             },

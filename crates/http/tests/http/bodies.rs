@@ -1,12 +1,18 @@
 //! The body decoder: any cut, any chunking, and every trick with chunks.
 
-use millpond_http::{BodyDecoder, BodyError, Framing, HeadFields, Limits, parse_trailer_fields};
+use millpond_http::{
+    BodyDecoder, BodyError, Framing, HeadFields, LimitValues, Limits, parse_trailer_fields,
+};
 use proptest::prelude::*;
 
-const LIMITS: fn() -> Limits = || Limits {
-    body_bytes_max: 1 << 20,
-    trailer_bytes_max: 64,
-    ..Limits::default()
+const LIMITS: fn() -> Limits = || {
+    LimitValues {
+        body_bytes_max: 1 << 20,
+        trailer_bytes_max: 64,
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap()
 };
 
 /// Data, bytes used, and whether the body is complete, after feeding the pieces in turn.

@@ -3,7 +3,7 @@
 use crate::support::{RawClient, TestServer, pattern};
 use millpond_http::asynchronous::{UpstreamError, UpstreamId};
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, Flow, Framing, Limits, Method, Reply, Request,
+    AsyncRequest, AsyncService, AsyncShard, Flow, Framing, LimitValues, Method, Reply, Request,
     Response, Service, ServiceContext, ShardStart, StatusCode,
 };
 use millpond_mempool::Buffer;
@@ -76,10 +76,12 @@ fn service(start: &ShardStart, address: SocketAddr) -> impl Service + use<> {
 }
 
 fn scene() -> (TestServer, TestServer, RawClient) {
-    let limits = Limits {
+    let limits = LimitValues {
         body_bytes_max: 64 << 20,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let asked = TestServer::to_be_gone(limits, |_| Asked);
     let address = asked.address;
     let server = TestServer::with_limits(limits, move |start| service(&start, address));

@@ -2,8 +2,8 @@
 
 use crate::support::pool_mode;
 use millpond_http::{
-    AlikeResponses, BodyError, ClientConnection, ClientError, ClientEvent, LastHead, Limits,
-    Method, StatusCode, encode_request,
+    AlikeResponses, BodyError, ClientConnection, ClientError, ClientEvent, LastHead, LimitValues,
+    Limits, Method, StatusCode, encode_request,
 };
 use millpond_mempool::{BlockPool, Buffer};
 
@@ -229,10 +229,12 @@ fn alike_responses_keep_to_what_was_asked() {
             count_bytes: one.len()
         })
     );
-    let tight = Limits {
+    let tight = LimitValues {
         body_bytes_max: 4,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let (seen, _, outcome) = feed(&get, one, tight);
     assert_eq!((seen.len(), outcome.is_err()), (0, true));
     let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";

@@ -6,6 +6,7 @@ mod support;
 #[path = "../relay/mod.rs"]
 mod relay;
 mod parsing;
+mod capacity;
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
 mod kept_inputs;
