@@ -239,8 +239,8 @@ fn trailer_fields_are_handed_out_at_any_cut() {
         );
     }
     let mut fields = HeadFields::new();
-    assert_eq!(parse_trailer_fields(b"", &limits, &mut fields), Ok(()));
-    assert!(fields.is_empty());
+    let none = parse_trailer_fields(b"", &limits, &mut fields).unwrap();
+    assert_eq!(none.into_iter().count(), 0);
     assert!(parse_trailer_fields(b"X: y", &limits, &mut fields).is_err());
 }
 

@@ -140,10 +140,10 @@ proptest! {
         let parsed = parse_trailer_fields(section.as_bytes(), &widest(), &mut fields);
         if beyond > 0 {
             let limit_bytes = HEAD_BYTES_CAPACITY;
-            prop_assert_eq!(parsed, Err(ParseError::TrailerTooLong { limit_bytes }));
+            prop_assert_eq!(parsed.err(), Some(ParseError::TrailerTooLong { limit_bytes }));
             prop_assert!(fields.is_empty());
         } else {
-            prop_assert_eq!(parsed, Ok(()));
+            prop_assert!(parsed.is_ok());
             let values: Vec<usize> = fields.spans().iter().map(|field| field.value.of(section.as_bytes()).len()).collect();
             prop_assert_eq!(values, [first, rest]);
         }

@@ -7,6 +7,7 @@ mod support;
 mod relay;
 mod parsing;
 mod capacity;
+mod head_texts;
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
 mod kept_inputs;

@@ -46,7 +46,7 @@ impl Service for Late {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        let target = request.target();
+        let target = request.target().as_bytes();
         if target.starts_with(b"/late") {
             self.jobs.send((context.token, target.to_vec())).unwrap();
             return Flow::Pending;
