@@ -15,6 +15,7 @@ use millpond_io::Address;
 use millpond_io::connection_pool::Target;
 use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
 use proptest::prelude::*;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
 /// The bytes that end a line, or a text, for some reader.
@@ -114,7 +115,7 @@ fn forms_are_checked() {
 
 type Fields<'a> = &'a [Field<'a>];
 
-fn ways_of_responses<'r>() {
+fn ways_of_responses<'r>(_: PhantomData<&'r ()>) {
     type Sent = Result<(), SendError>;
     let _: fn(&mut Response<'r>, StatusCode, Option<FieldValue<'static>>, &[u8]) -> Sent =
         Response::send;
@@ -126,8 +127,9 @@ fn ways_of_responses<'r>() {
 /// Goal: each public way to put a text into a head takes it by its checked type. One that took bytes again
 /// would not compile here.
 #[test]
+#[expect(clippy::type_complexity, reason = "the types are what is tested")]
 fn each_way_takes_checked_texts() {
-    ways_of_responses();
+    ways_of_responses(PhantomData);
     let _: fn(StatusCode, FieldValue<'static>, Buffer) -> Reply = Reply::bytes;
     let _: fn(
         &mut Buffer,
@@ -228,9 +230,11 @@ fn trimmed(value: &[u8]) -> &[u8] {
     }
 }
 
+type SharedFields = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// Answers with the fields it was given, and says what came of it.
 struct Given {
-    fields: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    fields: SharedFields,
 }
 
 impl Service for Given {
@@ -282,8 +286,6 @@ impl Service for Given {
         Flow::Done
     }
 }
-
-type SharedFields = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 fn given_server() -> (TestServer, SharedFields) {
     let fields = SharedFields::default();
