@@ -7,6 +7,7 @@
 //! Absent on purpose: users, rights over single ids, and any protection of a token on its way, which
 //! is TLS's.
 
+use millpond_http::FieldValue;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,11 +41,15 @@ pub enum AccessRefusal {
 impl AccessRefusal {
     /// The `WWW-Authenticate` field (RFC 6750, 3: no error code where no token was tried).
     #[must_use]
-    pub fn challenge(self) -> &'static str {
+    pub fn challenge(self) -> FieldValue<'static> {
+        const NO_TOKEN: FieldValue<'_> = FieldValue::from_static("Bearer");
+        const UNKNOWN: FieldValue<'_> = FieldValue::from_static("Bearer error=\"invalid_token\"");
+        const ONLY_READS: FieldValue<'_> =
+            FieldValue::from_static("Bearer error=\"insufficient_scope\"");
         match self {
-            Self::NoToken => "Bearer",
-            Self::UnknownToken => "Bearer error=\"invalid_token\"",
-            Self::OnlyReads => "Bearer error=\"insufficient_scope\"",
+            Self::NoToken => NO_TOKEN,
+            Self::UnknownToken => UNKNOWN,
+            Self::OnlyReads => ONLY_READS,
         }
     }
 }

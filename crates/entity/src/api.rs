@@ -20,18 +20,25 @@
 
 use std::io::Write as _;
 
-use millpond_http::{BodyLength, Method, Request, Response, StatusCode};
-use millpond_mempool::PoolError;
+use millpond_http::{
+    BodyLength, Field, FieldName, FieldValue, Method, Request, Response, SendError, StatusCode,
+};
 
 use crate::access::{AccessRefusal, Right};
-use crate::condition::{self, Condition, ConditionError, ReadVerdict};
+use crate::condition::{self, Condition, ConditionError, ReadVerdict, TAG_BYTES};
 use crate::expiry::{self, ExpiryError};
 use crate::key::KeyError;
 use crate::record::{CONTENT_TYPE_BYTES_MAX, Head, Version};
 use crate::replicas::ReplicasError;
 
-pub(crate) const OCTETS: &str = "application/octet-stream";
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const CONTENT_IS_OCTETS: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::OCTET_STREAM);
+const TEXT: FieldValue<'_> = FieldValue::from_static("text/plain; charset=utf-8");
+const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, TEXT);
+const READ_AND_WRITE: FieldValue<'_> = FieldValue::from_static("GET, HEAD, PUT, DELETE");
+const READ: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
+const WRITE: FieldValue<'_> = FieldValue::from_static("PUT");
+const ONE_SECOND: FieldValue<'_> = FieldValue::from_static("1");
+const TEN_SECONDS: FieldValue<'_> = FieldValue::from_static("10");
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,7 +89,7 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
                 Method::Delete => Route::Delete,
                 _ => {
                     return Route::Refuse(Reply::MethodNotAllowed {
-                        allow: "GET, HEAD, PUT, DELETE",
+                        allow: READ_AND_WRITE,
                     });
                 }
             };
@@ -97,20 +104,20 @@ pub fn route<'a>(request: &Request<'a>) -> Route<'a> {
                 end: request.query_parameter(b"end"),
             },
             (Method::Get | Method::Head, None) => Route::Refuse(Reply::MissingStart),
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
         },
         b"/v0/status" => match request.method {
             Method::Get | Method::Head => Route::Status,
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
         },
         // Not POST, which a web page may send to any server of its reader's machine without asking.
         b"/v0/admin/checkpoint" => match request.method {
             Method::Put => Route::Checkpoint(request.query_parameter(b"name").unwrap_or_default()),
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "PUT" }),
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: WRITE }),
         },
         b"/openapi.json" => match request.method {
             Method::Get | Method::Head => Route::OpenApi,
-            _ => Route::Refuse(Reply::MethodNotAllowed { allow: "GET, HEAD" }),
+            _ => Route::Refuse(Reply::MethodNotAllowed { allow: READ }),
         },
         _ => Route::Refuse(Reply::UnknownPath),
     }
@@ -148,7 +155,7 @@ pub enum Reply {
     /// 405, with what the path does allow.
     MethodNotAllowed {
         /// The `Allow` field.
-        allow: &'static str,
+        allow: FieldValue<'static>,
     },
     /// 401, or 403 for a token that is good for less.
     NotAllowed(AccessRefusal),
@@ -256,12 +263,12 @@ impl Reply {
     ///
     /// # Errors
     /// When there is no memory for the response; nothing was sent then.
-    pub fn send(self, response: &mut Response<'_>) -> Result<(), PoolError> {
+    pub fn send(self, response: &mut Response<'_>) -> Result<(), SendError> {
         match self {
             Self::NotFound => response.send(StatusCode::NOT_FOUND, None, b""),
             Self::Created(version) => response.send_with(
                 StatusCode::CREATED,
-                &[("ETag", &condition::tag(version))],
+                &[(FieldName::ETAG, tag_value(&condition::tag(version)))],
                 b"",
             ),
             Self::Accepted => response.send(StatusCode::ACCEPTED, None, b""),
@@ -275,18 +282,18 @@ impl Reply {
             ),
             Self::MethodNotAllowed { allow } => response.send_with(
                 StatusCode::METHOD_NOT_ALLOWED,
-                &[("Allow", allow.as_bytes())],
+                &[(FieldName::ALLOW, allow)],
                 b"",
             ),
             Self::NotAllowed(refusal) => not_allowed(response, refusal),
             Self::Overloaded => response.send_with(
                 StatusCode::SERVICE_UNAVAILABLE,
-                &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"1")],
+                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, ONE_SECOND)],
                 b"too many requests wait for the store: try again later\n",
             ),
             Self::NoRoom => response.send_with(
                 StatusCode::INSUFFICIENT_STORAGE,
-                &[("Content-Type", TEXT.as_bytes()), ("Retry-After", b"10")],
+                &[CONTENT_IS_TEXT, (FieldName::RETRY_AFTER, TEN_SECONDS)],
                 b"the disk has no room for it: make some, and writes go on by themselves\n",
             ),
             _ => match self.sentence() {
@@ -305,17 +312,16 @@ const OPENAPI: &[u8] = include_bytes!("openapi.json");
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
-pub fn send_openapi(response: &mut Response<'_>) -> Result<(), PoolError> {
-    response.send(StatusCode::OK, Some("application/json"), OPENAPI)
+pub fn send_openapi(response: &mut Response<'_>) -> Result<(), SendError> {
+    response.send(StatusCode::OK, Some(FieldValue::JSON), OPENAPI)
 }
 
 /// Sends the head of a range's answer, for HEAD.
 ///
 /// # Errors
 /// When there is no memory for the response; nothing was sent then.
-pub fn send_range_head(response: &mut Response<'_>) -> Result<(), PoolError> {
-    let fields: [(&str, &[u8]); 1] = [("Content-Type", OCTETS.as_bytes())];
-    response.start(StatusCode::OK, &fields, BodyLength::Unknown)
+pub fn send_range_head(response: &mut Response<'_>) -> Result<(), SendError> {
+    response.start(StatusCode::OK, &[CONTENT_IS_OCTETS], BodyLength::Unknown)
 }
 
 /// Answers a read with the record that was found; what is returned in place of an answer is for
@@ -327,7 +333,7 @@ pub fn send_record(
     response: &mut Response<'_>,
     record: &[u8],
     condition: &Condition,
-) -> Result<Option<Reply>, PoolError> {
+) -> Result<Option<Reply>, SendError> {
     let Ok((head, value)) = Head::split(record) else {
         return Ok(Some(Reply::ReadFailed));
     };
@@ -366,7 +372,7 @@ pub fn start_record(
     response: &mut Response<'_>,
     record: &[u8],
     condition: &Condition,
-) -> Result<Started, PoolError> {
+) -> Result<Started, SendError> {
     let Ok((head, value)) = Head::split(record) else {
         return Ok(Started::Reply(Reply::ReadFailed));
     };
@@ -389,17 +395,18 @@ pub fn value_of(record: &[u8]) -> &[u8] {
 }
 
 /// Hands over the fields of a value's answer: type and tag, and its end if it has one.
-fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[(&str, &[u8])]) -> R) -> R {
+fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[Field<'_>]) -> R) -> R {
     let tag = condition::tag(head.version);
     let mut date = [0; DATE_BYTES];
     let content_type = match head.content_type {
-        [] => OCTETS.as_bytes(),
-        given => given,
+        [] => FieldValue::OCTET_STREAM,
+        // The disk may have changed what a request has stored.
+        given => FieldValue::new(given).unwrap_or(FieldValue::OCTET_STREAM),
     };
-    let fields: [(&str, &[u8]); 3] = [
-        ("Content-Type", content_type),
-        ("ETag", &tag),
-        ("Expires", &date_text(head.expires_ms, &mut date)[..]),
+    let fields = [
+        (FieldName::CONTENT_TYPE, content_type),
+        (FieldName::ETAG, tag_value(&tag)),
+        (FieldName::EXPIRES, date_value(head.expires_ms, &mut date)),
     ];
     match head.expires_ms {
         0 => see(&fields[..2]),
@@ -410,15 +417,21 @@ fn with_fields<R>(head: &Head<'_>, see: impl FnOnce(&[(&str, &[u8])]) -> R) -> R
 /// An HTTP date.
 const DATE_BYTES: usize = 29;
 
-fn date_text(expires_ms: u64, room: &mut [u8; DATE_BYTES]) -> &[u8; DATE_BYTES] {
-    if expires_ms != 0 {
-        // All dates are as long as the room.
-        let _ = write!(&mut room[..], "{}", expiry::date_of(expires_ms));
+fn date_value(expires_ms: u64, room: &mut [u8; DATE_BYTES]) -> FieldValue<'_> {
+    if expires_ms == 0 {
+        return FieldValue::EMPTY;
     }
-    room
+    // All dates are as long as the room.
+    let _ = write!(&mut room[..], "{}", expiry::date_of(expires_ms));
+    FieldValue::new(room).unwrap_or(FieldValue::EMPTY)
 }
 
-fn not_allowed(response: &mut Response<'_>, refusal: AccessRefusal) -> Result<(), PoolError> {
+/// Digits in quotes, which every field can have.
+fn tag_value(tag: &[u8; TAG_BYTES]) -> FieldValue<'_> {
+    FieldValue::new(tag).unwrap_or(FieldValue::EMPTY)
+}
+
+fn not_allowed(response: &mut Response<'_>, refusal: AccessRefusal) -> Result<(), SendError> {
     let (status, sentence) = match refusal {
         AccessRefusal::NoToken => (
             StatusCode::UNAUTHORIZED,
@@ -434,13 +447,13 @@ fn not_allowed(response: &mut Response<'_>, refusal: AccessRefusal) -> Result<()
         ),
     };
     let fields = [
-        ("Content-Type", TEXT.as_bytes()),
-        ("WWW-Authenticate", refusal.challenge().as_bytes()),
+        CONTENT_IS_TEXT,
+        (FieldName::WWW_AUTHENTICATE, refusal.challenge()),
     ];
     response.send_with(status, &fields, sentence.as_bytes())
 }
 
-fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(), PoolError> {
+fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(), SendError> {
     response.send(status, Some(TEXT), text.as_bytes())
 }
 
@@ -448,7 +461,7 @@ fn text(response: &mut Response<'_>, status: StatusCode, text: &str) -> Result<(
 fn bad_request(
     response: &mut Response<'_>,
     error: &dyn std::fmt::Display,
-) -> Result<(), PoolError> {
+) -> Result<(), SendError> {
     let mut sentence = [0; 160];
     let mut left = &mut sentence[..];
     // The longest sentence fits with any offset; a cut one would still be an answer.

@@ -213,8 +213,8 @@ impl Task {
             }) => (&**records, *is_last, hold.is_some()),
         };
         if !response.is_sent() {
-            let fields: [(&str, &[u8]); 1] = [("Content-Type", api::OCTETS.as_bytes())];
-            let started = response.start(StatusCode::OK, &fields, BodyLength::Unknown);
+            let fields = &[api::CONTENT_IS_OCTETS];
+            let started = response.start(StatusCode::OK, fields, BodyLength::Unknown);
             if started.is_err() {
                 return BROKEN;
             }

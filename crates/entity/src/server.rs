@@ -4,6 +4,7 @@
 //! so every job has someone to do it and a graceful stop answers what it accepted.
 
 use std::convert::Infallible;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -346,8 +347,11 @@ impl<S: Engine> Parts<S> {
         let metrics = Metrics::new(executor.shard_counters(), executor.commit_counters());
         let stamps_bytes = stamp_count(config) * size_of::<u64>();
         let mut http = http.clone();
-        http.limits.body_bytes_max = config.value_bytes_max;
-        http.limits.bodies_bytes_max = config.large_bytes_max.max(1);
+        let bodies_bytes_max = NonZeroU64::new(config.large_bytes_max).unwrap_or(NonZeroU64::MIN);
+        http.limits = http
+            .limits
+            .with_body_bytes_max(config.value_bytes_max)
+            .with_bodies_bytes_max(bodies_bytes_max);
         let engine = store.engine();
         http.build_labels.extend([
             ("engine", engine.name.to_owned()),

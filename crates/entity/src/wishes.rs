@@ -4,7 +4,7 @@
 //! On the path: `handler` reads it from a request before anything is begun for it.
 //! Absent on purpose: whether it can be had, which the store and `executor` decide.
 
-use millpond_http::{BodyHold, Request, ServiceContext};
+use millpond_http::{BodyHold, Request, SendError, ServiceContext};
 use millpond_mempool::{Buffer, PoolError};
 
 use crate::api::Reply;
@@ -61,6 +61,13 @@ impl From<Overloaded> for Refusal {
 
 impl From<PoolError> for Refusal {
     fn from(_: PoolError) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// All statuses here are final, and each request is answered once: it was the memory.
+impl From<SendError> for Refusal {
+    fn from(_: SendError) -> Self {
         Self::NoMemory
     }
 }

@@ -2,8 +2,8 @@
 //! `curl 127.0.0.1:8080/hello/you`.
 
 use millpond_http::{
-    Flow, Method, Request, Response, Routed, Router, ServeConfig, Service, ServiceContext,
-    StatusCode, serve,
+    FieldValue, Flow, Method, Request, Response, Routed, Router, ServeConfig, Service,
+    ServiceContext, StatusCode, serve,
 };
 use millpond_io::Address;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -96,7 +96,9 @@ impl Service for Json {
             }
         };
         // Without memory nothing is sent, which the server answers with 503.
-        let _ = body.and_then(|body| response.send(status, Some("application/json"), &body));
+        if let Ok(body) = body {
+            let _ = response.send(status, Some(FieldValue::JSON), &body);
+        }
         Flow::Done
     }
 }

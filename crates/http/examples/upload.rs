@@ -2,8 +2,8 @@
 //! `curl -T large.file 127.0.0.1:8080/`. Memory stays flat however large the file is.
 
 use millpond_http::{
-    Flow, Limits, Request, Response, ServeConfig, Service, ServiceContext, StatusCode, StreamEvent,
-    Wants, serve,
+    FieldValue, Flow, LimitValues, Request, Response, ServeConfig, Service, ServiceContext,
+    StatusCode, StreamEvent, Wants, serve,
 };
 use millpond_io::Address;
 use millpond_mempool::{Handle, PoolMode, Slab};
@@ -79,7 +79,11 @@ impl Service for Uploads {
         if let Some(upload) = self.uploads.remove(handle) {
             let text = format!("{} bytes, {:016x}\n", upload.received_bytes, upload.hash);
             // Without memory nothing is sent, which the server answers with 503.
-            let _ = response.send(StatusCode::CREATED, Some("text/plain"), text.as_bytes());
+            let _ = response.send(
+                StatusCode::CREATED,
+                Some(FieldValue::TEXT_PLAIN),
+                text.as_bytes(),
+            );
         }
         Flow::Done
     }
@@ -93,10 +97,11 @@ impl Service for Uploads {
 fn main() -> Result<(), Box<dyn Error>> {
     let listen = std::env::args().nth(1);
     let listen: Address = listen.as_deref().unwrap_or("127.0.0.1:8080").parse()?;
-    let limits = Limits {
+    let limits = LimitValues {
         body_bytes_max: 1 << 40,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()?;
     let config = ServeConfig {
         limits,
         ..ServeConfig::new("upload", listen)

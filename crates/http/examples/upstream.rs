@@ -3,22 +3,24 @@
 
 use millpond_http::asynchronous::UpstreamId;
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, Method, Reply, ServeConfig, Service, ShardStart,
-    StatusCode, serve,
+    AsyncRequest, AsyncService, AsyncShard, Authority, FieldValue, Method, Reply, ServeConfig,
+    Service, ShardStart, StatusCode, serve,
 };
 use millpond_io::Address;
 use std::convert::Infallible;
 use std::error::Error;
 
+/// What the upstream is called in `Host`.
+const HOST: Authority<'_> = Authority::from_static("upstream");
 const MILLISECOND_NS: u64 = 1_000_000;
 
 /// Answers with what the upstream says of the same path, after two tries at most.
 async fn answer(request: AsyncRequest, upstream: UpstreamId) -> Reply {
     for pause_ns in [50 * MILLISECOND_NS, 0] {
-        let call = request.call(upstream, Method::GET, request.path(), &[], b"");
+        let call = request.call(upstream, Method::GET, request.path_target(), &[], b"");
         match call.await {
             Ok(reply) => {
-                return Reply::bytes(reply.status, "application/octet-stream", reply.body);
+                return Reply::bytes(reply.status, FieldValue::OCTET_STREAM, reply.body);
             }
             Err(_) => request.sleep(pause_ns).await,
         }
@@ -29,7 +31,7 @@ async fn answer(request: AsyncRequest, upstream: UpstreamId) -> Reply {
 /// The service of one shard.
 pub(crate) fn service(start: &ShardStart, upstream: &Address) -> impl Service + use<> {
     let shard = AsyncShard::new(start.pool_mode);
-    let upstream = shard.add_upstream(upstream.clone(), "upstream");
+    let upstream = shard.add_upstream(upstream.clone(), HOST);
     AsyncService::new(start, shard, move |request| answer(request, upstream))
 }
 

@@ -21,6 +21,7 @@ mod whole;
 
 use crate::error::{BodyError, ParseError};
 use crate::head::{HeadFields, RequestHead};
+use crate::head_text::{Field, FieldName, FieldValue};
 use crate::kept_input::KeptInput;
 use crate::limits::{Limit, Limits};
 use crate::manner::Manner;
@@ -106,9 +107,10 @@ impl Refusal {
     }
 
     /// What the answer says besides: memory for bodies is there again as soon as others are answered.
-    pub(crate) fn fields(self) -> &'static [(&'static str, &'static [u8])] {
+    pub(crate) fn fields(self) -> &'static [Field<'static>] {
+        const ONE_SECOND: Field<'_> = (FieldName::RETRY_AFTER, FieldValue::from_static("1"));
         match self {
-            Self::Bodies => &[("Retry-After", b"1")],
+            Self::Bodies => &[ONE_SECOND],
             _ => &[],
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! On the path: `server` refreshes it at the first event of a new second; `encode` copies it.
 
+use crate::head_text::FieldValue;
 use httpdate::HttpDate;
 use std::io::Write;
 use std::ptr;
@@ -29,7 +30,7 @@ pub(crate) struct StandingLines {
     text: [u8; TEXT_BYTES],
     /// Where the last head ends.
     head_end: usize,
-    content_type: Option<&'static [u8]>,
+    content_type: Option<FieldValue<'static>>,
     content_length: usize,
     /// Monotonic time from which the text is too old.
     stale_from_ns: u64,
@@ -95,11 +96,12 @@ impl StandingLines {
     #[inline]
     pub(crate) fn ok_head(
         &mut self,
-        content_type: Option<&'static [u8]>,
+        content_type: Option<FieldValue<'static>>,
         content_length: usize,
     ) -> Option<&[u8]> {
         // Comparing where the texts lie is enough: neither changes.
-        let place = |text: Option<&'static [u8]>| {
+        let place = |text: Option<FieldValue<'static>>| {
+            let text = text.map(FieldValue::as_bytes);
             let text = text.map_or(ptr::slice_from_raw_parts(ptr::null(), 0), ptr::from_ref);
             (text.cast::<u8>(), text.len())
         };
@@ -114,10 +116,10 @@ impl StandingLines {
     }
 
     #[inline(never)]
-    fn write_head_end(&mut self, content_type: Option<&'static [u8]>, content_length: usize) {
+    fn write_head_end(&mut self, content_type: Option<FieldValue<'static>>, content_length: usize) {
         self.head_end = LINES_END;
         if let Some(content_type) = content_type {
-            self.push_all([b"Content-Type: ", content_type, b"\r\n"]);
+            self.push_all([b"Content-Type: ", content_type.as_bytes(), b"\r\n"]);
         }
         let mut digits = itoa::Buffer::new();
         let length = digits.format(content_length).as_bytes();
@@ -147,7 +149,9 @@ mod tests {
         lines.write(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
         assert_eq!(lines.lines(), LINES.as_bytes());
         assert_eq!(lines.after_ok(), [OK_LINE, LINES].concat().as_bytes());
-        let head = lines.ok_head(Some(b"a/b"), 12).unwrap();
+        let head = lines
+            .ok_head(Some(FieldValue::from_static("a/b")), 12)
+            .unwrap();
         let end = "Content-Type: a/b\r\nContent-Length: 12\r\n\r\n";
         assert_eq!(head, [OK_LINE, LINES, end].concat().as_bytes());
     }
@@ -157,9 +161,9 @@ mod tests {
     #[test]
     fn a_remembered_head_is_no_other() {
         let mut lines = StandingLines::new();
-        let longest: &'static [u8] = &[b'x'; CONTENT_TYPE_BYTES_MAX];
-        let too_long: &'static [u8] = &[b'x'; CONTENT_TYPE_BYTES_MAX + 1];
-        let types = [None, Some(&b"text/plain"[..]), Some(longest), None];
+        let longest = FieldValue::known(&[b'x'; CONTENT_TYPE_BYTES_MAX]);
+        let too_long = FieldValue::known(&[b'x'; CONTENT_TYPE_BYTES_MAX + 1]);
+        let types = [None, Some(FieldValue::TEXT_PLAIN), Some(longest), None];
         let lengths = [0, 9, 10, usize::MAX, 7];
         let mut second = 0;
         for content_type in types {
@@ -171,7 +175,7 @@ mod tests {
                     let head = lines.ok_head(content_type, content_length).unwrap();
                     let mut expected = after_ok;
                     if let Some(text) = content_type {
-                        expected.extend([b"Content-Type: ", text, b"\r\n"].concat());
+                        expected.extend([b"Content-Type: ", text.as_bytes(), b"\r\n"].concat());
                     }
                     write!(expected, "Content-Length: {content_length}\r\n\r\n").unwrap();
                     assert_eq!(head, expected);

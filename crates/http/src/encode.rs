@@ -2,10 +2,11 @@
 //!
 //! On the path: `response` and `server` write what leaves here; the load generator writes requests.
 //! Room is reserved once per message, then everything is copied; no formatting machinery runs.
-//! Absent on purpose: checks of what the caller says. Field values come from our own code; a
-//! service that echoes a peer's bytes into a field must have validated them.
+//! Absent on purpose: checks of texts. They were checked when they became a `FieldName`, a `FieldValue`, a
+//! `RequestTarget` or an `Authority` (see `head_text`).
 
 use crate::date::StandingLines;
+use crate::head_text::{Authority, Field, FieldValue, RequestTarget};
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -36,8 +37,8 @@ impl Persistence {
 pub(crate) struct ResponseParts<'a> {
     pub(crate) status: StatusCode,
     pub(crate) standing_lines: &'a StandingLines,
-    pub(crate) content_type: Option<&'a [u8]>,
-    pub(crate) fields: &'a [(&'a str, &'a [u8])],
+    pub(crate) content_type: Option<FieldValue<'a>>,
+    pub(crate) fields: &'a [Field<'a>],
     pub(crate) persistence: Persistence,
     pub(crate) body: &'a [u8],
     /// The body is announced and left out.
@@ -66,12 +67,8 @@ pub(crate) fn encode_response(
     } else {
         parts.body
     };
-    let fields_bytes: usize = parts
-        .fields
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 4)
-        .sum();
-    let content_type_bytes = parts.content_type.map_or(0, <[u8]>::len);
+    let fields_bytes = fields_bytes(parts.fields.iter().copied());
+    let content_type_bytes = parts.content_type.map_or(0, FieldValue::len);
     let head_bytes_max = RESPONSE_FIXED_BYTES_MAX + content_type_bytes + fields_bytes;
     output.reserve(blocks, head_bytes_max + body.len())?;
     let standing_lines = if parts.status == StatusCode::OK {
@@ -81,12 +78,12 @@ pub(crate) fn encode_response(
         parts.standing_lines.lines()
     };
     let (type_name, content_type, type_end): (&[u8], &[u8], &[u8]) = match parts.content_type {
-        Some(content_type) => (CONTENT_TYPE, content_type, LINE_END),
+        Some(content_type) => (CONTENT_TYPE, content_type.as_bytes(), LINE_END),
         None => (&[], &[], &[]),
     };
     output.append_all_within_capacity([standing_lines, type_name, content_type, type_end]);
-    for (name, value) in parts.fields {
-        append_field(output, name.as_bytes(), value);
+    for &field in parts.fields {
+        append_field(output, field);
     }
     let end = parts.persistence.head_end();
     if forbids_body {
@@ -116,11 +113,7 @@ pub(crate) fn encode_response_head(
     parts: &ResponseParts<'_>,
     body: AnnouncedBody,
 ) -> Result<(), PoolError> {
-    let fields_bytes: usize = parts
-        .fields
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 4)
-        .sum();
+    let fields_bytes = fields_bytes(parts.fields.iter().copied());
     output.reserve(blocks, RESPONSE_FIXED_BYTES_MAX + fields_bytes)?;
     if parts.status == StatusCode::OK {
         output.append_within_capacity(parts.standing_lines.after_ok());
@@ -128,8 +121,8 @@ pub(crate) fn encode_response_head(
         append_status_line(output, parts.status);
         output.append_within_capacity(parts.standing_lines.lines());
     }
-    for (name, value) in parts.fields {
-        append_field(output, name.as_bytes(), value);
+    for &field in parts.fields {
+        append_field(output, field);
     }
     let end = parts.persistence.head_end();
     let without_line = &end[LINE_END.len()..];
@@ -172,7 +165,7 @@ pub(crate) fn encode_chunk(
 }
 
 /// How long the lines of these fields are.
-pub(crate) fn fields_bytes<'t>(fields: impl Iterator<Item = (&'t [u8], &'t [u8])>) -> usize {
+pub(crate) fn fields_bytes<'t>(fields: impl Iterator<Item = Field<'t>>) -> usize {
     fields
         .map(|(name, value)| name.len() + value.len() + 4)
         .sum()
@@ -182,13 +175,13 @@ pub(crate) fn fields_bytes<'t>(fields: impl Iterator<Item = (&'t [u8], &'t [u8])
 pub(crate) fn encode_last_chunk<'t>(
     output: &mut Buffer,
     blocks: &BlockPool,
-    trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
+    trailers: impl Iterator<Item = Field<'t>> + Clone,
 ) -> Result<(), PoolError> {
     let room_bytes = fields_bytes(trailers.clone()) + CHUNK_FRAMING_BYTES_MAX;
     output.reserve(blocks, room_bytes)?;
     output.append_within_capacity(b"0\r\n");
-    for (name, value) in trailers {
-        append_field(output, name, value);
+    for field in trailers {
+        append_field(output, field);
     }
     output.append_within_capacity(LINE_END);
     Ok(())
@@ -206,18 +199,11 @@ fn append_status_line(output: &mut Buffer, status: StatusCode) {
     output.append_within_capacity(b" \r\n");
 }
 
-fn append_field(output: &mut Buffer, name: &[u8], value: &[u8]) {
-    debug_assert!(
-        name.iter().all(|&byte| crate::scan::is_token(byte)),
-        "field name"
-    );
-    debug_assert!(
-        value.iter().all(|&byte| crate::scan::is_field_value(byte)),
-        "field value"
-    );
-    output.append_within_capacity(name);
+/// Appends one field line within room that is there.
+fn append_field(output: &mut Buffer, (name, value): Field<'_>) {
+    output.append_within_capacity(name.as_bytes());
     output.append_within_capacity(b": ");
-    output.append_within_capacity(value);
+    output.append_within_capacity(value.as_bytes());
     output.append_within_capacity(LINE_END);
 }
 
@@ -227,27 +213,24 @@ pub fn encode_request(
     output: &mut Buffer,
     blocks: &BlockPool,
     method: Method,
-    target: &[u8],
-    host: &[u8],
-    fields: &[(&str, &[u8])],
+    target: RequestTarget<'_>,
+    host: Authority<'_>,
+    fields: &[Field<'_>],
     body: &[u8],
 ) -> Result<(), PoolError> {
     const FIXED: usize = "EXTENSION  HTTP/1.1\r\nHost: \r\n\r\n".len();
-    let fields_bytes: usize = fields
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 4)
-        .sum();
+    let fields_bytes = fields_bytes(fields.iter().copied());
     let length_bytes = CONTENT_LENGTH.len() + DIGITS_MAX + LINE_END.len();
     let head_bytes = FIXED + target.len() + host.len() + fields_bytes + length_bytes;
     output.reserve(blocks, head_bytes + body.len())?;
     output.append_within_capacity(method.as_str().as_bytes());
     output.append_within_capacity(b" ");
-    output.append_within_capacity(target);
+    output.append_within_capacity(target.as_bytes());
     output.append_within_capacity(b" HTTP/1.1\r\nHost: ");
-    output.append_within_capacity(host);
+    output.append_within_capacity(host.as_bytes());
     output.append_within_capacity(LINE_END);
-    for (name, value) in fields {
-        append_field(output, name.as_bytes(), value);
+    for &field in fields {
+        append_field(output, field);
     }
     if !body.is_empty() || method.announces_empty_body() {
         let mut digits = itoa::Buffer::new();
@@ -266,23 +249,21 @@ pub(crate) fn encode_request_lines(
     output: &mut Buffer,
     blocks: &BlockPool,
     method: Method,
-    target: &[u8],
-    host: &[u8],
-    fields: &[(&str, &[u8])],
+    target: RequestTarget<'_>,
+    host: Authority<'_>,
+    fields: &[Field<'_>],
 ) -> Result<(), PoolError> {
     // Room for what frames the body too.
     const FIXED: usize =
         "EXTENSION  HTTP/1.1\r\nHost: \r\nTransfer-Encoding: chunked\r\n\r\n".len() + DIGITS_MAX;
-    let fields_bytes: usize = fields
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 4)
-        .sum();
+    let fields_bytes = fields_bytes(fields.iter().copied());
     output.reserve(blocks, FIXED + target.len() + host.len() + fields_bytes)?;
     let method = method.as_str().as_bytes();
+    let (target, host) = (target.as_bytes(), host.as_bytes());
     output.append_all_within_capacity([method, b" ", target, b" HTTP/1.1\r\nHost: ", host]);
     output.append_within_capacity(LINE_END);
-    for (name, value) in fields {
-        append_field(output, name.as_bytes(), value);
+    for &field in fields {
+        append_field(output, field);
     }
     Ok(())
 }
@@ -290,6 +271,7 @@ pub(crate) fn encode_request_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::head_text::FieldName;
     use millpond_mempool::PoolMode;
 
     /// Goal: the longest head of each kind fits in the room that is reserved for it, exactly: an
@@ -308,8 +290,8 @@ mod tests {
                 let parts = ResponseParts {
                     status,
                     standing_lines,
-                    content_type: Some(b"a/b"),
-                    fields: &[("X", b"y")],
+                    content_type: Some(FieldValue::from_static("a/b")),
+                    fields: &[(FieldName::from_static("X"), FieldValue::from_static("y"))],
                     persistence,
                     body: b"body",
                     is_head: false,

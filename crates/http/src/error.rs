@@ -21,6 +21,12 @@ pub enum ParseError {
         /// `Limits::head_bytes_max`.
         limit_bytes: usize,
     },
+    /// A trailer section longer than the limit: see [`crate::parse_trailer_fields`].
+    #[error("the trailer section is longer than {limit_bytes} bytes: leave trailers out")]
+    TrailerTooLong {
+        /// `Limits::trailer_bytes_max`.
+        limit_bytes: usize,
+    },
     /// More field lines than the limit.
     #[error("the head has more than {limit} fields: send fewer")]
     TooManyFields {
@@ -112,7 +118,7 @@ impl ParseError {
     pub fn status(self) -> StatusCode {
         match self {
             Self::RequestLineTooLong { .. } => StatusCode::URI_TOO_LONG,
-            Self::HeadTooLong { .. } | Self::TooManyFields { .. } => {
+            Self::HeadTooLong { .. } | Self::TrailerTooLong { .. } | Self::TooManyFields { .. } => {
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
             }
             Self::BodyTooLong { .. } => StatusCode::CONTENT_TOO_LARGE,

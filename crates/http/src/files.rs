@@ -28,6 +28,7 @@ mod refusal;
 mod answer;
 
 use crate::completions::Completions;
+use crate::head_text::FieldValue;
 use crate::method::Method;
 use crate::metrics::MetricsText;
 use crate::request::Request;
@@ -116,7 +117,7 @@ impl Site {
                 error,
             })?;
         if let Some(value) = &config.cache_control
-            && (value.is_empty() || !value.bytes().all(crate::scan::is_field_value))
+            && (value.is_empty() || FieldValue::new(value).is_err())
         {
             let value = value.clone();
             return Err(FilesError::CacheControl { value });
@@ -127,6 +128,13 @@ impl Site {
             cache_control: config.cache_control.clone(),
             counters: (0..shards).map(|_| FileCounters::default()).collect(),
         })
+    }
+
+    /// What every answer with a file says in `Cache-Control`.
+    fn cache_control(&self) -> Option<FieldValue<'_>> {
+        let value = self.cache_control.as_deref()?;
+        // Checked when the site was opened.
+        Some(FieldValue::known(value.as_bytes()))
     }
 
     /// Whether links beneath the directory are followed: asked for, and the kernel has `openat2`.

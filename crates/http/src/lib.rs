@@ -38,6 +38,7 @@ pub mod limits;
 pub mod method;
 pub mod status;
 pub mod head;
+pub mod head_text;
 mod scan;
 pub mod parse;
 pub mod error;
@@ -80,7 +81,10 @@ pub use encode::encode_request;
 pub use error::{BodyError, ParseError};
 pub use files::{Files, FilesConfig, FilesError, Site};
 pub use head::{FieldSpan, Framing, HeadFields, RequestHead, ResponseHead, Version};
-pub use limits::{Limits, LimitsError};
+pub use head_text::{
+    Authority, Field, FieldName, FieldValue, HeadPart, HeadTextError, ReceivedFields, RequestTarget,
+};
+pub use limits::{LimitValues, Limits, LimitsError};
 pub use log::{LogFormat, LogLevel};
 pub use method::Method;
 pub use metrics::MetricsText;
@@ -90,7 +94,7 @@ pub use parse::{
 };
 pub use plaintext::Plaintext;
 pub use request::Request;
-pub use response::{BodyLength, Response, WriteError};
+pub use response::{BodyLength, Response, SendError, WriteError};
 pub use router::{Routed, Router};
 pub use scan::ScannerKind;
 pub use serve::{

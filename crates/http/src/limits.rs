@@ -2,6 +2,9 @@
 //!
 //! Absent on purpose: a switch that loosens framing. Limits bound size and time; grammar is fixed.
 
+use std::num::NonZeroU64;
+use std::ops::Deref;
+
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Fields a head can hold at all: the parser's table has this many places, so a server that wants
@@ -11,9 +14,21 @@ pub const FIELDS_CAPACITY: usize = 128;
 /// Offsets inside a head are 16 bits wide, which halves the parser's table.
 pub const HEAD_BYTES_CAPACITY: usize = u16::MAX as usize;
 
-/// The caps of one server or client. `Default` is what the servers run with.
+/// The caps of one server or client, as somebody writes them down. Nothing takes these:
+/// [`LimitValues::checked`] makes the [`Limits`] that everything takes. `Default` is what the servers run
+/// with.
+///
+/// ```
+/// use millpond_http::{LimitValues, LimitsError};
+///
+/// let limits = LimitValues { fields_max: 64, ..LimitValues::default() }.checked()?;
+/// assert_eq!(limits.fields_max, 64);
+/// let wide = LimitValues { head_bytes_max: 1 << 20, ..LimitValues::default() }.checked();
+/// assert!(matches!(wide, Err(LimitsError::OutOfRange { name: "head_bytes_max", .. })));
+/// # Ok::<(), LimitsError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
+pub struct LimitValues {
     /// Method, target and version. 8 KiB is what browsers and proxies agree on; beyond it: 414.
     pub request_line_bytes_max: usize,
     /// Whole head with its last empty line: bounds what one half-sent request pins; beyond it: 431.
@@ -62,40 +77,155 @@ pub struct Limits {
     pub connections_per_address_max: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            request_line_bytes_max: 8 * 1024,
-            head_bytes_max: 16 * 1024,
-            fields_max: 100,
-            body_bytes_max: 64 * 1024 * 1024,
-            bodies_bytes_max: u64::MAX,
-            chunk_extension_bytes_max: 256,
-            trailer_bytes_max: 4 * 1024,
-            pipelined_per_tick_max: 64,
-            output_bytes_max: 256 * 1024,
-            head_timeout_ns: 10 * SECOND_NS,
-            idle_timeout_ns: 75 * SECOND_NS,
-            idle_timeout_min_ns: SECOND_NS,
-            body_grace_ns: 5 * SECOND_NS,
-            body_rate_bytes_per_s_min: 240,
-            write_stall_ns: 30 * SECOND_NS,
-            write_rate_bytes_per_s_min: 16 * 1024,
-            drain_timeout_ns: 30 * SECOND_NS,
-            connections_max: 16 * 1024,
-            connections_per_address_max: usize::MAX,
+impl LimitValues {
+    /// What the servers run with.
+    pub const DEFAULT: Self = Self {
+        request_line_bytes_max: 8 * 1024,
+        head_bytes_max: 16 * 1024,
+        fields_max: 100,
+        body_bytes_max: 64 * 1024 * 1024,
+        bodies_bytes_max: u64::MAX,
+        chunk_extension_bytes_max: 256,
+        trailer_bytes_max: 4 * 1024,
+        pipelined_per_tick_max: 64,
+        output_bytes_max: 256 * 1024,
+        head_timeout_ns: 10 * SECOND_NS,
+        idle_timeout_ns: 75 * SECOND_NS,
+        idle_timeout_min_ns: SECOND_NS,
+        body_grace_ns: 5 * SECOND_NS,
+        body_rate_bytes_per_s_min: 240,
+        write_stall_ns: 30 * SECOND_NS,
+        write_rate_bytes_per_s_min: 16 * 1024,
+        drain_timeout_ns: 30 * SECOND_NS,
+        connections_max: 16 * 1024,
+        connections_per_address_max: usize::MAX,
+    };
+
+    /// Checks each value once, so that nothing that takes [`Limits`] checks again.
+    ///
+    /// # Errors
+    /// The first value, in the order of the fields, that is 0 where something is needed, or larger than
+    /// the parser's tables: heads, request lines and trailers up to [`HEAD_BYTES_CAPACITY`], fields up
+    /// to [`FIELDS_CAPACITY`].
+    pub const fn checked(self) -> Result<Limits, LimitsError> {
+        let ranges = self.ranges();
+        let mut index = 0;
+        while index < ranges.len() {
+            let (name, value, value_max) = ranges[index];
+            if value == 0 || value > value_max {
+                return Err(LimitsError::OutOfRange {
+                    name,
+                    value,
+                    value_max,
+                });
+            }
+            index += 1;
         }
+        Ok(Limits(self))
+    }
+
+    /// Each value that has to be in a range from 1 on, and the end of the range.
+    const fn ranges(&self) -> [(&'static str, u64, u64); 15] {
+        let head_max = HEAD_BYTES_CAPACITY as u64;
+        let fields_max = FIELDS_CAPACITY as u64;
+        let line_bytes = self.request_line_bytes_max as u64;
+        let trailer_bytes = self.trailer_bytes_max as u64;
+        let pipelined = self.pipelined_per_tick_max as u64;
+        let body_rate = self.body_rate_bytes_per_s_min;
+        let write_rate = self.write_rate_bytes_per_s_min;
+        let connections = self.connections_max as u64;
+        let per_address = self.connections_per_address_max as u64;
+        let any = u64::MAX;
+        [
+            ("request_line_bytes_max", line_bytes, head_max),
+            ("head_bytes_max", self.head_bytes_max as u64, head_max),
+            ("fields_max", self.fields_max as u64, fields_max),
+            ("bodies_bytes_max", self.bodies_bytes_max, any),
+            ("trailer_bytes_max", trailer_bytes, head_max),
+            ("pipelined_per_tick_max", pipelined, any),
+            ("output_bytes_max", self.output_bytes_max as u64, any),
+            ("head_timeout_ns", self.head_timeout_ns, any),
+            ("idle_timeout_ns", self.idle_timeout_ns, any),
+            ("idle_timeout_min_ns", self.idle_timeout_min_ns, any),
+            ("body_rate_bytes_per_s_min", body_rate, any),
+            ("write_stall_ns", self.write_stall_ns, any),
+            ("write_rate_bytes_per_s_min", write_rate, any),
+            ("connections_max", connections, u32::MAX as u64),
+            ("connections_per_address_max", per_address, any),
+        ]
     }
 }
 
-/// Limits that contradict each other or the parser's tables.
+impl Default for LimitValues {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Caps that are known to be sound: made by [`LimitValues::checked`], read like the values. What is parsed
+/// under them fits in the parser's tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits(LimitValues);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Deref for Limits {
+    type Target = LimitValues;
+
+    #[inline(always)]
+    fn deref(&self) -> &LimitValues {
+        &self.0
+    }
+}
+
+impl Limits {
+    /// What the servers run with.
+    pub const DEFAULT: Self = sound(LimitValues::DEFAULT);
+
+    /// For heads that were accepted before, under whatever limits.
+    pub(crate) const OF_ACCEPTED_HEADS: Self = sound(LimitValues {
+        request_line_bytes_max: HEAD_BYTES_CAPACITY,
+        head_bytes_max: HEAD_BYTES_CAPACITY,
+        fields_max: FIELDS_CAPACITY,
+        body_bytes_max: u64::MAX,
+        ..LimitValues::DEFAULT
+    });
+
+    /// The same with another cap on one body, which may be any: clients often take whatever comes.
+    #[must_use]
+    pub const fn with_body_bytes_max(mut self, body_bytes_max: u64) -> Self {
+        self.0.body_bytes_max = body_bytes_max;
+        self
+    }
+
+    /// The same with another cap on all bodies together.
+    #[must_use]
+    pub const fn with_bodies_bytes_max(mut self, bodies_bytes_max: NonZeroU64) -> Self {
+        self.0.bodies_bytes_max = bodies_bytes_max.get();
+        self
+    }
+}
+
+/// For constants: values that are not sound do not compile.
+const fn sound(values: LimitValues) -> Limits {
+    match values.checked() {
+        Ok(limits) => limits,
+        Err(_) => panic!("these limits are out of range"),
+    }
+}
+
+/// A value that no server or client can work with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitsError {
     /// The parser's table is smaller than what was asked for, or the limit is zero.
     #[error("{name} is {value}: use a value from 1 to {value_max}")]
     OutOfRange {
-        /// Field of [`Limits`].
+        /// Field of [`LimitValues`].
         name: &'static str,
         /// What was asked for.
         value: u64,
@@ -150,7 +280,7 @@ impl Limit {
 /// One limit as `/metrics` shows it: the field's name, its value, and what struck counts it.
 pub(crate) type NamedLimit = (&'static str, u64, Option<Limit>);
 
-impl Limits {
+impl LimitValues {
     /// Every limit by the name of its field. Those that only shape another one strike with it.
     pub(crate) fn named(&self) -> [NamedLimit; Limit::COUNT + 3] {
         use Limit as L;
@@ -209,62 +339,6 @@ impl Limits {
         // At most `range_ns`, hence it fits.
         shortest_ns + (range_ns * spare / full) as u64
     }
-
-    /// Checks once at start what the parser then relies on.
-    pub fn check(&self) -> Result<(), LimitsError> {
-        let head_max = HEAD_BYTES_CAPACITY as u64;
-        let any = u64::MAX;
-        for (name, value, value_max) in [
-            (
-                "request_line_bytes_max",
-                self.request_line_bytes_max as u64,
-                head_max,
-            ),
-            ("head_bytes_max", self.head_bytes_max as u64, head_max),
-            ("fields_max", self.fields_max as u64, FIELDS_CAPACITY as u64),
-            ("trailer_bytes_max", self.trailer_bytes_max as u64, head_max),
-            (
-                "pipelined_per_tick_max",
-                self.pipelined_per_tick_max as u64,
-                any,
-            ),
-            ("bodies_bytes_max", self.bodies_bytes_max, any),
-            ("output_bytes_max", self.output_bytes_max as u64, any),
-            ("head_timeout_ns", self.head_timeout_ns, any),
-            ("idle_timeout_ns", self.idle_timeout_ns, any),
-            ("idle_timeout_min_ns", self.idle_timeout_min_ns, any),
-            (
-                "body_rate_bytes_per_s_min",
-                self.body_rate_bytes_per_s_min,
-                any,
-            ),
-            ("write_stall_ns", self.write_stall_ns, any),
-            (
-                "write_rate_bytes_per_s_min",
-                self.write_rate_bytes_per_s_min,
-                any,
-            ),
-            (
-                "connections_max",
-                self.connections_max as u64,
-                u64::from(u32::MAX),
-            ),
-            (
-                "connections_per_address_max",
-                self.connections_per_address_max as u64,
-                any,
-            ),
-        ] {
-            if value == 0 || value > value_max {
-                return Err(LimitsError::OutOfRange {
-                    name,
-                    value,
-                    value_max,
-                });
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -275,17 +349,17 @@ mod tests {
     /// connections, and stays there; a minimum above the timeout changes nothing.
     #[test]
     fn idle_timeout_shrinks_in_a_straight_line() {
-        let limits = Limits {
+        let limits = LimitValues {
             idle_timeout_ns: 75 * SECOND_NS,
             idle_timeout_min_ns: SECOND_NS,
             connections_max: 1000,
-            ..Limits::default()
+            ..LimitValues::default()
         };
         for (open_count, expected_s) in [(0, 75), (450, 38), (900, 1), (901, 1), (1000, 1)] {
             let allowed_ns = limits.idle_timeout_with_ns(open_count);
             assert_eq!(allowed_ns, expected_s * SECOND_NS, "{open_count} open");
         }
-        let short = Limits {
+        let short = LimitValues {
             idle_timeout_ns: SECOND_NS / 2,
             ..limits
         };
@@ -296,7 +370,7 @@ mod tests {
     /// Goal: every limit that can strike has a name and a place of its own, and each field is there.
     #[test]
     fn every_limit_is_named_once() {
-        let limits = Limits::default();
+        let limits = LimitValues::default();
         let named = limits.named();
         let mut places: Vec<usize> = named.iter().flat_map(|n| n.2).map(|l| l as usize).collect();
         places.sort_unstable();
@@ -311,26 +385,40 @@ mod tests {
         assert_eq!(debug.matches(": ").count(), named.len(), "{debug}");
     }
 
-    /// Goal: what the servers run with passes its own check, and a limit past a table does not.
+    /// Goal: what the servers run with is sound; each value has the range that is said of it, and one
+    /// outside is named with what was found.
     #[test]
-    fn default_limits_hold_and_oversized_ones_are_named() {
-        assert_eq!(Limits::default().check(), Ok(()));
-        let wide = Limits {
-            fields_max: FIELDS_CAPACITY + 1,
-            ..Limits::default()
+    fn values_out_of_range_are_named() {
+        assert_eq!(LimitValues::default().checked(), Ok(Limits::default()));
+        let check = |change: fn(&mut LimitValues, u64), value| {
+            let mut values = LimitValues::default();
+            change(&mut values, value);
+            values.checked().map_err(|error| error.to_string())
         };
-        let error = wide.check().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "fields_max is 129: use a value from 1 to 128"
-        );
-        assert!(
-            Limits {
-                idle_timeout_ns: 0,
-                ..Limits::default()
+        let fields = |values: &mut LimitValues, value: u64| values.fields_max = value as usize;
+        let head = |values: &mut LimitValues, value: u64| values.head_bytes_max = value as usize;
+        let line =
+            |values: &mut LimitValues, value: u64| values.request_line_bytes_max = value as usize;
+        let trailer =
+            |values: &mut LimitValues, value: u64| values.trailer_bytes_max = value as usize;
+        let connections =
+            |values: &mut LimitValues, value: u64| values.connections_max = value as usize;
+        for (name, change, value_max) in [
+            ("fields_max", fields as fn(&mut LimitValues, u64), 128),
+            ("head_bytes_max", head, 65_535),
+            ("request_line_bytes_max", line, 65_535),
+            ("trailer_bytes_max", trailer, 65_535),
+            ("connections_max", connections, 4_294_967_295),
+        ] {
+            for value in [1, value_max] {
+                assert!(check(change, value).is_ok(), "{name} {value}");
             }
-            .check()
-            .is_err()
-        );
+            for value in [0, value_max + 1] {
+                let expected = format!("{name} is {value}: use a value from 1 to {value_max}");
+                assert_eq!(check(change, value), Err(expected));
+            }
+        }
+        let idle = |values: &mut LimitValues, value: u64| values.idle_timeout_ns = value;
+        assert!(check(idle, 0).is_err() && check(idle, u64::MAX).is_ok());
     }
 }

@@ -17,6 +17,7 @@ mod response;
 mod target;
 
 pub use fields::parse_trailer_fields;
+pub(crate) use target::{PORT_DIGITS_MAX, is_authority};
 
 use crate::error::ParseError;
 use crate::head::{HeadFields, RequestHead, ResponseHead};

@@ -1,5 +1,6 @@
 //! The smallest useful service: one fixed text, for measuring everything around it.
 
+use crate::head_text::{FieldName, FieldValue};
 use crate::method::Method;
 use crate::request::Request;
 use crate::response::Response;
@@ -10,7 +11,8 @@ use crate::status::StatusCode;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plaintext;
 
-const TEXT_PLAIN: Option<&str> = Some("text/plain");
+const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
+const GET_AND_HEAD: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
 
 impl Service for Plaintext {
     #[inline(always)]
@@ -29,7 +31,7 @@ impl Service for Plaintext {
             (true, true) => response.send(StatusCode::OK, TEXT_PLAIN, b"Hello, World!"),
             (true, false) => response.send_with(
                 StatusCode::METHOD_NOT_ALLOWED,
-                &[("Allow", b"GET, HEAD")],
+                &[(FieldName::ALLOW, GET_AND_HEAD)],
                 b"this path can only be read: use GET\n",
             ),
             (false, _) => response.send(

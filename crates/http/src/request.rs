@@ -5,6 +5,7 @@
 
 use crate::body_budget::BodyHold;
 use crate::head::{Framing, HeadFields, RequestHead, Version};
+use crate::head_text::{Authority, ReceivedFields, RequestTarget};
 use crate::method::Method;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
 
@@ -44,9 +45,16 @@ impl<'a> Request<'a> {
     }
 
     /// The whole target as sent.
+    #[inline]
     #[must_use]
-    pub fn target(&self) -> &'a [u8] {
-        self.head.target.of(self.bytes)
+    pub fn target(&self) -> RequestTarget<'a> {
+        RequestTarget::received(self.head.target.of(self.bytes))
+    }
+
+    /// [`Self::path`] as the target of another request.
+    #[must_use]
+    pub fn path_target(&self) -> RequestTarget<'a> {
+        RequestTarget::received(self.path())
     }
 
     /// The path as sent, not decoded; at least `/`, or `*` for OPTIONS.
@@ -78,8 +86,8 @@ impl<'a> Request<'a> {
 
     /// Host and port the request is for; may be empty.
     #[must_use]
-    pub fn authority(&self) -> &'a [u8] {
-        self.head.authority.of(self.bytes)
+    pub fn authority(&self) -> Authority<'a> {
+        Authority::known(self.head.authority.of(self.bytes))
     }
 
     /// Value of the first field with this name, compared without regard to case.
@@ -94,6 +102,12 @@ impl<'a> Request<'a> {
             .spans()
             .iter()
             .map(|f| (f.name.of(self.bytes), f.value.of(self.bytes)))
+    }
+
+    /// The fields that can be written into another message as they are.
+    #[must_use]
+    pub fn fields(&self) -> ReceivedFields<'a> {
+        ReceivedFields::new(self.bytes, self.fields)
     }
 
     /// How the end of the body is known: what a relay says of the body it passes on.

@@ -9,6 +9,7 @@ use crate::encode::{
     AnnouncedBody, ResponseParts, encode_chunk, encode_last_chunk, encode_response,
     encode_response_head,
 };
+use crate::head_text::{Field, FieldValue};
 use crate::manner::Manner;
 use crate::status::StatusCode;
 use crate::streaming::{Outgoing, room_bytes};
@@ -76,54 +77,98 @@ pub enum WriteError {
         /// What was left.
         left_bytes: u64,
     },
+    /// Its head was not sent.
+    #[error(transparent)]
+    Head(#[from] SendError),
     /// The body is complete, or was never begun.
     #[error("there is no body to write to: call start first, and finish last")]
     NotOpen,
 }
 
+/// Why an answer was not sent; nothing of it was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No memory for it.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+    /// A second answer would be taken for that of the next request.
+    #[error("the request was answered with {sent} already: send one answer")]
+    Answered {
+        /// The status of the answer that stands.
+        sent: StatusCode,
+    },
+    /// 1xx: the client would wait for the answer behind it.
+    #[error("{status} is no final answer: send a status from 200 on")]
+    Informational {
+        /// What was to be sent.
+        status: StatusCode,
+    },
+}
+
 impl Response<'_> {
-    /// Answers with a body. An error means that memory ran out and nothing was sent: returning
-    /// `Flow::Done` then makes the server answer 503.
+    /// Answers with a body.
     ///
-    /// # Panics
-    /// If this request was answered already: a second answer would be taken for the next
-    /// request's.
+    /// # Errors
+    /// See [`SendError`]. Nothing was sent then, and returning `Flow::Done` makes the server answer 503
+    /// where there is no answer yet.
     #[inline]
     pub fn send(
         &mut self,
         status: StatusCode,
-        content_type: Option<&'static str>,
+        content_type: Option<FieldValue<'static>>,
         body: &[u8],
-    ) -> Result<(), PoolError> {
-        self.encode(status, content_type.map(str::as_bytes), &[], body)
+    ) -> Result<(), SendError> {
+        self.encode(status, content_type, &[], body)
     }
 
-    /// Answers with fields of the service's own. They must not be those the server adds.
+    /// Answers with fields of the service's own. The server writes `Date` and `Server` besides, whether
+    /// they are among them or not.
     ///
-    /// # Panics
+    /// ```
+    /// # use millpond_http::{FieldName, FieldValue, HeadTextError, Response, SendError, StatusCode};
+    /// # #[derive(Debug, thiserror::Error)]
+    /// # enum Error {
+    /// #     #[error(transparent)]
+    /// #     Text(#[from] HeadTextError),
+    /// #     #[error(transparent)]
+    /// #     Send(#[from] SendError),
+    /// # }
+    /// # fn answer(response: &mut Response<'_>, user: &str) -> Result<(), Error> {
+    /// const X_POWER: FieldName<'_> = FieldName::from_static("X-Power");
+    /// let fields = [
+    ///     (FieldName::CACHE_CONTROL, const { FieldValue::from_static("no-store") }),
+    ///     // Not known before the program runs: checked here.
+    ///     (X_POWER, FieldValue::new(user)?),
+    /// ];
+    /// response.send_with(StatusCode::OK, &fields, b"")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
     /// Like [`Self::send`].
     #[inline]
     pub fn send_with(
         &mut self,
         status: StatusCode,
-        fields: &[(&str, &[u8])],
+        fields: &[Field<'_>],
         body: &[u8],
-    ) -> Result<(), PoolError> {
+    ) -> Result<(), SendError> {
         self.encode(status, None, fields, body)
     }
 
-    /// Begins an answer whose body follows through [`Self::write`]. Without memory nothing was
-    /// sent.
+    /// Begins an answer whose body follows through [`Self::write`].
     ///
-    /// # Panics
+    /// # Errors
     /// Like [`Self::send`].
     pub fn start(
         &mut self,
         status: StatusCode,
-        fields: &[(&str, &[u8])],
+        fields: &[Field<'_>],
         length: BodyLength,
-    ) -> Result<(), PoolError> {
-        self.assert_unanswered(status);
+    ) -> Result<(), SendError> {
+        self.check_unanswered(status)?;
         let (announced, outgoing) = match length {
             BodyLength::Known(bytes) => (
                 AnnouncedBody::Length(bytes),
@@ -220,18 +265,14 @@ impl Response<'_> {
     }
 
     /// Ends the body, with fields behind it. They are left out where it is not chunked.
-    pub fn finish_with(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), WriteError> {
-        self.finish_passing(
-            trailers
-                .iter()
-                .map(|&(name, value)| (name.as_bytes(), value)),
-        )
+    pub fn finish_with(&mut self, trailers: &[Field<'_>]) -> Result<(), WriteError> {
+        self.finish_passing(trailers.iter().copied())
     }
 
-    /// The same with fields that were received, and checked.
+    /// The same with fields that were received.
     pub(crate) fn finish_passing<'t>(
         &mut self,
-        trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
+        trailers: impl Iterator<Item = Field<'t>> + Clone,
     ) -> Result<(), WriteError> {
         match self.outgoing {
             Outgoing::Length { remaining_bytes: 0 }
@@ -266,11 +307,11 @@ impl Response<'_> {
     fn encode(
         &mut self,
         status: StatusCode,
-        content_type: Option<&'static [u8]>,
-        fields: &[(&str, &[u8])],
+        content_type: Option<FieldValue<'static>>,
+        fields: &[Field<'_>],
         body: &[u8],
-    ) -> Result<(), PoolError> {
-        self.assert_unanswered(status);
+    ) -> Result<(), SendError> {
+        self.check_unanswered(status)?;
         let is_usual = status == StatusCode::OK && fields.is_empty() && self.manner.is_usual();
         if is_usual && let Some(head) = self.standing_lines.ok_head(content_type, body.len()) {
             self.output.extend_from_slices(self.blocks, [head, body])?;
@@ -292,8 +333,13 @@ impl Response<'_> {
     }
 
     #[inline]
-    fn assert_unanswered(&self, status: StatusCode) {
-        assert!(self.sent.is_none(), "a request has exactly one response");
-        assert!(!status.is_informational(), "a final response is not 1xx");
+    fn check_unanswered(&self, status: StatusCode) -> Result<(), SendError> {
+        if let Some(sent) = self.sent {
+            return Err(SendError::Answered { sent });
+        }
+        match status.is_informational() {
+            true => Err(SendError::Informational { status }),
+            false => Ok(()),
+        }
     }
 }

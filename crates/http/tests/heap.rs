@@ -26,8 +26,9 @@ mod relayed;
 
 use millpond_http::asynchronous::UpstreamId;
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, BodyLength, Flow, Limits, Method, Plaintext, Reply,
-    Request, Response, Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
+    AsyncRequest, AsyncService, AsyncShard, Authority, BodyLength, Field, FieldName, FieldValue,
+    Flow, Limits, Method, Plaintext, Reply, Request, RequestTarget, Response, Service,
+    ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
 };
 use millpond_mempool::PoolMode;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -82,6 +83,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+const X_SUM: Field<'_> = (
+    FieldName::from_static("X-Sum"),
+    FieldValue::from_static("7"),
+);
+const X_A: Field<'_> = (FieldName::from_static("X-A"), FieldValue::from_static("b"));
+const UPSTREAM: Authority<'_> = Authority::from_static("upstream");
+
 /// Answers the body, using what a service uses: arena, pooled body, fields.
 struct Store;
 
@@ -99,8 +107,11 @@ impl Service for Store {
             .arena
             .copy_in(&body[..body.len().min(500)])
             .unwrap();
+        // Checked at run time, both, which takes no memory either.
+        let name = FieldName::new("X-Start").unwrap();
+        let value = FieldValue::new(tag).unwrap();
         response
-            .send_with(StatusCode::OK, &[("X-Start", tag)], &body)
+            .send_with(StatusCode::OK, &[(name, value)], &body)
             .unwrap();
         Flow::Done
     }
@@ -153,7 +164,7 @@ impl Service for InParts {
         match event {
             StreamEvent::Body(bytes) if context.state == u64::MAX => response.write(bytes).unwrap(),
             StreamEvent::BodyEnd { .. } if context.state == u64::MAX => {
-                response.finish_with(&[("X-Sum", b"7")]).unwrap();
+                response.finish_with(&[X_SUM]).unwrap();
                 return Flow::Done;
             }
             StreamEvent::Body(bytes) => context.state += bytes.len() as u64,
@@ -291,9 +302,10 @@ async fn go_round(mut request: AsyncRequest, upstream: UpstreamId) -> Reply {
     match request.path() {
         b"/sleep" => request.sleep(1).await,
         b"/call" => {
-            let call = request.call(upstream, Method::GET, b"/", &[("X-A", b"b")], b"");
+            let root = RequestTarget::new("/").unwrap();
+            let call = request.call(upstream, Method::GET, root, &[X_A], b"");
             let reply = call.await.unwrap();
-            return Reply::bytes(reply.status, "text/plain", reply.body);
+            return Reply::bytes(reply.status, FieldValue::TEXT_PLAIN, reply.body);
         }
         _ => {}
     }
@@ -302,7 +314,7 @@ async fn go_round(mut request: AsyncRequest, upstream: UpstreamId) -> Reply {
 
 fn go_round_service(start: &ShardStart, upstream: SocketAddr) -> impl Service + use<> {
     let shard = AsyncShard::new(start.pool_mode);
-    let upstream = shard.add_upstream(upstream.into(), "upstream");
+    let upstream = shard.add_upstream(upstream.into(), UPSTREAM);
     AsyncService::new(start, shard, move |request| go_round(request, upstream))
 }
 

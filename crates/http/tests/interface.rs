@@ -5,8 +5,8 @@ use millpond_http::client::ExchangeWriteError;
 use millpond_http::proxy::ProxyConfigError;
 use millpond_http::router::PatternError;
 use millpond_http::{
-    AsyncRequest, AsyncShard, BodyError, Client, ClientError, FilesError, LimitsError, ParseError,
-    RequestToken, ServeConfig, ServeError, Site, WriteError,
+    AsyncRequest, AsyncShard, BodyError, Client, ClientError, FilesError, HeadTextError,
+    LimitsError, ParseError, RequestToken, SendError, ServeConfig, ServeError, Site, WriteError,
 };
 use millpond_io::connection_pool::AcquireError;
 use millpond_io::{
@@ -92,6 +92,8 @@ fn errors_are_errors() {
     is_error::<BodyError>();
     is_error::<LimitsError>();
     is_error::<WriteError>();
+    is_error::<SendError>();
+    is_error::<HeadTextError>();
     is_error::<PatternError>();
     is_error::<ClientError>();
     is_error::<ExchangeWriteError>();

@@ -8,8 +8,8 @@
 mod support;
 
 use millpond_http::{
-    BodyLength, Flow, Limits, Request, Response, Service, ServiceContext, StatusCode, StreamEvent,
-    Wants,
+    BodyLength, Flow, LimitValues, Request, Response, Service, ServiceContext, StatusCode,
+    StreamEvent, Wants,
 };
 use std::io::{Read, Write};
 use support::{TestServer, pass_body};
@@ -85,10 +85,12 @@ fn pass(mut step: impl FnMut(u64) -> u64) {
 /// Goal: several times the memory limit goes in and comes out with a flat resident size.
 #[test]
 fn bodies_beyond_memory_pass_through() {
-    let limits = Limits {
+    let limits = LimitValues {
         body_bytes_max: BODY_BYTES,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Large);
     let mut client = server.connect();
     client.send(format!(

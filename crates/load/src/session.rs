@@ -345,8 +345,5 @@ impl Session {
 
 /// A generator reads whatever a server sends; only heads are bounded.
 fn client_limits() -> Limits {
-    Limits {
-        body_bytes_max: u64::MAX,
-        ..Limits::default()
-    }
+    Limits::DEFAULT.with_body_bytes_max(u64::MAX)
 }

@@ -23,12 +23,12 @@ use self::mix::{Choice, Dealer, Share, WEIGHTS_SUM_MAX};
 pub(crate) use self::sources::{Expected, KEY_BYTES_MAX};
 use self::sources::{KEY_DIGITS_MAX, KEY_PREFIX_BYTES_MAX, Sources};
 use self::template::{Compiler, Draw, Piece, Place, Template, literal};
-use crate::config::{LoadConfig, Workload};
+use crate::config::{LoadConfig, Target, Workload};
 use crate::error::LoadError;
 use crate::request_mix::{CLASSES_MAX, KeySpace, KeyUse, RequestBody, RequestClass, RequestMix};
 use crate::values::{Values, mix};
-use millpond_http::{Method, encode_request};
-use millpond_mempool::{BlockPool, Buffer, PoolError, PoolMode};
+use millpond_http::Method;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
 
 /// Requests of a closed loop are gathered in one block up to this size.
 const BATCH_BYTES_MAX: usize = 32 << 10;
@@ -62,7 +62,7 @@ impl Requests {
                 fields,
                 body,
             } => {
-                let wire = encode(config, *method, fields, body)?;
+                let wire = encode(&config.target, *method, fields, body);
                 Kind::Fixed(FixedRequest::new(*method, &wire, config.pipeline))
             }
             Workload::StaticChunked {
@@ -437,21 +437,25 @@ fn compile(
     Ok((head, body))
 }
 
-fn encode(
-    config: &LoadConfig,
-    method: Method,
-    fields: &[(String, String)],
-    body: &[u8],
-) -> Result<Box<[u8]>, PoolError> {
-    let fields: Vec<(&str, &[u8])> = fields
-        .iter()
-        .map(|(name, value)| (&name[..], value.as_bytes()))
-        .collect();
-    let pool = BlockPool::new("load_template", PoolMode::Off);
-    let mut out = Buffer::new();
-    let (host, path) = (config.target.host.as_bytes(), config.target.path.as_bytes());
-    encode_request(&mut out, &pool, method, path, host, &fields, body)?;
-    Ok(out.as_slice().into())
+/// The request line and the fields, each with its line end. A generator asks for what it is told, so that
+/// targets may have more bytes than RFC 3986 allows; none that ends a line (see `LoadConfig::check`).
+fn head_lines(target: &Target, method: Method, fields: &[(String, String)]) -> String {
+    let (path, host) = (&target.path, &target.host);
+    let mut lines = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", method.as_str());
+    for (name, value) in fields {
+        lines.extend([name, ": ", value, "\r\n"]);
+    }
+    lines
+}
+
+/// A request that is always the same.
+fn encode(target: &Target, method: Method, fields: &[(String, String)], body: &[u8]) -> Vec<u8> {
+    let mut head = head_lines(target, method, fields);
+    if !body.is_empty() || method.announces_empty_body() {
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    head.push_str("\r\n");
+    [head.as_bytes(), body].concat()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use super::service::Answering;
 use super::wire;
 use crate::resident;
-use millpond_http::{DriverChoice, Limits, ServeConfig, ServeReport};
+use millpond_http::{DriverChoice, LimitValues, ServeConfig, ServeReport};
 use millpond_http::{Method, Running};
 use millpond_io::allowed_cpus;
 use millpond_load::{
@@ -162,12 +162,16 @@ fn serve(spec: &PairSpec, control: impl FnOnce(&Running)) -> Result<ServeReport,
         pin: true,
         pool_mode: pool_mode(spec.pools),
         driver: driver(&spec.server_driver)?,
-        limits: Limits {
+        limits: LimitValues {
             // The kernel deals them out, and may deal one thread more than its share.
-            connections_max: Limits::default().connections_max.max(2 * spec.connections),
+            connections_max: LimitValues::DEFAULT
+                .connections_max
+                .max(2 * spec.connections),
             body_bytes_max: spec.request_bytes as u64 + 1,
-            ..Limits::default()
-        },
+            ..LimitValues::default()
+        }
+        .checked()
+        .map_err(in_words)?,
         ..ServeConfig::new("loopback", listen)
     };
     let service = Answering {

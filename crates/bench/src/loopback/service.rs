@@ -4,7 +4,8 @@
 //! answer; only the length of what was sent is looked at, so that a body that is lost on the way fails.
 
 use millpond_http::{
-    BodyLength, Flow, Request, Response, Service, ServiceContext, StatusCode, WriteError,
+    BodyLength, FieldName, FieldValue, Flow, Request, Response, Service, ServiceContext,
+    StatusCode, WriteError,
 };
 
 /// Answers bodies of `request_bytes` with `answer`, and others with 400.
@@ -33,7 +34,8 @@ impl Service for Answering {
 }
 
 fn in_one_chunk(response: &mut Response<'_>, answer: &[u8]) -> Result<(), WriteError> {
-    let fields: &[(&str, &[u8])] = &[("Content-Type", b"text/xml")];
+    const XML: FieldValue<'_> = FieldValue::from_static("text/xml");
+    let fields = &[(FieldName::CONTENT_TYPE, XML)];
     response.start(StatusCode::OK, fields, BodyLength::Unknown)?;
     response.write(answer)?;
     response.finish()

@@ -2,13 +2,13 @@
 
 use super::{parse_bytes, parse_count, parse_duration_ns};
 use clap::Args;
-use millpond_http::{Limits, LimitsError};
+use millpond_http::{LimitValues, LimitsError};
 
 const CONNECTIONS: &str = "Limits on connections";
 const MESSAGES: &str = "Limits on messages";
 const TIME: &str = "Deadlines";
 
-/// Caps on peers; `Limits` says why each has the default it has.
+/// Caps on peers; `LimitValues` says why each has the default it has.
 #[derive(Args, Debug)]
 pub(super) struct LimitFlags {
     /// Open connections of the whole server; one more takes the place of the one idle for longest,
@@ -75,15 +75,15 @@ pub(super) struct LimitFlags {
 impl LimitFlags {
     /// The limits of each of `shards`. The kernel spreads connections over them: each gets its
     /// share, rounded up.
-    pub(super) fn limits(&self, shards: usize) -> Limits {
+    pub(super) fn limits(&self, shards: usize) -> LimitValues {
         let share = |count: u64| in_memory(count.div_ceil(shards as u64));
-        Limits {
+        LimitValues {
             request_line_bytes_max: in_memory(self.max_request_line),
             head_bytes_max: in_memory(self.max_head),
             fields_max: in_memory(self.max_fields),
             body_bytes_max: self.max_body,
             // Who gathers bodies whole says how many bytes of them there may be.
-            bodies_bytes_max: Limits::default().bodies_bytes_max,
+            bodies_bytes_max: LimitValues::default().bodies_bytes_max,
             chunk_extension_bytes_max: in_memory(self.max_chunk_extension),
             trailer_bytes_max: in_memory(self.max_trailer),
             pipelined_per_tick_max: in_memory(self.max_pipelined),
@@ -156,7 +156,7 @@ mod tests {
         limits: LimitFlags,
     }
 
-    fn limits(line: &str, shards: usize) -> Limits {
+    fn limits(line: &str, shards: usize) -> LimitValues {
         let words = ["serve"].into_iter().chain(line.split_whitespace());
         Line::try_parse_from(words).unwrap().limits.limits(shards)
     }
@@ -164,7 +164,7 @@ mod tests {
     /// Goal: the help's defaults are the library's.
     #[test]
     fn defaults_are_the_library_s() {
-        assert_eq!(limits("", 1), Limits::default());
+        assert_eq!(limits("", 1), LimitValues::default());
     }
 
     /// Goal: each flag reaches the field it names, in its unit; connections are shared out.
@@ -175,7 +175,7 @@ mod tests {
              --max-trailer 6 --max-pipelined 7 --max-output 8 --head-timeout 9ms \
              --idle-timeout 1m --idle-timeout-min 10ms --body-grace 11ms --min-body-rate 12 \
              --write-stall 13ms --min-write-rate 14 --drain-timeout 15ms";
-        let expected = Limits {
+        let expected = LimitValues {
             request_line_bytes_max: 1024,
             head_bytes_max: 2048,
             fields_max: 3,
@@ -202,7 +202,7 @@ mod tests {
     /// Goal: what the library refuses is told by the flag's name, with what to write.
     #[test]
     fn refusals_name_the_flag() {
-        let refused = |line| in_flags(&limits(line, 1).check().unwrap_err());
+        let refused = |line| in_flags(&limits(line, 1).checked().unwrap_err());
         assert_eq!(
             refused("--max-fields 500"),
             "--max-fields 500: use a value from 1 to 128"

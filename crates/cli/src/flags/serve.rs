@@ -295,9 +295,8 @@ impl CommonFlags {
             Some(shards) => shards,
             None => millpond_io::allowed_cpus().map_err(Failure::failed)?.len(),
         };
-        let limits = self.limits.limits(shards);
-        let checked = limits.check();
-        checked.map_err(|error| Failure::usage(in_flags(&error)))?;
+        let checked = self.limits.limits(shards).checked();
+        let limits = checked.map_err(|error| Failure::usage(in_flags(&error)))?;
         // Before anything else starts: who asked for a driver that is not to be had learns why.
         self.driver.choose().map_err(Failure::failed)?;
         let tls = self.tls.load(&limits)?;

@@ -3,6 +3,7 @@
 use super::upstream::{Call, Draft, LocalEnd, UpstreamError, UpstreamReply};
 use crate::client::Timeouts;
 use crate::head::Framing;
+use crate::head_text::{FieldValue, RequestTarget};
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
@@ -133,7 +134,7 @@ impl UpstreamCall {
         if self.redirects_left == 0 || !matches!(code, 301 | 302 | 303 | 307 | 308) {
             return Ok(false);
         }
-        let Some(path) = reply.header("location").and_then(path_of) else {
+        let Some(target) = reply.field("location").and_then(path_of) else {
             return Ok(false);
         };
         self.redirects_left -= 1;
@@ -148,7 +149,7 @@ impl UpstreamCall {
         let fields = &draft.lines[fields_at.map_or(0, |at| at + 1)..];
         let mut lines = Buffer::new();
         let method = draft.method.as_str().as_bytes();
-        let parts = [method, b" ", path, b" HTTP/1.1\r\n", fields];
+        let parts = [method, b" ", target.as_bytes(), b" HTTP/1.1\r\n", fields];
         lines.extend_from_slices(&self.blocks, parts)?;
         draft.lines = lines;
         Ok(true)
@@ -157,11 +158,12 @@ impl UpstreamCall {
 
 /// The target of a `Location` on the same server: a path, perhaps with a query; a fragment is the
 /// client's own (RFC 9110 10.2.2).
-fn path_of(location: &[u8]) -> Option<&[u8]> {
+fn path_of(location: FieldValue<'_>) -> Option<RequestTarget<'_>> {
+    let location = location.as_bytes();
     let is_path = location.starts_with(b"/") && !location.starts_with(b"//");
-    let is_plain = location.iter().all(u8::is_ascii_graphic);
     let path = location.split(|&byte| byte == b'#').next()?;
-    (is_path && is_plain).then_some(path)
+    let target = RequestTarget::new(path).ok()?;
+    is_path.then_some(target)
 }
 
 impl Future for UpstreamCall {
@@ -240,9 +242,10 @@ mod tests {
             (b"a", None),
             (b"", None),
             (b"/a b", None),
-            (b"/a\r\nX: y", None),
+            (b"/a\xe4", None),
         ] {
-            assert_eq!(path_of(location), path, "{}", location.escape_ascii());
+            let found = path_of(FieldValue::known(location)).map(RequestTarget::as_bytes);
+            assert_eq!(found, path, "{}", location.escape_ascii());
         }
     }
 }

@@ -93,7 +93,7 @@ impl UpstreamConversation {
     pub fn header(&self, name: &str) -> Option<Vec<u8>> {
         let upstreams = self.local.upstreams.borrow();
         let call = upstreams.calls.get(self.handle)?;
-        field_of(&call.head, name).map(<[u8]>::to_vec)
+        field_of(&call.head, name).map(|value| value.as_bytes().to_vec())
     }
 
     /// The next part of the answer's body; `None` at its end. While nobody asks, little is received, so

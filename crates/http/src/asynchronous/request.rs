@@ -6,10 +6,11 @@ use super::shard::{AsyncShard, Sleep};
 use super::upstream::{UpstreamError, UpstreamId};
 use crate::head::Framing;
 use crate::head::{HeadFields, RequestHead};
-use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
+use crate::head_text::{Field, FieldValue, RequestTarget};
+use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::parse_request_head;
-use crate::response::Response;
+use crate::response::{Response, SendError};
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolError};
 use std::fmt;
@@ -78,20 +79,32 @@ impl AsyncRequest {
         self.head.query.map(|query| query.of(&self.head_bytes))
     }
 
+    /// The whole target as sent, which another request can have.
+    #[must_use]
+    pub fn target(&self) -> RequestTarget<'_> {
+        RequestTarget::received(self.head.target.of(&self.head_bytes))
+    }
+
+    /// [`Self::path`] as the target of another request.
+    #[must_use]
+    pub fn path_target(&self) -> RequestTarget<'_> {
+        RequestTarget::received(self.path())
+    }
+
     /// Value of the first field with this name. Looks through the head again: ask once.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
-        let limits = Limits {
-            request_line_bytes_max: HEAD_BYTES_CAPACITY,
-            head_bytes_max: HEAD_BYTES_CAPACITY,
-            fields_max: FIELDS_CAPACITY,
-            body_bytes_max: u64::MAX,
-            ..Limits::default()
-        };
+        self.field(name).map(FieldValue::as_bytes)
+    }
+
+    /// The same as a value that another message can have.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<FieldValue<'_>> {
         let mut fields = HeadFields::new();
         // It was accepted before, under limits that are no wider.
-        parse_request_head(&self.head_bytes, &limits, &mut fields).ok()?;
-        fields.value_of(&self.head_bytes, name.as_bytes())
+        parse_request_head(&self.head_bytes, &Limits::OF_ACCEPTED_HEADS, &mut fields).ok()?;
+        let value = fields.value_of(&self.head_bytes, name.as_bytes())?;
+        Some(FieldValue::known(value))
     }
 
     /// The shard's pool, for what the handler builds.
@@ -134,8 +147,8 @@ impl AsyncRequest {
         &self,
         upstream: UpstreamId,
         method: Method,
-        target: &[u8],
-        fields: &[(&str, &[u8])],
+        target: RequestTarget<'_>,
+        fields: &[Field<'_>],
         body: &[u8],
     ) -> UpstreamCall {
         let draft = self
@@ -151,8 +164,8 @@ impl AsyncRequest {
         &self,
         upstream: UpstreamId,
         method: Method,
-        target: &[u8],
-        fields: &[(&str, &[u8])],
+        target: RequestTarget<'_>,
+        fields: &[Field<'_>],
         body: Framing,
     ) -> Result<UpstreamConversation, UpstreamError> {
         let mut draft = self
@@ -185,7 +198,7 @@ impl AsyncShard {
 #[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
-    content_type: Option<&'static str>,
+    content_type: Option<FieldValue<'static>>,
     body: ReplyBody,
 }
 
@@ -201,14 +214,18 @@ impl Reply {
     pub const fn text(status: StatusCode, text: &'static str) -> Self {
         Self {
             status,
-            content_type: Some("text/plain"),
+            content_type: Some(FieldValue::TEXT_PLAIN),
             body: ReplyBody::Static(text.as_bytes()),
         }
     }
 
     /// An answer with bytes that were made for it.
     #[must_use]
-    pub const fn bytes(status: StatusCode, content_type: &'static str, body: Buffer) -> Self {
+    pub const fn bytes(
+        status: StatusCode,
+        content_type: FieldValue<'static>,
+        body: Buffer,
+    ) -> Self {
         Self {
             status,
             content_type: Some(content_type),
@@ -216,7 +233,7 @@ impl Reply {
         }
     }
 
-    pub(super) fn send(&self, response: &mut Response<'_>) -> Result<(), PoolError> {
+    pub(super) fn send(&self, response: &mut Response<'_>) -> Result<(), SendError> {
         let body: &[u8] = match &self.body {
             ReplyBody::Static(text) => text,
             ReplyBody::Pooled(buffer) => buffer,

@@ -58,10 +58,7 @@ impl AsyncShard {
     /// A place without upstreams, whose addresses will have to be given as numbers.
     #[must_use]
     pub fn new(mode: PoolMode) -> Self {
-        let limits = Limits {
-            body_bytes_max: BODY_BYTES_MAX,
-            ..Limits::default()
-        };
+        let limits = Limits::DEFAULT.with_body_bytes_max(BODY_BYTES_MAX);
         let client = Client::with_parts(mode, PoolConfig::default(), limits, None);
         Self::with_client(mode, client)
     }

@@ -13,7 +13,8 @@ use crate::client::{
 };
 use crate::encode::encode_request_lines;
 use crate::head::{Framing, HeadFields};
-use crate::limits::{FIELDS_CAPACITY, HEAD_BYTES_CAPACITY, Limits};
+use crate::head_text::{Authority, Field, FieldValue, RequestTarget};
+use crate::limits::Limits;
 use crate::method::Method;
 use crate::parse::{Parsed, parse_response_head};
 use crate::status::StatusCode;
@@ -67,21 +68,24 @@ impl UpstreamReply {
     /// Value of the first field with this name. Looks through the head: ask once.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.field(name).map(FieldValue::as_bytes)
+    }
+
+    /// The same as a value that another message can have.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<FieldValue<'_>> {
         field_of(&self.head, name)
     }
 }
 
 /// Value of the first field with this name in the head of an answer.
-pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
-    let limits = Limits {
-        head_bytes_max: HEAD_BYTES_CAPACITY,
-        fields_max: FIELDS_CAPACITY,
-        ..Limits::default()
-    };
+pub(super) fn field_of<'h>(head: &'h [u8], name: &str) -> Option<FieldValue<'h>> {
     let mut fields = HeadFields::new();
     // It was accepted before, under limits that are no wider.
-    match parse_response_head(head, &limits, &mut fields) {
-        Ok(Parsed::Complete(_)) => fields.value_of(head, name.as_bytes()),
+    match parse_response_head(head, &Limits::OF_ACCEPTED_HEADS, &mut fields) {
+        Ok(Parsed::Complete(_)) => fields
+            .value_of(head, name.as_bytes())
+            .map(FieldValue::known),
         _ => None,
     }
 }
@@ -207,7 +211,7 @@ impl AsyncShard {
     /// # Panics
     /// Without memory for it.
     #[must_use]
-    pub fn add_upstream(&self, address: Address, host: &str) -> UpstreamId {
+    pub fn add_upstream(&self, address: Address, host: Authority<'_>) -> UpstreamId {
         let target = Target {
             connections_max: CONNECTIONS_MAX,
             ..Target::at(address)
@@ -217,7 +221,7 @@ impl AsyncShard {
     }
 
     /// As [`Self::add_upstream`], for a server with a name, with TLS, or with caps of its own.
-    pub fn add_target(&self, target: Target, host: &str) -> Result<UpstreamId, PoolError> {
+    pub fn add_target(&self, target: Target, host: Authority<'_>) -> Result<UpstreamId, PoolError> {
         let key = self.local.client.add_target(target)?;
         let list = &mut self.local.upstreams.borrow_mut().list;
         list.push(Upstream {
@@ -232,12 +236,13 @@ impl AsyncShard {
         upstream: UpstreamId,
         blocks: &BlockPool,
         method: Method,
-        target: &[u8],
-        fields: &[(&str, &[u8])],
+        target: RequestTarget<'_>,
+        fields: &[Field<'_>],
     ) -> Result<Draft, PoolError> {
         let upstreams = self.local.upstreams.borrow();
         let Upstream { key, host } = &upstreams.list[upstream.0];
         let mut lines = Buffer::new();
+        let host = Authority::known(host);
         encode_request_lines(&mut lines, blocks, method, target, host, fields)?;
         Ok(Draft {
             key: *key,
@@ -284,17 +289,10 @@ impl Local {
             report: ExchangeReport::default(),
             waker: None,
         })?;
-        let request = OutgoingRequest {
-            method: draft.method,
-            head: lines,
-            body: draft.framing,
-            awaits_continue: false,
-            may_upgrade: false,
-            is_alone: false,
-            preface: Buffer::new(),
-            timeouts: draft.timeouts,
-            user: handle.to_bits(),
-        };
+        let mut request = OutgoingRequest::of_lines(draft.method, lines);
+        request.body = draft.framing;
+        request.timeouts = draft.timeouts;
+        request.user = handle.to_bits();
         match self.client.begin(draft.key, request, blocks) {
             Ok(exchange) => {
                 if let Some(call) = upstreams.calls.get_mut(handle) {

@@ -1,6 +1,6 @@
 //! One request to another server and its answer: what is asked for, and what happens to it.
 //!
-//! On the path: who makes a request gives its head and says how its body ends ([`OutgoingRequest`]);
+//! On the path: who makes a request gives the texts of its head and says how its body ends ([`OutgoingRequest`]);
 //! [`super::Client`] finds a connection, writes, reads, and tells of the answer in
 //! [`ExchangeEvent`]s. A failure says how far the exchange had come, so that whether it may be
 //! repeated is decided in one place ([`ExchangeFailure::may_repeat`]).
@@ -10,12 +10,15 @@
 //! that nobody's framing fields travel on.
 
 use super::ClientError;
+use crate::encode::encode_request_lines;
 use crate::head::{Framing, HeadFields, ResponseHead};
+use crate::head_text::{Authority, Field, ReceivedFields, RequestTarget};
 use crate::method::Method;
 use crate::status::StatusCode;
 use millpond_io::Errno;
 use millpond_io::connection_pool::{AcquireError, AcquirePhase};
-use millpond_mempool::{Buffer, PoolError};
+use millpond_io::proxy_protocol::ProxyHeadText;
+use millpond_mempool::{BlockPool, Buffer, PoolError};
 
 /// Names one exchange of one [`super::Client`]; dead once it ended or was aborted, and then ignored
 /// everywhere.
@@ -40,10 +43,13 @@ impl ExchangeId {
 #[derive(Debug)]
 pub struct OutgoingRequest {
     /// Decides whether the answer has a body (HEAD), and whether the request may be repeated.
-    pub method: Method,
+    pub(super) method: Method,
     /// The request line and the field lines, each with its CRLF; without the empty line behind them,
     /// and without `Content-Length` and `Transfer-Encoding`: those are written from `body`.
-    pub head: Buffer,
+    pub(super) head: Buffer,
+    /// What is sent before anything else, TLS included. Unless it is empty the exchange is alone on its
+    /// connection, and `Connection: close` says so.
+    pub(super) preface: Buffer,
     /// How the body ends, which comes by [`super::Client::write`]: none, so many bytes, or
     /// `Chunked`. (`UntilClose` is no request's and counts as `Chunked`.)
     pub body: Framing,
@@ -55,14 +61,59 @@ pub struct OutgoingRequest {
     pub may_upgrade: bool,
     /// Over a new connection that serves nothing else before or after.
     pub is_alone: bool,
-    /// What is sent before anything else, TLS included: a head of the PROXY protocol, which tells for
-    /// whom the connection is. Unless it is empty the exchange is alone on its connection, and
-    /// `Connection: close` says so. A target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
-    pub preface: Buffer,
     /// How long each phase may take.
     pub timeouts: Timeouts,
     /// A word of the caller's that comes back with every event.
     pub user: u64,
+}
+
+impl OutgoingRequest {
+    /// A request without a body, with the default timeouts, over any connection. What follows from these
+    /// is written now, into one pooled block; the rest is said by the fields of this value.
+    ///
+    /// # Errors
+    /// When there is no memory for the head.
+    pub fn new(
+        blocks: &BlockPool,
+        method: Method,
+        target: RequestTarget<'_>,
+        host: Authority<'_>,
+        fields: &[Field<'_>],
+    ) -> Result<Self, PoolError> {
+        let mut head = Buffer::new();
+        encode_request_lines(&mut head, blocks, method, target, host, fields)?;
+        Ok(Self::of_lines(method, head))
+    }
+
+    /// The same with lines that were written already.
+    pub(crate) fn of_lines(method: Method, lines: Buffer) -> Self {
+        Self {
+            method,
+            head: lines,
+            preface: Buffer::new(),
+            body: Framing::None,
+            awaits_continue: false,
+            may_upgrade: false,
+            is_alone: false,
+            timeouts: Timeouts::default(),
+            user: 0,
+        }
+    }
+
+    /// Has a head of the PROXY protocol sent before anything else, TLS included, which tells for whom the
+    /// connection is. The exchange is then alone on its connection, and `Connection: close` says so. A
+    /// target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn set_proxy_head(
+        &mut self,
+        blocks: &BlockPool,
+        head: &ProxyHeadText,
+    ) -> Result<(), PoolError> {
+        self.preface.release();
+        self.preface.extend_from_slice(blocks, head.as_bytes())
+    }
 }
 
 /// How long each phase of an exchange may take. `u64::MAX`: for ever. Resolving, connecting and the
@@ -149,20 +200,38 @@ impl From<AcquirePhase> for Phase {
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerHead<'a> {
     /// As received, up to and with the empty line.
-    pub bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// What it says; spans are of `bytes`.
-    pub head: &'a ResponseHead,
+    pub(crate) head: &'a ResponseHead,
     /// Its field lines; spans are of `bytes`.
-    pub fields: &'a HeadFields,
+    pub(crate) fields: &'a HeadFields,
     /// Where its body ends, given what was asked.
     pub framing: Framing,
 }
 
-impl AnswerHead<'_> {
+impl<'a> AnswerHead<'a> {
     /// Its status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.head.status
+    }
+
+    /// The head as received, up to and with the empty line.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// What it says; its spans are of [`Self::bytes`].
+    #[must_use]
+    pub fn head(&self) -> &'a ResponseHead {
+        self.head
+    }
+
+    /// Its fields, which can be written into another message as they are.
+    #[must_use]
+    pub fn fields(&self) -> ReceivedFields<'a> {
+        ReceivedFields::new(self.bytes, self.fields)
     }
 
     /// Value of the first field with this name, compared without regard to case.

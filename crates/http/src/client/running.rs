@@ -6,6 +6,7 @@ use super::exchange::{
 use super::shard_client::{ExchangeWriteError, outgoing_of};
 use crate::body::BodyDecoder;
 use crate::encode::{encode_chunk, encode_last_chunk, fields_bytes};
+use crate::head_text::Field;
 use crate::kept_input::KeptInput;
 use crate::method::Method;
 use crate::streaming::{FRAMING_BYTES, STREAM_OUTPUT_BYTES, room_bytes};
@@ -193,7 +194,7 @@ impl Exchange {
 
     pub(super) fn finish<'t>(
         &mut self,
-        trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
+        trailers: impl Iterator<Item = Field<'t>> + Clone,
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
         match self.outgoing {

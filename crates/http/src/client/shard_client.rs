@@ -17,6 +17,7 @@ use super::answer_heads::AnswerHeads;
 use super::exchange::{ExchangeId, ExchangeReport, OutgoingRequest};
 use super::running::{Exchange, Outgoing, Stage};
 use crate::head::Framing;
+use crate::head_text::Field;
 use crate::kept_input::KeptInput;
 use crate::limits::Limits;
 use crate::service::ShardStart;
@@ -240,19 +241,17 @@ impl Client {
     pub fn finish(
         &self,
         id: ExchangeId,
-        trailers: &[(&str, &[u8])],
+        trailers: &[Field<'_>],
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
-        let trailers = trailers.iter();
-        let trailers = trailers.map(|&(name, value)| (name.as_bytes(), value));
-        self.finish_passing(id, trailers, blocks)
+        self.finish_passing(id, trailers.iter().copied(), blocks)
     }
 
-    /// The same with fields that were received, and checked.
+    /// The same with fields that were received.
     pub(crate) fn finish_passing<'t>(
         &self,
         id: ExchangeId,
-        trailers: impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone,
+        trailers: impl Iterator<Item = Field<'t>> + Clone,
         blocks: &BlockPool,
     ) -> Result<(), ExchangeWriteError> {
         self.go_on(id, |exchange| exchange.finish(trailers, blocks))

@@ -13,6 +13,7 @@ use super::selection::{ByteRange, Selection, select};
 use super::transfer::{Step, Transfer, read_cached};
 use super::version::{Validators, Version, seconds_since_epoch};
 use super::{Files, Task, media_type};
+use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::{BodyLength, Response};
 use crate::service::{Flow, RequestToken, Wants};
 use crate::status::StatusCode;
@@ -23,7 +24,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-const TEXT_PLAIN: Option<&str> = Some("text/plain");
+const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
 
 /// `bytes `, three numbers, two separators.
 const CONTENT_RANGE_BYTES_MAX: usize = 6 + 3 * 20 + 2;
@@ -45,7 +46,7 @@ pub(super) enum Todo {
 /// What a head says of a file.
 struct FileHead<'a> {
     validators: &'a Validators,
-    media_type: &'static str,
+    media_type: FieldValue<'static>,
     size_bytes: u64,
 }
 
@@ -69,42 +70,45 @@ impl RangeText {
         Self { text, len }
     }
 
-    fn as_bytes(&self) -> &[u8] {
-        &self.text[..self.len]
+    fn value(&self) -> FieldValue<'_> {
+        FieldValue::known(&self.text[..self.len])
     }
 }
 
 const FIELDS_MAX: usize = 7;
+const BYTES: FieldValue<'_> = FieldValue::from_static("bytes");
+const NOSNIFF: FieldValue<'_> = FieldValue::from_static("nosniff");
 
 /// The fields of an answer with a file, on the stack.
 struct Fields<'a> {
-    fields: [(&'a str, &'a [u8]); FIELDS_MAX],
+    fields: [Field<'a>; FIELDS_MAX],
     len: usize,
 }
 
 impl<'a> Fields<'a> {
-    fn of(head: &'a FileHead<'_>, cache_control: Option<&'a str>) -> Self {
+    fn of(head: &'a FileHead<'_>, cache_control: Option<FieldValue<'a>>) -> Self {
         let mut fields = Self {
-            fields: [("", b"" as &[u8]); FIELDS_MAX],
+            fields: [(FieldName::CONTENT_TYPE, FieldValue::EMPTY); FIELDS_MAX],
             len: 0,
         };
-        fields.push("Content-Type", head.media_type.as_bytes());
-        fields.push("ETag", head.validators.tag());
-        fields.push("Last-Modified", head.validators.date());
-        fields.push("Accept-Ranges", b"bytes");
-        fields.push("X-Content-Type-Options", b"nosniff");
+        fields.push(FieldName::CONTENT_TYPE, head.media_type);
+        fields.push(FieldName::ETAG, FieldValue::known(head.validators.tag()));
+        let date = FieldValue::known(head.validators.date());
+        fields.push(FieldName::LAST_MODIFIED, date);
+        fields.push(FieldName::ACCEPT_RANGES, BYTES);
+        fields.push(FieldName::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         if let Some(value) = cache_control {
-            fields.push("Cache-Control", value.as_bytes());
+            fields.push(FieldName::CACHE_CONTROL, value);
         }
         fields
     }
 
-    fn push(&mut self, name: &'a str, value: &'a [u8]) {
+    fn push(&mut self, name: FieldName<'a>, value: FieldValue<'a>) {
         self.fields[self.len] = (name, value);
         self.len += 1;
     }
 
-    fn as_slice(&self) -> &[(&'a str, &'a [u8])] {
+    fn as_slice(&self) -> &[Field<'a>] {
         &self.fields[..self.len]
     }
 }
@@ -145,7 +149,7 @@ impl Files {
                 let body = &file.body[range.first as usize..=range.last as usize];
                 let text = RangeText::of(Some(range), head.size_bytes);
                 let mut fields = self.fields(&head);
-                fields.push("Content-Range", text.as_bytes());
+                fields.push(FieldName::CONTENT_RANGE, text.value());
                 self.counters().partial.add(1);
                 let status = StatusCode::PARTIAL_CONTENT;
                 (body, response.send_with(status, fields.as_slice(), body))
@@ -159,7 +163,7 @@ impl Files {
     }
 
     fn fields<'a>(&'a self, head: &'a FileHead<'_>) -> Fields<'a> {
-        Fields::of(head, self.site.cache_control.as_deref())
+        Fields::of(head, self.site.cache_control())
     }
 
     /// 304, 412 and 416.
@@ -174,10 +178,10 @@ impl Files {
         let _ = match selection {
             Selection::NotModified => {
                 self.counters().not_modified.add(1);
-                let tag = ("ETag", head.validators.tag());
-                match self.site.cache_control.as_deref() {
+                let tag = (FieldName::ETAG, FieldValue::known(head.validators.tag()));
+                match self.site.cache_control() {
                     Some(value) => {
-                        let fields = [tag, ("Cache-Control", value.as_bytes())];
+                        let fields = [tag, (FieldName::CACHE_CONTROL, value)];
                         response.send_with(StatusCode::NOT_MODIFIED, &fields, b"")
                     }
                     None => response.send_with(StatusCode::NOT_MODIFIED, &[tag], b""),
@@ -186,8 +190,8 @@ impl Files {
             Selection::Unsatisfiable => response.send_with(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 &[
-                    ("Content-Type", b"text/plain"),
-                    ("Content-Range", text.as_bytes()),
+                    (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN),
+                    (FieldName::CONTENT_RANGE, text.value()),
                 ],
                 b"the range begins behind the end of the file\n",
             ),
@@ -327,7 +331,7 @@ impl Files {
         let (status, start, length) = match range {
             None => (StatusCode::OK, 0, size_bytes),
             Some(range) => {
-                fields.push("Content-Range", text.as_bytes());
+                fields.push(FieldName::CONTENT_RANGE, text.value());
                 self.counters().partial.add(1);
                 (StatusCode::PARTIAL_CONTENT, range.first, range.len_bytes())
             }

@@ -8,6 +8,7 @@
 //! What is thrown out is found by a clock hand: a use between two passes saves an entry.
 
 use super::version::{Validators, Version};
+use crate::head_text::FieldValue;
 use millpond_mempool::Buffer;
 use std::collections::HashMap;
 
@@ -26,7 +27,7 @@ const ENTRY_BYTES: usize = 384;
 pub(super) struct CachedFile {
     pub(super) version: Version,
     pub(super) validators: Validators,
-    pub(super) media_type: &'static str,
+    pub(super) media_type: FieldValue<'static>,
     pub(super) body: Buffer,
 }
 
@@ -195,7 +196,7 @@ mod tests {
         CachedFile {
             version,
             validators: Validators::new(&version, SystemTime::UNIX_EPOCH),
-            media_type: "text/plain",
+            media_type: FieldValue::TEXT_PLAIN,
             body,
         }
     }

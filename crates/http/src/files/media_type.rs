@@ -5,6 +5,8 @@
 //!
 //! Absent on purpose: looking into files. With `nosniff` an unknown type is offered for download.
 
+use crate::head_text::FieldValue;
+
 /// For a name whose end says nothing.
 const UNKNOWN: &str = "application/octet-stream";
 
@@ -12,7 +14,11 @@ const UNKNOWN: &str = "application/octet-stream";
 const EXTENSION_BYTES_MAX: usize = 11;
 
 /// The media type of a file with this name.
-pub(super) fn media_type(relative: &[u8]) -> &'static str {
+pub(super) fn media_type(relative: &[u8]) -> FieldValue<'static> {
+    FieldValue::known(name_of(relative).as_bytes())
+}
+
+fn name_of(relative: &[u8]) -> &'static str {
     let name = relative
         .rsplit(|&byte| byte == b'/')
         .next()
@@ -112,7 +118,11 @@ mod tests {
             ("", UNKNOWN),
             ("a.averylongextension", UNKNOWN),
         ] {
-            assert_eq!(media_type(name.as_bytes()), expected, "{name}");
+            assert_eq!(
+                media_type(name.as_bytes()).as_bytes(),
+                expected.as_bytes(),
+                "{name}"
+            );
         }
         assert_eq!(EXTENSION_BYTES_MAX, "webmanifest".len());
     }
@@ -121,7 +131,8 @@ mod tests {
         /// Goal: any bytes have a type that may stand in a field.
         #[test]
         fn any_name_has_a_type(name in proptest::collection::vec(any::<u8>(), 0..40)) {
-            prop_assert!(media_type(&name).bytes().all(crate::scan::is_field_value));
+            let name = media_type(&name);
+            prop_assert_eq!(FieldValue::new(&name), Ok(name));
         }
     }
 }

@@ -3,12 +3,15 @@
 use super::path::PathRefusal;
 use super::question::Question;
 use super::root::OpenRefusal;
+use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::Response;
 use crate::service::Flow;
 use crate::status::StatusCode;
 use millpond_mempool::{BlockPool, Buffer};
 
-const TEXT_PLAIN: Option<&str> = Some("text/plain");
+const TEXT_PLAIN: Option<FieldValue<'_>> = Some(FieldValue::TEXT_PLAIN);
+const CONTENT_IS_TEXT: Field<'_> = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
+const GET_AND_HEAD: FieldValue<'_> = FieldValue::from_static("GET, HEAD");
 
 #[cold]
 pub(super) fn redirect_to_directory(
@@ -24,11 +27,11 @@ pub(super) fn redirect_to_directory(
     let is_whole = [question.path, b"/", query[0], query[1]]
         .iter()
         .all(|part| location.extend_from_slice(blocks, part).is_ok());
-    if is_whole {
+    if is_whole && let Ok(location) = FieldValue::new(&*location) {
         // Without memory nothing is sent, which the server answers with 503.
         let _ = response.send_with(
             StatusCode::MOVED_PERMANENTLY,
-            &[("Content-Type", b"text/plain"), ("Location", &location)],
+            &[CONTENT_IS_TEXT, (FieldName::LOCATION, location)],
             b"this is a directory: its name ends with a slash\n",
         );
     }
@@ -39,7 +42,7 @@ pub(super) fn refuse_method(response: &mut Response<'_>) -> Flow {
     // Without memory nothing is sent, which the server answers with 503.
     let _ = response.send_with(
         StatusCode::METHOD_NOT_ALLOWED,
-        &[("Content-Type", b"text/plain"), ("Allow", b"GET, HEAD")],
+        &[CONTENT_IS_TEXT, (FieldName::ALLOW, GET_AND_HEAD)],
         b"files can only be read: use GET or HEAD\n",
     );
     Flow::Done

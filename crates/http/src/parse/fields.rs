@@ -3,6 +3,7 @@
 use super::{Stop, expect_line_end};
 use crate::error::ParseError;
 use crate::head::{FieldSpan, HeadFields, Span};
+use crate::head_text::ReceivedFields;
 use crate::limits::{FIELDS_CAPACITY, Limits};
 use crate::scan::{LineEnds, Name, Scanner, Text};
 
@@ -148,18 +149,27 @@ fn field_line_stop(bytes: &[u8], at: usize, is_first_field: bool) -> Stop {
 /// Reads the fields of a trailer section: the joined [`crate::BodyStep::trailer`] parts of a body
 /// that is complete. `fields` is overwritten and speaks of `trailer`.
 ///
-/// The decoder has checked every line, so a fault means that something else was handed in.
-pub fn parse_trailer_fields(
-    trailer: &[u8],
+/// The decoder has checked every line, so a fault means that something else was handed in, or with other
+/// limits.
+pub fn parse_trailer_fields<'t>(
+    trailer: &'t [u8],
     limits: &Limits,
-    fields: &mut HeadFields,
-) -> Result<(), ParseError> {
+    fields: &'t mut HeadFields,
+) -> Result<ReceivedFields<'t>, ParseError> {
+    if trailer.len() > limits.trailer_bytes_max {
+        fields.clear();
+        return Err(ParseError::TrailerTooLong {
+            limit_bytes: limits.trailer_bytes_max,
+        });
+    }
     let text = Text::scalar(trailer);
     // What is found stays there even when no empty line ends it.
     match parse_fields(text, 0, limits, fields, |_fields, _line| Ok(())) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(ReceivedFields::new(trailer, fields)),
         // No empty line ends it, so the end of the bytes does, behind a whole line.
-        Err(Stop::End) if trailer.is_empty() || trailer.ends_with(b"\r\n") => Ok(()),
+        Err(Stop::End) if trailer.is_empty() || trailer.ends_with(b"\r\n") => {
+            Ok(ReceivedFields::new(trailer, fields))
+        }
         Err(Stop::End) => Err(ParseError::BadFieldValue),
         Err(Stop::Fault(error)) => Err(error),
     }

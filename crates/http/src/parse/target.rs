@@ -6,7 +6,7 @@ use crate::method::Method;
 use crate::scan;
 
 /// Digits of the largest port.
-pub(super) const PORT_DIGITS_MAX: usize = 5;
+pub(crate) const PORT_DIGITS_MAX: usize = 5;
 
 /// Takes a target apart that does not begin with a slash. Its bytes are all known to be target bytes; `path_end` is where its first `?` is, or its end.
 #[cold]
@@ -50,7 +50,7 @@ pub(super) fn split_other_form(
 }
 
 /// `uri-host [ ":" port ]` without user information, not empty.
-pub(super) fn is_authority(text: &[u8]) -> bool {
+pub(crate) fn is_authority(text: &[u8]) -> bool {
     let host_end = if text.first() == Some(&b'[') {
         let Some(bracket) = memchr::memchr(b']', text) else {
             return false;

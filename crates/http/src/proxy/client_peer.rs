@@ -6,7 +6,6 @@
 
 use millpond_io::Peer;
 use millpond_io::proxy_protocol::{Ends, ProxyHeadText, ProxyProtocol};
-use millpond_mempool::{BlockPool, Buffer, PoolError};
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -98,19 +97,6 @@ fn is_in(network: IpAddr, prefix_bits: u8, address: IpAddr) -> bool {
     };
     let differing = bits(network) ^ bits(address);
     network.is_ipv4() == address.is_ipv4() && differing.leading_zeros() >= u32::from(prefix_bits)
-}
-
-/// A head in a buffer of its own, if there is one.
-#[inline]
-pub(super) fn buffer_of(
-    head: Option<ProxyHeadText>,
-    blocks: &BlockPool,
-) -> Result<Buffer, PoolError> {
-    let mut buffer = Buffer::new();
-    if let Some(head) = head {
-        buffer.extend_from_slice(blocks, head.as_bytes())?;
-    }
-    Ok(buffer)
 }
 
 /// Longest text of an IPv6 address, with room for brackets and quotes.

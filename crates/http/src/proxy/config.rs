@@ -11,6 +11,7 @@ use super::counters::Registry;
 use super::health::{EjectionPolicy, ProbePolicy};
 use super::request_head::ForwardedFields;
 use crate::client::Timeouts;
+use crate::head_text::{Authority, HeadTextError, RequestTarget};
 use millpond_io::Waker;
 use millpond_io::connection_pool::{Place, Resolver};
 use millpond_io::proxy_protocol::ProxyProtocol;
@@ -118,6 +119,13 @@ impl ProxyConfig {
                 let name = upstream.name.clone();
                 return Err(ProxyConfigError::Twice { name });
             }
+            if let Err(error) = Authority::new(&upstream.host) {
+                let name = upstream.name.clone();
+                return Err(ProxyConfigError::Host { name, error });
+            }
+        }
+        if let Some(probe) = &self.probe {
+            RequestTarget::new(&probe.path).map_err(ProxyConfigError::ProbePath)?;
         }
         Ok(())
     }
@@ -139,6 +147,17 @@ pub enum ProxyConfigError {
         /// Which.
         name: String,
     },
+    /// It would be written into each request.
+    #[error("the host of the upstream {name}: {error}")]
+    Host {
+        /// The upstream's name.
+        name: String,
+        /// What is wrong with its host.
+        error: HeadTextError,
+    },
+    /// It would be written into each probe.
+    #[error("the path of the probes: {0}")]
+    ProbePath(HeadTextError),
 }
 
 /// A proxy's configuration in force, shared by its shards and by whoever changes it.

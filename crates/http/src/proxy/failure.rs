@@ -7,6 +7,7 @@
 
 use crate::access_log::Fault;
 use crate::client::{ExchangeFailure, FailureCause};
+use crate::head_text::{FieldName, FieldValue};
 use crate::response::Response;
 use crate::status::StatusCode;
 use millpond_io::Errno;
@@ -118,29 +119,40 @@ impl Failure {
     }
 
     /// Worth another try later.
-    const fn retry_after_s(self) -> Option<u32> {
+    const fn retry_after(self) -> Option<FieldValue<'static>> {
+        const ONE_SECOND: FieldValue<'_> = FieldValue::from_static("1");
         match self {
-            Self::NoneUsable | Self::Saturated | Self::Local => Some(1),
+            Self::NoneUsable | Self::Saturated | Self::Local => Some(ONE_SECOND),
             _ => None,
         }
     }
 
     /// The field `Proxy-Status`, with the error types of RFC 9209 2.3, and whose fault it is.
-    const fn proxy_status(self) -> &'static str {
+    const fn proxy_status(self) -> FieldValue<'static> {
+        // Each is checked when this is compiled.
+        macro_rules! value {
+            ($text:literal) => {
+                const { FieldValue::from_static($text) }
+            };
+        }
         match self {
-            Self::NoneUsable => "millpond; error=destination_unavailable; fault=upstream",
-            Self::Saturated => "millpond; error=connection_limit_reached; fault=proxy",
-            Self::Local => "millpond; error=proxy_internal_error; fault=proxy",
-            Self::Unresolved => "millpond; error=dns_error; fault=upstream",
-            Self::Refused => "millpond; error=connection_refused; fault=upstream",
-            Self::Unreachable => "millpond; error=destination_ip_unroutable; fault=upstream",
-            Self::TlsFailed => "millpond; error=tls_protocol_error; fault=upstream",
-            Self::ConnectTimeout => "millpond; error=connection_timeout; fault=upstream",
-            Self::WriteTimeout => "millpond; error=connection_write_timeout; fault=upstream",
-            Self::AnswerTimeout => "millpond; error=http_response_timeout; fault=upstream",
-            Self::Broken => "millpond; error=connection_terminated; fault=upstream",
-            Self::BadAnswer => "millpond; error=http_protocol_error; fault=upstream",
-            Self::TooManyOptions => "millpond; error=http_request_denied; fault=client",
+            Self::NoneUsable => value!("millpond; error=destination_unavailable; fault=upstream"),
+            Self::Saturated => value!("millpond; error=connection_limit_reached; fault=proxy"),
+            Self::Local => value!("millpond; error=proxy_internal_error; fault=proxy"),
+            Self::Unresolved => value!("millpond; error=dns_error; fault=upstream"),
+            Self::Refused => value!("millpond; error=connection_refused; fault=upstream"),
+            Self::Unreachable => {
+                value!("millpond; error=destination_ip_unroutable; fault=upstream")
+            }
+            Self::TlsFailed => value!("millpond; error=tls_protocol_error; fault=upstream"),
+            Self::ConnectTimeout => value!("millpond; error=connection_timeout; fault=upstream"),
+            Self::WriteTimeout => {
+                value!("millpond; error=connection_write_timeout; fault=upstream")
+            }
+            Self::AnswerTimeout => value!("millpond; error=http_response_timeout; fault=upstream"),
+            Self::Broken => value!("millpond; error=connection_terminated; fault=upstream"),
+            Self::BadAnswer => value!("millpond; error=http_protocol_error; fault=upstream"),
+            Self::TooManyOptions => value!("millpond; error=http_request_denied; fault=client"),
         }
     }
 
@@ -164,13 +176,12 @@ impl Failure {
 
     /// Answers with it. Without memory nothing is sent, which becomes 503.
     pub(super) fn answer(self, response: &mut Response<'_>) {
-        let proxy_status = ("Proxy-Status", self.proxy_status().as_bytes());
-        let content_type = ("Content-Type", b"text/plain".as_slice());
+        let proxy_status = (FieldName::PROXY_STATUS, self.proxy_status());
+        let content_type = (FieldName::CONTENT_TYPE, FieldValue::TEXT_PLAIN);
         let body = self.sentence().as_bytes();
-        let mut digits = itoa::Buffer::new();
-        let _ = match self.retry_after_s() {
-            Some(seconds) => {
-                let retry_after = ("Retry-After", digits.format(seconds).as_bytes());
+        let _ = match self.retry_after() {
+            Some(retry_after) => {
+                let retry_after = (FieldName::RETRY_AFTER, retry_after);
                 let fields = [content_type, proxy_status, retry_after];
                 response.send_with(self.status(), &fields, body)
             }
@@ -240,7 +251,13 @@ mod tests {
             let failure = Failure::from(&failed(cause, phase));
             assert_eq!(failure.status().code(), status, "{failure:?}");
             let fault = format!("; fault={side}");
-            assert!(failure.proxy_status().ends_with(&fault), "{failure:?}");
+            assert!(
+                failure
+                    .proxy_status()
+                    .as_bytes()
+                    .ends_with(fault.as_bytes()),
+                "{failure:?}"
+            );
             assert_eq!(failure.side() == Side::Upstream, side == "upstream");
         }
     }

@@ -15,6 +15,8 @@
 //! Absent on purpose: clocks and sockets, and the rule that ejected ones are used where nobody else is
 //! left: that is the set's, which knows the others.
 
+use crate::head_text::RequestTarget;
+
 /// When probes change what is thought of an upstream.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProbePolicy {
@@ -40,6 +42,11 @@ impl ProbePolicy {
             successes_min: 2,
             failures_max: 3,
         }
+    }
+
+    /// What is asked for, of a policy that [`super::ProxyControl`] has taken.
+    pub(super) fn target(&self) -> RequestTarget<'_> {
+        RequestTarget::received(self.path.as_bytes())
     }
 }
 

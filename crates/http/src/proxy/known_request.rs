@@ -106,7 +106,7 @@ fn asked<'h>(
     way: &RequestWay<'h>,
 ) -> Option<(&'h [u8], RequestKey<&'h ClientPeer>)> {
     let first = request.fields.spans().first()?;
-    let is_usual = request.target().first() == Some(&b'/')
+    let is_usual = request.target().as_bytes().first() == Some(&b'/')
         && !matches!(request.method, Method::Options | Method::Trace)
         && !request.head.expects_continue;
     let client = way.client.filter(|_| is_usual)?;

@@ -6,15 +6,15 @@
 //! Absent on purpose: looking at the answer's body, and sharing between shards what was found: a shard
 //! that cannot reach an upstream must not use it, whatever the others say.
 
-use super::client_peer::buffer_of;
+use super::health::ProbePolicy;
 use super::service::{PROBE_USER, Proxy};
-use crate::client::{AnswerHead, ExchangeEvent, ExchangeId, OutgoingRequest, Timeouts};
-use crate::head::Framing;
+use crate::client::{AnswerHead, ExchangeEvent, ExchangeId, OutgoingRequest};
+use crate::head_text::{Authority, Field, FieldName, FieldValue};
 use crate::log::{self, LogLevel};
 use crate::method::Method;
 use millpond_io::monotonic_ns;
 use millpond_io::proxy_protocol::ProxyHeadText;
-use millpond_mempool::{BlockPool, Buffer, PoolError};
+use millpond_mempool::{BlockPool, PoolError};
 
 impl Proxy {
     /// Begins the probes that are due, and plans the next.
@@ -33,23 +33,8 @@ impl Proxy {
                 continue;
             }
             let preface = upstream.proxy_protocol().map(ProxyHeadText::own);
-            let begun = probe_head(&policy.path, upstream.host(), blocks).and_then(|head| {
-                let request = OutgoingRequest {
-                    method: Method::Get,
-                    head,
-                    body: Framing::None,
-                    awaits_continue: false,
-                    may_upgrade: false,
-                    is_alone: false,
-                    preface: buffer_of(preface, blocks)?,
-                    timeouts: Timeouts {
-                        total_ns: policy.timeout_ns,
-                        ..Timeouts::default()
-                    },
-                    user: PROBE_USER,
-                };
-                self.client.begin(upstream.key, request, blocks)
-            });
+            let begun = probe(policy, upstream.host(), preface, blocks)
+                .and_then(|request| self.client.begin(upstream.key, request, blocks));
             // Without memory here, nothing is found out about the upstream.
             upstream.probe = begun.ok();
             upstream.is_probe_good = false;
@@ -98,16 +83,23 @@ fn is_good(answer: &AnswerHead<'_>) -> bool {
     matches!(answer.status().code(), 200..400)
 }
 
-fn probe_head(path: &str, host: &str, blocks: &BlockPool) -> Result<Buffer, PoolError> {
-    let mut head = Buffer::new();
-    for part in [
-        "GET ",
-        path,
-        " HTTP/1.1\r\nHost: ",
-        host,
-        "\r\nUser-Agent: millpond-probe\r\n",
-    ] {
-        head.extend_from_slice(blocks, part.as_bytes())?;
+/// The request of one probe.
+fn probe(
+    policy: &ProbePolicy,
+    host: Authority<'_>,
+    preface: Option<ProxyHeadText>,
+    blocks: &BlockPool,
+) -> Result<OutgoingRequest, PoolError> {
+    const USER_AGENT: Field<'_> = (
+        FieldName::USER_AGENT,
+        FieldValue::from_static("millpond-probe"),
+    );
+    let target = policy.target();
+    let mut request = OutgoingRequest::new(blocks, Method::Get, target, host, &[USER_AGENT])?;
+    if let Some(preface) = preface {
+        request.set_proxy_head(blocks, &preface)?;
     }
-    Ok(head)
+    request.timeouts.total_ns = policy.timeout_ns;
+    request.user = PROBE_USER;
+    Ok(request)
 }

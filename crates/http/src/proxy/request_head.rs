@@ -13,6 +13,7 @@ use super::client_peer::ClientPeer;
 use super::field_rule::{FieldRule, Nominated, welcomes_trailers};
 use super::trailers::may_pass;
 use crate::head::{Framing, HeadFields, Version};
+use crate::head_text::{Authority, Field, FieldName, FieldValue};
 use crate::method::Method;
 use crate::request::Request;
 use millpond_mempool::{BlockPool, Buffer, PoolError};
@@ -88,7 +89,11 @@ pub(super) struct OutgoingHead {
 impl OutgoingHead {
     /// The head for one try, with room for what frames its body. `host`: in the place of the client's,
     /// or where there was none.
-    pub(super) fn with_host(&self, blocks: &BlockPool, host: &[u8]) -> Result<Buffer, PoolError> {
+    pub(super) fn with_host(
+        &self,
+        blocks: &BlockPool,
+        host: Authority<'_>,
+    ) -> Result<Buffer, PoolError> {
         let mut head = Buffer::new();
         let room_bytes = self.bytes.len() + host.len() + FRAMING_BYTES_MAX;
         head.reserve(blocks, room_bytes)?;
@@ -96,7 +101,7 @@ impl OutgoingHead {
             head.append_within_capacity(&self.bytes);
         } else {
             let (line, fields) = (&self.bytes[..self.host.start], &self.bytes[self.host.end..]);
-            head.append_all_within_capacity([line, host, fields]);
+            head.append_all_within_capacity([line, host.as_bytes(), fields]);
         }
         Ok(head)
     }
@@ -109,7 +114,7 @@ impl OutgoingHead {
         written: &[u8],
         host_bytes: usize,
     ) -> Result<Self, PoolError> {
-        let (method, target) = (request.method_token(), request.target());
+        let (method, target) = (request.method_token(), request.target().as_bytes());
         let mut bytes = Buffer::new();
         bytes.extend_from_slices(blocks, [method, b" ", target, LINE_END_AND_HOST, written])?;
         let host_start = bytes.len() - written.len();
@@ -125,8 +130,8 @@ impl OutgoingHead {
     }
 
     /// What the client asked for; may be empty.
-    pub(super) fn client_host(&self) -> &[u8] {
-        &self.bytes[self.host.clone()]
+    pub(super) fn client_host(&self) -> Authority<'_> {
+        Authority::known(&self.bytes[self.host.clone()])
     }
 }
 
@@ -140,7 +145,7 @@ pub(super) struct RequestWay<'a> {
     pub(super) is_tls: bool,
     pub(super) fields: ForwardedFields,
     /// The protocol that the client wants and the proxy lets it have.
-    pub(super) upgrade: Option<&'a [u8]>,
+    pub(super) upgrade: Option<FieldValue<'a>>,
     /// Already one less.
     pub(super) max_forwards: Option<u32>,
 }
@@ -150,12 +155,12 @@ pub(super) struct RequestWay<'a> {
 pub(super) fn wanted_protocol<'h>(
     request: &Request<'h>,
     nominated: &Nominated<'h>,
-) -> Option<&'h [u8]> {
+) -> Option<FieldValue<'h>> {
     let may = nominated.has_upgrade
         && request.version() == Version::Http11
         && request.head.framing == Framing::None
         && request.method == Method::Get;
-    may.then(|| request.header("upgrade"))
+    may.then(|| request.fields().get(FieldName::UPGRADE))
         .flatten()
         .filter(|protocol| !protocol.is_empty())
 }
@@ -182,21 +187,21 @@ pub(super) fn encode_request_head(
     };
     write_request_line(writer.output, request);
     let host_start = writer.output.len();
-    writer.put(request.authority());
+    writer.put(request.authority().as_bytes());
     let host = host_start..writer.output.len();
     writer.put(b"\r\n");
     let seen = writer.write_passed_on(request, nominated, way);
     writer.write_own(request, way, seen);
     if request.head.expects_continue {
-        writer.write_line(b"Expect", b"100-continue");
+        writer.put(b"Expect: 100-continue\r\n");
     }
     if seen.te_trailers && request.version() == Version::Http11 && way.upgrade.is_none() {
-        writer.write_line(b"TE", b"trailers");
-        writer.write_line(b"Connection", b"TE");
+        writer.put(b"TE: trailers\r\n");
+        writer.put(b"Connection: TE\r\n");
     }
     if let Some(protocol) = way.upgrade {
-        writer.write_line(b"Connection", b"Upgrade");
-        writer.write_line(b"Upgrade", protocol);
+        writer.put(b"Connection: Upgrade\r\n");
+        writer.write_line((FieldName::UPGRADE, protocol));
     }
     Ok(OutgoingHead { bytes, host })
 }
@@ -235,9 +240,10 @@ const LINE_END_AND_HOST: &[u8] = b" HTTP/1.1\r\nHost: ";
 
 /// Origin form whatever came, or `*` (RFC 9112 3.2); and the name of the field behind it.
 fn write_request_line(output: &mut Buffer, request: &Request<'_>) {
-    let is_asterisk = request.target() == b"*"
+    let target = request.target().as_bytes();
+    let is_asterisk = target == b"*"
         || request.method == Method::Options
-            && !request.target().starts_with(b"/")
+            && !target.starts_with(b"/")
             && request.head.path.is_empty()
             && request.query().is_none();
     let path = if is_asterisk { b"*" } else { request.path() };
@@ -249,6 +255,10 @@ fn write_request_line(output: &mut Buffer, request: &Request<'_>) {
     let parts = [method, b" ", path, mark, query, LINE_END_AND_HOST];
     output.append_all_within_capacity(parts);
 }
+
+const MAX_FORWARDS: FieldName<'_> = FieldName::from_static("Max-Forwards");
+const X_FORWARDED_PROTO: FieldName<'_> = FieldName::from_static("X-Forwarded-Proto");
+const X_FORWARDED_HOST: FieldName<'_> = FieldName::from_static("X-Forwarded-Host");
 
 /// A head being written into room that is there.
 struct HeadWriter<'a> {
@@ -262,7 +272,8 @@ impl HeadWriter<'_> {
         self.output.append_within_capacity(bytes);
     }
 
-    fn write_line(&mut self, name: &[u8], value: &[u8]) {
+    fn write_line(&mut self, (name, value): Field<'_>) {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
         self.output
             .append_all_within_capacity([name, b": ", value, b"\r\n"]);
     }
@@ -278,18 +289,20 @@ impl HeadWriter<'_> {
         let framing = request.head.framing;
         let mut seen = Seen::default();
         for field in request.fields.spans() {
-            let (name, value) = (field.name.of(request.bytes), field.value.of(request.bytes));
-            let rule = FieldRule::of(name);
+            let (name, value) = field.received(request.bytes);
+            let rule = FieldRule::of(name.as_bytes());
             seen.note(rule, is_trusted);
             let passes = match rule {
-                FieldRule::PassOn | FieldRule::Date => !nominated.has(name),
+                FieldRule::PassOn | FieldRule::Date => !nominated.has(name.as_bytes()),
                 FieldRule::ForwardedProto
                 | FieldRule::ForwardedHost
                 | FieldRule::ForwardedOther => is_trusted,
                 FieldRule::MaxForwards => way.max_forwards.is_none(),
-                FieldRule::Trailer => may_pass(framing, nominated) && !nominated.has(name),
+                FieldRule::Trailer => {
+                    may_pass(framing, nominated) && !nominated.has(name.as_bytes())
+                }
                 FieldRule::Te => {
-                    seen.te_trailers |= welcomes_trailers(value);
+                    seen.te_trailers |= welcomes_trailers(value.as_bytes());
                     false
                 }
                 FieldRule::Via
@@ -300,7 +313,7 @@ impl HeadWriter<'_> {
                 | FieldRule::Host => false,
             };
             if passes {
-                self.write_line(name, value);
+                self.write_line((name, value));
             }
         }
         seen
@@ -356,7 +369,11 @@ impl HeadWriter<'_> {
                 b"\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: ",
             ],
         };
-        let (text, quotes, authority) = (client.text(), client.quotes(), request.authority());
+        let (text, quotes, authority) = (
+            client.text(),
+            client.quotes(),
+            request.authority().as_bytes(),
+        );
         self.output.append_all_within_capacity([
             via,
             quotes[0],
@@ -381,7 +398,8 @@ impl HeadWriter<'_> {
         let proto: &[u8] = if way.is_tls { b"https" } else { b"http" };
         if let Some(max_forwards) = way.max_forwards {
             let mut digits = itoa::Buffer::new();
-            self.write_line(b"Max-Forwards", digits.format(max_forwards).as_bytes());
+            let left = FieldValue::known(digits.format(max_forwards).as_bytes());
+            self.write_line((MAX_FORWARDS, left));
         }
         let (client, quotes): (&[u8], [&[u8]; 2]) = match way.client {
             Some(client) => (client.text(), client.quotes()),
@@ -397,7 +415,7 @@ impl HeadWriter<'_> {
             if !request.authority().is_empty() {
                 // Quoted, because of the colon before a port: no host has a quote or a backslash.
                 self.put(b";host=\"");
-                self.put(request.authority());
+                self.put(request.authority().as_bytes());
                 self.put(b"\"");
             }
             self.put(b"\r\n");
@@ -412,10 +430,11 @@ impl HeadWriter<'_> {
             self.put(b"\r\n");
         }
         if way.fields.x && !seen.forwarded_proto {
-            self.write_line(b"X-Forwarded-Proto", proto);
+            self.write_line((X_FORWARDED_PROTO, FieldValue::known(proto)));
         }
         if way.fields.x && !seen.forwarded_host && !request.authority().is_empty() {
-            self.write_line(b"X-Forwarded-Host", request.authority());
+            let host = FieldValue::known(request.authority().as_bytes());
+            self.write_line((X_FORWARDED_HOST, host));
         }
     }
 }

@@ -13,6 +13,7 @@ use super::trailers::may_pass;
 use crate::client::AnswerHead;
 use crate::encode::Persistence;
 use crate::head::{Framing, Version};
+use crate::head_text::{Field, FieldName, FieldValue};
 use crate::response::Response;
 use crate::streaming::Outgoing;
 use millpond_mempool::{Buffer, PoolError};
@@ -77,10 +78,11 @@ pub(super) fn forward_head(
         // 204 may not have one (RFC 9110 8.6).
         Some(length) if status.code() != 204 => {
             let mut digits = itoa::Buffer::new();
-            write_line(output, b"Content-Length", digits.format(length).as_bytes());
+            let length = digits.format(length).as_bytes();
+            output.append_all_within_capacity([b"Content-Length: ", length, b"\r\n"]);
         }
         None if !has_no_body && outgoing == Outgoing::Chunked => {
-            write_line(output, b"Transfer-Encoding", b"chunked");
+            output.append_within_capacity(b"Transfer-Encoding: chunked\r\n");
         }
         _ => {}
     }
@@ -112,12 +114,13 @@ pub(super) fn forward_switch(
     response: &mut Response<'_>,
     answer: &AnswerHead<'_>,
 ) -> Result<(), HeadRefused> {
-    let protocol = answer.value_of(b"upgrade").unwrap_or(&[]);
+    let upgrade = answer.fields().get(FieldName::UPGRADE);
+    let protocol = upgrade.unwrap_or(FieldValue::EMPTY);
     begin_head(response, answer, &nominated(answer)?, false)?;
     let output = &mut *response.output;
-    write_line(output, b"Connection", b"Upgrade");
+    output.append_within_capacity(b"Connection: Upgrade\r\n");
     // Room is there: the field was among those that were dropped.
-    write_line(output, b"Upgrade", protocol);
+    write_line(output, (FieldName::UPGRADE, protocol));
     output.append_within_capacity(b"\r\n");
     response.sent = Some(answer.status());
     response.outgoing = Outgoing::Tunnel;
@@ -147,16 +150,16 @@ fn begin_head(
     output.append_all_within_capacity([b"HTTP/1.1 ", status, b" ", reason, b"\r\n"]);
     let mut has_date = false;
     for field in fields.spans() {
-        let (name, value) = (field.name.of(bytes), field.value.of(bytes));
-        let rule = FieldRule::of(name);
+        let (name, value) = field.received(bytes);
+        let rule = FieldRule::of(name.as_bytes());
         has_date |= rule == FieldRule::Date;
         let passes = match rule {
             FieldRule::Drop | FieldRule::Connection | FieldRule::Te => false,
             FieldRule::Trailer => passes_trailers,
             _ => true,
         };
-        if passes && !nominated.has(name) {
-            write_line(output, name, value);
+        if passes && !nominated.has(name.as_bytes()) {
+            write_line(output, (name, value));
         }
     }
     if !has_date && !answer.status().is_informational() {
@@ -169,7 +172,8 @@ fn begin_head(
     Ok(())
 }
 
-fn write_line(output: &mut Buffer, name: &[u8], value: &[u8]) {
+fn write_line(output: &mut Buffer, (name, value): Field<'_>) {
+    let (name, value) = (name.as_bytes(), value.as_bytes());
     output.append_all_within_capacity([name, b": ", value, b"\r\n"]);
 }
 

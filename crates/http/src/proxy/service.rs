@@ -16,7 +16,7 @@
 //!
 //! Absent on purpose: caching, and gathering long bodies.
 
-use super::client_peer::{ClientPeer, buffer_of};
+use super::client_peer::ClientPeer;
 use super::config::{ProxyConfig, ProxyControl};
 use super::failure::{Failure, Refused};
 use super::field_rule::Nominated;
@@ -88,10 +88,7 @@ impl Proxy {
             start,
             ClientConfig {
                 pool: PoolConfig::default(),
-                limits: Limits {
-                    body_bytes_max: u64::MAX,
-                    ..limits
-                },
+                limits: limits.with_body_bytes_max(u64::MAX),
                 resolver: control.resolver.clone(),
                 tells_whole_answers: true,
             },
@@ -244,20 +241,18 @@ impl Proxy {
                 .timeouts
                 .total_ns
                 .saturating_sub(now_ns.saturating_sub(proxied.started_ns));
-            let request = OutgoingRequest {
-                method: proxied.method,
-                head,
-                body: proxied.framing,
-                awaits_continue: proxied.expects_continue,
-                may_upgrade: proxied.may_upgrade,
-                is_alone: false,
-                preface: buffer_of(preface, blocks)?,
-                timeouts: Timeouts {
-                    total_ns: left_ns,
-                    ..config.timeouts
-                },
-                user: handle.to_bits(),
+            let mut request = OutgoingRequest::of_lines(proxied.method, head);
+            if let Some(preface) = preface {
+                request.set_proxy_head(blocks, &preface)?;
+            }
+            request.body = proxied.framing;
+            request.awaits_continue = proxied.expects_continue;
+            request.may_upgrade = proxied.may_upgrade;
+            request.timeouts = Timeouts {
+                total_ns: left_ns,
+                ..config.timeouts
             };
+            request.user = handle.to_bits();
             client.begin(chosen.key, request, blocks)
         });
         let exchange = match begun {

@@ -14,6 +14,7 @@
 
 use super::field_rule::{FieldRule, Nominated, begins, is};
 use crate::head::{Framing, HeadFields};
+use crate::head_text::Field;
 use crate::limits::Limits;
 use crate::parse::parse_trailer_fields;
 
@@ -41,16 +42,10 @@ impl Trailers {
     pub(super) fn passing<'t>(
         &'t mut self,
         section: &'t [u8],
-    ) -> impl Iterator<Item = (&'t [u8], &'t [u8])> + Clone {
-        let is_sound = parse_trailer_fields(section, &self.limits, &mut self.fields).is_ok();
-        let spans = match is_sound {
-            true => self.fields.spans(),
-            false => &[],
-        };
-        let fields = spans
-            .iter()
-            .map(move |field| (field.name.of(section), field.value.of(section)));
-        fields.filter(|(name, _)| may_follow_a_body(name))
+    ) -> impl Iterator<Item = Field<'t>> + Clone {
+        let parsed = parse_trailer_fields(section, &self.limits, &mut self.fields);
+        let fields = parsed.unwrap_or_default().into_iter();
+        fields.filter(|(name, _)| may_follow_a_body(name.as_bytes()))
     }
 }
 
@@ -86,6 +81,7 @@ fn may_follow_a_body(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::body::BodyDecoder;
+    use crate::head_text::{FieldName, FieldValue};
     use proptest::prelude::*;
 
     fn passed(section: &[u8]) -> Vec<(String, String)> {
@@ -93,7 +89,7 @@ mod tests {
         let mut trailers = Trailers::new(Limits::default());
         let passing = trailers.passing(section);
         passing
-            .map(|(name, value)| (text(name), text(value)))
+            .map(|(name, value)| (text(name.as_bytes()), text(value.as_bytes())))
             .collect()
     }
 
@@ -200,9 +196,9 @@ mod tests {
             }
             let mut trailers = Trailers::new(Limits::default());
             for (name, value) in trailers.passing(&trailer) {
-                prop_assert!(!name.is_empty() && name.iter().all(|&it| crate::scan::is_token(it)));
-                prop_assert!(value.iter().all(|&it| crate::scan::is_field_value(it)));
-                prop_assert_eq!(FieldRule::of(name), FieldRule::PassOn);
+                prop_assert_eq!(FieldName::new(&name), Ok(name));
+                prop_assert_eq!(FieldValue::new(&value), Ok(value));
+                prop_assert_eq!(FieldRule::of(name.as_bytes()), FieldRule::PassOn);
             }
         }
     }

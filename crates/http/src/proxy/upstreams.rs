@@ -13,6 +13,7 @@ use super::failure::{Failure, Side};
 use super::health::{EjectionPolicy, Health, ProbePolicy};
 use super::keyed_hash::hash;
 use crate::client::{Client, ExchangeId, ExchangeReport};
+use crate::head_text::Authority;
 use crate::log::{self, LogLevel};
 use crate::status::StatusCode;
 use millpond_io::connection_pool::{PoolKey, Target};
@@ -64,8 +65,9 @@ impl Upstream {
         self.id
     }
 
-    pub(super) fn host(&self) -> &str {
-        &self.config.host
+    pub(super) fn host(&self) -> Authority<'_> {
+        // Checked when the configuration was taken.
+        Authority::known(self.config.host.as_bytes())
     }
 
     pub(super) fn proxy_protocol(&self) -> Option<ProxyProtocol> {
@@ -288,10 +290,10 @@ impl Upstreams {
     }
 
     /// What the upstream of this try is told in `Host`; `asked` is what the client says.
-    pub(super) fn host_for<'h>(&'h self, chosen: Chosen, asked: &'h [u8]) -> &'h [u8] {
+    pub(super) fn host_for<'h>(&'h self, chosen: Chosen, asked: Authority<'h>) -> Authority<'h> {
         match self.host {
             HostPolicy::Keep if !asked.is_empty() => asked,
-            _ => self.list[chosen.index].host().as_bytes(),
+            _ => self.list[chosen.index].host(),
         }
     }
 

@@ -48,19 +48,19 @@ const fn one_of(byte: u8, set: &[u8]) -> bool {
 
 /// tchar of RFC 9110 5.6.2.
 #[inline]
-pub(crate) fn is_token(byte: u8) -> bool {
+pub(crate) const fn is_token(byte: u8) -> bool {
     CLASSES[byte as usize] & TOKEN != 0
 }
 
 /// A byte that may stand in a request target.
 #[inline]
-pub(crate) fn is_target(byte: u8) -> bool {
+pub(crate) const fn is_target(byte: u8) -> bool {
     CLASSES[byte as usize] & TARGET != 0
 }
 
 /// A byte that may stand in a host name or IPv4 address.
 #[inline]
-pub(crate) fn is_host(byte: u8) -> bool {
+pub(crate) const fn is_host(byte: u8) -> bool {
     CLASSES[byte as usize] & HOST != 0
 }
 
@@ -72,6 +72,6 @@ pub(crate) fn is_quoted_text(byte: u8) -> bool {
 
 /// A byte of a field value: HTAB, SP, VCHAR, obs-text (RFC 9110 5.5).
 #[inline]
-pub(crate) fn is_field_value(byte: u8) -> bool {
+pub(crate) const fn is_field_value(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f || byte == b'\t'
 }

@@ -1,7 +1,7 @@
 //! What a server is told, and what it tells in the end.
 
 use crate::access_log::{AccessLogConfig, AccessLogTarget};
-use crate::limits::{Limits, LimitsError};
+use crate::limits::Limits;
 use millpond_io::tls::TlsServer;
 use millpond_io::{
     Address, DriverChoice, DriverFeatures, HandedOver, IoError, ServiceManager, ServiceState,
@@ -147,9 +147,6 @@ pub struct ServeReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Contradicting limits.
-    #[error(transparent)]
-    Limits(#[from] LimitsError),
     /// No thread to serve.
     #[error("a server needs at least one shard: ask for 1 or more")]
     NoShards,

@@ -45,9 +45,9 @@ pub(super) struct Shared {
 }
 
 impl<D: Driver, S: Service> ShardServer<D, S> {
-    /// The only shard of a server, over `driver`, not bound to a CPU. The limits must have passed
-    /// [`crate::Limits::check`]; `config.listen` and `config.driver` are the driver's business, and
-    /// `config.access_log` that of [`super::serve`]: there is no log, whose thread needs an owner.
+    /// The only shard of a server, over `driver`, not bound to a CPU. `config.listen` and
+    /// `config.driver` are the driver's business, and `config.access_log` that of [`super::serve`]: there
+    /// is no log, whose thread needs an owner.
     pub fn new<E>(
         config: &ServeConfig,
         driver: D,

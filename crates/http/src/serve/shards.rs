@@ -151,7 +151,6 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
     M: Fn(ShardStart) -> Result<S, E> + Sync,
 {
-    config.limits.check()?;
     if config.shards == 0 {
         return Err(ServeError::NoShards);
     }

@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::access_log::ShardLog;
+use crate::head_text::FieldValue;
 use crate::metrics::MetricsText;
 use crate::metrics::report::write_all;
 use crate::service::Service;
@@ -11,7 +12,8 @@ use millpond_mempool::give_back_free_heap;
 
 /// How old the numbers of a shard may be that did something in the meantime.
 const BEAT_NS: u64 = 1_000_000_000;
-const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_TEXT: FieldValue<'_> =
+    FieldValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// What a shard does about once a second while anything happens, and a few times after: publish
 /// its numbers, and give memory back that nobody used in between. Then it sleeps until the next

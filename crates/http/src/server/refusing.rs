@@ -5,12 +5,12 @@ use super::logging::log_output;
 use crate::access_log::body_bytes;
 use crate::connection::{Connection, Refusal};
 use crate::encode::{Persistence, ResponseParts, encode_response};
+use crate::head_text::FieldValue;
 use crate::status::StatusCode;
 use millpond_io::{Driver, Peer, SocketId};
 use millpond_mempool::{Buffer, PoolError};
 use std::io::Write;
 
-const TEXT_PLAIN: &str = "text/plain";
 /// Longest sentence of a refusal; a longer one is cut.
 const REFUSAL_TEXT_BYTES_MAX: usize = 192;
 
@@ -27,7 +27,7 @@ impl Exchange {
         let parts = ResponseParts {
             status,
             standing_lines: &self.standing_lines,
-            content_type: Some(TEXT_PLAIN.as_bytes()),
+            content_type: Some(FieldValue::TEXT_PLAIN),
             fields: &[],
             persistence: Persistence::Close,
             body: b"the service has no answer: try again later\n",
@@ -119,7 +119,7 @@ impl Exchange {
         let parts = ResponseParts {
             status: refusal.status(),
             standing_lines: &self.standing_lines,
-            content_type: Some(TEXT_PLAIN.as_bytes()),
+            content_type: Some(FieldValue::TEXT_PLAIN),
             fields: refusal.fields(),
             persistence: Persistence::Close,
             body: &text[..text_bytes],

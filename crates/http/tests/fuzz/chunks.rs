@@ -1,7 +1,9 @@
 //! Chunked bodies: the same data, the same end or the same fault, however the stream is cut; and what
 //! was taken for data is what a second reader of the grammar takes.
 
-use millpond_http::{BodyDecoder, BodyError, Framing, HeadFields, Limits, parse_trailer_fields};
+use millpond_http::{
+    BodyDecoder, BodyError, Framing, HeadFields, LimitValues, Limits, parse_trailer_fields,
+};
 
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Body {
@@ -12,13 +14,15 @@ struct Body {
 }
 
 fn limits() -> Limits {
-    Limits {
+    LimitValues {
         body_bytes_max: 300,
         chunk_extension_bytes_max: 20,
         trailer_bytes_max: 60,
         fields_max: 3,
-        ..Limits::default()
+        ..LimitValues::default()
     }
+    .checked()
+    .unwrap()
 }
 
 fn decode(pieces: &[&[u8]]) -> Result<Body, BodyError> {

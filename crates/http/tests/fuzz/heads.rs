@@ -2,8 +2,8 @@
 //! accepted is what the grammar allows.
 
 use millpond_http::{
-    FieldSpan, Framing, HeadFields, Limits, ParseError, Parsed, RequestHead, ResponseHead,
-    ScannerKind, Version, parse_request_head_by, parse_response_head_by,
+    FieldSpan, Framing, HeadFields, LimitValues, Limits, ParseError, Parsed, RequestHead,
+    ResponseHead, ScannerKind, Version, parse_request_head_by, parse_response_head_by,
 };
 
 type Outcome<H> = (Result<Parsed<H>, ParseError>, Vec<FieldSpan>);
@@ -27,13 +27,15 @@ pub(crate) fn run(bytes: &[u8]) {
     };
     let limits = match choice & 1 {
         0 => Limits::default(),
-        _ => Limits {
+        _ => LimitValues {
             request_line_bytes_max: 40,
             head_bytes_max: 120,
             fields_max: 4,
             body_bytes_max: 1000,
-            ..Limits::default()
-        },
+            ..LimitValues::default()
+        }
+        .checked()
+        .unwrap(),
     };
     let cut = usize::from(choice) * bytes.len() / 256;
     agree(bytes, cut, &limits, request);

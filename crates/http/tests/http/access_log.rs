@@ -6,8 +6,8 @@ mod obstacles;
 
 use crate::support::{PATIENCE, RawClient, TestServer, config, pass_body, pool_mode, wait_until};
 use millpond_http::{
-    AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, Limits, Request, Response,
-    ServeConfig, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+    AccessLogConfig, AccessLogFormat, AccessLogTarget, BodyLength, Flow, LimitValues, Limits,
+    Request, Response, ServeConfig, Service, ServiceContext, StatusCode, StreamEvent, Wants,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -291,14 +291,16 @@ fn wait_for_connections_to_end(logged: &Logged) {
 /// Goal: what is refused is logged as far as it is known, whatever the reason.
 #[test]
 fn refusals_are_logged() {
-    let limits = Limits {
+    let limits = LimitValues {
         head_timeout_ns: 200_000_000,
         connections_max: 3,
         // Nobody is idle for so long, so nobody makes room.
         idle_timeout_min_ns: 2 * PATIENCE.as_nanos() as u64,
         idle_timeout_ns: 2 * PATIENCE.as_nanos() as u64,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let logged = Logged::start(AccessLogFormat::Json, limits);
     let refuse = |bytes: &[u8]| {
         let mut client = logged.connect();

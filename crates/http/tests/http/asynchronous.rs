@@ -1,7 +1,9 @@
 //! `async fn` handlers over real sockets: bodies, time, other threads, clients that go away.
 
 use crate::support::{PATIENCE, TestServer, wait_until};
-use millpond_http::{AsyncRequest, AsyncService, AsyncShard, Limits, Reply, Service, ShardStart};
+use millpond_http::{
+    AsyncRequest, AsyncService, AsyncShard, FieldValue, Limits, Reply, Service, ShardStart,
+};
 use millpond_http::{Method, StatusCode};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,13 +81,13 @@ async fn handle(mut request: AsyncRequest, shared: Arc<Shared>) -> Reply {
             let agent = request.header("user-agent").unwrap_or(b"nobody");
             let mut body = millpond_mempool::Buffer::new();
             body.extend_from_slice(request.blocks(), agent).unwrap();
-            Reply::bytes(StatusCode::OK, "text/plain", body)
+            Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
         }
         (Method::POST, b"/double") => {
             let mut body = request.read_body(1000).await.unwrap();
             let once = body.to_vec();
             body.extend_from_slice(request.blocks(), &once).unwrap();
-            Reply::bytes(StatusCode::OK, "text/plain", body)
+            Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body)
         }
         (Method::POST, b"/slow-reader") => {
             let mut count = 0;

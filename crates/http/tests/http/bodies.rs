@@ -1,12 +1,18 @@
 //! The body decoder: any cut, any chunking, and every trick with chunks.
 
-use millpond_http::{BodyDecoder, BodyError, Framing, HeadFields, Limits, parse_trailer_fields};
+use millpond_http::{
+    BodyDecoder, BodyError, Framing, HeadFields, LimitValues, Limits, parse_trailer_fields,
+};
 use proptest::prelude::*;
 
-const LIMITS: fn() -> Limits = || Limits {
-    body_bytes_max: 1 << 20,
-    trailer_bytes_max: 64,
-    ..Limits::default()
+const LIMITS: fn() -> Limits = || {
+    LimitValues {
+        body_bytes_max: 1 << 20,
+        trailer_bytes_max: 64,
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap()
 };
 
 /// Data, bytes used, and whether the body is complete, after feeding the pieces in turn.
@@ -233,8 +239,8 @@ fn trailer_fields_are_handed_out_at_any_cut() {
         );
     }
     let mut fields = HeadFields::new();
-    assert_eq!(parse_trailer_fields(b"", &limits, &mut fields), Ok(()));
-    assert!(fields.is_empty());
+    let none = parse_trailer_fields(b"", &limits, &mut fields).unwrap();
+    assert_eq!(none.into_iter().count(), 0);
     assert!(parse_trailer_fields(b"X: y", &limits, &mut fields).is_err());
 }
 

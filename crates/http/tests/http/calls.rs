@@ -3,8 +3,9 @@
 use crate::support::{RawClient, TestServer, pattern};
 use millpond_http::asynchronous::{UpstreamError, UpstreamId};
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, Flow, Framing, Limits, Method, Reply, Request,
-    Response, Service, ServiceContext, ShardStart, StatusCode,
+    AsyncRequest, AsyncService, AsyncShard, Authority, FieldName, FieldValue, Flow, Framing,
+    LimitValues, Method, Reply, Request, RequestTarget, Response, Service, ServiceContext,
+    ShardStart, StatusCode,
 };
 use millpond_mempool::Buffer;
 use std::net::SocketAddr;
@@ -19,15 +20,15 @@ impl Service for Asked {
         response: &mut Response<'_>,
         _context: &mut ServiceContext<'_>,
     ) -> Flow {
-        let to = |to: &'static [u8]| [("Location", to)];
+        let to = |to: &'static str| [(FieldName::LOCATION, FieldValue::new(to).unwrap())];
         let sent = match request.path() {
-            b"/moved" => response.send_with(StatusCode::MOVED_PERMANENTLY, &to(b"/there?a"), b""),
+            b"/moved" => response.send_with(StatusCode::MOVED_PERMANENTLY, &to("/there?a"), b""),
             b"/elsewhere" => {
-                let away = to(b"http://other.test/");
+                let away = to("http://other.test/");
                 response.send_with(StatusCode::MOVED_PERMANENTLY, &away, b"")
             }
-            b"/round" => response.send_with(StatusCode::MOVED_PERMANENTLY, &to(b"/round"), b""),
-            b"/there" => response.send(StatusCode::OK, None, request.target()),
+            b"/round" => response.send_with(StatusCode::MOVED_PERMANENTLY, &to("/round"), b""),
+            b"/there" => response.send(StatusCode::OK, None, request.target().as_bytes()),
             _ => response.send(StatusCode::OK, None, request.body()),
         };
         sent.unwrap();
@@ -35,13 +36,15 @@ impl Service for Asked {
     }
 }
 
+const ECHO: RequestTarget<'_> = RequestTarget::from_static("/echo");
+const ASKED: Authority<'_> = Authority::from_static("asked");
+
 /// Passes the body on in parts, and the answer's back.
 async fn converse(
     mut request: AsyncRequest,
     upstream: UpstreamId,
 ) -> Result<Buffer, UpstreamError> {
-    let mut conversation =
-        request.converse(upstream, Method::POST, b"/echo", &[], Framing::Chunked)?;
+    let mut conversation = request.converse(upstream, Method::POST, ECHO, &[], Framing::Chunked)?;
     while let Some(part) = request.next_part().await {
         conversation.write(&part).await?;
     }
@@ -58,28 +61,30 @@ async fn converse(
 async fn handle(request: AsyncRequest, upstream: UpstreamId) -> Reply {
     if request.path() == b"/converse" {
         return match converse(request, upstream).await {
-            Ok(body) => Reply::bytes(StatusCode::OK, "text/plain", body),
+            Ok(body) => Reply::bytes(StatusCode::OK, FieldValue::TEXT_PLAIN, body),
             Err(_) => Reply::text(StatusCode::BAD_GATEWAY, "failed"),
         };
     }
-    let call = request.call(upstream, Method::GET, request.path(), &[], b"");
+    let call = request.call(upstream, Method::GET, request.path_target(), &[], b"");
     match call.with_redirects(3).await {
-        Ok(reply) => Reply::bytes(reply.status, "text/plain", reply.body),
+        Ok(reply) => Reply::bytes(reply.status, FieldValue::TEXT_PLAIN, reply.body),
         Err(_) => Reply::text(StatusCode::BAD_GATEWAY, "failed"),
     }
 }
 
 fn service(start: &ShardStart, address: SocketAddr) -> impl Service + use<> {
     let shard = AsyncShard::new(start.pool_mode);
-    let upstream = shard.add_upstream(address.into(), "asked");
+    let upstream = shard.add_upstream(address.into(), ASKED);
     AsyncService::new(start, shard, move |request| handle(request, upstream))
 }
 
 fn scene() -> (TestServer, TestServer, RawClient) {
-    let limits = Limits {
+    let limits = LimitValues {
         body_bytes_max: 64 << 20,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let asked = TestServer::to_be_gone(limits, |_| Asked);
     let address = asked.address;
     let server = TestServer::with_limits(limits, move |start| service(&start, address));

@@ -2,8 +2,9 @@
 
 use crate::support::pool_mode;
 use millpond_http::{
-    AlikeResponses, BodyError, ClientConnection, ClientError, ClientEvent, LastHead, Limits,
-    Method, StatusCode, encode_request,
+    AlikeResponses, Authority, BodyError, ClientConnection, ClientError, ClientEvent, Field,
+    FieldName, FieldValue, LastHead, LimitValues, Limits, Method, RequestTarget, StatusCode,
+    encode_request,
 };
 use millpond_mempool::{BlockPool, Buffer};
 
@@ -229,10 +230,12 @@ fn alike_responses_keep_to_what_was_asked() {
             count_bytes: one.len()
         })
     );
-    let tight = Limits {
+    let tight = LimitValues {
         body_bytes_max: 4,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let (seen, _, outcome) = feed(&get, one, tight);
     assert_eq!((seen.len(), outcome.is_err()), (0, true));
     let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -341,20 +344,14 @@ fn bad_servers_are_caught() {
 /// Goal: a request says what it must and nothing twice.
 #[test]
 fn requests_are_written_completely() {
+    const TARGET: RequestTarget<'_> = RequestTarget::from_static("/v0?id=1");
+    const HOST: Authority<'_> = Authority::from_static("h:80");
+    const X_A: Field<'_> = (FieldName::from_static("X-A"), FieldValue::from_static("b"));
     let pool = BlockPool::new("test", pool_mode());
     let mut output = Buffer::new();
-    let mut write = |method, fields: &[(&str, &[u8])], body: &[u8]| {
+    let mut write = |method, fields: &[Field<'_>], body: &[u8]| {
         output.clear();
-        encode_request(
-            &mut output,
-            &pool,
-            method,
-            b"/v0?id=1",
-            b"h:80",
-            fields,
-            body,
-        )
-        .unwrap();
+        encode_request(&mut output, &pool, method, TARGET, HOST, fields, body).unwrap();
         String::from_utf8(output.to_vec()).unwrap()
     };
     assert_eq!(
@@ -362,7 +359,7 @@ fn requests_are_written_completely() {
         "GET /v0?id=1 HTTP/1.1\r\nHost: h:80\r\n\r\n"
     );
     assert_eq!(
-        write(Method::Put, &[("X-A", b"b")], b"data"),
+        write(Method::Put, &[X_A], b"data"),
         "PUT /v0?id=1 HTTP/1.1\r\nHost: h:80\r\nX-A: b\r\nContent-Length: 4\r\n\r\ndata"
     );
     let empty = write(Method::Post, &[], b"");

@@ -5,8 +5,8 @@ use crate::relay::{Log, Relay, SharedLog};
 use crate::support::{PATIENCE, TestServer, config, pattern, send_until_refused, wait_until};
 use millpond_http::client::{Phase, Timeouts};
 use millpond_http::{
-    BodyLength, Client, ClientConfig, DriverChoice, Flow, Limits, Method, Plaintext, Request,
-    Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+    BodyLength, Client, ClientConfig, DriverChoice, Flow, LimitValues, Limits, Method, Plaintext,
+    Request, Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
 };
 use millpond_io::connection_pool::{PoolConfig, Target};
 use millpond_mempool::PoolMode;
@@ -95,10 +95,12 @@ fn relay_with(
             &start,
             ClientConfig {
                 pool,
-                limits: Limits {
+                limits: LimitValues {
                     body_bytes_max: u64::MAX,
-                    ..Limits::default()
-                },
+                    ..LimitValues::default()
+                }
+                .checked()
+                .unwrap(),
                 ..ClientConfig::default()
             },
         );
@@ -192,10 +194,12 @@ fn answers_come_back_over_one_connection() {
 fn bodies_go_both_ways() {
     for driver in drivers() {
         let upstream = TestServer::with_limits(
-            Limits {
+            LimitValues {
                 body_bytes_max: 1 << 30,
-                ..Limits::default()
-            },
+                ..LimitValues::default()
+            }
+            .checked()
+            .unwrap(),
             |_| Echo,
         );
         let scene = relay(driver, vec![upstream.address], Timeouts::default());

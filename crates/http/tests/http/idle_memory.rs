@@ -1,7 +1,7 @@
 //! What a server's memory does once its clients have gone.
 
 use crate::support::{PATIENCE, RawClient, TestServer, config};
-use millpond_http::{Limits, Plaintext};
+use millpond_http::{LimitValues, Plaintext};
 use millpond_mempool::PoolMode;
 use std::time::{Duration, Instant};
 
@@ -67,10 +67,12 @@ fn wait<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn memory_leaves_after_the_clients() {
     // Most of a head is kept for as long as it takes to send all of them.
-    let limits = Limits {
+    let limits = LimitValues {
         head_timeout_ns: 2 * PATIENCE.as_nanos() as u64,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::start(config(limits, PoolMode::On), |_| Plaintext);
     let mut clients: Vec<RawClient> = (0..CONNECTIONS).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(begin_request);

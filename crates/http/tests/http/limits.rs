@@ -2,7 +2,7 @@
 
 use crate::support::{Echo, RawClient, TestServer};
 use millpond_http::{
-    Flow, Limits, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
+    Flow, LimitValues, Plaintext, Request, Response, Service, ServiceContext, StatusCode,
 };
 use std::io::{ErrorKind, Read};
 
@@ -34,15 +34,17 @@ fn wait_for_strike(client: &mut RawClient, limit: &str) {
 /// Goal: each limit on size strikes once when run into once, and shows its value.
 #[test]
 fn size_limits_count_their_strikes() {
-    let limits = Limits {
+    let limits = LimitValues {
         request_line_bytes_max: 100,
         head_bytes_max: 200,
         fields_max: 3,
         body_bytes_max: 10,
         chunk_extension_bytes_max: 4,
         trailer_bytes_max: 20,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let mut scraper = server.connect();
     let chunked = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -98,17 +100,21 @@ fn size_limits_count_their_strikes() {
 fn a_share_of_a_tick_is_counted_and_loses_nothing() {
     for (limits, limit) in [
         (
-            Limits {
+            LimitValues {
                 pipelined_per_tick_max: 4,
-                ..Limits::default()
-            },
+                ..LimitValues::default()
+            }
+            .checked()
+            .unwrap(),
             "pipelined_per_tick_max",
         ),
         (
-            Limits {
+            LimitValues {
                 output_bytes_max: 500,
-                ..Limits::default()
-            },
+                ..LimitValues::default()
+            }
+            .checked()
+            .unwrap(),
             "output_bytes_max",
         ),
     ] {
@@ -126,12 +132,14 @@ fn a_share_of_a_tick_is_counted_and_loses_nothing() {
 /// only as many as it takes.
 #[test]
 fn the_idle_timeout_shrinks_as_connections_fill() {
-    let limits = Limits {
+    let limits = LimitValues {
         connections_max: 10,
         idle_timeout_ns: HOUR_NS,
         idle_timeout_min_ns: 50 * MILLISECOND_NS,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Plaintext);
     let mut clients: Vec<RawClient> = Vec::new();
     for _ in 0..8 {
@@ -153,12 +161,14 @@ fn the_idle_timeout_shrinks_as_connections_fill() {
 /// as that one has been idle for the least time.
 #[test]
 fn the_oldest_idle_connection_makes_room() {
-    let limits = Limits {
+    let limits = LimitValues {
         connections_max: 2,
         idle_timeout_min_ns: 20 * MILLISECOND_NS,
         head_timeout_ns: HOUR_NS,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Plaintext);
     let mut first = server.connect();
     assert_eq!(first.ask(GET).status, 200);
@@ -183,10 +193,12 @@ fn the_oldest_idle_connection_makes_room() {
 /// served.
 #[test]
 fn an_address_has_a_cap() {
-    let limits = Limits {
+    let limits = LimitValues {
         connections_per_address_max: 2,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Plaintext);
     let mut first = server.connect();
     let mut second = server.connect();
@@ -206,12 +218,14 @@ fn an_address_has_a_cap() {
 /// Goal: the deadlines on heads, bodies and idleness are counted where they strike.
 #[test]
 fn deadlines_count_their_strikes() {
-    let limits = Limits {
+    let limits = LimitValues {
         head_timeout_ns: 20 * MILLISECOND_NS,
         body_grace_ns: 20 * MILLISECOND_NS,
         body_rate_bytes_per_s_min: 1_000_000,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let mut slow = server.connect();
     assert_eq!(slow.ask("GET / HT").status, 408);
@@ -243,11 +257,13 @@ impl Service for Large {
 /// Goal: a peer that asks and does not read is cut, and counted.
 #[test]
 fn a_peer_that_does_not_read_is_cut() {
-    let limits = Limits {
+    let limits = LimitValues {
         write_stall_ns: 50 * MILLISECOND_NS,
         write_rate_bytes_per_s_min: u64::MAX,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Large(vec![b'x'; 16 << 20]));
     let mut deaf = server.connect();
     deaf.send(GET);
@@ -279,10 +295,12 @@ impl Service for Never {
 /// Goal: a graceful stop waits for what is being answered, but not longer than it may.
 #[test]
 fn a_drain_ends_at_its_deadline() {
-    let limits = Limits {
+    let limits = LimitValues {
         drain_timeout_ns: 50 * MILLISECOND_NS,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Never);
     let mut client = server.connect();
     client.send(GET);

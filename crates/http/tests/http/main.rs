@@ -6,6 +6,8 @@ mod support;
 #[path = "../relay/mod.rs"]
 mod relay;
 mod parsing;
+mod capacity;
+mod head_texts;
 #[path = "../fuzz/mod.rs"]
 mod fuzz;
 mod kept_inputs;

@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 use crate::support::{PATIENCE, TestServer, config};
 use millpond_http::{
-    Flow, Limits, Request, Response, ServeError, Service, ServiceContext, StatusCode, serve_with,
+    Flow, Limits, Request, Response, SendError, ServeError, Service, ServiceContext, StatusCode,
+    serve_with,
 };
-use millpond_mempool::{Buffer, Checks, PoolError, PoolMode};
+use millpond_mempool::{Buffer, Checks, PoolMode};
 use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +24,7 @@ impl Service for CarefulEcho {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        let mut answer = || -> Result<(), PoolError> {
+        let mut answer = || -> Result<(), SendError> {
             let body = request.take_body(&context.pools.blocks)?;
             let text = context.pools.arena.copy_in(&body)?;
             response.send(StatusCode::OK, None, text)

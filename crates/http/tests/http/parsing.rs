@@ -1,9 +1,9 @@
 //! The head parsers: every scanner against the others, limits, responses, and cuts at every byte.
 
 use millpond_http::{
-    FieldSpan, Framing, HeadFields, Limits, Method, ParseError, Parsed, RequestHead, ResponseHead,
-    ScannerKind, Version, parse_request_head, parse_request_head_by, parse_response_head,
-    parse_response_head_by,
+    FieldSpan, Framing, HeadFields, LimitValues, Limits, Method, ParseError, Parsed, RequestHead,
+    ResponseHead, ScannerKind, Version, parse_request_head, parse_request_head_by,
+    parse_response_head, parse_response_head_by,
 };
 use proptest::prelude::*;
 
@@ -227,13 +227,15 @@ fn good_requests_are_accepted() {
 /// Goal: each limit refuses one more than it allows, and allows what it says, cut or not.
 #[test]
 fn limits_hold_to_the_byte() {
-    let limits = Limits {
+    let limits = LimitValues {
         request_line_bytes_max: 64,
         head_bytes_max: 256,
         fields_max: 3,
         body_bytes_max: 10,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let status = |bytes: &[u8]| {
         let outcome = |part: &[u8]| parse_request_head(part, &limits, &mut HeadFields::new());
         let whole = outcome(bytes);

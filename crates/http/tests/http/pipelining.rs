@@ -2,8 +2,8 @@
 
 use crate::support::{Echo, MODES, PATIENCE, RawClient, TestServer, config, pool_mode};
 use millpond_http::{
-    Completions, Flow, Limits, Request, RequestToken, Response, Service, ServiceContext,
-    ShardStart, StatusCode,
+    Completions, Flow, LimitValues, Limits, Request, RequestToken, Response, Service,
+    ServiceContext, ShardStart, StatusCode,
 };
 use millpond_mempool::PoolMode;
 use std::io::{ErrorKind, Write};
@@ -46,7 +46,7 @@ impl Service for Late {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        let target = request.target();
+        let target = request.target().as_bytes();
         if target.starts_with(b"/late") {
             self.jobs.send((context.token, target.to_vec())).unwrap();
             return Flow::Pending;
@@ -90,10 +90,12 @@ fn get(target: &str) -> String {
 #[test]
 fn answers_keep_the_order_of_requests() {
     for mode in MODES {
-        let limits = Limits {
+        let limits = LimitValues {
             pipelined_per_tick_max: 3,
-            ..Limits::default()
-        };
+            ..LimitValues::default()
+        }
+        .checked()
+        .unwrap();
         let (server, _) = late_server(limits, mode);
         let targets: Vec<String> = (0..60)
             .map(|index| {
@@ -231,11 +233,13 @@ fn live_block_bytes(server: &TestServer) -> u64 {
 /// Goal: a client that never reads is cut after the stall limit, and its memory comes back.
 #[test]
 fn a_stalled_reader_is_cut() {
-    let limits = Limits {
+    let limits = LimitValues {
         write_stall_ns: 200_000_000,
         write_rate_bytes_per_s_min: u64::MAX,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let mut client = server.connect();
     let request = [
@@ -260,10 +264,12 @@ fn a_stalled_reader_is_cut() {
 /// Goal: a pending answer does not keep a stopping server alive longer than the drain allows.
 #[test]
 fn a_drain_ends_at_its_deadline() {
-    let limits = Limits {
+    let limits = LimitValues {
         drain_timeout_ns: 200_000_000,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let (server, _) = late_server(limits, pool_mode());
     let mut client = server.connect();
     client.send(get("/never"));

@@ -1,7 +1,7 @@
 //! Everything a server must refuse, over real sockets: the status, then the end.
 
 use crate::support::{Echo, PATIENCE, TestServer};
-use millpond_http::{Limits, Plaintext};
+use millpond_http::{LimitValues, Limits, Plaintext};
 use std::io::{ErrorKind, Read, Write};
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -49,10 +49,12 @@ fn malformed_chunks_are_refused() {
 /// Goal: each limit on size has its status over the wire.
 #[test]
 fn size_limits_have_their_statuses() {
-    let limits = Limits {
+    let limits = LimitValues {
         body_bytes_max: 1000,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let long_line = format!("GET /{} HTTP/1.1\r\n", "x".repeat(9000));
     assert_refused(&server, "request line", long_line.as_bytes(), 414);
@@ -82,11 +84,13 @@ fn size_limits_have_their_statuses() {
 /// Goal: a limit is found however slowly the bytes come, byte by byte included.
 #[test]
 fn a_trickled_head_reaches_the_same_limits() {
-    let limits = Limits {
+    let limits = LimitValues {
         request_line_bytes_max: 64,
         head_bytes_max: 256,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     for (head, status) in [
         (format!("GET /{}", "x".repeat(100)), 414),
@@ -114,10 +118,12 @@ fn a_trickled_head_reaches_the_same_limits() {
 #[test]
 fn an_early_refusal_survives_the_rest_of_the_body() {
     let server = TestServer::with_limits(
-        Limits {
+        LimitValues {
             body_bytes_max: 1000,
-            ..Limits::default()
-        },
+            ..LimitValues::default()
+        }
+        .checked()
+        .unwrap(),
         |_| Echo,
     );
     let mut client = server.connect();
@@ -132,10 +138,12 @@ fn an_early_refusal_survives_the_rest_of_the_body() {
 /// below.
 #[test]
 fn idle_connections_close() {
-    let limits = Limits {
+    let limits = LimitValues {
         idle_timeout_ns: 100 * MILLISECOND_NS,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Plaintext);
     server.connect().expect_end();
 }
@@ -143,10 +151,12 @@ fn idle_connections_close() {
 /// Goal: a head that does not end in time is refused although bytes keep coming.
 #[test]
 fn slow_heads_time_out() {
-    let limits = Limits {
+    let limits = LimitValues {
         head_timeout_ns: 300 * MILLISECOND_NS,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Plaintext);
     let mut slow = server.connect();
     slow.send("GET / HT");
@@ -175,11 +185,13 @@ fn slow_heads_time_out() {
 /// with the head, earn more time than any machine needs for the rest.
 #[test]
 fn slow_bodies_time_out() {
-    let limits = Limits {
+    let limits = LimitValues {
         body_grace_ns: 200 * MILLISECOND_NS,
         body_rate_bytes_per_s_min: 10,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let mut client = server.connect();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
@@ -199,12 +211,14 @@ fn slow_bodies_time_out() {
 /// Goal: one connection more than allowed is told 503; when one leaves, the next is served.
 #[test]
 fn one_connection_too_many_gets_503() {
-    let limits = Limits {
+    let limits = LimitValues {
         connections_max: 2,
         // Nobody is idle for so long, so nobody makes room.
         idle_timeout_min_ns: 3600 * 1000 * MILLISECOND_NS,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Plaintext);
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut first = server.connect();

@@ -1,7 +1,7 @@
 //! What a well-behaved client sees, over real sockets.
 
 use crate::support::{Echo, MODES, TestServer, config};
-use millpond_http::{Limits, Plaintext};
+use millpond_http::{LimitValues, Limits, Plaintext};
 
 fn echo() -> TestServer {
     TestServer::with_limits(Limits::default(), |_| Echo)
@@ -194,10 +194,12 @@ fn continue_is_sent_when_the_body_is_waited_for() {
 /// Goal: a client that waits for 100 is told at once that its body is too large, before it sends it.
 #[test]
 fn an_oversized_body_is_refused_instead_of_continued() {
-    let limits = Limits {
+    let limits = LimitValues {
         body_bytes_max: 10,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let mut client = server.connect();
     let head = "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n";

@@ -3,7 +3,7 @@
 
 use crate::fuzz::table::{Entry, entries};
 use crate::support::{Echo, PATIENCE, RawClient, TestServer};
-use millpond_http::{BodyDecoder, HeadFields, Limits, Parsed, parse_request_head};
+use millpond_http::{BodyDecoder, HeadFields, LimitValues, Limits, Parsed, parse_request_head};
 use std::io::Write;
 
 const TABLE: &str = include_str!("../data/smuggling.txt");
@@ -197,11 +197,13 @@ fn check_over_a_socket(client: &mut RawClient, vector: &Vector, is_trickled: boo
 fn a_server_answers_as_the_table_says() {
     // Thousands of single bytes take their time on a machine that has much else to do.
     let patience_ns = PATIENCE.as_nanos() as u64;
-    let limits = Limits {
+    let limits = LimitValues {
         head_timeout_ns: patience_ns,
         body_grace_ns: patience_ns,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::with_limits(limits, |_| Echo);
     let mut served = 0;
     for vector in vectors() {

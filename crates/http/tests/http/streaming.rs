@@ -4,7 +4,7 @@ mod streamer;
 
 use self::streamer::serve;
 use crate::support::{RawClient, pattern, send_until_refused, wait_until};
-use millpond_http::Limits;
+use millpond_http::{LimitValues, Limits};
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering;
 
@@ -350,11 +350,13 @@ fn what_breaks_off_is_seen_on_both_sides() {
 /// does not read.
 #[test]
 fn only_a_reader_makes_a_client_slow() {
-    let limits = Limits {
+    let limits = LimitValues {
         body_grace_ns: 100_000_000,
         body_rate_bytes_per_s_min: 1_000_000,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let (server, abandoned) = serve(limits);
     let post = |client: &mut RawClient, path: &str| {
         client.send(format!(

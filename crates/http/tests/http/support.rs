@@ -1,8 +1,8 @@
 //! A real server on a free port, and a client that speaks raw bytes to it.
 
 use millpond_http::{
-    DriverChoice, Flow, Limits, Request, Response, Running, ServeConfig, ServeReport, Service,
-    ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, serve_with,
+    DriverChoice, FieldValue, Flow, Limits, Request, Response, Running, ServeConfig, ServeReport,
+    Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, serve_with,
 };
 use millpond_mempool::{Checks, PoolMode};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
@@ -405,7 +405,13 @@ impl Service for Echo {
         response: &mut Response<'_>,
         context: &mut ServiceContext<'_>,
     ) -> Flow {
-        let head = [request.method_token(), b" ", request.target(), b"\n"].concat();
+        let head = [
+            request.method_token(),
+            b" ",
+            request.target().as_bytes(),
+            b"\n",
+        ]
+        .concat();
         let body = request.take_body(&context.pools.blocks).unwrap();
         let text = context
             .pools
@@ -415,7 +421,7 @@ impl Service for Echo {
         text[..head.len()].copy_from_slice(&head);
         text[head.len()..].copy_from_slice(&body);
         response
-            .send(StatusCode::OK, Some("application/octet-stream"), text)
+            .send(StatusCode::OK, Some(FieldValue::OCTET_STREAM), text)
             .unwrap();
         Flow::Done
     }

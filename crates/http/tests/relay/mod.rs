@@ -6,8 +6,8 @@ use millpond_http::client::{
     ExchangeFailure, ExchangeReport, ExchangeWriteError, OutgoingRequest, Timeouts,
 };
 use millpond_http::{
-    BodyLength, Client, Completions, ExchangeEvent, ExchangeId, Flow, Framing, Request,
-    RequestToken, Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
+    Authority, BodyLength, Client, Completions, ExchangeEvent, ExchangeId, Flow, Framing, Request,
+    RequestTarget, RequestToken, Response, Service, ServiceContext, StatusCode, StreamEvent, Wants,
 };
 use millpond_io::connection_pool::{PoolKey, Target};
 use millpond_mempool::{BlockPool, Buffer, Handle, PoolMode, PoolStats, Slab};
@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 
 /// How long a request for `/impatient` waits for a connection.
 const IMPATIENT_NS: u64 = 100_000_000;
+
+const UPSTREAM: Authority<'_> = Authority::from_static("upstream");
 
 /// What happened, for the test.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +34,7 @@ struct Run {
     token: RequestToken,
     exchange: Option<ExchangeId>,
     method: millpond_http::Method,
-    head: Buffer,
+    path: Buffer,
     tries_left: u32,
     is_head_sent: bool,
     is_paused: bool,
@@ -97,24 +99,17 @@ impl Relay {
         let Some(run) = self.runs.get_mut(handle) else {
             return;
         };
-        let mut head = Buffer::new();
-        head.extend_from_slice(blocks, &run.head).unwrap();
-        let may_upgrade = run.head.starts_with(b"GET /upgrade");
-        let mut timeouts = self.timeouts;
-        if run.head.starts_with(b"GET /impatient") {
-            timeouts.connection_ns = IMPATIENT_NS;
+        let target = RequestTarget::new(&*run.path).unwrap();
+        let begun = OutgoingRequest::new(blocks, run.method, target, UPSTREAM, &[]);
+        let mut request = begun.unwrap();
+        request.body = body;
+        request.may_upgrade = run.path.starts_with(b"/upgrade");
+        request.is_alone = run.path.starts_with(b"/alone");
+        request.timeouts = self.timeouts;
+        if run.path.starts_with(b"/impatient") {
+            request.timeouts.connection_ns = IMPATIENT_NS;
         }
-        let request = OutgoingRequest {
-            method: run.method,
-            head,
-            body,
-            awaits_continue: false,
-            may_upgrade,
-            is_alone: run.head.starts_with(b"GET /alone"),
-            preface: Buffer::new(),
-            timeouts,
-            user: handle.to_bits(),
-        };
+        request.user = handle.to_bits();
         run.exchange = Some(self.client.begin(key, request, blocks).unwrap());
     }
 
@@ -189,19 +184,15 @@ impl Service for Relay {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         let blocks = &context.pools.blocks;
-        let mut head = Buffer::new();
-        let mut put = |bytes: &[u8]| head.extend_from_slice(blocks, bytes).unwrap();
-        put(request.method.as_str().as_bytes());
-        put(b" ");
-        put(request.path());
-        put(b" HTTP/1.1\r\nHost: upstream\r\n");
+        let mut path = Buffer::new();
+        path.extend_from_slice(blocks, request.path()).unwrap();
         let body = request.framing();
         let has_body = body != Framing::None;
         let run = Run {
             token: context.token,
             exchange: None,
             method: request.method,
-            head,
+            path,
             tries_left: self.retries,
             is_head_sent: false,
             is_paused: false,

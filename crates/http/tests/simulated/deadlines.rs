@@ -2,8 +2,8 @@
 //! machine can make one strike early.
 
 use crate::stage::{MILLISECOND_NS, SECOND_NS, Stage};
-use millpond_http::Limits;
 use millpond_http::counters::HttpCounters;
+use millpond_http::{LimitValues, Limits};
 use millpond_io::driver::sim::{FaultPlan, PeerRead, Turn};
 use millpond_io::timer_wheel::GRANULE_NS;
 use std::cell::RefCell;
@@ -217,12 +217,16 @@ fn idle_connections_have_their_time() {
 /// time, and when that is over they go too, although nobody comes any more.
 #[test]
 fn who_is_spared_by_a_sweep_is_swept_later() {
-    let mut scene = Scene::new(Limits {
-        connections_max: 4,
-        idle_timeout_ns: 100 * SECOND_NS,
-        idle_timeout_min_ns: SECOND_NS,
-        ..Limits::default()
-    });
+    let mut scene = Scene::new(
+        LimitValues {
+            connections_max: 4,
+            idle_timeout_ns: 100 * SECOND_NS,
+            idle_timeout_min_ns: SECOND_NS,
+            ..LimitValues::default()
+        }
+        .checked()
+        .unwrap(),
+    );
     let visitors: Vec<_> = (0..4).map(|_| scene.visitor(0, Vec::new())).collect();
     scene.play();
     let mut ends: Vec<u64> = visitors
@@ -320,10 +324,14 @@ fn a_write_has_its_time() {
 /// what does not come to an end.
 #[test]
 fn a_drain_has_its_time() {
-    let mut scene = Scene::new(Limits {
-        drain_timeout_ns: 7 * SECOND_NS,
-        ..Limits::default()
-    });
+    let mut scene = Scene::new(
+        LimitValues {
+            drain_timeout_ns: 7 * SECOND_NS,
+            ..LimitValues::default()
+        }
+        .checked()
+        .unwrap(),
+    );
     let idle = scene.visitor(0, vec![(0, send(GET))]);
     let begun = scene.visitor(
         0,

@@ -8,7 +8,7 @@
 use crate::line::{Line, Speech, tls_client, tls_server};
 use crate::stage::{MILLISECOND_NS, SECOND_NS};
 use millpond_http::proxy::{Proxy, ProxyConfig, ProxyControl, UpstreamConfig};
-use millpond_http::{Limits, ServeConfig, ShardServer, ShardStart};
+use millpond_http::{LimitValues, Limits, ServeConfig, ShardServer, ShardStart};
 use millpond_io::connection_pool::Place;
 use millpond_io::driver::sim::{FaultPlan, Network, PeerRead, SimDriver, Turn};
 use millpond_io::tls::Tls;
@@ -279,12 +279,14 @@ fn client(network: &Network, speech: Speech, done: &Rc<RefCell<usize>>, statuses
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits {
+    LimitValues {
         head_timeout_ns: 2 * SECOND_NS,
         body_grace_ns: 2 * SECOND_NS,
         write_stall_ns: 2 * SECOND_NS,
-        ..Limits::default()
+        ..LimitValues::default()
     }
+    .checked()
+    .unwrap()
 }
 
 pub(crate) fn configured(addresses: &[Address]) -> ProxyConfig {

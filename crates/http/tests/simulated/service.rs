@@ -3,8 +3,8 @@
 
 use crate::streams::Streams;
 use millpond_http::{
-    Completions, Flow, Request, RequestToken, Response, Service, ServiceContext, StatusCode,
-    StreamEvent,
+    Completions, FieldValue, Flow, Request, RequestToken, Response, Service, ServiceContext,
+    StatusCode, StreamEvent,
 };
 use millpond_io::Waker;
 use millpond_io::driver::sim::{Network, Turn};
@@ -109,7 +109,7 @@ pub(crate) fn large_body(len: usize) -> Vec<u8> {
 
 impl Service for TestService {
     fn takes_body_in_parts(&mut self, request: &Request<'_>) -> bool {
-        Streams::takes(std::str::from_utf8(request.target()).unwrap())
+        Streams::takes(std::str::from_utf8(request.target().as_bytes()).unwrap())
     }
 
     fn stream(
@@ -132,7 +132,7 @@ impl Service for TestService {
         context: &mut ServiceContext<'_>,
     ) -> Flow {
         let method = std::str::from_utf8(request.method_token()).unwrap();
-        let target = std::str::from_utf8(request.target()).unwrap();
+        let target = std::str::from_utf8(request.target().as_bytes()).unwrap();
         if target.starts_with("/forgotten") {
             return Flow::Done;
         }
@@ -155,7 +155,7 @@ impl Service for TestService {
         let text = context.pools.arena.copy_in(&answer);
         // Without memory nothing is sent, which becomes 503.
         if let Ok(text) = text {
-            let _ = response.send(StatusCode::OK, Some("application/octet-stream"), text);
+            let _ = response.send(StatusCode::OK, Some(FieldValue::OCTET_STREAM), text);
         }
         Flow::Done
     }

@@ -2,7 +2,7 @@
 
 use crate::responses::{Answer, Responses};
 use crate::stage::Stage;
-use millpond_http::Limits;
+use millpond_http::{LimitValues, Limits};
 use millpond_io::StopHandle;
 use millpond_io::driver::sim::{Cuts, FaultPlan, Network, PeerRead, Turn};
 use std::cell::RefCell;
@@ -145,12 +145,14 @@ fn malformed() -> Vec<Case> {
 }
 
 fn limits() -> Limits {
-    Limits {
+    LimitValues {
         request_line_bytes_max: 200,
         head_bytes_max: 400,
         body_bytes_max: 200,
-        ..Limits::default()
+        ..LimitValues::default()
     }
+    .checked()
+    .unwrap()
 }
 
 /// Sends all of `case` in pieces that end at the cuts, finishes, reads to the end.

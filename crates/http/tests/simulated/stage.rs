@@ -93,7 +93,6 @@ impl Stage {
         pool_mode: PoolMode,
         speech: Speech,
     ) -> Self {
-        limits.check().unwrap();
         let may_hold_slots = plan.delayed_closes > 0.0;
         let network = Network::new(seed, plan);
         network.set_tick_limit(TICKS_MAX);

@@ -5,7 +5,7 @@ use crate::client::{Client, Ended, Manner};
 use crate::line::Speech;
 use crate::stage::{SECOND_NS, Stage};
 use fastrand::Rng;
-use millpond_http::Limits;
+use millpond_http::{LimitValues, Limits};
 use millpond_io::driver::sim::{FaultPlan, Turn};
 use millpond_mempool::{Checks, PoolMode};
 use std::cell::RefCell;
@@ -44,7 +44,7 @@ impl Weather {
         if rng.u8(0..4) == 0 {
             plan.descriptors_max = rng.usize(2..8);
         }
-        let mut limits = Limits::default();
+        let mut limits = LimitValues::default();
         limits.pipelined_per_tick_max = [1, 2, 64][rng.usize(0..3)];
         limits.output_bytes_max = [1, 1_000, limits.output_bytes_max][rng.usize(0..3)];
         if rng.u8(0..6) == 0 {
@@ -52,7 +52,7 @@ impl Weather {
         }
         Self {
             plan,
-            limits,
+            limits: limits.checked().unwrap(),
             pool_mode: drawn_pool_mode(&mut rng),
             clients: rng.usize(1..12),
             stops_early: rng.u8(0..5) == 0,

@@ -51,7 +51,7 @@ impl Streams {
         context: &mut ServiceContext<'_>,
     ) -> Option<Flow> {
         let method = std::str::from_utf8(request.method_token()).unwrap();
-        let target = std::str::from_utf8(request.target()).unwrap();
+        let target = std::str::from_utf8(request.target().as_bytes()).unwrap();
         let (task, wants) = if target.starts_with("/in/") || target.starts_with("/held/") {
             let task = Task::Gather {
                 method: method.to_owned(),

@@ -13,11 +13,7 @@ pub(super) fn encode(
     body: &[u8],
     chunk_bytes: usize,
 ) -> Vec<u8> {
-    let (path, host) = (&target.path, &target.host);
-    let mut head = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", method.as_str());
-    for (name, value) in fields {
-        head.extend([name, ": ", value, "\r\n"]);
-    }
+    let mut head = super::head_lines(target, method, fields);
     head.push_str("Transfer-Encoding: chunked\r\n\r\n");
     let mut wire = head.into_bytes();
     for chunk in body.chunks(chunk_bytes) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Target;
+use millpond_mempool::PoolMode;
 use std::collections::HashSet;
 
 fn requests(workload: Workload) -> Requests {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use millpond_entity::store::rocksdb::RocksDbStore;
 use millpond_entity::{EntityConfig, Store, open, serve_with};
-use millpond_http::{Limits, Running, ServeConfig, ServeReport};
+use millpond_http::{LimitValues, Limits, Running, ServeConfig, ServeReport};
 use millpond_io::Address;
 use millpond_mempool::{BlockPool, Buffer};
 
@@ -29,13 +29,15 @@ pub(crate) const LONG: Duration = Duration::from_secs(3600);
 /// A client of these tests may stand still for as long as the machine lets it: none is late.
 pub(crate) fn patient_limits() -> Limits {
     let long_ns = u64::try_from(LONG.as_nanos()).unwrap();
-    Limits {
+    LimitValues {
         head_timeout_ns: long_ns,
         idle_timeout_ns: long_ns,
         body_grace_ns: long_ns,
         write_stall_ns: long_ns,
-        ..Limits::default()
+        ..LimitValues::default()
     }
+    .checked()
+    .unwrap()
 }
 
 /// Waits for what another thread or process will do.

@@ -60,7 +60,7 @@ fn rewrite(text: &[u8], asked: &Asked<'_>) -> Option<Vec<u8>> {
     };
     let blocks = BlockPool::new("test", PoolMode::Off);
     let head = encode_request_head(&blocks, &request, &nominated, &way).unwrap();
-    let host = asked.host.unwrap_or(head.client_host());
+    let host = asked.host.map_or(head.client_host(), Authority::known);
     Some(head.with_host(&blocks, host).unwrap().to_vec())
 }
 

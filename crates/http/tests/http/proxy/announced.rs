@@ -6,7 +6,9 @@ use super::{RawUpstream, proxy_with, secure, upstream};
 use crate::access_log::{logging, objects};
 use crate::support::{RawClient, TestServer, config, pool_mode};
 use millpond_http::proxy::{ProbePolicy, ProxyConfig};
-use millpond_http::{AccessLogFormat, AccessLogTarget, Limits, Plaintext, ServeConfig};
+use millpond_http::{
+    AccessLogFormat, AccessLogTarget, LimitValues, Limits, Plaintext, ServeConfig,
+};
 use millpond_io::Peer;
 use millpond_io::proxy_protocol::{Ends, ProxyHead, ProxyProtocol, parse_proxy_head};
 use std::io::Read;
@@ -67,10 +69,12 @@ fn haproxy_tells_who_the_client_is() {
 /// hears nothing, and /metrics says why.
 #[test]
 fn caps_go_by_what_is_told() {
-    let limits = Limits {
+    let limits = LimitValues {
         connections_per_address_max: 1,
-        ..Limits::default()
-    };
+        ..LimitValues::default()
+    }
+    .checked()
+    .unwrap();
     let server = TestServer::start(awaiting(limits), |_| Plaintext);
     let mut first = server.connect();
     assert_eq!(first.ask(format!("{HEAD}{ASK}")).status, 200);

@@ -4,8 +4,8 @@
 use super::secure::{self, Stream};
 use super::{RawPeer, RawUpstream, proxy_between};
 use crate::support::{PATIENCE, RawClient, TestServer, wait_until};
-use millpond_http::Limits;
 use millpond_http::proxy::{ProxyConfig, ProxyControl};
+use millpond_http::{LimitValues, Limits};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,11 +105,11 @@ fn framed(body_bytes: usize, is_chunked: bool) -> String {
 /// Little time for clients that stall at this stage, and for nothing else: nobody else in these tests is in
 /// the middle of what has it.
 fn hurried_limits(stage: Stage) -> Limits {
-    let mut limits = Limits {
+    let mut limits = LimitValues {
         head_timeout_ns: PATIENCE.as_nanos() as u64,
         body_grace_ns: PATIENCE.as_nanos() as u64,
         write_stall_ns: PATIENCE.as_nanos() as u64,
-        ..Limits::default()
+        ..LimitValues::default()
     };
     match stage {
         Stage::SendHead => limits.head_timeout_ns = HURRY_NS,
@@ -124,7 +124,7 @@ fn hurried_limits(stage: Stage) -> Limits {
             limits.write_rate_bytes_per_s_min = 1 << 30;
         }
     }
-    limits
+    limits.checked().unwrap()
 }
 
 /// Does what `fault` says with one connection; one that stalls does so until it is released, and returns

@@ -3,13 +3,20 @@
 
 use crate::support::{TestServer, pattern};
 use millpond_http::{
-    BodyLength, Completions, Flow, HeadFields, Limits, Request, RequestToken, Response, Service,
-    ServiceContext, ShardStart, StatusCode, StreamEvent, Wants, WriteError, parse_trailer_fields,
+    BodyLength, Completions, Field, FieldName, FieldValue, Flow, HeadFields, Limits, Request,
+    RequestToken, Response, Service, ServiceContext, ShardStart, StatusCode, StreamEvent, Wants,
+    WriteError, parse_trailer_fields,
 };
 use millpond_io::Waker;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+const X_TOTAL: FieldName<'_> = FieldName::from_static("X-Total");
+const X_KIND: Field<'_> = (
+    FieldName::from_static("X-Kind"),
+    FieldValue::from_static("pattern"),
+);
 
 /// What one exchange is about.
 #[derive(Debug)]
@@ -82,7 +89,7 @@ impl Streamer {
             return Flow::Stream(Wants::ROOM);
         }
         let total = written_bytes.to_string();
-        let fields: &[(&str, &[u8])] = &[("X-Total", total.as_bytes())];
+        let fields = &[(X_TOTAL, FieldValue::new(&total).unwrap())][..];
         response
             .finish_with(if *trailer { fields } else { &[] })
             .unwrap();
@@ -186,7 +193,7 @@ impl Service for Streamer {
                     false => BodyLength::Known(length),
                 };
                 response
-                    .start(StatusCode::OK, &[("X-Kind", b"pattern")], announced)
+                    .start(StatusCode::OK, &[X_KIND], announced)
                     .unwrap();
                 let task = Task::Download {
                     written_bytes: 0,
