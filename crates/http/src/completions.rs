@@ -177,6 +177,6 @@ fn find(connections: &mut Connections, token: RequestToken) -> Option<(&mut Conn
     let connection = connections.get_mut_by_slot(token.slot() as usize)?;
     let pending = connection.pending?;
     // One that was refused meanwhile has its answer, and closes.
-    let is_this = pending.sequence == token.sequence() && !connection.is_closing;
+    let is_this = pending.sequence == token.sequence() && !connection.is_closing();
     is_this.then_some((connection, pending))
 }

@@ -148,6 +148,41 @@ pub(crate) struct Pending {
     pub(crate) state: u64,
 }
 
+/// What a connection does with what its client sends.
+///
+/// ```text
+/// BetweenRequests <--> MidRequest <--> ReadingBody        any of them --> Closing
+/// ```
+///
+/// Beside it, and not part of it: whether an answer is promised (`pending`), whether output waits
+/// (`is_blocked`), and in which lists of the server the connection is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Nothing of a request is here but one that is whole, whose answer is promised.
+    BetweenRequests,
+    /// Bytes of a head or a body have come, or an exchange in parts is under way: it has a deadline
+    /// unless it waits for the service.
+    MidRequest,
+    /// The same, and the service wants the next part of the body, although the request is pending.
+    ReadingBody,
+    /// No request is read any more; it closes once the output has left.
+    Closing {
+        /// Nothing unread can be on its way: the client said that the request was its last.
+        is_clean: bool,
+    },
+}
+
+impl Phase {
+    /// The same, where the service wants the next part of the body now, or not.
+    pub(crate) fn with_reading(self, is_reading: bool) -> Self {
+        match (self, is_reading) {
+            (Self::BetweenRequests | Self::MidRequest, true) => Self::ReadingBody,
+            (Self::ReadingBody, false) => Self::MidRequest,
+            (phase, _) => phase,
+        }
+    }
+}
+
 /// All a server knows of one connection. An idle one owns no buffer and no timer, and what only some
 /// have for a while lies in pools of its own: there may be ten thousand.
 #[derive(Debug)]
@@ -165,6 +200,7 @@ pub(crate) struct Connection {
     pub(crate) pending: Option<Pending>,
     /// What of the exchange at hand comes or goes in parts, or comes and is not wanted.
     pub(crate) stream: Option<Pooled<Streaming>>,
+    pub(crate) phase: Phase,
     /// Length of the last output, the best guess for the next one.
     pub(crate) output_bytes_last: u32,
     /// When it was last moved to the young end of `Connections`' order.
@@ -177,16 +213,8 @@ pub(crate) struct Connection {
     pub(crate) is_blocked: bool,
     /// Receiving is switched off at the driver.
     pub(crate) is_paused: bool,
-    /// No request is read any more; it closes once the output has left.
-    pub(crate) is_closing: bool,
-    /// The client said that the request at hand is its last.
-    pub(crate) is_last_request: bool,
     /// The peer will send nothing more.
     pub(crate) is_peer_finished: bool,
-    /// At least one byte of the request at hand has come.
-    pub(crate) is_mid_request: bool,
-    /// A service wants the next part of the body, although the request is pending.
-    pub(crate) is_reading: bool,
     /// `is_plain` was found true, and nobody has had the connection since who could change that:
     /// `Connections` takes it back whenever it hands the connection out.
     pub(crate) is_known_plain: bool,
@@ -208,7 +236,7 @@ impl Connection {
             gathering: None,
             pending: None,
             stream: None,
-            is_reading: false,
+            phase: Phase::BetweenRequests,
             is_known_plain: false,
             output_bytes_last: 0,
             age_epoch: 0,
@@ -216,40 +244,77 @@ impl Connection {
             is_backlogged: false,
             is_blocked: false,
             is_paused: false,
-            is_closing: false,
-            is_last_request: false,
             is_peer_finished: false,
-            is_mid_request: false,
         }
     }
 
     /// Bytes that come now must wait: an earlier request has to be answered or sent first.
     #[inline]
     pub(crate) fn must_wait(&self) -> bool {
-        self.pending.is_some() && !self.is_reading
-            || self.is_blocked
-            || self.is_backlogged
-            || self.is_closing
+        let waits_in_phase = match self.phase {
+            Phase::BetweenRequests | Phase::MidRequest => self.pending.is_some(),
+            Phase::ReadingBody => false,
+            Phase::Closing { .. } => true,
+        };
+        waits_in_phase || self.is_blocked || self.is_backlogged
+    }
+
+    /// No request is read any more.
+    #[inline]
+    pub(crate) fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing { .. })
+    }
+
+    /// It closes once the output has left. `is_clean`: nothing unread can be on its way.
+    pub(crate) fn close(&mut self, is_clean: bool) {
+        let was_clean = !matches!(self.phase, Phase::Closing { is_clean: false });
+        self.phase = Phase::Closing {
+            is_clean: is_clean && was_clean,
+        };
+    }
+
+    /// Bytes have come that nobody reads: if it closes, it does not close cleanly.
+    pub(crate) fn leave_unread(&mut self) {
+        if self.is_closing() {
+            self.close(false);
+        }
+    }
+
+    /// Something of a request is here, or nothing is: true where that is new.
+    pub(crate) fn set_mid_request(&mut self, is_mid_request: bool) -> bool {
+        let phase = match (self.phase, is_mid_request) {
+            (Phase::BetweenRequests, true) => Phase::MidRequest,
+            (Phase::MidRequest | Phase::ReadingBody, false) => Phase::BetweenRequests,
+            _ => return false,
+        };
+        self.phase = phase;
+        true
+    }
+
+    /// Whether the phase says what the rest says, of a connection that waits for its client.
+    pub(crate) fn is_phase_sound(&self) -> bool {
+        let has_request = self.input.is_some() || self.gathering.is_some() || self.stream.is_some();
+        match self.phase {
+            Phase::BetweenRequests => !has_request,
+            Phase::MidRequest => has_request,
+            Phase::ReadingBody => self.stream.is_some() && self.pending.is_some(),
+            Phase::Closing { .. } => true,
+        }
     }
 
     /// All it has to do is wait for the answer that a service promised; of a connection that was plain.
     #[inline]
     pub(crate) fn awaits_answer(&self) -> bool {
-        self.pending.is_some() && self.stream.is_none() && !self.is_closing
+        self.pending.is_some() && self.stream.is_none() && !self.is_closing()
     }
 
     /// Nothing keeps it from the plain sequence of requests and answers. One condition for all that
     /// is rare, since every request asks.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        let is_odd = self.is_blocked
-            | self.is_backlogged
-            | self.is_closing
-            | self.is_paused
-            | self.is_peer_finished
-            | self.is_mid_request
-            | self.is_reading;
+        let is_odd = self.is_blocked | self.is_backlogged | self.is_paused | self.is_peer_finished;
         !is_odd
+            && self.phase == Phase::BetweenRequests
             && self.pending.is_none()
             && self.gathering.is_none()
             && self.stream.is_none()
@@ -260,7 +325,8 @@ impl Connection {
     /// Nothing unread can be on its way, so a plain close cannot turn into a reset that destroys
     /// the answer before the peer has read it.
     pub(crate) fn closes_cleanly(&self) -> bool {
-        (self.is_last_request || self.is_peer_finished) && self.input.is_none()
+        let is_clean = self.phase == Phase::Closing { is_clean: true };
+        (is_clean || self.is_peer_finished) && self.input.is_none()
     }
 
     /// It carries another protocol, which may say nothing for as long as it likes.
@@ -348,4 +414,68 @@ pub(crate) fn is_head_request(bytes: &[u8]) -> bool {
         .strip_prefix(b"\r\n")
         .unwrap_or(bytes)
         .starts_with(b"HEAD ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(phase: Phase) -> Connection {
+        Connection {
+            phase,
+            ..Connection::new(SocketId::from_bits(1 << 32), 0)
+        }
+    }
+
+    /// Goal: a connection that closes reads no more, and closes cleanly only if nothing that came since
+    /// says otherwise.
+    #[test]
+    fn closing_is_the_last_phase() {
+        for phase in [
+            Phase::BetweenRequests,
+            Phase::MidRequest,
+            Phase::ReadingBody,
+        ] {
+            for is_clean in [true, false] {
+                let mut closing = connection(phase);
+                closing.leave_unread();
+                assert_eq!(closing.phase, phase, "it may be read yet");
+                closing.close(is_clean);
+                assert!(closing.must_wait() && closing.is_closing());
+                assert_eq!(closing.closes_cleanly(), is_clean);
+                let at_first = closing.phase;
+                assert_eq!(at_first.with_reading(true), at_first);
+                assert!(!closing.set_mid_request(true) && !closing.set_mid_request(false));
+                closing.close(true);
+                assert_eq!(closing.phase, at_first, "what was unclean stays so");
+                closing.leave_unread();
+                assert!(!closing.closes_cleanly());
+                closing.is_peer_finished = true;
+                assert!(closing.closes_cleanly(), "nothing can be on its way");
+            }
+        }
+    }
+
+    /// Goal: bytes of a request and its end change the phase once, and reading a body is a part of it.
+    #[test]
+    fn phases_follow_each_other() {
+        use Phase::{BetweenRequests, MidRequest, ReadingBody};
+        for (before, is_mid_request, after) in [
+            (BetweenRequests, true, MidRequest),
+            (BetweenRequests, false, BetweenRequests),
+            (MidRequest, true, MidRequest),
+            (MidRequest, false, BetweenRequests),
+            (ReadingBody, true, ReadingBody),
+            (ReadingBody, false, BetweenRequests),
+        ] {
+            let mut found = connection(before);
+            assert_eq!(found.set_mid_request(is_mid_request), before != after);
+            assert_eq!(found.phase, after);
+        }
+        assert_eq!(BetweenRequests.with_reading(true), ReadingBody);
+        assert_eq!(ReadingBody.with_reading(false), MidRequest);
+        assert_eq!(BetweenRequests.with_reading(false), BetweenRequests);
+        assert!(connection(BetweenRequests).is_plain());
+        assert!(!connection(MidRequest).is_plain());
+    }
 }

@@ -22,6 +22,8 @@ impl Manner {
     const HEAD: u8 = 4;
     /// The client knows no chunks.
     const OLD_VERSION: u8 = 8;
+    /// The client said that this request is its last.
+    const LAST_OF_CLIENT: u8 = 32;
     /// More of the request's body is to come than anybody would read behind an answer.
     const CLOSES_IF_ANSWERED: u8 = 16;
 
@@ -50,7 +52,8 @@ impl Manner {
         Self(
             persistence
                 | flag(head.method == Method::Head, Self::HEAD)
-                | flag(is_old, Self::OLD_VERSION),
+                | flag(is_old, Self::OLD_VERSION)
+                | flag(!head.keep_alive, Self::LAST_OF_CLIENT),
         )
     }
 
@@ -74,6 +77,12 @@ impl Manner {
     #[inline]
     pub(crate) fn closes(self) -> bool {
         self.0 & Self::CLOSE != 0
+    }
+
+    /// The client sends nothing behind this request: it said so.
+    #[inline]
+    pub(crate) fn is_last_of_client(self) -> bool {
+        self.0 & Self::LAST_OF_CLIENT != 0
     }
 
     /// What the answer's head says of that.
@@ -138,6 +147,7 @@ mod tests {
                     };
                     assert_eq!(manner.persistence(), persistence);
                     assert_eq!(manner.closes(), closes);
+                    assert_eq!(manner.is_last_of_client(), !keep_alive);
                     assert_eq!(manner.is_head(), method == Method::Head);
                     assert_eq!(manner.is_old_version(), version == Version::Http10);
                     let is_usual = version == Version::Http11 && !closes && !manner.is_head();

@@ -216,7 +216,7 @@ impl<S: Service> Server<S> {
                 (connection.since_ns, connection.is_known_plain) = (shard.now_ns, false);
                 return exchange.settle(connection, shard);
             }
-        } else if connection.is_closing {
+        } else if connection.is_closing() {
             return;
         }
         self.received_more(shard, socket, bytes, served);
@@ -329,13 +329,13 @@ impl<S: Service> Server<S> {
             // Before anybody is told of room: there is none beside what waited.
             self.exchange.send_output(connection, shard);
         }
-        if connection.is_closing || !connection.output.is_empty() {
+        if connection.is_closing() || !connection.output.is_empty() {
             self.exchange.marks.mark_dirty(connection);
         }
         if connection.input.is_some() && connection.stream.is_none() {
             // It sends faster than it reads, and the kernel has room again for many of its kind at once.
             self.exchange.marks.mark_backlogged(connection);
-        } else if !connection.is_closing {
+        } else if !connection.is_closing() {
             self.go_on(shard, socket);
         }
     }
@@ -392,10 +392,10 @@ impl<S: Service> Server<S> {
                 self.exchange.offer_room(connection);
             }
             if self.exchange.closes_idle && connection.is_idle() {
-                connection.is_closing = true;
+                connection.close(false);
                 connection.is_known_plain = false;
             }
-            if connection.is_closing && !connection.is_blocked {
+            if connection.is_closing() && !connection.is_blocked {
                 if connection.closes_cleanly() {
                     shard.driver.close(socket);
                 } else {

@@ -147,7 +147,6 @@ impl Exchange {
         }
         let token = self.next_token(connection);
         let manner = Manner::of(head, self.is_draining);
-        connection.is_last_request = !head.keep_alive;
         if self.is_metrics(head, head_bytes) {
             self.await_metrics(connection, token, manner);
         } else {
@@ -188,11 +187,12 @@ impl Exchange {
         self.marks.mark_dirty(connection);
         let Some(status) = sent.or_else(|| self.send_unanswered(connection, manner.is_head()))
         else {
-            connection.is_closing = true;
-            return;
+            return connection.close(manner.is_last_of_client());
         };
         self.counters.count_response(status);
-        connection.is_closing |= sent.is_none() || manner.closes();
+        if sent.is_none() || manner.closes() {
+            connection.close(manner.is_last_of_client());
+        }
     }
 
     /// The request is not answered by the call alone.

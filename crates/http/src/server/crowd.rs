@@ -88,7 +88,7 @@ impl<S: Service> Server<S> {
         } = self;
         exchange.marks.dirty.iter().any(|&socket| {
             let connection = connections.get_mut(socket);
-            connection.is_some_and(|c| c.is_closing && !c.is_blocked)
+            connection.is_some_and(|c| c.is_closing() && !c.is_blocked)
         })
     }
 }

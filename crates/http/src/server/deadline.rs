@@ -7,7 +7,7 @@
 
 use super::Server;
 use super::exchange::Exchange;
-use crate::connection::{Connection, Refusal};
+use crate::connection::{Connection, Phase, Refusal};
 use crate::connections::IdleConnection;
 use crate::limits::Limit;
 use crate::service::Service;
@@ -32,7 +32,7 @@ impl Exchange {
         }
         if connection.is_peer_finished || self.closes_idle && connection.is_idle() {
             // Nothing can complete what is half here.
-            connection.is_closing = true;
+            connection.close(false);
             self.marks.mark_dirty(connection);
             return;
         }
@@ -40,7 +40,8 @@ impl Exchange {
             connection.is_paused = false;
             shard.driver.resume_receive(connection.socket);
         }
-        if connection.is_mid_request && !connection.is_tunnel() {
+        debug_assert!(connection.is_phase_sound(), "{:?}", connection.phase);
+        if connection.phase != Phase::BetweenRequests && !connection.is_tunnel() {
             self.set_deadline(connection, shard);
         } else {
             no_deadline(connection, shard);
@@ -200,7 +201,7 @@ impl<S: Service> Server<S> {
             self.forget(shard, socket);
             return;
         }
-        if connection.is_mid_request {
+        if matches!(connection.phase, Phase::MidRequest | Phase::ReadingBody) {
             let is_head = connection.is_head_request();
             let refusal = match connection.body_received_bytes() {
                 Some(_) => Refusal::BodyTimeout,

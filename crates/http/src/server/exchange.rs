@@ -147,16 +147,18 @@ impl Exchange {
             shard.driver.put_behind(connection.socket);
         }
         let mut at = served.bytes;
-        if connection.is_closing {
-            connection.is_last_request &= at == bytes.len();
+        if connection.is_closing() {
+            if at < bytes.len() {
+                connection.leave_unread();
+            }
             at = bytes.len();
         }
         let is_mid_request =
             at < bytes.len() || connection.gathering.is_some() || connection.stream.is_some();
         let is_new_phase = !was_gathering && connection.gathering.is_some();
-        if served.request_count > 0 || is_new_phase || is_mid_request != connection.is_mid_request {
+        let is_new_phase = connection.set_mid_request(is_mid_request) || is_new_phase;
+        if served.request_count > 0 || is_new_phase {
             connection.since_ns = shard.now_ns;
-            connection.is_mid_request = is_mid_request;
         }
         at
     }
@@ -260,8 +262,10 @@ impl Exchange {
             served.bytes = 0;
             let (first_bytes, has_more) = (input.first().len(), input.has_more());
             let consumed_bytes = self.serve(service, connection, input.first(), &mut served, shard);
-            if connection.is_closing {
-                connection.is_last_request &= !has_more;
+            if connection.is_closing() {
+                if has_more {
+                    connection.leave_unread();
+                }
                 return;
             }
             connection.input = KeptInput::without_front(input, consumed_bytes);
@@ -272,8 +276,7 @@ impl Exchange {
                 self.join_kept(connection);
             }
         }
-        if connection.input.is_some() && !connection.is_mid_request {
-            connection.is_mid_request = true;
+        if connection.input.is_some() && connection.set_mid_request(true) {
             connection.since_ns = shard.now_ns;
         }
     }

@@ -4,7 +4,7 @@
 
 use super::exchange::Exchange;
 use crate::access_log::{Call, Fault, RequestText, STATUS_CLOSED, ShardLog, body_bytes};
-use crate::connection::Connection;
+use crate::connection::{Connection, Phase};
 use crate::head::RequestHead;
 use crate::kept_input::KeptInput;
 use crate::parse::{Parsed, parse_request_head};
@@ -24,7 +24,7 @@ impl Exchange {
     ) {
         if let Some(log) = self.access_log.as_deref_mut() {
             // A body that was gathered began to come with an earlier event.
-            let started_ns = match is_gathered && connection.is_mid_request {
+            let started_ns = match is_gathered && connection.phase != Phase::BetweenRequests {
                 true => connection.since_ns,
                 false => now_ns,
             };
@@ -91,9 +91,9 @@ impl Exchange {
             Ok(Parsed::Complete(head)) => RequestText::of_head(&head, bytes, fields),
             _ => RequestText::of_line(bytes),
         };
-        let started_ns = match connection.is_mid_request {
-            true => connection.since_ns,
-            false => millpond_io::monotonic_ns(),
+        let started_ns = match connection.phase {
+            Phase::BetweenRequests => millpond_io::monotonic_ns(),
+            _ => connection.since_ns,
         };
         log.keep(slot, &text, started_ns, blocks);
     }

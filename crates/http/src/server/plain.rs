@@ -87,7 +87,6 @@ impl Exchange {
         let token = self.next_token(connection);
         let manner = Manner::of(head, self.is_draining);
         let goes_on = if self.is_metrics(head, head_bytes) {
-            connection.is_last_request = !head.keep_alive;
             self.await_metrics(connection, token, manner);
             false
         } else {
@@ -100,7 +99,6 @@ impl Exchange {
                     true
                 }
                 _ => {
-                    connection.is_last_request = !head.keep_alive;
                     self.settle_turn(service, connection, token, turn, shard);
                     false
                 }

@@ -43,8 +43,7 @@ impl Exchange {
         if self.access_log.is_some() {
             self.log_unserved(connection, &[]);
         }
-        connection.is_closing = true;
-        connection.is_last_request = false;
+        connection.close(false);
         connection.gathering = None;
         connection.input = None;
         self.marks.mark_dirty(connection);

@@ -7,7 +7,7 @@
 use super::exchange::Exchange;
 use super::logging::log_output;
 use crate::body::BodyDecoder;
-use crate::connection::{Connection, Pending, Refusal};
+use crate::connection::{Connection, Pending, Phase, Refusal};
 use crate::head::RequestHead;
 use crate::manner::Manner;
 use crate::request::RequestBody;
@@ -138,7 +138,7 @@ impl Exchange {
                     });
                     // The answer is out: what is wrong with the rest only ends the connection.
                     let Ok((consumed_bytes, is_complete, Some(left))) = step else {
-                        connection.is_closing = true;
+                        connection.close(false);
                         self.marks.mark_dirty(connection);
                         break;
                     };
@@ -194,7 +194,7 @@ impl Exchange {
         stream.wants_continue = false;
         if step.is_complete {
             stream.incoming = Incoming::AtEnd;
-            connection.is_reading = false;
+            connection.phase = connection.phase.with_reading(false);
         }
         if !step.data.is_empty() {
             self.stream_event(service, connection, StreamEvent::Body(step.data), shard);
@@ -346,8 +346,7 @@ impl Exchange {
                 Ok(stream) => connection.stream = Some(stream),
                 Err(_) if written.sent.is_some() => {
                     // A refusal behind the head that was written would be taken for its body.
-                    connection.is_closing = true;
-                    connection.is_last_request = false;
+                    connection.close(false);
                     return self.marks.mark_dirty(connection);
                 }
                 Err(error) => {
@@ -362,9 +361,10 @@ impl Exchange {
         stream.sent = written.sent;
         stream.outgoing = written.outgoing;
         stream.open_tunnel();
-        let was_reading = connection.is_reading;
-        connection.is_reading = wants.body && matches!(stream.incoming, Incoming::Reading(_));
-        if connection.is_reading && !was_reading {
+        let is_reading = wants.body && matches!(stream.incoming, Incoming::Reading(_));
+        let before = connection.phase;
+        connection.phase = before.with_reading(is_reading);
+        if connection.phase == Phase::ReadingBody && before != Phase::ReadingBody {
             // The time that the service took is not the client's.
             stream.received_bytes = 0;
             connection.since_ns = now_ns;
@@ -396,7 +396,7 @@ impl Exchange {
         now_ns: u64,
     ) {
         connection.pending = None;
-        connection.is_reading = false;
+        connection.phase = connection.phase.with_reading(false);
         if written.sent.is_none() {
             let output_bytes_before = connection.output.len();
             written.sent = self.send_unanswered(connection, pending.manner.is_head());
@@ -413,9 +413,16 @@ impl Exchange {
             self.counters.count_response(status);
         }
         // A body that stops before its end is cut, so that the client sees it.
-        connection.is_closing |= written.manner.closes() || written.outgoing.is_open();
+        if written.manner.closes() || written.outgoing.is_open() {
+            connection.close(written.manner.is_last_of_client());
+        }
         self.marks.mark_dirty(connection);
         self.leave_unread(connection, now_ns);
+        // What came behind it is looked at next, and says whether another request has begun.
+        let is_mid_request = connection.stream.is_some() || connection.input.is_some();
+        if !is_mid_request && connection.set_mid_request(false) {
+            connection.since_ns = now_ns;
+        }
     }
 
     fn leave_unread(&mut self, connection: &mut Connection, now_ns: u64) {
@@ -425,10 +432,10 @@ impl Exchange {
         let closes = stream.closes_if_answered();
         if let Incoming::Reading(decoder) = std::mem::replace(&mut stream.incoming, Incoming::Read)
         {
-            // Bytes of it may be on their way: a plain close would destroy the answer.
-            connection.is_last_request = false;
-            connection.is_closing |= closes;
-            if !connection.is_closing {
+            if closes || connection.is_closing() {
+                // Bytes of it may be on their way: a plain close would destroy the answer.
+                connection.close(false);
+            } else {
                 stream.incoming = Incoming::Unread {
                     decoder,
                     left_bytes: UNREAD_BYTES_MAX,

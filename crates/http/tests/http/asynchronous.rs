@@ -2,7 +2,8 @@
 
 use crate::support::{PATIENCE, TestServer, wait_until};
 use millpond_http::{
-    AsyncRequest, AsyncService, AsyncShard, FieldValue, Limits, Reply, Service, ShardStart,
+    AsyncRequest, AsyncService, AsyncShard, FieldValue, LimitValues, Limits, Reply, Service,
+    ShardStart,
 };
 use millpond_http::{Method, StatusCode};
 use std::future::poll_fn;
@@ -235,4 +236,35 @@ fn futures_are_in_the_books() {
     assert!(server.running.accounting_table().contains("http_futures"));
     drop(clients);
     drop(shared);
+}
+
+/// After an answer that came later the connection counted as in the middle of a request, and was answered
+/// 408 when the time for a head had passed. Goal: it is idle, for as long as idle ones may be.
+#[test]
+fn a_connection_is_idle_after_a_late_answer() {
+    let limits = LimitValues {
+        head_timeout_ns: 200_000_000,
+        ..LimitValues::default()
+    };
+    let server = TestServer::with_limits(limits.checked().unwrap(), |start| {
+        let shard = AsyncShard::new(start.pool_mode);
+        AsyncService::new(&start, shard, |request: AsyncRequest| async move {
+            request.sleep(1_000_000).await;
+            Reply::text(StatusCode::OK, "late")
+        })
+    });
+    let mut client = server.connect();
+    for _ in 0..2 {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.response().status, 200);
+        std::thread::sleep(std::time::Duration::from_millis(600));
+    }
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    for _ in 0..2 {
+        client.send(post);
+        assert_eq!(client.response().status, 200);
+        std::thread::sleep(std::time::Duration::from_millis(600));
+    }
+    client.send(post);
+    assert_eq!(client.response().status, 200);
 }
