@@ -197,7 +197,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "keep-alive-after-a-refusal",
         file: "crates/http/src/server/refusing.rs",
-        before: "        connection.is_closing = true;\n",
+        before: "        connection.close(false);\n",
         after: "",
         package: "millpond-http",
         filter: "--test http refusals:: smuggling::",

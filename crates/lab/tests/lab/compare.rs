@@ -469,7 +469,10 @@ fn arena_bloat_is_found() {
     let found = memory.comparisons.iter();
     let mut found = found.filter(|one| one.candidate == "glibc:arena_max=1");
     let found = found.next().unwrap();
-    assert_eq!(found.verdict, Verdict::Better, "{found:?}");
-    assert!(found.ratio.unwrap() < 0.6, "{found:?}");
-    assert_eq!(memory.best, ["glibc:arena_max=1"]);
+    assert!(found.high.unwrap() < 0.6, "{found:?}");
+    // Of twenty baselines run twice one differs from itself by chance, and then no answer is given.
+    if !matches!(found.verdict, Verdict::NotTrusted { .. }) {
+        assert_eq!(found.verdict, Verdict::Better, "{found:?}");
+        assert_eq!(memory.best, ["glibc:arena_max=1"]);
+    }
 }
