@@ -37,10 +37,8 @@ impl Candidate {
 
     /// The variables that its allocator cannot do without.
     pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
-        let variables = self.allocator.iter().flat_map(|it| &it.environment);
-        variables
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
+        let allocator = self.allocator.as_ref();
+        allocator.map(Allocator::variables).unwrap_or_default()
     }
 
     /// The same loop with nothing to allocate.

@@ -77,10 +77,9 @@ impl Stacks {
         // perf would run under a preloaded allocator too: `env` sets it for the child alone. The
         // child is told to expect the library all the same.
         if let Some(library) = &spec.library {
-            let mut variable = OsString::from("LD_PRELOAD=");
-            variable.push(library);
-            wrapper.extend(["env".into(), variable]);
-            for (name, value) in environment {
+            wrapper.push("env".into());
+            let preload = (OsString::from("LD_PRELOAD"), OsString::from(library));
+            for (name, value) in std::iter::once(&preload).chain(environment) {
                 let mut variable = name.clone();
                 variable.push("=");
                 variable.push(value);

@@ -2,7 +2,7 @@
 //!
 //! On the path: `response` and `server` write what leaves here; the load generator writes requests.
 //! Room is reserved once per message, then everything is copied; no formatting machinery runs.
-//! Absent on purpose: checks of texts. They were checked when they became a `FieldName`, a `FieldValue`, a
+//! Texts are not checked here. They were checked when they became a `FieldName`, a `FieldValue`, a
 //! `RequestTarget` or an `Authority` (see `head_text`).
 
 use crate::date::StandingLines;

@@ -9,7 +9,7 @@
 //! received in a message       Request::fields, AnswerHead::fields, ...: the parser has checked it
 //! ```
 //!
-//! Absent on purpose: owned texts, and what a field of a given name may hold.
+//! There are no owned texts, and no rules for the values of fields of a given name.
 
 use crate::head::{FieldSpan, HeadFields};
 use crate::parse::{PORT_DIGITS_MAX, is_authority};

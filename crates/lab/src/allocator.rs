@@ -20,6 +20,7 @@ mod version;
 mod catalogue;
 mod selection;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -47,12 +48,11 @@ pub struct Allocator {
     /// Its settings and what it cannot do without, as variables of the target's environment; empty for what it does
     /// by itself.
     pub environment: Vec<(String, String)>,
-    /// The same as `KEY` and `VALUE`; empty where no rules are known that they could be read by.
+    /// The user's as `KEY` and `VALUE`; empty where no rules are known that they could be read by. What follows from
+    /// `--as-cpus` stands in `environment` alone.
     settings: Vec<(String, String)>,
     /// The known allocator whose rules hold for it.
     family: Option<&'static str>,
-    /// True if `environment` has a setting that follows from a number of CPUs (`--as-cpus`) and not from the user.
-    is_sized_by_cpus: bool,
     /// What a probe showed of it.
     proved: Option<&'static str>,
     /// Where `library` was written, if it is part of this program.
@@ -68,7 +68,6 @@ impl Allocator {
             library: None,
             environment: Vec::new(),
             settings: Vec::new(),
-            is_sized_by_cpus: false,
             proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
@@ -88,7 +87,6 @@ impl Allocator {
                 .map(|(variable, value)| ((*variable).to_owned(), (*value).to_owned()))
                 .collect(),
             settings: Vec::new(),
-            is_sized_by_cpus: false,
             proved: None,
             family: known::find(name).map(|known| known.name),
             written: None,
@@ -98,8 +96,16 @@ impl Allocator {
     /// True for what a target has by itself, with no settings of the user's.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        let is_as_it_comes = self.environment.is_empty() || self.is_sized_by_cpus;
-        self.library.is_none() && self.settings.is_empty() && is_as_it_comes
+        self.library.is_none() && self.settings.is_empty()
+    }
+
+    /// `environment` as a process is started with it.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(OsString, OsString)> {
+        let variables = self.environment.iter();
+        variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     }
 
     /// The version, as exactly as it can be told without running it, and what a probe showed.
@@ -235,7 +241,6 @@ fn mempool() -> io::Result<Allocator> {
         library: Some(embedded::MEMPOOL.path_in(&directory.path)),
         environment: Vec::new(),
         settings: Vec::new(),
-        is_sized_by_cpus: false,
         proved: None,
         family: Some(MEMPOOL),
         written: Some(directory),

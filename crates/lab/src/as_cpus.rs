@@ -90,10 +90,6 @@ mod tests {
         (name.into(), value.into())
     }
 
-    fn variables(candidate: &Candidate) -> Vec<(OsString, OsString)> {
-        candidate.variables()
-    }
-
     fn candidates(allocators: &[Allocator], variants: &[&str]) -> Vec<Candidate> {
         let mut list = matrix::candidates(allocators, &[]);
         let variants: Vec<Variant> = variants
@@ -118,7 +114,7 @@ mod tests {
         let lines = apply(&mut list, 64, &[]);
         let arenas = pair("GLIBC_TUNABLES", "glibc.malloc.arena_max=512");
         let python = pair("PYTHONMALLOC", "malloc");
-        let found: Vec<_> = list.iter().map(variables).collect();
+        let found: Vec<_> = list.iter().map(Candidate::variables).collect();
         assert_eq!(found[0], std::slice::from_ref(&arenas));
         assert_eq!(found[1], found[0]);
         assert_eq!(found[2], [pair("MALLOC_CONF", "narenas:256")]);

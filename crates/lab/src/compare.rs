@@ -235,6 +235,12 @@ impl<'a> Lab<'a> {
         Ok(outcome)
     }
 
+    /// Says it now, and in the report.
+    fn warn(&mut self, note: String, events: &mut dyn FnMut(&LabEvent)) {
+        events(&LabEvent::Note(note.clone()));
+        self.warnings.push(note);
+    }
+
     /// A comparison drifts a little beyond its budget where a verdict takes it, not by a multiple.
     fn refuse_far_too_long(
         &self,
@@ -283,8 +289,7 @@ impl<'a> Lab<'a> {
                  without that",
                 self.config.connections
             );
-            events(&LabEvent::Note(note.clone()));
-            self.warnings.push(note);
+            self.warn(note, events);
         }
         if let Some(native) = &findings.native {
             matrix::name_native(&mut self.candidates, native);
@@ -294,8 +299,7 @@ impl<'a> Lab<'a> {
                 let note = format!(
                     "--as-cpus does not reach {native}: it is sized by the CPUs that are here"
                 );
-                events(&LabEvent::Note(note.clone()));
-                self.warnings.push(note);
+                self.warn(note, events);
             }
         }
         Ok(findings)
@@ -442,8 +446,7 @@ impl<'a> Lab<'a> {
                 Err(RunError::Interrupted) => return Err(LabError::InterruptedEarly),
                 Err(error) => {
                     let note = format!("no heap calls for {}: {error}", candidate.name);
-                    events(&LabEvent::Note(note.clone()));
-                    self.warnings.push(note);
+                    self.warn(note, events);
                 }
             }
         }

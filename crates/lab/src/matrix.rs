@@ -51,9 +51,7 @@ impl Candidate {
     /// The variables that it alone is started with, its allocator's settings last.
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
         let variant = self.variant.iter().flat_map(Variant::variables).cloned();
-        let settings = self.allocator.environment.iter();
-        let settings = settings.map(|(name, value)| (name.into(), value.into()));
-        variant.chain(settings).collect()
+        variant.chain(self.allocator.variables()).collect()
     }
 }
 

@@ -435,19 +435,22 @@ impl Session {
             self.errors_allowed,
         );
         if failed.has_unanswered() {
-            let port = self.endpoint.address.port();
-            let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
-            failed.backlog = backlog.ok().flatten();
+            failed.backlog = self.backlog();
         }
         Err(RunError::FailedRequests(Box::new(failed)))
     }
 
     /// How many connections may wait at the server to be accepted, if those are fewer than will come at once.
     pub(crate) fn small_backlog(&self) -> Option<u32> {
+        self.backlog()
+            .filter(|&backlog| (backlog as usize) < self.connections)
+    }
+
+    /// How many connections may wait there; `None` where the kernel does not tell.
+    fn backlog(&self) -> Option<u32> {
         let port = self.endpoint.address.port();
         let backlog = self.endpoint.within(|| listen_backlog::of_port(port));
-        let backlog = backlog.ok().flatten();
-        backlog.filter(|&backlog| (backlog as usize) < self.connections)
+        backlog.ok().flatten()
     }
 
     fn hung(&self, silence: Duration) -> RunError {

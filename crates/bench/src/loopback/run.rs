@@ -18,7 +18,6 @@ use millpond_lab::allocator::{self, Allocator, GLIBC};
 use millpond_measure::environment::Environment;
 use millpond_measure::record::{LoadSecond, PoolSetting};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -231,10 +230,7 @@ impl<'a> Session<'a> {
             front: None,
             tells_seconds: true,
         };
-        let variables = candidate.allocator.environment.iter();
-        let environment: Vec<(OsString, OsString)> = variables
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
+        let environment = candidate.allocator.variables();
         let launch = Launch {
             program: &self.config.launcher,
             wrapper: &[],

@@ -1,6 +1,6 @@
 //! One request to another server and its answer: what is asked for, and what happens to it.
 //!
-//! On the path: who makes a request gives the texts of its head and says how its body ends ([`OutgoingRequest`]);
+//! A caller gives the texts of a request's head and says how its body ends ([`OutgoingRequest`]);
 //! [`super::Client`] finds a connection, writes, reads, and tells of the answer in
 //! [`ExchangeEvent`]s. A failure says how far the exchange had come, so that whether it may be
 //! repeated is decided in one place ([`ExchangeFailure::may_repeat`]).
@@ -100,8 +100,8 @@ impl OutgoingRequest {
         }
     }
 
-    /// Has a head of the PROXY protocol sent before anything else, TLS included, which tells for whom the
-    /// connection is. The exchange is then alone on its connection, and `Connection: close` says so. A
+    /// Has a head of the PROXY protocol sent before anything else, TLS included, which names the client of the
+    /// connection. The exchange is then alone on its connection, and `Connection: close` says so. A
     /// target with TLS needs [`millpond_io::tls::TlsClient::behind_head`].
     ///
     /// # Errors

@@ -55,7 +55,6 @@ impl Allocator {
         let own = (setting.key.to_owned(), setting.value.clone());
         let all: Vec<tuning::Setting> = self.settings.iter().cloned().chain([own]).collect();
         self.environment = tuning::environment(dialect, &all);
-        self.is_sized_by_cpus = true;
     }
 
     /// How it reads its settings: without a library, as the C library does.

@@ -66,9 +66,9 @@ impl Allocator {
     /// What is publicly known of this version that a comparison of minutes may not show.
     pub(crate) fn public_reports(&self) -> Option<String> {
         let known = self.family.and_then(known::find)?;
-        let version = self.version()?;
-        let is_it = known.dialect == Dialect::Mimalloc
-            && version::major_and_minor(&version) == Some(MIMALLOC_WITH_REPORTS);
+        // A version may take a question to the package manager.
+        let version = (known.dialect == Dialect::Mimalloc).then(|| self.version())??;
+        let is_it = version::major_and_minor(&version) == Some(MIMALLOC_WITH_REPORTS);
         is_it.then(|| {
             format!(
                 "{}: this is mimalloc {version}; of the versions 3.3 there are public reports of more memory (81 % \

@@ -14,6 +14,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millpond_measure::units::parse_bytes;
+
 use super::known::{Dialect, Known};
 use crate::elf::Elf;
 use crate::inherited;
@@ -241,9 +243,11 @@ fn ask_glibc(environment: &[Variable], settings: &[Setting]) -> Result<(), Strin
         };
         let shown = line.split(' ').next().unwrap_or_default();
         if number(shown).is_none() || number(shown) != number(value) {
-            let spelling = match bytes_with_unit(value) {
-                Some(bytes) => format!("; write it in bytes, {key}={bytes}"),
-                None => String::new(),
+            let spelling = match parse_bytes(value) {
+                Ok(bytes) if number(value).is_none() => {
+                    format!("; write it in bytes, {key}={bytes}")
+                }
+                _ => String::new(),
             };
             return Err(format!(
                 "does not take {key}={value}: {name} would be {line}{spelling}"
@@ -251,18 +255,6 @@ fn ask_glibc(environment: &[Variable], settings: &[Setting]) -> Result<(), Strin
         }
     }
     Ok(())
-}
-
-/// `134217728` of `128M`.
-fn bytes_with_unit(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match text.get(digits.len()..)?.to_ascii_lowercase().as_str() {
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// `0x10` or `16`.

@@ -74,9 +74,7 @@ pub(crate) fn probe(address: SocketAddr) -> Probe {
 /// Adds the allocator and the variables that it needs.
 pub(crate) fn put_under(spec: &mut LaunchSpec, allocator: &Allocator) {
     spec.preload.extend(allocator.library.clone());
-    let variables = allocator.environment.iter();
-    let variables = variables.map(|(name, value)| (name.into(), value.into()));
-    spec.environment.extend(variables);
+    spec.environment.extend(allocator.variables());
 }
 
 pub(crate) fn start(spec: &LaunchSpec) -> Subject {

@@ -216,9 +216,7 @@ fn settings_are_proved() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut spec = spec(directory.path(), &words);
         if is_given {
-            let pairs = tuned.environment.iter();
-            spec.environment
-                .extend(pairs.map(|(name, value)| (name.into(), value.into())));
+            spec.environment.extend(tuned.variables());
         }
         let subject = start(&spec);
         eventually("it listens", || probe(address).address_taken());
