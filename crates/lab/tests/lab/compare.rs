@@ -449,6 +449,9 @@ fn rounds_end_by_themselves() {
     );
 }
 
+/// Three false alarms in a row are one in eight thousand.
+const ATTEMPTS_AGAINST_CHANCE: u32 = 3;
+
 /// Goal: a server with a thread for each connection keeps freed blocks in as many arenas as the C library allows: with one
 /// arena it needs a part of the memory, and that is the answer. From a single request, or with the threads gone when memory
 /// was read, the same comparison once said the contrary.
@@ -464,15 +467,16 @@ fn arena_bloat_is_found() {
     config.connections = 32;
     config.rounds = Some(7);
     config.lengths.memory = Some(MemoryWork::Requests(1_000));
-    let record = run(&config).0.unwrap().record;
-    let memory = &record.analysis.verdicts.memory;
+    // Of twenty baselines run twice one differs from itself by chance, and then no answer is given.
+    let mut answers = (0..ATTEMPTS_AGAINST_CHANCE).map(|_| {
+        let record = run(&config).0.unwrap().record;
+        record.analysis.verdicts.memory
+    });
+    let memory = answers.find(|memory| memory.trusted).expect("an answer");
     let found = memory.comparisons.iter();
     let mut found = found.filter(|one| one.candidate == "glibc:arena_max=1");
     let found = found.next().unwrap();
-    assert!(found.high.unwrap() < 0.6, "{found:?}");
-    // Of twenty baselines run twice one differs from itself by chance, and then no answer is given.
-    if !matches!(found.verdict, Verdict::NotTrusted { .. }) {
-        assert_eq!(found.verdict, Verdict::Better, "{found:?}");
-        assert_eq!(memory.best, ["glibc:arena_max=1"]);
-    }
+    assert_eq!(found.verdict, Verdict::Better, "{found:?}");
+    assert!(found.ratio.unwrap() < 0.6, "{found:?}");
+    assert_eq!(memory.best, ["glibc:arena_max=1"]);
 }
