@@ -201,10 +201,8 @@ fn append_status_line(output: &mut Buffer, status: StatusCode) {
 
 /// Appends one field line within room that is there.
 fn append_field(output: &mut Buffer, (name, value): Field<'_>) {
-    output.append_within_capacity(name.as_bytes());
-    output.append_within_capacity(b": ");
-    output.append_within_capacity(value.as_bytes());
-    output.append_within_capacity(LINE_END);
+    let (name, value) = (name.as_bytes(), value.as_bytes());
+    output.append_all_within_capacity([name, b": ", value, LINE_END]);
 }
 
 /// Appends one HTTP/1.1 request. `Host` comes first; `Content-Length` is added whenever there is a

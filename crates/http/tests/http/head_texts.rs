@@ -387,6 +387,24 @@ proptest! {
         prop_assert!(names_all(&lines_of(&output), &given));
     }
 
+    /// Goal: a value is what its grammar says, byte by byte, whatever is read at once: the bytes beside
+    /// the edges of the grammar, in texts shorter and longer than a word.
+    #[test]
+    fn values_are_judged_by_their_bytes(
+        bytes in proptest::collection::vec(
+            proptest::sample::select(b"a\t \x1f!\x7e\x7f\x80\x9f\xa0\xff\x00\x08\x0a\x0b\x0d".to_vec()),
+            0..30,
+        ),
+        good in "[ -~]{0,30}",
+        at in 0..30_usize,
+    ) {
+        let is_sound = |bytes: &[u8]| bytes.iter().all(|&byte| may_stand(HeadPart::FieldValue, byte));
+        prop_assert_eq!(FieldValue::new(&bytes).is_ok(), is_sound(&bytes));
+        let mut one = good.into_bytes();
+        one.splice(at.min(one.len())..at.min(one.len()), bytes.first().copied());
+        prop_assert_eq!(FieldValue::new(&one).is_ok(), is_sound(&one));
+    }
+
     /// Goal: of any bytes at all, what is accepted has none that ends a line.
     #[test]
     fn whatever_is_accepted_stays_on_its_line(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
