@@ -126,9 +126,9 @@ impl Generation<'_> {
     }
 
     /// Memory of a process of its own that does the same work on all CPUs: allocators and runtimes size themselves by the
-    /// CPUs that they may use. `None` if there is no time for it, or if it failed: the pinned one says why.
+    /// CPUs that they may use. `None` in a round without, or if it failed: the pinned one says why.
     fn unpinned_memory(&mut self, candidate: &Candidate, label: &str) -> Option<f64> {
-        if !self.plan.has_unpinned || self.is_stopped() {
+        if !self.plan.is_unpinned_round(self.round) || self.is_stopped() {
             return None;
         }
         let label = format!("{label}-unpinned");

@@ -10,6 +10,7 @@
 
 mod known;
 mod description;
+mod unpinned;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use millpond_measure::statistics::{look_rounds, smallest_rounds};
 use crate::config::ROUNDS_DEFAULT;
 
 pub use known::{Known, Lengths, MemoryWork};
+use unpinned::UnpinnedShare;
 
 /// The common rate, as a part of what the slowest candidate can do: enough that queues form now and
 /// then, little enough that all keep up, the generator too, when the machine becomes slower by a quarter.
@@ -66,10 +68,6 @@ const WRITES: f64 = 58_000.0;
 const WRITES_PACED: f64 = 16_000.0;
 /// So many shorter slices of reads there are for each slice of writes.
 const READS_PER_WRITE: u32 = 3;
-/// Memory on all CPUs is worth this share of the rounds, and none of what a round decides.
-const ROUNDS_KEPT: f64 = 0.75;
-/// And this share of the slices of a round: the interval of throughput gets wider by the root of that at most.
-const CYCLES_KEPT: f64 = 0.75;
 /// Nobody waits for more rounds; a plan has to end.
 const ROUNDS_MAX: u32 = 1_000;
 /// The part of a run that the warm-up may take.
@@ -160,8 +158,8 @@ pub struct Plan {
     pub warm_up_is_cut: bool,
     /// Between the end of the work and the reading of what was retained.
     pub idle: Duration,
-    /// Whether each candidate is started once more in each round and does the work of the memory phase on all CPUs.
-    pub has_unpinned: bool,
+    /// Rounds in which each candidate is started once more and does the work of the memory phase on all CPUs.
+    pub unpinned_rounds: u32,
 }
 
 impl Plan {
@@ -171,24 +169,11 @@ impl Plan {
         if let Some(load) = known.load_command {
             return Self::of_command(known, load);
         }
-        let plan = Self::of_slices(known, false);
-        if !known.is_pinned {
-            return plan;
-        }
-        let with = Self::of_slices(known, true);
-        let is_cheap = f64::from(with.rounds) >= ROUNDS_KEPT * f64::from(plan.rounds);
-        let is_whole = with.missed_floor == plan.missed_floor && !with.over_budget;
-        let kept = f64::from(with.cycles) / f64::from(plan.cycles.max(1));
-        let has_slices = with.paced >= plan.paced && kept >= CYCLES_KEPT;
-        if is_cheap && is_whole && has_slices {
-            with
-        } else {
-            plan
-        }
+        Self::with_unpinned(known)
     }
 
-    /// The same, with memory on all CPUs or without.
-    fn of_slices(known: &Known, has_unpinned: bool) -> Self {
+    /// The same, with memory on all CPUs in this part of the rounds.
+    fn of_slices(known: &Known, unpinned: UnpinnedShare) -> Self {
         let left = known.left.saturating_sub(REPORT_RESERVE);
         let (warm_up_requests, warm_up) = Self::warm_up(known, left);
         let mut plan = Self {
@@ -220,16 +205,18 @@ impl Plan {
             warm_up_is_cut: warm_up_requests != known.warm_up_requests,
             warm_up_requests,
             idle: known.idle,
-            has_unpinned,
+            unpinned_rounds: 0,
         };
         let fixed = known.overhead + known.idle + warm_up;
         let candidates = known.candidates.max(1);
-        let unpinned = |plan: &Self| match has_unpinned {
-            true => known.overhead + warm_up + plan.work,
-            false => Duration::ZERO,
+        let comparisons = known.comparisons();
+        // On average: not each round has a process on all CPUs.
+        let run_for = |plan: &Self, rounds: u32| {
+            let count = unpinned.rounds(rounds, plan.looks.len(), comparisons);
+            let on_all_cpus = (known.overhead + warm_up + plan.work) * count / rounds.max(1);
+            fixed + plan.phases() + on_all_cpus
         };
-        let run_for = |plan: &Self| fixed + plan.phases() + unpinned(plan);
-        let fits = |plan: &Self, rounds: u32| run_for(plan) * candidates * rounds <= left;
+        let fits = |plan: &Self, rounds: u32| run_for(plan, rounds) * candidates * rounds <= left;
         let rounds_wanted = known.rounds.unwrap_or(plan.rounds_min);
         plan.set_work(known, PHASE_MIN, known.work_floor());
         plan.keys = known.keys(PHASE_MIN);
@@ -243,7 +230,7 @@ impl Plan {
             plan.missed_floor = (!has_floor).then(|| known.work_floor());
         }
         let longer = left / (candidates * known.rounds.unwrap_or(ROUNDS_BEFORE_LONGER_PHASES));
-        let spare = longer.saturating_sub(run_for(&plan)) / LONGER_PHASE_SHARE;
+        let spare = longer.saturating_sub(run_for(&plan, rounds_wanted)) / LONGER_PHASE_SHARE;
         let spare = spare / plan.operations().max(1);
         if !spare.is_zero() && plan.missed_floor.is_none() {
             plan.set_work(known, PHASE_MIN + spare, known.work_floor());
@@ -251,7 +238,8 @@ impl Plan {
         plan.looks = Self::looks(known, |rounds| fits(&plan, rounds));
         plan.rounds = plan.looks.last().copied().unwrap_or(1);
         plan.over_budget = !fits(&plan, plan.rounds);
-        plan.run = run_for(&plan);
+        plan.run = run_for(&plan, plan.rounds);
+        plan.unpinned_rounds = unpinned.rounds(plan.rounds, plan.looks.len(), comparisons);
         plan
     }
 
@@ -399,7 +387,7 @@ impl Plan {
             warm_up_requests: Vec::new(),
             warm_up_is_cut: false,
             idle: known.idle,
-            has_unpinned: false,
+            unpinned_rounds: 0,
         }
     }
 

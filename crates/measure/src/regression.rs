@@ -21,7 +21,6 @@
 //! disturbed, has no ratios to compare.
 
 mod circumstances;
-mod judge;
 
 pub use circumstances::{Incomparable, check as check_circumstances};
 
@@ -30,9 +29,10 @@ use crate::record::{
     ComparisonRecord, Measure, Operation, Quantity, Regression, RegressionBy, RegressionQuestion,
     Role,
 };
-use crate::statistics::{Comparison, Looks, PairedRounds, Rule, Verdict};
+use crate::statistics::{
+    Comparison, Looks, PairedRounds, Rule, TwoSamples, Verdict, correct_for_all,
+};
 use crate::units::format_percent;
-use judge::Samples;
 
 /// How the other record is called where a baseline's name stands.
 pub const EARLIER: &str = "the earlier record";
@@ -79,19 +79,19 @@ pub fn check(
 ) -> Result<Regression, Incomparable> {
     check_circumstances(now, earlier)?;
     let sessions = Sessions::new(now, earlier)?;
-    let mut questions: Vec<(RegressionQuestion, Vec<Samples>)> = QUESTIONS
+    let mut questions: Vec<(RegressionQuestion, Vec<TwoSamples>)> = QUESTIONS
         .iter()
         .filter_map(|(name, quantities)| sessions.question(name, quantities, rule))
         .collect();
-    let all: Vec<&mut Samples> = questions
+    let all: Vec<&mut TwoSamples> = questions
         .iter_mut()
         .flat_map(|(_, samples)| samples)
         .collect();
-    judge::correct_for_all(all);
+    correct_for_all(all);
     let questions: Vec<RegressionQuestion> = questions
         .into_iter()
         .map(|(mut question, samples)| {
-            question.comparisons = samples.iter().map(Samples::judge).collect();
+            question.comparisons = samples.iter().map(TwoSamples::judge).collect();
             sessions.distrust_if_baseline_differs_from_itself(&mut question);
             question
         })
@@ -204,7 +204,7 @@ impl<'a> Sessions<'a> {
         name: &str,
         quantities: &[Quantity],
         rule: RegressionRule,
-    ) -> Option<(RegressionQuestion, Vec<Samples>)> {
+    ) -> Option<(RegressionQuestion, Vec<TwoSamples>)> {
         let measures = self.measures(quantities);
         let quantity = measures.first()?.quantity;
         let by = if rule.by_value || survives_a_session(quantity) {
@@ -234,7 +234,7 @@ impl<'a> Sessions<'a> {
         Some((question, samples))
     }
 
-    fn samples(&self, name: &str, measures: &[Measure], by: RegressionBy) -> Option<Samples> {
+    fn samples(&self, name: &str, measures: &[Measure], by: RegressionBy) -> Option<TwoSamples> {
         let against = match by {
             RegressionBy::Ratio => self.baseline,
             RegressionBy::Value => name,
@@ -246,11 +246,12 @@ impl<'a> Sessions<'a> {
         let before = || earlier.trouble.as_ref().map(|reason| in_earlier(reason));
         let trouble = now.trouble.clone().or_else(before);
         let quantity = measures.first()?.quantity;
-        Some(Samples {
+        Some(TwoSamples {
             name: name.to_owned(),
             relative_to: (by == RegressionBy::Ratio).then(|| self.baseline.to_owned()),
-            now: logarithms(&now, by),
-            earlier: logarithms(&earlier, by),
+            reference: EARLIER.to_owned(),
+            values: logarithms(&now, by),
+            reference_values: logarithms(&earlier, by),
             rule: Rule {
                 label: label(measures),
                 direction: quantity.direction(),
@@ -258,7 +259,8 @@ impl<'a> Sessions<'a> {
                 looks: Looks::ONE,
             },
             trouble,
-            values: [middle(&now), middle(&earlier)],
+            medians: [middle(&now), middle(&earlier)],
+            missing: "it was not measured in both records",
             p: 1.0,
             p_adjusted: 1.0,
             family: 1,

@@ -23,6 +23,7 @@ mod power;
 mod verdict;
 mod sequential;
 mod compare;
+mod two_samples;
 
 pub use binomial::at_least_p;
 pub(crate) use compare::{Evidence, is_constant};
@@ -38,6 +39,7 @@ pub use rank_sum::{rank_sum_p, shift, shift_interval};
 pub use sequential::{Looks, look_rounds};
 pub use sign_flip::sign_flip_p;
 pub use signed_rank::{Interval, signed_rank_distribution, signed_rank_interval};
+pub(crate) use two_samples::{TwoSamples, correct_for_all};
 pub use verdict::{Comparison, Direction, Estimate, Verdict, needs_text};
 
 /// The middle of the values (mean of the two middle ones); reorders them. `None` if there are none.

@@ -130,12 +130,7 @@ impl Plan {
                  --time-budget has"
             ));
         }
-        if known.is_pinned && !self.has_unpinned && known.load_command.is_none() {
-            lines.push(
-                "memory is measured bound to the server's CPUs alone: there is no time to measure it on all CPUs too"
-                    .to_owned(),
-            );
-        }
+        lines.extend(self.describe_unpinned(known));
         if self.rounds < self.rounds_min {
             lines.push(format!(
                 "below {} rounds no difference between so many candidates can be called \

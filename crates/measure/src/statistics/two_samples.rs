@@ -1,36 +1,38 @@
-//! One candidate in two sessions: from two samples to a verdict and its sentence.
+//! Two samples that are not paired, such as one candidate in two sessions: from both to a verdict and its sentence.
 
-use super::EARLIER;
-use crate::statistics::{
+use super::{
     Comparison, Evidence, Found, Interval, Rule, Sizes, Verdict, detectable, holm, is_constant,
     rank_sum_p, shift, shift_interval,
 };
 
-/// Both sessions of one candidate in one question, as logarithms.
+/// Both samples of one candidate in one question, as logarithms.
 #[derive(Clone, Debug)]
-pub(super) struct Samples {
-    pub(super) name: String,
+pub(crate) struct TwoSamples {
+    pub(crate) name: String,
+    /// What the other sample is called.
+    pub(crate) reference: String,
     /// The baseline that both were divided by.
-    pub(super) relative_to: Option<String>,
-    pub(super) now: Vec<f64>,
-    pub(super) earlier: Vec<f64>,
-    /// The number of looks is one: an earlier record is not waited for.
-    pub(super) rule: Rule,
-    pub(super) trouble: Option<String>,
-    /// Medians of the candidate's own values, now and earlier.
-    pub(super) values: [Option<f64>; 2],
-    pub(super) p: f64,
-    pub(super) p_adjusted: f64,
+    pub(crate) relative_to: Option<String>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) reference_values: Vec<f64>,
+    pub(crate) rule: Rule,
+    pub(crate) trouble: Option<String>,
+    /// Medians of the candidate's own values in both.
+    pub(crate) medians: [Option<f64>; 2],
+    pub(crate) p: f64,
+    pub(crate) p_adjusted: f64,
+    /// What is said where one of them is empty.
+    pub(crate) missing: &'static str,
     /// Comparisons that are judged together.
-    pub(super) family: usize,
+    pub(crate) family: usize,
 }
 
 /// One error rate over all that may be judged: a check is one decision.
-pub(super) fn correct_for_all(mut all: Vec<&mut Samples>) {
+pub(crate) fn correct_for_all(mut all: Vec<&mut TwoSamples>) {
     for one in &mut all {
-        one.p = rank_sum_p(&one.now, &one.earlier);
+        one.p = rank_sum_p(&one.values, &one.reference_values);
     }
-    let mut judged: Vec<&mut Samples> = all
+    let mut judged: Vec<&mut TwoSamples> = all
         .into_iter()
         .filter(|one| one.trouble.is_none())
         .collect();
@@ -42,12 +44,13 @@ pub(super) fn correct_for_all(mut all: Vec<&mut Samples>) {
     }
 }
 
-impl Samples {
-    pub(super) fn judge(&self) -> Comparison {
+impl TwoSamples {
+    pub(crate) fn judge(&self) -> Comparison {
         let looks = self.rule.looks;
-        let of = |confidence: f64| shift_interval(&self.now, &self.earlier, confidence);
+        let of = |confidence: f64| shift_interval(&self.values, &self.reference_values, confidence);
         let interval = of(looks.confidence());
-        let found = shift(&self.now, &self.earlier).zip(of(looks.equivalence_confidence()));
+        let found =
+            shift(&self.values, &self.reference_values).zip(of(looks.equivalence_confidence()));
         let found = found.map(|(effect, equivalence)| Found {
             effect,
             equivalence,
@@ -57,20 +60,20 @@ impl Samples {
         let (sizes, claims) = (self.sizes(), self.rule.claims(self.family));
         let mut comparison = Comparison {
             candidate: self.name.clone(),
-            baseline: EARLIER.to_owned(),
+            baseline: self.reference.clone(),
             ratio: found.and_then(|found| finite(found.effect)),
             low: interval.and_then(|interval| finite(interval.low)),
             high: interval.and_then(|interval| finite(interval.high)),
             confidence: interval.map_or(0.0, |interval| interval.confidence),
             p: measured.then_some(self.p),
             p_adjusted: measured.then_some(self.p_adjusted),
-            rounds: u32::try_from(self.now.len()).unwrap_or(u32::MAX),
+            rounds: u32::try_from(self.values.len()).unwrap_or(u32::MAX),
             margin: self.rule.margin,
             detectable: found
                 .and_then(|found| detectable(&found, sizes, claims))
                 .map(f64::exp_m1),
-            candidate_value: self.values[0],
-            baseline_value: self.values[1],
+            candidate_value: self.medians[0],
+            baseline_value: self.medians[1],
             verdict: self.verdict(found.zip(interval)),
             sentence: String::new(),
         };
@@ -79,8 +82,8 @@ impl Samples {
             && self.trouble.is_none()
         {
             comparison.sentence = comparison.sentence.replacen(
-                EARLIER,
-                &format!("{EARLIER} relative to {baseline}"),
+                self.reference.as_str(),
+                &format!("{} relative to {baseline}", self.reference),
                 1,
             );
         }
@@ -88,7 +91,7 @@ impl Samples {
     }
 
     fn sizes(&self) -> Sizes {
-        Sizes::Apart(self.now.len(), self.earlier.len())
+        Sizes::Apart(self.values.len(), self.reference_values.len())
     }
 
     /// By the rule of every comparison.
@@ -100,13 +103,13 @@ impl Samples {
             return not_trusted(reason);
         }
         let Some((found, interval)) = found else {
-            return not_trusted("it was not measured in both records");
+            return not_trusted(self.missing);
         };
         let evidence = Evidence {
             found,
             interval,
             p_adjusted: self.p_adjusted,
-            is_constant: is_constant(&self.now) && is_constant(&self.earlier),
+            is_constant: is_constant(&self.values) && is_constant(&self.reference_values),
         };
         evidence.verdict(&self.rule, self.sizes(), self.rule.claims(self.family))
     }

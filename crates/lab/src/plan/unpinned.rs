@@ -1,0 +1,153 @@
+//! In how many rounds memory on all CPUs is measured besides, and whether that is worth what it takes.
+//!
+//! Processes on all CPUs and bound ones are two samples, so a claim takes few of the former beside all rounds of the
+//! latter: where there is no time for every round, there may be for so many.
+
+use millpond_measure::statistics::{Claims, Looks, Sizes, can_claim};
+
+use super::{Known, Plan};
+
+/// Memory on all CPUs is worth this share of the rounds, and none of what a round decides.
+const ROUNDS_KEPT: f64 = 0.75;
+/// And this share of the slices of a round, in every round and in the fewest: the interval of throughput gets wider by the
+/// root of that at most.
+const CYCLES_KEPT: [(UnpinnedShare, f64); 2] =
+    [(UnpinnedShare::Every, 0.75), (UnpinnedShare::Fewest, 0.6)];
+
+/// The part of the rounds in which each candidate is started once more and does the work of the memory phase on all CPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum UnpinnedShare {
+    None,
+    /// As many as a claim takes.
+    Fewest,
+    Every,
+}
+
+impl UnpinnedShare {
+    /// Of `rounds`, after which the data are looked at the last of `looks` times.
+    pub(super) fn rounds(self, rounds: u32, looks: usize, comparisons: usize) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Every => rounds,
+            Self::Fewest => fewest_rounds(rounds, looks, comparisons),
+        }
+    }
+}
+
+/// The fewest of `rounds` with which a difference between bound and unbound memory can be claimed at all.
+fn fewest_rounds(rounds: u32, looks: usize, comparisons: usize) -> u32 {
+    let claims = Claims {
+        comparisons,
+        looks: Looks::planned(looks.max(1)),
+        margin: 0.0,
+    };
+    let can = |count: &u32| can_claim(Sizes::Apart(*count as usize, rounds as usize), claims);
+    (1..rounds).find(can).unwrap_or(rounds)
+}
+
+impl Plan {
+    /// The plan with memory on all CPUs in as many rounds as leave enough to everything else.
+    pub(super) fn with_unpinned(known: &Known) -> Self {
+        let plan = Self::of_slices(known, UnpinnedShare::None);
+        if !known.is_pinned {
+            return plan;
+        }
+        CYCLES_KEPT
+            .into_iter()
+            .map(|(share, least)| (Self::of_slices(known, share), least))
+            .find(|(with, least)| with.keeps_enough_of(&plan, *least))
+            .map_or(plan, |(with, _)| with)
+    }
+
+    fn keeps_enough_of(&self, plan: &Self, least: f64) -> bool {
+        let has_rounds = f64::from(self.rounds) >= ROUNDS_KEPT * f64::from(plan.rounds);
+        let is_whole = self.missed_floor == plan.missed_floor && !self.over_budget;
+        let cycles_kept = f64::from(self.cycles) / f64::from(plan.cycles.max(1));
+        let has_slices = self.paced >= plan.paced && cycles_kept >= least;
+        has_rounds && is_whole && has_slices
+    }
+
+    /// Whether memory on all CPUs is measured in this round, counted from 0: spread over those that are never given up.
+    pub(crate) fn is_unpinned_round(&self, round: u32) -> bool {
+        let certain = self.rounds_min.clamp(1, self.rounds.max(1));
+        let count = u64::from(self.unpinned_rounds);
+        if count >= u64::from(certain) {
+            return u64::from(round) < count;
+        }
+        let begun = |rounds: u32| u64::from(rounds) * count / u64::from(certain);
+        round < certain && begun(round) != begun(round + 1)
+    }
+
+    /// What a reader has to know of it.
+    pub(super) fn describe_unpinned(&self, known: &Known) -> Option<String> {
+        if !known.is_pinned || known.load_command.is_some() || self.unpinned_rounds >= self.rounds {
+            return None;
+        }
+        Some(match self.unpinned_rounds {
+            0 => {
+                "memory is measured bound to the server's CPUs alone: there is no time to measure it on all CPUs too"
+                    .to_owned()
+            }
+            count => format!(
+                "memory is measured on all CPUs too in {count} of the {} rounds: there is no time for more",
+                self.rounds
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Memory on all CPUs was measured in every round or in none, and in the default comparison it was none.
+    ///
+    /// Goal: where there is no time for every round, as many as a claim takes have it, spread over those that are
+    /// certain; the plan stays within its time and says it.
+    #[test]
+    fn memory_on_all_cpus_takes_part_of_the_rounds() {
+        let known = |left| Known {
+            is_pinned: true,
+            left: Duration::from_secs(left),
+            ..Known::example()
+        };
+        let counts: Vec<(u32, u32)> = [200, 260, 270, 900]
+            .iter()
+            .map(|&left| {
+                let known = known(left);
+                let plan = Plan::make(&known);
+                assert!(
+                    !plan.over_budget && plan.duration(7) <= known.left,
+                    "{plan:?}"
+                );
+                let chosen = (0..plan.rounds).filter(|&round| plan.is_unpinned_round(round));
+                assert_eq!(chosen.count(), plan.unpinned_rounds as usize, "{plan:?}");
+                let says = |part: &str| {
+                    let lines = plan.describe(&["PUT", "GET"], 7, &known);
+                    lines.iter().any(|line| line.contains(part))
+                };
+                let is_partial = plan.unpinned_rounds > 0 && plan.unpinned_rounds < plan.rounds;
+                assert_eq!(says("on all CPUs too in"), is_partial, "{plan:?}");
+                assert_eq!(
+                    says("no time to measure it on all"),
+                    plan.unpinned_rounds == 0
+                );
+                (plan.unpinned_rounds, plan.rounds)
+            })
+            .collect();
+        assert!(
+            counts.iter().any(|&(some, all)| some > 0 && some < all),
+            "{counts:?}"
+        );
+        assert!(counts.iter().any(|&(some, all)| some == all), "{counts:?}");
+    }
+
+    /// Goal: so few processes on all CPUs as are planned can be claimed from, and no fewer can.
+    #[test]
+    fn a_claim_takes_few_processes_on_all_cpus() {
+        assert_eq!(fewest_rounds(8, 1, 6), 4);
+        assert_eq!(fewest_rounds(10, 1, 5), 3);
+        assert_eq!(fewest_rounds(3, 1, 6), 3);
+    }
+}
