@@ -291,6 +291,13 @@ impl<'a> Lab<'a> {
             );
             self.warn(note, events);
         }
+        if let Some(status) = findings.redirect {
+            let note = format!(
+                "the server answers with status {status}, which points to another URL: what is measured is that answer, \
+                 not the page that it points to; name its URL (--url)"
+            );
+            self.warn(note, events);
+        }
         if let Some(native) = &findings.native {
             matrix::name_native(&mut self.candidates, native);
             let note = format!("the target brings its own allocator: the baseline is {native}");

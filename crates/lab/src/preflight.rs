@@ -66,6 +66,8 @@ pub(crate) struct Findings {
     pub(crate) without_effect: Vec<String>,
     /// How many connections may wait at the server to be accepted, if more come at once.
     pub(crate) small_backlog: Option<u32>,
+    /// The status of a candidate's answers that point to another URL.
+    pub(crate) redirect: Option<u16>,
     /// Requests until every candidate was steady, per operation in order.
     pub(crate) warm_up_requests: Vec<u64>,
     /// The most that a burst took beyond its length: connections, and the last answers.
@@ -310,6 +312,7 @@ fn smoke(
         memory.pss_bytes.unwrap_or(memory.rss_bytes)
     });
     findings.note_effects(candidate, &session);
+    findings.redirect = findings.redirect.or(session.redirected());
     overhead += session.stop()?.duration;
     Ok(Smoke {
         resident_bytes,

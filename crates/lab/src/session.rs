@@ -420,6 +420,11 @@ impl Session {
         self.explain(judged)
     }
 
+    /// The status of its answers so far, if they point to another URL.
+    pub(crate) fn redirected(&self) -> Option<u16> {
+        self.answers.redirected()
+    }
+
     fn judge(&mut self, phase: &Answers) -> Result<(), RunError> {
         self.answers.add(phase);
         if let Some(silence) = phase.silence {
