@@ -9,10 +9,12 @@ use super::{Known, Plan};
 
 /// Memory on all CPUs is worth this share of the rounds, and none of what a round decides.
 const ROUNDS_KEPT: f64 = 0.75;
-/// And this share of the slices of a round, in every round and in the fewest: the interval of throughput gets wider by the
-/// root of that at most.
-const CYCLES_KEPT: [(UnpinnedShare, f64); 2] =
-    [(UnpinnedShare::Every, 0.75), (UnpinnedShare::Fewest, 0.6)];
+/// And this share of the slices of a round, of both kinds, for memory in every round and in the fewest: intervals get
+/// wider by the root of that at most.
+const SLICES_KEPT: [(UnpinnedShare, f64, f64); 2] = [
+    (UnpinnedShare::Every, 0.75, 1.0),
+    (UnpinnedShare::Fewest, 0.6, 0.5),
+];
 
 /// The part of the rounds in which each candidate is started once more and does the work of the memory phase on all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,19 +54,22 @@ impl Plan {
         if !known.is_pinned {
             return plan;
         }
-        CYCLES_KEPT
+        SLICES_KEPT
             .into_iter()
-            .map(|(share, least)| (Self::of_slices(known, share), least))
-            .find(|(with, least)| with.keeps_enough_of(&plan, *least))
-            .map_or(plan, |(with, _)| with)
+            .map(|(share, cycles, paced)| (Self::of_slices(known, share), cycles, paced))
+            .find(|(with, cycles, paced)| with.keeps_enough_of(&plan, *cycles, *paced))
+            .map_or(plan, |(with, _, _)| with)
     }
 
-    fn keeps_enough_of(&self, plan: &Self, least: f64) -> bool {
-        let has_rounds = f64::from(self.rounds) >= ROUNDS_KEPT * f64::from(plan.rounds);
+    /// Whether it has enough of the rounds of `plan`, and these shares of its cycles and paced slices. Writes stay as long.
+    fn keeps_enough_of(&self, plan: &Self, cycles: f64, paced: f64) -> bool {
+        let is_kept = |mine: u32, of: u32, least: f64| f64::from(mine) >= least * f64::from(of);
         let is_whole = self.missed_floor == plan.missed_floor && !self.over_budget;
-        let cycles_kept = f64::from(self.cycles) / f64::from(plan.cycles.max(1));
-        let has_slices = self.paced >= plan.paced && cycles_kept >= least;
-        has_rounds && is_whole && has_slices
+        is_whole
+            && self.write_slice == plan.write_slice
+            && is_kept(self.rounds, plan.rounds, ROUNDS_KEPT)
+            && is_kept(self.cycles, plan.cycles, cycles)
+            && is_kept(self.paced, plan.paced, paced)
     }
 
     /// Whether memory on all CPUs is measured in this round, counted from 0: spread over those that are never given up.

@@ -134,12 +134,15 @@ impl ProfileConfig {
         let Some(names) = &self.allocators else {
             return Ok(vec![Allocator::native(allocator::GLIBC)]);
         };
-        let chosen = allocator::select_with_settings(names)?;
+        let mut chosen = allocator::select_with_settings(names)?;
         if chosen.is_empty() || chosen.len() > CANDIDATES_MAX {
             return Err(LabError::Setting(format!(
                 "--allocators takes one name, or two whose difference is drawn; these are {}",
                 chosen.len()
             )));
+        }
+        for one in &mut chosen {
+            one.prove_kind(&self.launcher).map_err(LabError::Setting)?;
         }
         Ok(chosen)
     }
